@@ -1,0 +1,74 @@
+"""foretell: learn what happens next, and when, from irregularly timed events.
+
+    import foretell as ft
+    data = ft.load("robocup")
+    model = ft.ANHP(data.vocabulary, dim=32, layers=2)
+    run = ft.fit(model, data.train, dev=data.dev)
+    ft.evaluate(model, data.test)
+
+Names are imported on first use, so that `foretell data …` does not load torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foretell.data import Dataset, EventData, EventSequence, Vocabulary, load, load_file, save, save_dataset
+    from foretell.errors import DataError, ForetellError
+    from foretell.evaluate.ask import embeddings_of, intensities_at
+    from foretell.evaluate.scores import evaluate
+    from foretell.models.anhp import ANHP
+    from foretell.models.build import load_model, save_model
+    from foretell.models.hawkes import Hawkes
+    from foretell.models.poisson import Poisson
+    from foretell.report import plots as plot
+    from foretell.train.fit import fit
+    from foretell.train.run import RunFolder
+
+_HOMES = {
+    "foretell.data": "Dataset EventData EventSequence Vocabulary load load_file save save_dataset",
+    "foretell.errors": "DataError ForetellError",
+    "foretell.models.anhp": "ANHP",
+    "foretell.models.hawkes": "Hawkes",
+    "foretell.models.poisson": "Poisson",
+    "foretell.models.build": "load_model save_model",
+    "foretell.train.fit": "fit",
+    "foretell.train.run": "RunFolder",
+    "foretell.evaluate.scores": "evaluate",
+    "foretell.evaluate.ask": "embeddings_of intensities_at",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = [
+    "ANHP",
+    "DataError",
+    "Dataset",
+    "EventData",
+    "EventSequence",
+    "ForetellError",
+    "Hawkes",
+    "Poisson",
+    "RunFolder",
+    "Vocabulary",
+    "embeddings_of",
+    "evaluate",
+    "fit",
+    "intensities_at",
+    "load",
+    "load_file",
+    "load_model",
+    "plot",
+    "save",
+    "save_dataset",
+    "save_model",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "plot":
+        return importlib.import_module("foretell.report.plots")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'foretell' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)

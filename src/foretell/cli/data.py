@@ -1,0 +1,297 @@
+"""`foretell data describe | convert | simulate`: look at event data, change its format, make some."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foretell.errors import ForetellError
+
+if TYPE_CHECKING:
+    from foretell.data import Dataset, EventData
+    from foretell.data.summary import Summary
+    from foretell.data.synthetic import Process
+
+app = typer.Typer(name="data", help="Look at event data, convert it, simulate some.", no_args_is_help=True)
+
+
+class Source(StrEnum):
+    """Which reader `convert` uses."""
+
+    auto = "auto"
+    gatech = "gatech"
+    easytpp = "easytpp"
+    ndtt = "ndtt"
+
+
+class ClockOrigin(StrEnum):
+    """What time 0 is."""
+
+    window = "window"
+    first_event = "first-event"
+
+
+class ProcessName(StrEnum):
+    """What `simulate` draws from."""
+
+    poisson = "poisson"
+    hawkes = "hawkes"
+    self_correcting = "self-correcting"
+
+
+ColumnsOption = Annotated[
+    str, typer.Option("--columns", help="Columns of a long table: sequence=patient,time=when,event=code,arg1=room.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
+
+
+@app.command()
+def describe(
+    path: Annotated[str, typer.Argument(help="A folder, a file, or the name of an embedded data set (robocup).")],
+    as_json: JsonOption = False,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw a picture: FILE.png, .pdf or .svg.")] = None,
+    columns: ColumnsOption = "",
+) -> None:
+    """Counts, lengths, gaps, types, and the shares of ties and of times on a grid."""
+    from foretell.data.summary import summarise
+
+    dataset = _open(path, columns, Source.auto, None)
+    summary = summarise(dataset)
+    if plot is not None:
+        from foretell.data.picture import draw
+
+        draw(dataset, plot)
+    if as_json:
+        typer.echo(json.dumps(summary.as_json(), ensure_ascii=False, indent=2))
+        return
+    _show(summary)
+    if plot is not None:
+        typer.echo(f"picture: {plot}")
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A file or a folder, of ours or of a foreign format.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A file (.jsonl, .jsonl.gz, .csv, .csv.gz, .parquet), or a folder.")
+    ],
+    columns: ColumnsOption = "",
+    reader: Annotated[Source, typer.Option("--from", help="The format of IN, where its content does not say.")] = (
+        Source.auto
+    ),
+    origin: Annotated[
+        ClockOrigin | None, typer.Option(help="What time 0 is; first-event: the first event, which is not scored.")
+    ] = None,
+    suffix: Annotated[str, typer.Option("--format", help="The format inside a folder OUT.")] = ".jsonl.gz",
+    as_json: JsonOption = False,
+) -> None:
+    """Reads and checks IN, writes OUT: nothing is written if there is a mistake in IN."""
+    from foretell.data import formats, save, save_dataset
+
+    suffix = suffix if suffix.startswith(".") else f".{suffix}"
+    if suffix not in formats.SUFFIXES:
+        raise ForetellError(f"--format is {suffix!r}, expected one of {', '.join(formats.SUFFIXES)}")
+    dataset = _open(str(source), columns, reader, origin)
+    splits = dataset.splits()
+    if formats.suffix_of(target) is None:
+        if target.suffix in (".json", ".pkl", ".gz", ".txt", ".tsv"):
+            raise ForetellError(f"{target}: written are {', '.join(formats.SUFFIXES)}, or a folder")
+        if target.is_file():
+            raise ForetellError(f"{target}: this is a file; expected a folder, or one of {', '.join(formats.SUFFIXES)}")
+        save_dataset(dataset, target, suffix)
+    elif len(splits) > 1:
+        raise ForetellError(f"{source} has {len(splits)} splits ({', '.join(splits)}): OUT must be a folder")
+    else:
+        save(next(iter(splits.values())), target)
+    written = {name: {"sequences": len(data), "events": data.event_count} for name, data in splits.items()}
+    if as_json:
+        typer.echo(json.dumps({"path": str(target), "types": len(dataset.vocabulary), "splits": written}))
+        return
+    for name, counts in written.items():
+        typer.echo(f"{name}: {counts['sequences']} sequences, {counts['events']} events")
+    typer.echo(f"written: {target}")
+
+
+@app.command()
+def simulate(
+    process: Annotated[ProcessName, typer.Argument(help="The process to draw from.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A file, or a folder: then train, dev and test, 60/20/20.")],
+    sequences: Annotated[int, typer.Option(min=1, help="How many sequences.")] = 1000,
+    t_end: Annotated[float, typer.Option(help="Each is observed on [0, T].")] = 100.0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same data.")] = 0,
+    rate: Annotated[
+        list[str] | None, typer.Option(help="poisson: a rate for each type, repeated or with commas.")
+    ] = None,
+    mu: Annotated[
+        str | None, typer.Option(help="hawkes: base rates, 0.2,0.1; self-correcting: growth. JSON or a .json file too.")
+    ] = None,
+    alpha: Annotated[
+        str | None,
+        typer.Option(help="hawkes: alpha[e][f] (or [e][f][decay]) as JSON or a .json file; self-correcting: a number."),
+    ] = None,
+    beta: Annotated[str | None, typer.Option(help="hawkes: the decay, or several with commas.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draws sequences exactly; each carries nll_true, its negative log-likelihood under the truth."""
+    from foretell.data import formats, save, save_dataset
+    from foretell.data.synthetic import simulate as draw
+
+    truth = _process(process, rate, mu, alpha, beta)
+    data = draw(truth, sequences, t_end, seed, "train")
+    if formats.suffix_of(out) is not None:
+        save(data, out)
+        splits = {"train": data}
+    else:
+        if out.suffix or out.is_file():
+            raise ForetellError(f"{out}: written are {', '.join(formats.SUFFIXES)}, or a folder (a name without a dot)")
+        dataset = _split(data, process.value)
+        save_dataset(dataset, out)
+        splits = dataset.splits()
+    nll = sum(float(str(one.metadata["nll_true"])) for one in data)
+    per_event = nll / data.event_count if data.event_count else None
+    written = {name: {"sequences": len(part), "events": part.event_count} for name, part in splits.items()}
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {"path": str(out), "types": len(data.vocabulary), "splits": written, "nll_true_per_event": per_event}
+            )
+        )
+        return
+    for name, counts in written.items():
+        typer.echo(f"{name}: {counts['sequences']} sequences, {counts['events']} events")
+    if per_event is not None:
+        typer.echo(f"true negative log-likelihood: {per_event:.4f} nats an event")
+    typer.echo(f"written: {out}")
+
+
+def _open(path: str, columns: str, reader: Source, origin: ClockOrigin | None) -> Dataset:
+    """A data set in one of our formats, or else in a foreign one."""
+    from dataclasses import replace
+
+    from foretell.data import ColumnMap, load
+    from foretell.data.readers import foreign_files, is_foreign, load_foreign
+
+    mapped = ColumnMap.parse(columns) if columns else None
+    place = Path(path)
+    foreign = reader is not Source.auto
+    if not foreign and place.is_file():
+        foreign = is_foreign(place)
+    elif not foreign and place.is_dir():
+        foreign = bool(foreign_files(place))
+    if foreign:
+        if not place.exists():
+            return load(path)  # says that there is no such file, and what may have been meant
+        clock = ClockOrigin.window if origin is None else origin
+        return load_foreign(place, None if reader is Source.auto else reader.value, clock.value)
+    dataset = load(path, columns=mapped)
+    if origin is None or origin.value == dataset.card.origin:
+        return dataset
+    parts = {name: replace(data, origin=origin.value) for name, data in dataset.splits().items()}
+    card = replace(dataset.card, origin=origin.value)
+    return replace(dataset, card=card, **parts)
+
+
+def _split(data: EventData, name: str) -> Dataset:
+    from dataclasses import replace
+
+    from foretell.data import Card, Dataset
+
+    count = len(data)
+    if count < 3:
+        raise ForetellError(f"{count} sequences cannot be split into train, dev and test; ask for 3 or more, or a file")
+    held = max(1, count // 5)
+    borders = [0, count - 2 * held, count - held, count]
+    parts = [
+        replace(data.select(range(start, stop)), name=split)
+        for split, start, stop in zip(("train", "dev", "test"), borders[:-1], borders[1:], strict=True)
+    ]
+    card = Card(f"Simulated: {name}", "window", "none", len(data.vocabulary))
+    return Dataset(parts[0], parts[1], parts[2], data.vocabulary, card)
+
+
+def _process(name: ProcessName, rate: list[str] | None, mu: str | None, alpha: str | None, beta: str | None) -> Process:
+    from foretell.data.synthetic import Hawkes, Poisson, SelfCorrecting
+
+    given = {"--rate": rate, "--mu": mu, "--alpha": alpha, "--beta": beta}
+    wanted = {"poisson": ("--rate",), "hawkes": ("--mu", "--alpha", "--beta"), "self-correcting": ("--mu", "--alpha")}
+    stray = [option for option, value in given.items() if value and option not in wanted[name.value]]
+    if stray:
+        raise ForetellError(f"{name.value} has no {', '.join(stray)}; it takes {', '.join(wanted[name.value])}")
+    if name is ProcessName.poisson:
+        rates = _list("--rate", ",".join(rate or ["1.0"]))
+        return Poisson(tuple(rates))  # type: ignore[arg-type]
+    if name is ProcessName.self_correcting:
+        return SelfCorrecting(_single("--mu", mu or "1"), _single("--alpha", alpha or "1"))
+    # the defaults are a common test case: one type, branching ratio 0.8
+    return Hawkes(_list("--mu", mu or "0.2"), _list("--alpha", alpha or "[[0.8]]"), _list("--beta", beta or "1.0"))  # type: ignore[arg-type]
+
+
+def _list(option: str, text: str) -> list[object]:
+    """`0.2,0.1`, a JSON list, or the name of a file with one."""
+    if text.endswith(".json"):
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ForetellError(f"{option}: {text} cannot be read: {error}") from None
+    try:
+        value = json.loads(text if text.lstrip().startswith("[") else f"[{text}]")
+    except ValueError:
+        raise ForetellError(f"{option} is {text!r}: expected numbers with commas, or a JSON list") from None
+    assert isinstance(value, list)
+    return value
+
+
+def _single(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ForetellError(f"{option} is {text!r}: expected a number") from None
+
+
+def _show(summary: Summary) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from foretell.data.loadreport import grid_name, percent
+
+    console = Console()
+    clock = "time 0 is the first event, which is not scored" if summary.origin == "first-event" else "clocks start at 0"
+    unit = f"; time unit: {summary.time_unit}" if summary.time_unit else ""
+    console.print(f"[bold]{_plain(summary.name)}[/bold]  {clock}{_plain(unit)}", highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in summary.splits:
+        table.add_column(name, justify="right")
+    splits = list(summary.splits.values())
+
+    def row(label: str, cells: list[str]) -> None:
+        table.add_row(label, *cells)
+
+    row("sequences", [f"{one.sequences:,}" for one in splits])
+    row("events", [f"{one.events:,}" for one in splits])
+    for field in ("min", "median", "mean", "max"):
+        row(f"length {field}", [f"{getattr(one.lengths, field):,.6g}" if one.lengths else "–" for one in splits])
+    for field in ("min", "quantile_01", "median", "mean", "max"):
+        label = "gap 1 % quantile" if field == "quantile_01" else f"gap {field}"
+        row(label, [f"{getattr(one.gaps, field):.4g}" if one.gaps else "–" for one in splits])
+    row("largest t_end", [f"{one.t_end_max:.6g}" if one.t_end_max is not None else "–" for one in splits])
+    row("t_end not given", [f"{one.t_end_missing:,}" for one in splits])
+    row("types used", [f"{one.types_used:,} of {summary.types:,}" for one in splits])
+    row("ties (gaps of 0)", [percent(one.ties) for one in splits])
+    row("times on a grid", [f"{percent(one.grid_share)} {grid_name(one.grid)}" if one.grid else "no" for one in splits])
+    console.print(table, highlight=False)
+    if summary.most_frequent:
+        total = sum(one.events for one in splits)
+        named = ", ".join(f"{name} {percent(count / total)}" for name, count in summary.most_frequent[:8])
+        console.print(f"most frequent: {_plain(named)}", highlight=False)
+
+
+def _plain(text: str) -> str:
+    """Text of the user's, in which brackets are no markup."""
+    from rich.markup import escape
+
+    return escape(text)

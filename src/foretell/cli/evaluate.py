@@ -1,0 +1,76 @@
+"""`foretell evaluate RUN`: scores of a trained model on held-out data, with intervals; event by event in `scores.parquet`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+Option = typer.Option
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    data: Annotated[str | None, typer.Argument(help="Other data than the run's own: a folder, a file, a name.")] = None,
+    split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
+    integral: Annotated[str, Option(help="quadrature, stratified or uniform.")] = "quadrature",
+    points: Annotated[int, Option(help="Points a gap (uniform: an event).")] = 10,
+    window: Annotated[str, Option(help="all, or events-2-to-I as other libraries score.")] = "all",
+    times: Annotated[bool, Option(help="Predict the time of every next event (the RMSE).")] = True,
+    floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = False,
+    seed: Annotated[int, Option(help="For the bootstrap and for drawn integrals.")] = 0,
+    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
+    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
+    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+    quiet: Annotated[bool, Option(help="No progress.")] = False,
+) -> None:
+    """Log-likelihood (total, of times, of types), RMSE of the next time, error of the next type; with 95 % intervals."""
+    from foretell.cli.opened import open_run
+    from foretell.cli.show import bar, out, print_json, remarks, score_table
+    from foretell.evaluate.record import write_scores
+    from foretell.evaluate.scores import score
+    from foretell.models.batch import Window
+    from foretell.objective.integral import Integral
+    from foretell.train.config import check_choice
+    from foretell.train.fit import fit
+    from foretell.train.floors import floors_for
+
+    check_choice("integral", integral, Integral)
+    check_choice("window", window, Window)
+    opened = open_run(run, data, split, columns, device)
+    models = [opened.model]
+    if floors:
+        dataset = opened.dataset()
+        assert dataset.train is not None
+        for floor in floors_for(opened.model.vocabulary):
+            fit(floor, dataset.train, dataset.dev)
+            models.insert(0, floor)
+    results = []
+    with bar(quiet) as progress:
+        for model in models:
+            results.append(
+                score(
+                    model,
+                    opened.data,
+                    integral=cast(Integral, integral),
+                    points=points,
+                    window=cast(Window, window),
+                    times=times,
+                    seed=seed,
+                    progress=lambda what, done, of, title=model.title: progress.move(f"{title}: {what}", done, of),
+                )
+            )
+    written = write_scores(results[-1], opened.data, run)
+    evaluations = [result.evaluation for result in results]
+    if as_json:
+        print_json(
+            {**evaluations[-1].to_json(), "floors": [e.to_json() for e in evaluations[:-1]], "scores": str(written)}
+        )
+        return
+    console = out()
+    console.print(score_table(evaluations, opened.time_unit))
+    for evaluation in evaluations:
+        for line in remarks(evaluation):
+            console.print(line)
+    console.print(f"event by event: {written}")

@@ -1,0 +1,64 @@
+"""`foretell intensity RUN DATA --times …`: what a model expects at chosen times of given histories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foretell.errors import ForetellError
+
+Option = typer.Option
+
+
+def intensity(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
+    times: Annotated[str, Option(help="Times, with commas: 0.5,1.2.")] = "",
+    grid: Annotated[int, Option(help="Instead: this many times, evenly spaced over each sequence.")] = 0,
+    sequence: Annotated[str | None, Option(help="Only the sequence with this id or place.")] = None,
+    split: Annotated[str | None, Option(help="train, dev or test.")] = None,
+    top: Annotated[int, Option(help="Types shown in the table.")] = 5,
+    plot: Annotated[Path | None, Option(help="Draw the first sequence: FILE.png, .svg or .pdf.")] = None,
+    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
+    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
+    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Intensities of every event type at given times, each from the events before it."""
+    from foretell.cli.opened import chosen_sequences, open_run
+    from foretell.cli.show import out, print_json
+    from foretell.evaluate.ask import intensities_at
+
+    if bool(times) == bool(grid) and plot is None:
+        raise ForetellError("say when: --times 0.5,1.2 or --grid 100")
+    wanted = _parse(times)
+    opened = open_run(run, data, split, columns, device)
+    chosen = chosen_sequences(opened.data, sequence)
+    if times or grid:
+        answers = intensities_at(opened.model, chosen, wanted, grid=grid or None)
+        if as_json:
+            print_json([answer.to_json(opened.model.vocabulary) for answer in answers])
+        else:
+            console = out()
+            for answer in answers:
+                console.print(answer.table(opened.model.vocabulary, top))
+    if plot is not None:
+        from foretell.report.plots import intensity_plot, save_figure
+
+        save_figure(intensity_plot(opened.model, chosen, 0, time_unit=opened.time_unit), plot)
+        if not as_json:
+            typer.echo(f"picture: {plot}")
+
+
+def _parse(text: str) -> list[float]:
+    found = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        try:
+            found.append(float(part))
+        except ValueError:
+            raise ForetellError(f"--times {text!r}: {part!r} is not a number") from None
+    bad = [value for value in found if not 0.0 <= value < float("inf")]
+    if bad:
+        raise ForetellError(f"--times {text!r}: {bad[0]} is not a time from 0 on")
+    return found

@@ -1,0 +1,40 @@
+"""`foretell params RUN [--load FILE]`: every parameter under its public name as JSON, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Option = typer.Option
+
+
+def params(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    load: Annotated[Path | None, Option(help="Write the parameters of this JSON file into the run's model.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="A file instead of stdout.")] = None,
+    as_json: Annotated[bool, Option("--json", help="JSON on stdout (the default).")] = True,
+) -> None:
+    """Print a model's parameters, in the data's own unit of time, or write edited ones back."""
+    from foretell.cli.show import print_json
+    from foretell.data.writing import text_file
+    from foretell.models.parameters import load_parameters, parameters_json, read_parameters
+    from foretell.train.run import RunFolder
+
+    folder = RunFolder.open(run)
+    model = folder.model()
+    if load is not None:
+        load_parameters(model, read_parameters(load), str(load))
+        folder.save_model(model)
+        typer.echo(f"{load}: loaded into {run}", err=True)
+        return
+    found = parameters_json(model)
+    if out is None:
+        print_json(found)
+        return
+    import json
+
+    with text_file(out) as file:
+        file.write(json.dumps(found, ensure_ascii=False) + "\n")
+    typer.echo(f"{len(found['parameters'])} parameters: {out}")

@@ -1,0 +1,121 @@
+"""What commands show: progress on stderr (a bar on a terminal, plain lines elsewhere), tables and JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from foretell.evaluate.scores import Evaluation
+
+PLAIN_LINE_EVERY = 5.0  # seconds
+
+
+def out() -> Console:
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+class Bar:
+    """One line of progress: `say` sets its words, `move` its place; what is worth keeping goes through `keep`."""
+
+    def __init__(self, progress: Progress | None, quiet: bool) -> None:
+        self.progress, self.quiet = progress, quiet
+        self.task = None if progress is None else progress.add_task("", total=None)
+        self.last_line = time.monotonic()
+
+    def move(self, words: str, done: int, of: int) -> None:
+        if self.progress is not None and self.task is not None:
+            self.progress.update(self.task, description=words, completed=done, total=of)
+        elif not self.quiet and time.monotonic() - self.last_line >= PLAIN_LINE_EVERY:
+            self.last_line = time.monotonic()
+            sys.stderr.write(f"{words} {done}/{of}\n")
+
+    def keep(self, line: str) -> None:
+        if self.progress is not None:
+            self.progress.console.print(line, highlight=False)
+        elif not self.quiet:
+            self.last_line = time.monotonic()
+            sys.stderr.write(line + "\n")
+
+
+@contextmanager
+def bar(quiet: bool = False) -> Iterator[Bar]:
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield Bar(None, quiet)
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield Bar(progress, quiet)
+
+
+def epoch_line(record: dict[str, Any]) -> str:
+    dev = f"   dev {record['dev']:9.4f}" if record.get("dev") is not None else ""
+    best = " *" if record.get("best_epoch") == record["epoch"] else ""
+    return f"epoch {record['epoch']:4d}   train {record['train']:9.4f}{dev}   {record['train_seconds']:6.1f} s{best}"
+
+
+def score_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
+    """One row a model, each score with its 95 % interval."""
+    first = evaluations[0]
+    table = Table(
+        title=f"{first.data}: {first.events} events in {first.sequences} sequences, window {first.window}",
+        caption=f"nats an event, higher is better; [95 % intervals: {first.bootstrap}]",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("model")
+    unit = f" ({time_unit})" if time_unit and len(time_unit) < 20 else ""
+    for name in ("log-likelihood", "of times", "of types", f"RMSE of next time{unit}", "error of next type"):
+        table.add_column(name, justify="right")
+    for one in evaluations:
+        cells = [one.log_likelihood, one.time_log_likelihood, one.type_log_likelihood, one.rmse, one.error_rate]
+        table.add_row(one.model, *(_cell(cell, percent=cell is one.error_rate) for cell in cells))
+    return table
+
+
+def _cell(estimate: Any, percent: bool) -> str:
+    if estimate is None or math.isnan(estimate.value):
+        return "–"
+    if percent:
+        return f"{100 * estimate.value:.1f} %\n\\[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+    digits = 3 if abs(estimate.value) < 1000 else 1
+    return f"{estimate.value:.{digits}f}\n\\[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What a reader must know beside the numbers."""
+    found = []
+    used = evaluation.integral
+    if used.fallback:
+        found.append(
+            f"{evaluation.model}: quadrature with {used.points} nodes a gap did not settle (it moved by {used.doubling:.1e} nats an "
+            f"event when doubled): the integral is from stratified draws instead, standard error {used.standard_error:.1e}"
+        )
+    elif used.method == "quadrature":
+        found.append(
+            f"{evaluation.model}: integral by quadrature, moved by {used.doubling:.1e} nats an event when doubled"
+        )
+    elif used.standard_error is not None:
+        found.append(f"{evaluation.model}: integral by {used.method} draws, standard error {used.standard_error:.1e}")
+    if evaluation.undefined_times:
+        found.append(
+            f"{evaluation.model}: {evaluation.undefined_times} events have no expected time and are not in the RMSE"
+        )
+    if evaluation.window != "all":
+        found.append(
+            f"{evaluation.model}: scored in the window {evaluation.window}: not comparable with full log-likelihoods"
+        )
+    return found

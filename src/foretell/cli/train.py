@@ -1,0 +1,179 @@
+"""`foretell train CONFIG.toml | --model --data`: fit a model and leave a run folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from foretell.errors import ForetellError
+
+Option = typer.Option
+
+
+def train(
+    config: Annotated[Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train].")] = None,
+    model: Annotated[str | None, Option(help="anhp, hawkes or poisson.")] = None,
+    data: Annotated[str | None, Option(help="A folder, a file, or the name of embedded data (robocup).")] = None,
+    run: Annotated[Path | None, Option(help="The folder to write; default: runs/DATA-MODEL.")] = None,
+    resume: Annotated[Path | None, Option(help="A run folder to continue.")] = None,
+    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
+    dim: Annotated[int | None, Option(help="Dimension of the embeddings.")] = None,
+    layers: Annotated[int | None, Option(help="Layers of attention.")] = None,
+    heads: Annotated[int | None, Option(help="Attention heads.")] = None,
+    epochs: Annotated[int | None, Option(help="Epochs at the most.")] = None,
+    batch: Annotated[int | None, Option(help="Sequences a step.")] = None,
+    lr: Annotated[float | None, Option(help="Learning rate.")] = None,
+    patience: Annotated[int | None, Option(help="Epochs without a better dev score before stopping; 0: never.")] = None,
+    integral: Annotated[str | None, Option(help="stratified, uniform or quadrature.")] = None,
+    points: Annotated[int | None, Option(help="Integration points a gap.")] = None,
+    seed: Annotated[int | None, Option(help="The same seed gives the same run.")] = None,
+    device: Annotated[str | None, Option(help="cpu, cuda, cuda:1 or auto.")] = None,
+    dtype: Annotated[str | None, Option(help="float32 or float64.")] = None,
+    set_: Annotated[list[str] | None, Option("--set", help="Any key: --set train.clip=1 --set model.bos=true.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print a summary as JSON on stdout.")] = False,
+    quiet: Annotated[bool, Option(help="No progress.")] = False,
+) -> None:
+    """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
+    flags = {
+        "data": {"path": data},
+        "model": {"kind": model, "dim": dim, "layers": layers, "heads": heads},
+        "train": {
+            "epochs": epochs,
+            "batch": batch,
+            "lr": lr,
+            "patience": patience,
+            "integral": integral,
+            "points": points,
+            "seed": seed,
+            "device": device,
+            "dtype": dtype,
+        },
+    }
+    given = {section: {k: v for k, v in table.items() if v is not None} for section, table in flags.items()}
+    if columns:
+        given["data"]["columns"] = dict(_pair(part, "--columns") for part in columns.split(","))
+    for text in set_ or []:
+        _set(given, text)
+    if resume is not None:
+        if config is not None or run is not None or any(given.values()):
+            raise ForetellError("--resume continues a run exactly as it was begun: give nothing else with it")
+        _train(None, resume, as_json, quiet)
+        return
+    if config is None and not given["data"].get("path"):
+        raise ForetellError(
+            "nothing to train on: give a CONFIG.toml, or --data with a folder, a file or an embedded name"
+        )
+    _train((config, given), run, as_json, quiet)
+
+
+def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None, as_json: bool, quiet: bool) -> None:
+    from foretell.cli.show import bar, epoch_line, print_json
+    from foretell.train.config import make_config, read_config
+    from foretell.train.fit import Interrupted, fit
+    from foretell.train.run import RunFolder, data_facts
+    from foretell.train.splits import load_splits
+
+    if what is None:
+        assert folder is not None
+        run = RunFolder.open(folder)
+        config = run.config()
+    else:
+        path, given = what
+        table = read_config(path) if path is not None else {}
+        for section, values in given.items():
+            table[section] = (
+                {**table.get(section, {}), **values} if isinstance(table.get(section, {}), dict) else values
+            )
+        config = make_config(table, str(path) if path is not None else "options")
+        if folder is None:
+            folder = Path("runs") / f"{Path(config.data.path).name.split('.')[0]}-{config.model.kind}"
+        run = None
+    dataset = load_splits(config.data)
+    assert dataset.train is not None
+    import torch
+
+    from foretell.train.fit import choose_device
+
+    choose_device(config.train.device)
+    dtype = getattr(torch, config.train.dtype)
+    network = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
+    resuming = run is not None
+    if run is None:
+        run = RunFolder.create(folder, config, data_facts(dataset))
+    elif not run.checkpoint.exists():
+        resuming = False  # it was stopped before its first checkpoint: begin again
+    with bar(quiet) as progress, _stopping() as asked:
+        try:
+            result = fit(
+                network,
+                dataset.train,
+                dataset.dev,
+                config.train,
+                run=run,
+                resume=resuming,
+                on_step=lambda epoch, done, of: progress.move(f"epoch {epoch}", done, of),
+                on_epoch=lambda record: progress.keep(epoch_line(record)),
+                stop=lambda: asked["stop"],
+            )
+        except Interrupted:
+            typer.echo(f"interrupted; continue with: foretell train --resume {run.path}", err=True)
+            raise typer.Exit(130) from None
+    summary = {
+        "run": str(run.path),
+        "best_epoch": result.best_epoch,
+        "best": result.best,
+        "epochs": len(result.records),
+    }
+    summary["judged_on"] = "dev" if dataset.dev is not None else "train"
+    if as_json:
+        print_json(summary)
+    else:
+        typer.echo(
+            f"best log-likelihood on {summary['judged_on']}: {result.best:.4f} nats an event (epoch {result.best_epoch})\n"
+            f"run: {run.path}    next: foretell evaluate {run.path}"
+        )
+
+
+@contextmanager
+def _stopping() -> Iterator[dict[str, bool]]:
+    """The first Ctrl-C (or SIGTERM) asks the loop to write a checkpoint and stop; a second one stops at once."""
+    asked = {"stop": False}
+
+    def ask(signum: int, frame: FrameType | None) -> None:
+        if asked["stop"]:
+            raise KeyboardInterrupt
+        asked["stop"] = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip() or not value.strip():
+        raise ForetellError(f"{option} {text!r}: expected KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def _set(given: dict[str, dict[str, Any]], text: str) -> None:
+    key, value = _pair(text, "--set")
+    section, dot, name = key.partition(".")
+    if not dot or section not in given:
+        raise ForetellError(f"--set {text!r}: the key must begin with {', '.join(f'{s}.' for s in given)}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = tomllib.loads(f"value = {json.dumps(value)}")["value"]  # a bare word is a string
+    given[section][name] = parsed

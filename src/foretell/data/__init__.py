@@ -1,0 +1,31 @@
+"""FILES ↔ SEQUENCES: events from files, checked once, in flat arrays; and back into files. No torch here."""
+
+from __future__ import annotations
+
+from foretell.data.buckets import length_buckets
+from foretell.data.card import Card, Origin
+from foretell.data.columns import Columns
+from foretell.data.dataset import Dataset, EventData
+from foretell.data.formats import ColumnMap
+from foretell.data.loading import load, load_file, save, save_dataset
+from foretell.data.loadreport import LoadReport
+from foretell.data.readers import load_foreign
+from foretell.data.sequence import EventSequence, Vocabulary
+
+__all__ = [
+    "Card",
+    "ColumnMap",
+    "Columns",
+    "Dataset",
+    "EventData",
+    "EventSequence",
+    "LoadReport",
+    "Origin",
+    "Vocabulary",
+    "length_buckets",
+    "load",
+    "load_file",
+    "load_foreign",
+    "save",
+    "save_dataset",
+]

@@ -1,0 +1,148 @@
+"""Long tables, one row an event: the columns that matter, and their rows ↔ sequences.
+
+In: columns `sequence, time, event` (the names can be mapped), `arg1 …` to build `functor(arg1,…)`, `t_end`, and
+`metadata` (a JSON object). A row whose time and event are empty stands for a sequence without events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from foretell.data.raw import Gatherer
+from foretell.data.sequence import NO_METADATA, did_you_mean
+from foretell.errors import DataError
+
+ROLES = ("sequence", "time", "event", "t_end", "metadata")
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """Which column of a long table plays which part; `args=None` takes `arg1`, `arg2`, … as far as they go."""
+
+    sequence: str = "sequence"
+    time: str = "time"
+    event: str = "event"
+    t_end: str = "t_end"
+    metadata: str = "metadata"
+    args: tuple[str, ...] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> ColumnMap:
+        """From `sequence=patient,time=when,event=code,arg1=room`."""
+        problems: list[str] = []
+        given: dict[str, str] = {}
+        for part in filter(None, (piece.strip() for piece in text.split(","))):
+            role, equals, column = (piece.strip() for piece in part.partition("="))
+            is_argument = role.startswith("arg") and role[3:].isdecimal()
+            if not equals or not column:
+                problems.append(f"columns: {part!r} is not of the form part=column, as in time=when")
+            elif role not in ROLES and not is_argument:
+                expected = f"{', '.join(ROLES)} or arg1, arg2, …{did_you_mean(role, ROLES)}"
+                problems.append(f"columns: no part {role!r}; expected {expected}")
+            elif given.setdefault(role, column) != column:
+                problems.append(f"columns: {role} is given twice")
+        numbers = sorted(int(role[3:]) for role in given if role.startswith("arg"))
+        if numbers != list(range(1, len(numbers) + 1)):
+            problems.append("columns: arguments are numbered arg1, arg2, … without gaps")
+        if problems:
+            raise DataError(problems)
+        args = tuple(given.pop(f"arg{number}") for number in numbers)
+        return cls(**given, args=args or None)
+
+    def arguments(self, header: list[str]) -> tuple[str, ...]:
+        """The argument columns that a table with this header has."""
+        if self.args is not None:
+            return self.args
+        found: list[str] = []
+        while f"arg{len(found) + 1}" in header:
+            found.append(f"arg{len(found) + 1}")
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class LongTable:
+    """The cells that matter, one entry a row; None is an empty cell. Rows of a sequence may lie apart."""
+
+    places: list[int]  # line or row of each
+    sequences: list[str]
+    times: list[float | None]
+    events: list[Any]  # text, or integers, or None
+    t_ends: list[float | None]
+    metadata: list[str | None]
+
+
+def find_columns(columns: ColumnMap, header: list[str], gatherer: Gatherer, place: int) -> tuple[str, ...] | None:
+    """The argument columns of a table that has all columns it needs; otherwise None, and the mistakes are noted."""
+    needed = (columns.sequence, columns.time, columns.event)
+    arguments = columns.arguments(header)
+    before = len(gatherer.problems)
+    for column in (*needed, *arguments):
+        if column not in header:
+            gatherer.fault(
+                place,
+                f"no column {column!r}; found {', '.join(map(repr, header))}{did_you_mean(column, header)} "
+                f"(other names can be mapped: sequence=…,time=…,event=…)",
+            )
+    used = [*needed, *arguments, columns.t_end, columns.metadata]
+    for column in dict.fromkeys(used):
+        if header.count(column) > 1:
+            gatherer.fault(place, f"column {column!r} exists {header.count(column)} times")
+        if used.count(column) > 1:
+            gatherer.fault(place, f"column {column!r} is mapped to {used.count(column)} parts, expected one")
+    gatherer.ignored_columns = tuple(column for column in header if column not in used)
+    return arguments if len(gatherer.problems) == before else None
+
+
+def gather(table: LongTable, gatherer: Gatherer) -> None:
+    """Rows → sequences, in the order of their first rows; inside a sequence the order of the rows is kept."""
+    groups: dict[str, list[int]] = {}
+    for row, name in enumerate(table.sequences):
+        groups.setdefault(name, []).append(row)
+    for name, rows in groups.items():
+        where = f"sequence {name!r}"
+        before = len(gatherer.problems)
+        # a row without time and event is the mark of a sequence that has no events
+        full = [row for row in rows if table.times[row] is not None or table.events[row] is not None]
+        if len(full) < len(rows) and len(rows) > 1:
+            marked = next(row for row in rows if row not in set(full))
+            gatherer.fault(
+                table.places[marked],
+                f"{where}: a row without time and event says that there are none, but the sequence has other rows",
+            )
+        ends = dict.fromkeys(end for row in rows if (end := table.t_ends[row]) is not None)
+        if len(ends) > 1:
+            row = next(row for row in rows if table.t_ends[row] not in (None, next(iter(ends))))
+            gatherer.fault(
+                table.places[row], f"{where}: t_end is {table.t_ends[row]!r} here and {next(iter(ends))!r} before"
+            )
+        metadata = _metadata(table, rows, where, gatherer)
+        if len(gatherer.problems) > before:
+            continue
+        gatherer.add(
+            table.places[rows[0]],
+            times=[table.times[row] for row in full],
+            events=[table.events[row] for row in full],
+            t_end=next(iter(ends), None),
+            id=name,
+            metadata=metadata,
+            rows=[table.places[row] for row in full],
+        )
+
+
+def _metadata(table: LongTable, rows: list[int], where: str, gatherer: Gatherer) -> Mapping[str, object]:
+    for row in rows:
+        text = table.metadata[row]
+        if not text:
+            continue
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            return found
+        gatherer.fault(table.places[row], f"{where}: metadata is not a JSON object")
+        break
+    return NO_METADATA

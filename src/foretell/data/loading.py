@@ -1,0 +1,153 @@
+"""Files → `Dataset` and back: splits are found, read, checked together, and given one vocabulary."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from foretell.data import card as cards
+from foretell.data import catalog, formats
+from foretell.data.assembly import assemble, assembled, vocabulary_of
+from foretell.data.card import Card, Origin
+from foretell.data.dataset import SPLITS, Dataset, EventData
+from foretell.data.formats import ColumnMap
+from foretell.data.sequence import Vocabulary
+from foretell.data.writing import text_file
+from foretell.errors import DataError
+
+logger = logging.getLogger("foretell")
+
+TYPES_FILE = "types.json"
+OTHER_NAMES_OF_DEV = ("valid", "val", "validation")
+
+
+def load(path_or_name: str | Path, *, columns: ColumnMap | None = None) -> Dataset:
+    """A data set: a folder of splits, one file (its events are `train`), or the name of an embedded one."""
+    path = Path(path_or_name)
+    if path.is_dir():
+        return _load_folder(path, columns, path.resolve().name)
+    if not path.exists():
+        embedded = catalog.folder(str(path_or_name))
+        if embedded is None:
+            raise DataError(_not_found(path, catalog.names()))
+        return _load_folder(embedded, None, str(path_or_name))
+    data = assembled(formats.read(path, columns), None, "window", "train")
+    return Dataset(data, None, None, data.vocabulary, Card(_stem(path), types=len(data.vocabulary)), str(path))
+
+
+def load_file(
+    path: str | Path,
+    vocabulary: Vocabulary | None = None,
+    *,
+    columns: ColumnMap | None = None,
+    origin: Origin = "window",
+    name: str | None = None,
+) -> EventData:
+    """One file as a split; with a vocabulary (a model's, say), events outside it are mistakes."""
+    path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path}: this is a folder, expected a file of events")
+    if not path.exists():
+        raise DataError(_not_found(path, ()))
+    return assembled(formats.read(path, columns), vocabulary, origin, name or _stem(path))
+
+
+def save(data: EventData, path: str | Path) -> None:
+    """Writes a split as JSON lines (`.jsonl`, `.jsonl.gz`), CSV or Parquet, by the suffix."""
+    formats.write(data, Path(path))
+
+
+def save_dataset(dataset: Dataset, folder: str | Path, suffix: str = ".jsonl.gz") -> None:
+    """Writes the splits, the card and, where types have names, `types.json` into a folder."""
+    folder = Path(folder)
+    vocabulary = dataset.vocabulary
+    for name, data in dataset.splits().items():
+        save(data, folder / f"{name}{suffix}")
+    if not vocabulary.numbered:
+        with text_file(folder / TYPES_FILE) as file:
+            file.write(json.dumps(vocabulary.names, ensure_ascii=False, indent=0) + "\n")
+    with text_file(folder / cards.FILE_NAME) as file:
+        file.write(replace(dataset.card, types=len(vocabulary) or None).to_toml())
+
+
+def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
+    """The file of each split in a folder; two for one split are a mistake, and so is none at all."""
+    problems: list[str] = []
+    found: dict[str, Path] = {}
+    for name in SPLITS:
+        files = [path for suffix in suffixes if (path := folder / f"{name}{suffix}").is_file()]
+        if len(files) > 1:
+            problems.append(f"{folder}: {name} exists {len(files)} times: {', '.join(path.name for path in files)}")
+        elif files:
+            found[name] = files[0]
+    if not found and not problems:
+        there = ", ".join(sorted(path.name for path in folder.iterdir())[:10]) or "nothing"
+        wanted = ", ".join(f"train{suffix}" for suffix in suffixes)
+        problems.append(f"{folder}: no train, dev or test file; found {there}; expected {wanted}")
+    if problems:
+        raise DataError(problems)
+    for other in OTHER_NAMES_OF_DEV:
+        if "dev" not in found and any((folder / f"{other}{suffix}").is_file() for suffix in suffixes):
+            logger.warning("%s: `%s` is not read; the split for choosing a model is called dev", folder, other)
+    return found
+
+
+def _load_folder(folder: Path, columns: ColumnMap | None, name: str) -> Dataset:
+    card_file = folder / cards.FILE_NAME
+    card = Card.read(card_file, name) if card_file.is_file() else Card(name)
+    names_file = folder / TYPES_FILE
+    given = _read_names(names_file, card) if names_file.is_file() else None
+    raws = {name: formats.read(path, columns) for name, path in split_files(folder, formats.SUFFIXES).items()}
+    vocabulary, problems = (given, []) if given is not None else vocabulary_of(list(raws.values()), card.types)
+    splits: dict[str, EventData | None] = dict.fromkeys(SPLITS)
+    if problems:
+        problems += [message for raw in raws.values() for message in raw.located(raw.mistakes())]
+        raise DataError(problems)
+    for split, raw in raws.items():
+        splits[split], mistakes = assemble(raw, vocabulary, card.origin, split, ids_fixed=given is not None)
+        problems += mistakes
+    if problems:
+        raise DataError(problems)
+    return Dataset(splits["train"], splits["dev"], splits["test"], vocabulary, card, str(folder))
+
+
+def _read_names(path: Path, card: Card) -> Vocabulary:
+    try:
+        names = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON: {error}") from None
+    if not isinstance(names, list):
+        raise DataError(f"{path}: expected a list of event names, found {type(names).__name__}")
+    try:
+        vocabulary = Vocabulary(tuple(names))
+    except DataError as error:
+        raise DataError(f"{path}: {problem}" for problem in error.problems) from None
+    if card.types not in (None, len(vocabulary)):
+        raise DataError(f"{path}: {len(vocabulary)} names, but {cards.FILE_NAME} says types = {card.types}")
+    return vocabulary
+
+
+def _stem(path: Path) -> str:
+    suffix = formats.suffix_of(path)
+    return path.name[: -len(suffix)] if suffix else path.stem
+
+
+def _not_found(path: Path, embedded: Sequence[str]) -> str:
+    """`no such file`, and what may have been meant: near names in the folder, or among the embedded data sets."""
+    try:
+        there = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return f"{path}: no such file; the folder {path.parent} does not exist"
+    near = difflib.get_close_matches(path.name, there, n=3, cutoff=0.5)
+    near += [f"{name} (embedded)" for name in difflib.get_close_matches(str(path), embedded, n=1)]
+    if near:
+        hint = f"; did you mean {' or '.join(near)}?"
+    elif embedded and path.parent == Path("."):
+        hint = f"; embedded data sets: {', '.join(embedded)}"
+    else:
+        hint = ""
+    return f"{path}: no such file or folder{hint}"

@@ -1,0 +1,230 @@
+"""One observed sequence of events, and the list of event types that its integers point into.
+
+In: times, types and the end of the observation, from any source. Out: `EventSequence`, checked once at
+construction and read-only afterwards: `0 <= t_1 <= … <= t_I <= t_end`, all finite.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from foretell.data.terms import NameProblem, normalise
+from foretell.errors import DataError
+
+NO_METADATA: Mapping[str, object] = MappingProxyType({})
+MOST_TYPES = 1_000_000  # more than that is a mistaken id, not a vocabulary
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventSequence:
+    """Events `types[i]` at `times[i]`, observed on `[0, t_end]`. Order in the arrays is the order of the events."""
+
+    times: np.ndarray
+    types: np.ndarray
+    t_end: float
+    id: str = "0"
+    metadata: Mapping[str, object] = field(default_factory=lambda: NO_METADATA)
+
+    def __post_init__(self) -> None:
+        problems: list[str] = []
+        times = _as_times(self.times, problems)
+        types = _as_types(self.types, problems)
+        if not problems and len(times) != len(types):
+            problems.append(f"{len(times)} times but {len(types)} types: each event needs one of both")
+        end = self.t_end
+        if isinstance(end, bool | np.bool_) or not isinstance(end, int | float | np.integer | np.floating):
+            problems.append(f"t_end is {end!r}, expected a number")
+        elif not problems:
+            problems += [text for _, text in time_mistakes(times, float(end))]
+        if not isinstance(self.id, str) or not self.id or not encodable(self.id):
+            problems.append("the id must be Unicode text that is not empty")
+        if problems:
+            raise DataError(f"sequence {self.id!r}: {problem}" for problem in problems)
+        object.__setattr__(self, "times", read_only(times))
+        object.__setattr__(self, "types", read_only(types))
+        object.__setattr__(self, "t_end", float(end))
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @classmethod
+    def trusted(
+        cls, times: np.ndarray, types: np.ndarray, t_end: float, id: str, metadata: Mapping[str, object]
+    ) -> EventSequence:
+        """A sequence over arrays that were checked before (float64, int32, read-only): nothing is looked at again."""
+        sequence = object.__new__(cls)
+        for name, value in zip(
+            ("times", "types", "t_end", "id", "metadata"), (times, types, t_end, id, metadata), strict=True
+        ):
+            object.__setattr__(sequence, name, value)
+        return sequence
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The event types: `names[k]` is the name of type `k`. Names are spelled as `terms.normalise` spells them."""
+
+    names: tuple[str, ...]
+    _places: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        problems: list[str] = []
+        names: list[str] = []
+        for place, name in enumerate(self.names):
+            if not isinstance(name, str):
+                problems.append(f"type {place} is named {name!r}, expected text")
+                continue
+            try:
+                names.append(normalise(name))
+            except NameProblem as problem:
+                problems.append(f"type {place}: {problem}")
+        places: dict[str, int] = {}
+        for place, name in enumerate(names):
+            if places.setdefault(name, place) != place and not problems:
+                problems.append(f"types {places[name]} and {place} have the same name {name!r}")
+        if problems:
+            raise DataError(problems)
+        object.__setattr__(self, "names", tuple(names))
+        object.__setattr__(self, "_places", places)
+
+    @classmethod
+    def of_size(cls, size: int) -> Vocabulary:
+        """Types without names of their own: `"0"`, `"1"`, …"""
+        if not 0 <= size <= MOST_TYPES:
+            raise DataError(f"{size} event types: expected 0 to {MOST_TYPES}")
+        return cls(tuple(map(str, range(size))))
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the names are just the numbers 0, 1, …"""
+        return all(name == str(place) for place, name in enumerate(self.names))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __getitem__(self, index: int) -> str:
+        return self.names[index]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
+    def find(self, name: str) -> int | None:
+        """The type with this name in any spelling, or None."""
+        place = self._places.get(name)
+        if place is not None:
+            return place
+        try:
+            return self._places.get(normalise(name))
+        except NameProblem:
+            return None
+
+    def index(self, name: str) -> int:
+        """The type with this name; a `DataError` that names near ones if there is none."""
+        place = self.find(name)
+        if place is None:
+            raise DataError(self.unknown(name))
+        return place
+
+    def unknown(self, name: str) -> str:
+        """The sentence that says that a name is not here, and which near one may have been meant."""
+        return f"event `{name}` is not one of the {len(self)} known event types{did_you_mean(name, self.names)}"
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """`; did you mean …?`, or nothing if no known word is near."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def encodable(text: str) -> bool:
+    """Whether a text can be written to a file: half a surrogate pair, which JSON can smuggle in, cannot."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def time_mistakes(times: np.ndarray, t_end: float | None) -> list[tuple[int, str]]:
+    """Everything that is wrong with one sequence's times, each with the event where it shows first.
+
+    `t_end=None` means that none was given.
+    """
+    problems: list[tuple[int, str]] = []
+    for what, wrong in (
+        ("NaN", np.isnan(times)),
+        ("infinite", np.isinf(times)),
+        ("negative", (times < 0) & np.isfinite(times)),
+    ):
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            found = f"times[{first}] is {times[first]:g}{_others(wrong)}"
+            problems.append((first, f"{found}: {what} times are not allowed; times are finite numbers >= 0"))
+    with np.errstate(invalid="ignore"):
+        falls = np.diff(times) < 0
+    if falls.any():
+        first = int(np.argmax(falls))
+        found = f"times[{first + 1}] = {_number(times[first + 1])} comes after {_number(times[first])}{_others(falls)}"
+        problems.append((first + 1, f"{found}: unsorted; sort the events by time"))
+    if t_end is None:
+        if len(times) == 0:
+            problems.append((0, "no events and no t_end; a sequence without events needs a t_end"))
+    elif not np.isfinite(t_end) or t_end < 0:
+        problems.append((0, f"t_end is {t_end:g}, expected a finite number >= 0"))
+    else:
+        late = np.isfinite(times) & (times > t_end)
+        if late.any():
+            first = int(np.argmax(late))
+            found = f"times[{first}] = {_number(times[first])}{_others(late)}"
+            problems.append((first, f"{found} is after t_end = {_number(t_end)}, the end of the observation"))
+    return problems
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view of the array that cannot be written through."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _number(value: float | np.floating) -> str:
+    return repr(float(value))
+
+
+def _others(wrong: np.ndarray) -> str:
+    count = int(wrong.sum()) - 1
+    return f" (and {count} more like it)" if count else ""
+
+
+def _as_times(values: object, problems: list[str]) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.asarray(None)
+    if array.size == 0 and array.ndim == 1:
+        return np.zeros(0)
+    if array.ndim != 1 or array.dtype.kind not in "iuf":
+        problems.append(f"times have type {array.dtype} and {array.ndim} axes, expected a list of numbers")
+        return np.zeros(0)
+    # a copy: what the caller does to their array later must not reach a checked sequence
+    return np.array(array, dtype=np.float64)
+
+
+def _as_types(values: object, problems: list[str]) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.asarray(None)
+    if array.size == 0 and array.ndim == 1:
+        return np.zeros(0, dtype=np.int32)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        problems.append(f"types have type {array.dtype} and {array.ndim} axes, expected a list of integers")
+        return np.zeros(0, dtype=np.int32)
+    if array.min() < 0 or array.max() >= np.iinfo(np.int32).max:
+        problems.append(f"types lie between {array.min()} and {array.max()}, expected integers >= 0 that fit 32 bits")
+        return np.zeros(0, dtype=np.int32)
+    return np.array(array, dtype=np.int32)

@@ -1,0 +1,110 @@
+"""A data set → the numbers that `foretell data describe` shows; `as_json` is their documented form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from foretell.data.dataset import Dataset, EventData
+
+MOST_FREQUENT = 10
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Events a sequence."""
+
+    min: int
+    median: float
+    mean: float
+    max: int
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Times between neighbouring events of a sequence; `quantile_01` is the 1 % quantile."""
+
+    min: float
+    quantile_01: float
+    median: float
+    mean: float
+    max: float
+
+
+@dataclass(frozen=True)
+class SplitSummary:
+    """One split in numbers. `gaps` is None where no sequence has two events."""
+
+    sequences: int
+    events: int
+    lengths: Lengths | None
+    gaps: Gaps | None
+    t_end_max: float | None
+    t_end_missing: int
+    types_used: int
+    ties: float
+    grid: float | None
+    grid_share: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A data set in numbers; `most_frequent` counts over all splits."""
+
+    name: str
+    path: str
+    origin: str
+    time_unit: str
+    types: int
+    types_used: int
+    most_frequent: tuple[tuple[str, int], ...]
+    splits: dict[str, SplitSummary]
+
+    def as_json(self) -> dict[str, object]:
+        """Plain lists, dicts, numbers and text."""
+        record = asdict(self)
+        record["most_frequent"] = [{"event": name, "count": count} for name, count in self.most_frequent]
+        return record
+
+
+def summarise(dataset: Dataset) -> Summary:
+    """All numbers of a data set."""
+    splits = dataset.splits()
+    counts = sum((data.type_counts() for data in splits.values()), np.zeros(len(dataset.vocabulary), np.int64))
+    order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]
+    return Summary(
+        name=dataset.card.name,
+        path=dataset.path,
+        origin=dataset.card.origin,
+        time_unit=dataset.card.time_unit,
+        types=len(dataset.vocabulary),
+        types_used=int((counts > 0).sum()),
+        most_frequent=tuple((dataset.vocabulary[kind], int(counts[kind])) for kind in order.tolist() if counts[kind]),
+        splits={name: _split(data) for name, data in splits.items()},
+    )
+
+
+def _split(data: EventData) -> SplitSummary:
+    lengths, gaps, report = data.lengths, data.gaps(), data.report
+    assert report is not None
+    return SplitSummary(
+        sequences=len(data),
+        events=data.event_count,
+        lengths=Lengths(int(lengths.min()), float(np.median(lengths)), float(lengths.mean()), int(lengths.max()))
+        if len(lengths)
+        else None,
+        gaps=Gaps(*_spread(gaps)) if len(gaps) else None,
+        t_end_max=float(data.columns.t_ends.max()) if len(data) else None,
+        t_end_missing=report.missing_ends,
+        types_used=int((data.type_counts() > 0).sum()),
+        ties=report.ties,
+        grid=report.grid,
+        grid_share=report.grid_share,
+    )
+
+
+def _spread(values: np.ndarray) -> Sequence[float]:
+    low, middle = np.quantile(values, [0.01, 0.5])
+    return [float(values.min()), float(low), float(middle), float(values.mean()), float(values.max())]

@@ -1,0 +1,227 @@
+"""Processes whose likelihood is known in closed form → event data drawn from them exactly.
+
+Poisson, `λ_e = rate_e`; Hawkes, `λ_e(t) = μ_e + Σ_f Σ_j α_efj Σ_s exp(−β_j (t − s))`; self-correcting,
+`λ(t) = exp(μ t − α N(t−))`. Every sequence carries `nll_true`, its exact negative log-likelihood on `[0, t_end]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from foretell.data.dataset import EventData
+from foretell.data.sequence import EventSequence, Vocabulary
+from foretell.errors import ForetellError
+
+
+class Process(Protocol):
+    """What can be simulated and scored exactly."""
+
+    @property
+    def type_count(self) -> int:
+        """How many event types there are."""
+        ...
+
+    def draw(self, t_end: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Times and types of one sequence on `[0, t_end]`."""
+        ...
+
+    def log_intensities(self, times: np.ndarray, types: np.ndarray) -> np.ndarray:
+        """Log-intensity of each event's own type just before it, float64 [events]."""
+        ...
+
+    def integrals(self, times: np.ndarray, types: np.ndarray, t_end: float) -> np.ndarray:
+        """Integral of the total intensity over each gap and, last, over the tail, float64 [events + 1]."""
+        ...
+
+
+def simulate(process: Process, sequences: int, t_end: float, seed: int, name: str = "simulated") -> EventData:
+    """Independent sequences of a process. The first ones do not depend on how many are asked for."""
+    if sequences < 1:
+        raise ForetellError(f"{sequences} sequences: expected at least 1")
+    if not np.isfinite(t_end) or t_end <= 0:
+        raise ForetellError(f"t_end is {t_end:g}: expected a finite number > 0")
+    drawn: list[EventSequence] = []
+    for number, source in enumerate(np.random.SeedSequence(seed).spawn(sequences)):
+        times, types = process.draw(t_end, np.random.default_rng(source))
+        truth = nll(process, times, types, t_end)
+        drawn.append(EventSequence(times, types, t_end, str(number), {"nll_true": truth}))
+    return EventData(drawn, Vocabulary.of_size(process.type_count), "window", name)
+
+
+def nll(process: Process, times: np.ndarray, types: np.ndarray, t_end: float) -> float:
+    """The exact negative log-likelihood of one sequence on `[0, t_end]`, in nats."""
+    return float(process.integrals(times, types, t_end).sum() - process.log_intensities(times, types).sum())
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Constant rates, one a type."""
+
+    rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        rates = _numbers("rate", self.rates)
+        if not len(rates) or (rates < 0).any() or rates.sum() <= 0:
+            raise ForetellError(f"rates are {list(self.rates)}: expected numbers >= 0 that are not all 0")
+
+    @property
+    def type_count(self) -> int:
+        """How many event types there are."""
+        return len(self.rates)
+
+    def draw(self, t_end: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Given their number, the events of a Poisson process are independent and uniform."""
+        rates = np.array(self.rates, dtype=np.float64)
+        count = rng.poisson(rates.sum() * t_end)
+        times = np.sort(rng.uniform(0.0, t_end, count))
+        return times, rng.choice(len(rates), size=count, p=rates / rates.sum())
+
+    def log_intensities(self, times: np.ndarray, types: np.ndarray) -> np.ndarray:
+        """The logarithm of each event's rate."""
+        return np.log(np.array(self.rates, dtype=np.float64)[types])
+
+    def integrals(self, times: np.ndarray, types: np.ndarray, t_end: float) -> np.ndarray:
+        """Total rate times gap."""
+        return sum(self.rates) * np.diff(times, prepend=0.0, append=t_end)
+
+
+@dataclass(frozen=True)
+class Hawkes:
+    """Events excite later events: base rates `mu` [K], jumps `alpha` [K, K, J] (of `e` by `f`), decays `beta` [J]."""
+
+    mu: np.ndarray
+    alpha: np.ndarray
+    beta: np.ndarray
+
+    def __post_init__(self) -> None:
+        mu, alpha, beta = _numbers("mu", self.mu), _numbers("alpha", self.alpha), _numbers("beta", self.beta)
+        mu, beta = np.atleast_1d(mu), np.atleast_1d(beta)
+        if alpha.ndim < 2 and len(mu) == 1:
+            alpha = alpha.reshape(1, 1, -1)
+        if alpha.ndim == 2:
+            alpha = alpha[:, :, None]
+        expected = (len(mu), len(mu), len(beta))
+        problems: list[str] = []
+        if mu.ndim != 1 or beta.ndim != 1 or alpha.shape != expected:
+            problems.append(
+                f"alpha has shape {alpha.shape} for {len(mu)} values of mu and {len(beta)} of beta: expected "
+                f"{expected}, that is alpha[e][f][j], the jump of type e's intensity after an event of type f"
+            )
+        elif (mu < 0).any() or (alpha < 0).any() or (beta <= 0).any() or mu.sum() <= 0:
+            problems.append("mu and alpha must be >= 0, beta > 0, and some mu > 0")
+        else:
+            offspring = (alpha / beta).sum(axis=2)
+            radius = float(np.abs(np.linalg.eigvals(offspring)).max())
+            if radius >= 1:
+                problems.append(
+                    f"each event brings {radius:.3g} others on average: the process explodes; "
+                    f"expected less than 1 (the largest eigenvalue of the sums of alpha / beta)"
+                )
+        if problems:
+            raise ForetellError("Hawkes: " + "; ".join(problems))
+        for name, value in (("mu", mu), ("alpha", alpha), ("beta", beta)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def type_count(self) -> int:
+        """How many event types there are."""
+        return len(self.mu)
+
+    def draw(self, t_end: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Thinning. Intensities only fall between events, so the present total is an exact bound on the future."""
+        times: list[float] = []
+        types: list[int] = []
+        now = 0.0
+        excited = np.zeros((len(self.mu), len(self.beta)))
+        while True:
+            bound = float(self.mu.sum() + excited.sum())
+            wait = float(rng.exponential(1 / bound))
+            now += wait
+            if now > t_end:
+                return np.array(times), np.array(types, dtype=np.int32)
+            excited = excited * np.exp(-self.beta * wait)
+            intensities = self.mu + excited.sum(axis=1)
+            level = float(rng.uniform(0.0, bound))
+            cumulated = np.cumsum(intensities)
+            # a level above the total is a rejected point; the draw that accepts also chooses the type
+            if level < cumulated[-1]:
+                kind = int(np.searchsorted(cumulated, level, side="right"))
+                times.append(now)
+                types.append(kind)
+                excited = excited + self.alpha[:, kind, :]
+
+    def log_intensities(self, times: np.ndarray, types: np.ndarray) -> np.ndarray:
+        """By the recursion that decays what the last event left."""
+        excited = np.zeros((len(self.mu), len(self.beta)))
+        logs = np.empty(len(times))
+        for place, (gap, kind) in enumerate(zip(np.diff(times, prepend=0.0), types, strict=True)):
+            excited = excited * np.exp(-self.beta * gap)
+            logs[place] = np.log(self.mu[kind] + excited[kind].sum())
+            excited = excited + self.alpha[:, kind, :]
+        return logs
+
+    def integrals(self, times: np.ndarray, types: np.ndarray, t_end: float) -> np.ndarray:
+        """The base rates' share, and what is left of the excitement at the end of each gap."""
+        gaps = np.diff(times, prepend=0.0, append=t_end)
+        jumps = self.alpha.sum(axis=0)  # [K, J], what an event adds to the total
+        excited = np.zeros(len(self.beta))
+        totals = np.empty(len(gaps))
+        for place, gap in enumerate(gaps):
+            totals[place] = self.mu.sum() * gap + (excited * -np.expm1(-self.beta * gap) / self.beta).sum()
+            if place < len(types):
+                excited = excited * np.exp(-self.beta * gap) + jumps[types[place]]
+        return totals
+
+
+@dataclass(frozen=True)
+class SelfCorrecting:
+    """One type whose intensity grows with time and falls with every event."""
+
+    mu: float = 1.0
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.mu) and np.isfinite(self.alpha) and self.mu > 0 and self.alpha > 0):
+            raise ForetellError(f"self-correcting: mu is {self.mu:g} and alpha {self.alpha:g}: expected numbers > 0")
+
+    @property
+    def type_count(self) -> int:
+        """One."""
+        return 1
+
+    def draw(self, t_end: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Each waiting time is the inverse of the integral, at an exponential draw."""
+        times: list[float] = []
+        now = 0.0
+        while True:
+            level = float(rng.exponential())
+            exponent = self.alpha * len(times) - self.mu * now
+            # log(1 + level·μ·e^exponent) without overflow, whatever the exponent
+            now += float(np.logaddexp(0.0, np.log(level * self.mu) + exponent)) / self.mu
+            if now > t_end:
+                return np.array(times), np.zeros(len(times), dtype=np.int32)
+            times.append(now)
+
+    def log_intensities(self, times: np.ndarray, types: np.ndarray) -> np.ndarray:
+        """`μ t − α N(t−)`."""
+        return self.mu * times - self.alpha * np.arange(len(times))
+
+    def integrals(self, times: np.ndarray, types: np.ndarray, t_end: float) -> np.ndarray:
+        """`e^(μ t − α n) (1 − e^(−μ gap)) / μ` at the end `t` of each gap."""
+        ends = np.append(times, t_end)
+        gaps = np.diff(ends, prepend=0.0)
+        return np.exp(self.mu * ends - self.alpha * np.arange(len(ends))) * -np.expm1(-self.mu * gaps) / self.mu
+
+
+def _numbers(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ForetellError(f"{name} is {values!r}: expected numbers, in lists of equal lengths") from None
+    if not np.isfinite(array).all():
+        raise ForetellError(f"{name} is {values!r}: expected finite numbers")
+    return array

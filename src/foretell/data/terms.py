@@ -1,0 +1,113 @@
+"""An event's name as written in a file → the one spelling that the library uses.
+
+A name without parentheses is free text (`Nice Question`): only the spaces around it are dropped. A name with
+parentheses is a flat, ground term, `functor(arg,…)`, in which spaces mean nothing: `join(eve, sales)` is
+`join(eve,sales)`. Functors and arguments start with a lower-case letter, or are integers, or stand in quotes.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN = re.compile(r"[^\W\d_]\w*\Z")
+_INTEGER = re.compile(r"-?\d+\Z")
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<word>-?\w+)|(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")|(?P<mark>[(),]))\s*""", re.S
+)
+
+
+class NameProblem(ValueError):
+    """What is wrong with one event name, without the place where it stood."""
+
+
+def normalise(name: str) -> str:
+    """The canonical spelling of an event name; raises `NameProblem`."""
+    text = name.strip()
+    if not text:
+        raise NameProblem("an event name is empty")
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise NameProblem(f"event name {name!r} is not valid Unicode text") from None
+    if "(" not in text and ")" not in text:
+        return text
+    return _term(text)
+
+
+def build(functor: str, arguments: list[str]) -> str:
+    """`functor(arg,…)` from the cells of a table; what is not a plain constant is put in quotes."""
+    if not arguments:
+        return normalise(functor)
+    return f"{constant(functor.strip())}({','.join(constant(value.strip()) for value in arguments)})"
+
+
+def constant(text: str) -> str:
+    """One constant of a term, in quotes if it needs them: `eve`, `12`, `'New York'`."""
+    if (_PLAIN.match(text) and not text[0].isupper()) or _INTEGER.match(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _term(text: str) -> str:
+    tokens = _tokens(text)
+    atoms: list[str] = []
+    for position, (kind, value) in enumerate(tokens):
+        wanted = "atom" if position % 2 == 0 else "mark"
+        if position >= 3 and value == "(" and kind == "mark":
+            raise NameProblem(f"event `{text}` is a nested term; only flat terms, functor(arg,…), are events")
+        if kind != wanted:
+            raise NameProblem(f"event `{text}` is not a term: {_expected(position)}")
+        if kind == "atom":
+            atoms.append(value)
+        elif position < len(tokens) - 1 and value != ("(" if position == 1 else ","):
+            raise NameProblem(f"event `{text}` is not a term: {_expected(position)}")
+    if len(tokens) == 1:
+        return atoms[0]
+    if tokens[-1] != ("mark", ")") or len(tokens) < 4:
+        raise NameProblem(f"event `{text}` is not a term: its closing parenthesis is missing or misplaced")
+    return f"{atoms[0]}({','.join(atoms[1:])})"
+
+
+def _expected(position: int) -> str:
+    if position == 0:
+        return "it must start with a functor; put text with parentheses in quotes"
+    if position == 1:
+        return "after the functor comes `(`; put text with spaces in quotes"
+    return "arguments are constants with commas between; put other text in quotes, as in city('New York')"
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    tokens: list[tuple[str, str]] = []
+    place = 0
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise NameProblem(
+                f"event `{text}` is not a term: unexpected {text[place:].strip()[0]!r}; "
+                f"put such text in quotes, as in city('New York')"
+            )
+        word, quoted, mark = match.group("word", "quoted", "mark")
+        if word is not None:
+            if constant(word) != word:
+                raise NameProblem(
+                    f"event `{text}`: `{word}` is not a constant; constants start with a lower-case letter, "
+                    f"or are integers, or stand in quotes: '{word}'"
+                )
+            tokens.append(("atom", word))
+        elif quoted is not None:
+            tokens.append(("atom", _unquote(quoted)))
+        else:
+            tokens.append(("mark", mark))
+        place = match.end()
+    return tokens
+
+
+def _unquote(quoted: str) -> str:
+    quote = quoted[0]
+    inner = re.sub(r"\\(.)", r"\1", quoted[1:-1].replace(quote * 2, "\\" + quote), flags=re.S)
+    # '3' is text and 3 a number: only words lose their quotes
+    if _INTEGER.match(inner):
+        return f"'{inner}'"
+    return constant(inner)

@@ -1,0 +1,1 @@
+"""A model and held-out data in, scores with their uncertainty out."""

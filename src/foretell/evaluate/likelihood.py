@@ -1,0 +1,244 @@
+"""Held-out log-likelihood, event by event: closed form, quadrature with a check on itself, or draws with their standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.data import EventData
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel, Queries
+from foretell.models.batch import Batch, Window
+from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
+from foretell.objective.loglik import integral_terms
+from foretell.train.score import batches_of
+
+QUADRATURE_TOLERANCE = 1e-3  # nats an event between n and 2n nodes; above it, evaluation falls back to draws
+
+
+@dataclass(frozen=True)
+class IntegralUsed:
+    """How the integral was computed, and how far it can be trusted; nats an event."""
+
+    method: Literal["closed form", "quadrature", "stratified", "uniform"]
+    points: int  # a gap; for uniform draws, an event
+    doubling: float | None  # quadrature: |n nodes − 2n nodes|
+    standard_error: float | None  # draws
+    fallback: bool = False  # True: quadrature was asked for and did not settle
+
+
+@dataclass(frozen=True)
+class EventScores:
+    """One row a scored event, in the order of the data; every row carries the integral of the gap that it ends.
+
+    The tail after a sequence's last event belongs to that event's row (`tail`); a sequence without scored events has a row with
+    `event = -1`, so that its integral is not lost.
+    """
+
+    sequence: np.ndarray  # int64: index into the data
+    event: np.ndarray  # int64: index into the sequence
+    time: np.ndarray
+    type: np.ndarray  # int32
+    log_intensity: np.ndarray  # log λ_{e_i}(t_i)
+    log_total: np.ndarray  # log λ(t_i)
+    integral: np.ndarray  # ∫ λ over the gap that the event ends
+    tail: np.ndarray  # ∫ λ over the tail, in the last event's row; else 0
+    integral_variance: np.ndarray  # of the two, where they are draws; else 0
+    predicted_type: np.ndarray  # int32: argmax_e λ_e(t_i)
+    log_likelihoods: np.ndarray  # float64 [sequences]
+    scored: np.ndarray  # int64 [sequences]: scored events of each
+    used: IntegralUsed
+
+    @property
+    def is_event(self) -> np.ndarray:
+        return self.event >= 0
+
+    @property
+    def log_likelihood(self) -> np.ndarray:
+        """Of each row: its event's log-intensity less the integrals it carries."""
+        return self.log_intensity - self.integral - self.tail
+
+    @property
+    def time_log_likelihood(self) -> np.ndarray:
+        """The part that says when: `log λ(t_i) − ∫ λ`."""
+        return self.log_total - self.integral - self.tail
+
+    @property
+    def type_log_likelihood(self) -> np.ndarray:
+        """The part that says what: `log λ_{e_i}(t_i)/λ(t_i)`."""
+        return self.log_intensity - self.log_total
+
+
+@torch.no_grad()
+def score_events(
+    model: IntensityModel,
+    data: EventData,
+    *,
+    integral: Integral = "quadrature",
+    points: int = 10,
+    window: Window = "all",
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> EventScores:
+    if points < 1:
+        raise ForetellError(f"points = {points}: expected 1 or more")
+    if model.closed_form:
+        return _score(model, data, _closed_form(), "closed form", 0, window, progress)
+    if integral == "quadrature":
+        scores = _score(model, data, _by_quadrature(points), "quadrature", points, window, progress)
+        assert scores.used.doubling is not None
+        if scores.used.doubling <= QUADRATURE_TOLERANCE:
+            return scores
+        drawn = _score(model, data, _by_draws("stratified", points, seed), "stratified", points, window, progress)
+        return replace(drawn, used=replace(drawn.used, doubling=scores.used.doubling, fallback=True))
+    return _score(model, data, _by_draws(integral, points, seed), integral, points, window, progress)
+
+
+@dataclass(frozen=True)
+class _GapIntegrals:
+    value: Tensor  # [B, G]
+    variance: Tensor  # [B, G]
+    doubled: Tensor  # [B, G]: the same with twice the nodes
+
+
+Integrator = Callable[[IntensityModel, Any, Batch], _GapIntegrals]
+
+
+def _closed_form() -> Integrator:
+    def integrate(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
+        exact = model.exact_integral(history, batch)
+        assert exact is not None
+        value = exact.double() * batch.gap_counts
+        return _GapIntegrals(value, torch.zeros_like(value), value)
+
+    return integrate
+
+
+def _by_quadrature(nodes: int) -> Integrator:
+    def integrate(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
+        value = _summed(model, history, batch, quadrature(batch, nodes))
+        doubled = _summed(model, history, batch, quadrature(batch, 2 * nodes))
+        return _GapIntegrals(value, torch.zeros_like(value), doubled)
+
+    return integrate
+
+
+def _by_draws(method: Integral, points: int, seed: int) -> Integrator:
+    generator: dict[torch.device, torch.Generator] = {}
+
+    def integrate(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
+        device = batch.times.device
+        if device not in generator:
+            generator[device] = torch.Generator(device).manual_seed(seed)
+        if method == "uniform":
+            drawn = uniform(batch, batch.lengths.clamp(min=1) * points, generator[device])
+            terms = integral_terms(model, history, drawn).double()
+            return _uniform_gaps(batch, drawn, terms)
+        # Two independent sets of draws: their mean is the estimate, their difference gives its variance.
+        first = _summed(model, history, batch, stratified(batch, max(1, points // 2), generator[device]))
+        second = _summed(model, history, batch, stratified(batch, max(1, points - points // 2), generator[device]))
+        return _GapIntegrals((first + second) / 2.0, (first - second).square() / 4.0, (first + second) / 2.0)
+
+    return integrate
+
+
+def _summed(model: IntensityModel, history: Any, batch: Batch, points: Points) -> Tensor:
+    terms = integral_terms(model, history, points).double()
+    return terms.unflatten(1, (batch.gap_counts.shape[1], -1)).sum(-1)
+
+
+def _uniform_gaps(batch: Batch, drawn: Points, terms: Tensor) -> _GapIntegrals:
+    """Draws on the whole of [0, T] laid into the gaps they fell in; the variance is the sequence's, spread over its gaps."""
+    gaps = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=terms.device)
+    value = gaps.scatter_add(1, drawn.gap.expand_as(terms), terms)
+    count = (drawn.weights > 0).sum(1).clamp(min=2)
+    mean = terms.sum(1) / count
+    used = drawn.weights > 0
+    spread = ((terms - mean[:, None]).square() * used).sum(1) * count / (count - 1)
+    share = batch.gap_length / batch.gap_length.sum(1, keepdim=True).clamp(min=1e-300)
+    return _GapIntegrals(value, spread[:, None] * share, value)
+
+
+def _score(
+    model: IntensityModel,
+    data: EventData,
+    integrate: Integrator,
+    method: Literal["closed form", "quadrature", "stratified", "uniform"],
+    points: int,
+    window: Window,
+    progress: Callable[[int, int], None] | None,
+) -> EventScores:
+    rows: list[dict[str, np.ndarray]] = []
+    log_likelihoods, scored = np.zeros(len(data)), np.zeros(len(data), dtype=np.int64)
+    doubling, variance, done = 0.0, 0.0, 0
+    for indices, batch in batches_of(data, model, window, 2 * max(points, 1)):
+        history = model.encode(batch)
+        state = model.state(history, Queries.of_events(batch))
+        intensities = model.intensities(state)
+        gaps = integrate(model, history, batch)
+        doubling += float((gaps.value - gaps.doubled).abs().sum())
+        variance += float(gaps.variance.sum())
+        table = _rows(indices, batch, model, state, intensities, gaps)
+        rows.append(table)
+        np.add.at(log_likelihoods, table["sequence"], table["log_intensity"] - table["integral"] - table["tail"])
+        scored[indices] = batch.scored.cpu().numpy()
+        done += len(indices)
+        if progress is not None:
+            progress(done, len(data))
+    events = max(int(scored.sum()), 1)
+    whole = {name: np.concatenate([table[name] for table in rows]) for name in rows[0]} if rows else _no_rows()
+    order = np.lexsort((whole["event"], whole["sequence"]))
+    used = IntegralUsed(
+        method,
+        points,
+        doubling / events if method == "quadrature" else None,
+        float(np.sqrt(variance)) / events if method in ("stratified", "uniform") else None,
+    )
+    ordered = {name: column[order] for name, column in whole.items()}
+    return EventScores(**ordered, log_likelihoods=log_likelihoods, scored=scored, used=used)
+
+
+def _rows(
+    indices: list[int], batch: Batch, model: IntensityModel, state: Tensor, intensities: Tensor, gaps: _GapIntegrals
+) -> dict[str, np.ndarray]:
+    """The scored events of a batch, and one row for each sequence that has none but a gap that counts."""
+    counts, scored = batch.event_counts, batch.scored
+    row, event = torch.nonzero(counts, as_tuple=True)
+    # Gap g is ended by event g; what no scored event ends is the tail.
+    ended = torch.nn.functional.pad(counts, (0, 1))
+    tail = torch.where(ended, 0.0, gaps.value).sum(1)
+    tail_variance = torch.where(ended, 0.0, gaps.variance).sum(1)
+    is_last = (counts.cumsum(1) == scored[:, None])[row, event]
+    bare = torch.nonzero(scored == 0).squeeze(1)
+    names = torch.tensor(indices, device=row.device)
+    log_intensity = model.log_intensity(state, batch.types).double()
+    log_total = intensities.double().sum(-1).log()
+    predicted = intensities.argmax(-1)
+    nothing = torch.zeros(len(bare), dtype=torch.float64, device=row.device)
+    found = {
+        "sequence": torch.cat([names[row], names[bare]]),
+        "event": torch.cat([event, torch.full_like(bare, -1)]),
+        "time": torch.cat([batch.times[row, event], batch.t_end[bare]]),
+        "type": torch.cat([batch.types[row, event], torch.full_like(bare, -1)]).int(),
+        "log_intensity": torch.cat([log_intensity[row, event], nothing]),
+        "log_total": torch.cat([log_total[row, event], nothing]),
+        "integral": torch.cat([gaps.value[row, event], nothing]),
+        "tail": torch.cat([torch.where(is_last, tail[row], 0.0), tail[bare]]),
+        "integral_variance": torch.cat(
+            [gaps.variance[row, event] + torch.where(is_last, tail_variance[row], 0.0), tail_variance[bare]]
+        ),
+        "predicted_type": torch.cat([predicted[row, event], torch.full_like(bare, -1)]).int(),
+    }
+    return {name: column.cpu().numpy() for name, column in found.items()}
+
+
+def _no_rows() -> dict[str, np.ndarray]:
+    floats = ("time", "log_intensity", "log_total", "integral", "tail", "integral_variance")
+    whole = {name: np.empty(0) for name in floats}
+    whole |= {name: np.empty(0, dtype=np.int64) for name in ("sequence", "event")}
+    return whole | {name: np.empty(0, dtype=np.int32) for name in ("type", "predicted_type")}

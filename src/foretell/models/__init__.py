@@ -1,0 +1,1 @@
+"""Batches of sequences in, intensities out: every model behind one interface (`base`)."""

@@ -1,0 +1,474 @@
+"""The attentive neural Hawkes process, A-NHP (paper, sections 2-4 and appendix A).
+
+The events of a batch are embedded once, layer by layer; of each layer only keys and values are kept. A query then embeds its
+coarse types at its time by attending to those tables, and never touches the events again. Matrices act on `[1; time; embedding]`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.data import EventData, Vocabulary
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel, Queries
+from foretell.models.batch import Batch
+from foretell.models.structure import Coarse, Edge, Head, make_structure
+from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
+from foretell.nn.attention import Visible, prefix_attention
+from foretell.nn.intensity import inverse_softplus, log_softplus, softplus
+from foretell.nn.time import TimeEmbedding
+
+# With fewer keys than this many times the dimension, it is cheaper to fold Q into the keys than to project every query.
+FOLD_BELOW = 2
+FADING_POWER = 1.0  # of the elapsed time, at the start
+
+
+class AttentionLayer(nn.Module):
+    """`V, K, Q` of every head of one layer, and the optional sublayers (paper, appendix A, "simplification")."""
+
+    def __init__(self, heads: int, dim: int, width: int, layer_norm: bool, feed_forward: int) -> None:
+        super().__init__()
+        self.V = nn.Parameter(torch.empty(heads, dim, width))
+        self.K = nn.Parameter(torch.empty(heads, dim, width))
+        self.Q = nn.Parameter(torch.empty(heads, dim, width))
+        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(1 + (feed_forward > 0))) if layer_norm else None
+        self.expand = _unfilled(dim, feed_forward) if feed_forward else None
+        self.contract = _unfilled(feed_forward, dim) if feed_forward else None
+
+    def combine(self, embedding: Tensor, attended: Tensor, drop: Drop) -> Tensor:
+        """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
+        x = embedding + drop(torch.tanh(attended))
+        if self.norms is not None:
+            x = self.norms[0](x)
+        if self.expand is not None and self.contract is not None:
+            x = x + drop(self.contract(torch.relu(self.expand(x))))
+            if self.norms is not None:
+                x = self.norms[1](x)
+        return x
+
+
+def _unfilled(inputs: int, outputs: int) -> nn.Linear:
+    """Without numbers yet: nn.Linear would draw them from the process's random state, which is not ours to move."""
+    linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    assert isinstance(linear, nn.Linear)
+    return linear
+
+
+class Drop:
+    """Dropout whose noise comes from a generator that is handed in, so that a run can be repeated and resumed."""
+
+    def __init__(self, share: float, generator: torch.Generator | None) -> None:
+        self.share, self.generator = share, generator
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.share == 0.0:
+            return x
+        kept = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.share
+        return x * kept / (1.0 - self.share)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one head of one layer offers to queries: keys (already divided by sqrt(D)), values, and who is seen."""
+
+    keys: Tensor  # [B, N, D]
+    values: Tensor  # [B, N, D]
+    folded: Tensor | None  # keys times Q: [B, N, 1 + T + D], so that a logit is a product with [1; time; embedding]
+    hidden: Tensor | None  # bool [B, N]: True where this head must not look
+
+
+@dataclass(frozen=True)
+class History:
+    """The encoded events: `tables[layer][head]`, and the layers' embeddings of the events themselves."""
+
+    tables: list[list[Table]]
+    embeddings: list[Tensor]  # layers 0 … as far as they were computed, [B, N, D]; a `bos` is first where there is one
+
+
+class ANHP(IntensityModel):
+    kind = "anhp"
+    title = "A-NHP"
+    back_to_types: Tensor
+    group_of_type: Tensor
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | int,
+        *,
+        dim: int = 32,
+        layers: int = 2,
+        heads: int = 1,
+        time_dim: int | None = None,
+        coarse: Coarse | None = None,
+        edges: Sequence[Edge] | None = None,
+        layer_norm: bool = False,
+        feed_forward: int = 0,
+        bos: bool = False,
+        dropout: float = 0.0,
+        shortest_wave: ShortestWave = "quantile",
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(vocabulary)
+        _check_sizes(dim=dim, layers=layers, time_dim=time_dim, feed_forward=feed_forward, dropout=dropout)
+        if bos and "bos" in self.vocabulary:
+            raise ForetellError(
+                "bos: the data have an event type `bos` of their own; rename it, or turn the option off"
+            )
+        self.dim, self.layers, self.heads = dim, layers, heads
+        self.time_dim = dim if time_dim is None else time_dim
+        self.coarse, self.edges = coarse, None if edges is None else [(e, f) for e, f in edges]
+        self.layer_norm, self.feed_forward, self.bos = layer_norm, feed_forward, bos
+        self.dropout = dropout
+        self.shortest_wave: ShortestWave = shortest_wave
+        self.structure = make_structure(self.vocabulary, heads=heads, coarse=coarse, edges=edges)
+
+        self.time = TimeEmbedding(self.time_dim)
+        width = 1 + self.time_dim + dim
+        own = [group for group in self.structure.groups if group.base is None]
+        self.fine = nn.Parameter(torch.empty(self.types, dim))
+        self.coarse_base = nn.Parameter(torch.empty(len(own), dim))
+        self.bos_base = nn.Parameter(torch.empty(1, dim)) if bos else None
+        self.attention = nn.ModuleList(
+            AttentionLayer(len(self.structure.heads), dim, width, layer_norm, feed_forward) for _ in range(layers)
+        )
+        self.w = nn.Parameter(torch.empty(self.types, dim))
+        self.w_constant = nn.Parameter(torch.empty(self.types))
+        self.log_tau = nn.Parameter(torch.zeros(self.types))
+        self._index_groups()
+        self._start(seed)
+        self.to(dtype)
+
+    def _index_groups(self) -> None:
+        """Types in the order of their groups, and back."""
+        order = [member for group in self.structure.groups for member in group.members]
+        self.register_buffer("back_to_types", torch.tensor(np.argsort(order), dtype=torch.long), persistent=False)
+        of_type = np.empty(self.types, dtype=np.int64)
+        for index, group in enumerate(self.structure.groups):
+            of_type[list(group.members)] = index
+        self.register_buffer("group_of_type", torch.from_numpy(of_type), persistent=False)
+
+    def _start(self, seed: int) -> None:
+        """Small random numbers, and attention that begins as a memory that fades: see `_fading`."""
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for layer in self.layer_list():
+                for matrix in (layer.V, layer.K, layer.Q):
+                    matrix.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(matrix.shape[-1]))
+                for linear in (layer.expand, layer.contract):
+                    if linear is not None:
+                        for parameter in linear.parameters():
+                            parameter.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(linear.in_features))
+            for base in (self.fine, self.coarse_base, self.bos_base):
+                if base is not None:
+                    base.normal_(generator=generator)
+            self.w.normal_(generator=generator).mul_(0.1 / math.sqrt(self.dim))
+            self.w_constant.zero_()
+
+    def _fade(self, gap: float) -> None:
+        """Let attention start as a memory that fades like a power of the elapsed time, with weight 1 at the mean gap.
+
+        Equal diagonal Q and K on the time features give the logit `s²·Σ cos(ω_d(t−s))/sqrt(D)`: the sinusoids are spread evenly in
+        log wavelength, so it falls by a constant for every factor of elapsed time. The longest wave's cosine is almost 1
+        throughout and, with opposite signs, sets the level. Values start without absolute time.
+        """
+        waves = min(self.time_dim, self.dim) // 2 - 1
+        if waves < 1:
+            return
+        chosen = torch.linspace(0, self.time_dim // 2 - 2, waves).round().long()
+        span = math.log(5.0 * self.time.M / self.time.m)
+        strength = FADING_POWER * span * math.sqrt(self.dim) / waves
+        level = FADING_POWER * (span - math.log(max(gap / self.time.m, 1.0))) * math.sqrt(self.dim)
+        columns = torch.cat([2 * chosen, 2 * chosen + 1])
+        rows = torch.arange(len(columns))
+        longest = 2 * (self.time_dim // 2) - 1
+        with torch.no_grad():
+            for layer in self.layer_list():
+                time = slice(1, 1 + self.time_dim)
+                layer.V[:, :, time] = 0.0
+                for matrix, sign in ((layer.Q, 1.0), (layer.K, -1.0)):
+                    matrix[:, :, time] = 0.0
+                    matrix[:, :, 0] = 0.0
+                    matrix[:, rows, 1 + columns] = math.sqrt(strength)
+                    matrix[:, len(columns), 1 + longest] = sign * math.sqrt(level)
+
+    def layer_list(self) -> list[AttentionLayer]:
+        return [layer for layer in self.attention if isinstance(layer, AttentionLayer)]
+
+    def prepare(self, data: EventData) -> None:
+        m, longest = wave_range(data, self.shortest_wave)
+        self.time.set_range(m, longest)
+        self.time_scale = mean_gap(data)
+        with torch.no_grad():
+            rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
+            self.w_constant.copy_(inverse_softplus(rates))
+        self._fade(self.time_scale)
+        self.fitted = True
+
+    # Events
+
+    def encode(self, batch: Batch) -> History:
+        return self._encode(batch, self.layers - 1)
+
+    def embed(self, batch: Batch) -> list[Tensor]:
+        """The embeddings of the events at layers 0 … L: [B, N, D] each."""
+        first = 1 if self.bos else 0
+        return [layer[:, first:] for layer in self._encode(batch, self.layers).embeddings]
+
+    def _encode(self, batch: Batch, top: int) -> History:
+        times, types = batch.times, batch.types
+        embedding = self.fine[types]
+        if self.bos_base is not None:
+            times = F.pad(times, (1, 0))
+            types = F.pad(types, (1, 0), value=-1)
+            embedding = torch.cat([self.bos_base.expand(len(batch), 1, -1), embedding], dim=1)
+        time = self.time(times, self.dtype)
+        visible = Visible(None, 1)  # event i sees the i before it; the bos, first of all, sees nothing
+        embeddings, tables = [embedding], []
+        for number, layer in enumerate(self.layer_list()):
+            tables.append(self._tables(layer, time, embedding, types, first=number == 0))
+            if number < top:
+                attended = self._attend_history(layer, tables[-1], time, embedding, types, visible)
+                embedding = layer.combine(embedding, attended, self._drop())
+                embeddings.append(embedding)
+        return History(tables, embeddings)
+
+    def _tables(
+        self, layer: AttentionLayer, time: Tensor, embedding: Tensor, types: Tensor, first: bool
+    ) -> list[Table]:
+        heads, dim = len(self.structure.heads), self.dim
+        if heads == 0:
+            return []
+        both = torch.cat([layer.K / math.sqrt(dim), layer.V]).flatten(0, 1)  # [2·heads·D, 1 + T + D]
+        projected = F.linear(torch.cat([time, embedding], dim=-1), both[:, 1:], both[:, 0])
+        pieces = projected.split(dim, dim=-1)
+        # Layer 1 is always folded: there a query's embedding does not change with time and its share becomes a bias.
+        fold = first or time.shape[1] < FOLD_BELOW * dim
+        tables = []
+        for index, head in enumerate(self.structure.heads):
+            keys, values = pieces[index], pieces[heads + index]
+            hidden = None
+            if head.source is not None:
+                hidden = types != head.source
+                if self.bos:
+                    hidden = hidden & (types >= 0)
+            tables.append(Table(keys, values, keys @ layer.Q[index] if fold else None, hidden))
+        return tables
+
+    def _attend_history(
+        self,
+        layer: AttentionLayer,
+        tables: list[Table],
+        time: Tensor,
+        embedding: Tensor,
+        types: Tensor,
+        visible: Visible,
+    ) -> Tensor:
+        attended = torch.zeros_like(embedding)
+        for index, (head, table) in enumerate(zip(self.structure.heads, tables, strict=True)):
+            if not head.serves_history():
+                continue
+            out = self._attend(layer.Q[index], table, time, embedding, visible)
+            attended = attended + (out if head.reader is None else out * (types == head.reader).unsqueeze(-1))
+        return attended
+
+    def _attend(self, matrix: Tensor, table: Table, time: Tensor, embedding: Tensor, visible: Visible) -> Tensor:
+        """One head for queries whose embeddings differ: [B, Q, D]."""
+        if table.folded is not None:
+            constant, by_time, by_embedding = table.folded.split([1, self.time_dim, self.dim], dim=-1)
+            return prefix_attention(
+                [time, embedding],
+                [by_time, by_embedding],
+                _bias(constant.squeeze(-1), table.hidden),
+                table.values,
+                visible,
+            )
+        query = F.linear(torch.cat([time, embedding], dim=-1), matrix[:, 1:], matrix[:, 0])
+        none = torch.zeros(table.keys.shape[:2], dtype=query.dtype, device=query.device)
+        return prefix_attention([query], [table.keys], _bias(none, table.hidden), table.values, visible)
+
+    def _attend_from(self, table: Table, time: Tensor, base: Tensor, visible: Visible) -> Tensor:
+        """One head for queries that all have the embedding `base` and differ in time alone: [B, Q, D]."""
+        assert table.folded is not None
+        constant, by_time, by_embedding = table.folded.split([1, self.time_dim, self.dim], dim=-1)
+        bias = constant.squeeze(-1) + by_embedding @ base
+        return prefix_attention([time], [by_time], _bias(bias, table.hidden), table.values, visible)
+
+    # Queries
+
+    def state(self, history: History, queries: Queries) -> Tensor:
+        """The top layer's embedding of each coarse type at each query: [B, Q, groups·D]."""
+        time = self.time(queries.times, self.dtype)
+        visible = replace(queries.visible, extra=1) if self.bos else queries.visible
+        top = [self._query_group(index, history, time, visible) for index in range(len(self.structure.groups))]
+        return top[0] if len(top) == 1 else torch.cat(top, dim=-1)
+
+    def _query_group(self, index: int, history: History, time: Tensor, visible: Visible) -> Tensor:
+        base = self._base(index)
+        heads: list[tuple[int, Head]] = [
+            (i, head) for i, head in enumerate(self.structure.heads) if head.serves_group(index)
+        ]
+        embedding: Tensor | None = None  # None: still the base vector, the same at all times
+        for number, layer in enumerate(self.layer_list()):
+            attended: Tensor | None = None
+            for i, _ in heads:
+                table = history.tables[number][i]
+                if embedding is None:
+                    out = self._attend_from(table, time, base, visible)
+                else:
+                    out = self._attend(layer.Q[i], table, time, embedding, visible)
+                attended = out if attended is None else attended + out
+            if attended is None:
+                attended = torch.zeros(*time.shape[:2], self.dim, dtype=base.dtype, device=base.device)
+            embedding = layer.combine(base if embedding is None else embedding, attended, self._drop())
+        if embedding is None:  # no layers at all
+            embedding = base.expand(*time.shape[:2], self.dim)
+        return embedding
+
+    def _base(self, index: int) -> Tensor:
+        group = self.structure.groups[index]
+        if group.base is not None:
+            return self.fine[group.base]
+        own = [i for i, other in enumerate(self.structure.groups) if other.base is None]
+        return self.coarse_base[own.index(index)]
+
+    def _drop(self) -> Drop:
+        return Drop(self.dropout if self.training else 0.0, self.noise)
+
+    # Intensities
+
+    def _scores(self, state: Tensor) -> Tensor:
+        """`w_e·[1; emb]/τ_e` for all types: [..., K]."""
+        groups, tau = self.structure.groups, self.log_tau.exp()
+        w, constant = self.w / tau[:, None], self.w_constant / tau
+        if len(groups) == 1:
+            return F.linear(state, w, constant)
+        if len(groups) == self.types:
+            embeddings = state.unflatten(-1, (len(groups), self.dim))
+            return (embeddings[..., self.group_of_type, :] * w).sum(-1) + constant
+        parts = []
+        for group, embedding in zip(groups, state.split(self.dim, dim=-1), strict=True):
+            members = torch.tensor(group.members, device=state.device)
+            parts.append(F.linear(embedding, w[members], constant[members]))
+        return torch.cat(parts, dim=-1)[..., self.back_to_types]
+
+    def intensities(self, state: Tensor) -> Tensor:
+        return softplus(self._scores(state)) * (self.log_tau.exp() / self.time_scale)
+
+    def log_intensities(self, state: Tensor) -> Tensor:
+        return log_softplus(self._scores(state)) + (self.log_tau - math.log(self.time_scale))
+
+    def total(self, state: Tensor) -> Tensor:
+        return softplus(self._scores(state)) @ (self.log_tau.exp() / self.time_scale)
+
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        if len(self.structure.groups) > 1:
+            chosen = self.group_of_type[types][..., None, None].expand(*types.shape, 1, self.dim)
+            state = state.unflatten(-1, (-1, self.dim)).gather(-2, chosen).squeeze(-2)
+        score = (F.embedding(types, self.w) * state).sum(-1) + self.w_constant[types]
+        log_tau = self.log_tau[types]
+        return log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))
+
+    # In and out
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "dim": self.dim,
+            "layers": self.layers,
+            "heads": self.heads,
+            "time_dim": self.time_dim,
+            "coarse": dict(self.coarse)
+            if self.coarse is not None and not isinstance(self.coarse, str)
+            else self.coarse,
+            "edges": None if self.edges is None else [list(edge) for edge in self.edges],
+            "layer_norm": self.layer_norm,
+            "feed_forward": self.feed_forward,
+            "bos": self.bos,
+            "dropout": self.dropout,
+            "shortest_wave": self.shortest_wave,
+            "m": self.time.m,
+            "M": self.time.M,
+            "time_scale": self.time_scale,
+            "fitted": self.fitted,
+            "dtype": str(self.dtype).removeprefix("torch."),
+        }
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        options = dict(spec)
+        m, longest, scale, fitted = (options.pop(key) for key in ("m", "M", "time_scale", "fitted"))
+        dtype: Literal["float32", "float64"] = options.pop("dtype")
+        edges = options.pop("edges")
+        model = cls(
+            vocabulary,
+            **options,
+            edges=None if edges is None else [(e, f) for e, f in edges],
+            dtype=getattr(torch, dtype),
+        )
+        model.time.set_range(m, longest)
+        model.time_scale, model.fitted = scale, fitted
+        return model
+
+    def named_arrays(self) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        names = self.vocabulary.names
+        for index, name in enumerate(names):
+            found[f"embed.{name}"] = self.fine[index]
+        for row, group in enumerate(g for g in self.structure.groups if g.base is None):
+            found[f"coarse.{group.name}"] = self.coarse_base[row]
+        if self.bos_base is not None:
+            found["embed.bos"] = self.bos_base[0]
+        for number, layer in enumerate(self.layer_list(), start=1):
+            for index, head in enumerate(self.structure.heads):
+                for letter, matrix in (("V", layer.V), ("K", layer.K), ("Q", layer.Q)):
+                    found[f"attend.{head.name}.{number}.{letter}"] = matrix[index]
+            for name, parameter in layer.named_parameters():
+                if name not in ("V", "K", "Q"):
+                    found[f"layer.{number}.{name}"] = parameter
+        w = torch.cat([self.w_constant[:, None], self.w], dim=1) / self.time_scale
+        tau = self.log_tau.exp() / self.time_scale
+        for index, name in enumerate(names):
+            found[f"intensity.{name}.w"] = w[index]
+            found[f"intensity.{name}.tau"] = tau[index]
+        return {name: array.detach() for name, array in found.items()}
+
+    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, target in self.named_arrays().items():
+                if not name.startswith("intensity."):
+                    target.copy_(arrays[name])  # a view of the parameter itself
+            for index, name in enumerate(self.vocabulary.names):
+                w = arrays[f"intensity.{name}.w"] * self.time_scale
+                self.w_constant[index], self.w[index] = w[0], w[1:]
+                tau = arrays[f"intensity.{name}.tau"]
+                if not bool((tau > 0).all()):
+                    raise ForetellError(f"intensity.{name}.tau = {float(tau)}: expected a number above 0")
+                self.log_tau[index] = (tau * self.time_scale).log()
+
+
+def _bias(bias: Tensor, hidden: Tensor | None) -> Tensor:
+    return bias if hidden is None else bias.masked_fill(hidden, -math.inf)
+
+
+def _check_sizes(*, dim: int, layers: int, time_dim: int | None, feed_forward: int, dropout: float) -> None:
+    problems = []
+    if dim < 1:
+        problems.append(f"dim = {dim}: expected 1 or more")
+    if layers < 1:
+        problems.append(f"layers = {layers}: expected 1 or more")
+    if time_dim is not None and time_dim < 1:
+        problems.append(f"time_dim = {time_dim}: expected 1 or more")
+    if feed_forward < 0:
+        problems.append(f"feed_forward = {feed_forward}: expected 0 (none) or the width of the hidden layer")
+    if not 0.0 <= dropout < 1.0:
+        problems.append(f"dropout = {dropout}: expected a share from 0 to below 1")
+    if problems:
+        raise ForetellError("\n".join(problems))

@@ -1,0 +1,134 @@
+"""The one interface of all models: encode a history once, then answer any number of queries about it.
+
+`encode` reads the events; `state` gives what the model knows at each query's time from the events that query sees;
+`intensities`, `total` and `log_intensity` turn a state into numbers, in the data's own unit of time. States are tensors
+`[B, Q, ...]`, so that callers can slice them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from foretell.data import EventData, Vocabulary
+from foretell.models.batch import Batch
+from foretell.nn.attention import Visible
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Times at which something is wanted, each seeing a prefix of its sequence's events."""
+
+    times: Tensor  # float64 [B, Q]
+    visible: Visible
+
+    @classmethod
+    def by_gap(cls, times: Tensor) -> Queries:
+        """From [B, G, P]: the `P` times of gap `g` see the first `g` events."""
+        rows, gaps, per_gap = times.shape
+        return cls(times.reshape(rows, gaps * per_gap), Visible(None, per_gap))
+
+    @classmethod
+    def seeing(cls, times: Tensor, seen: Tensor) -> Queries:
+        """Times [B, Q] that see the first `seen` events each."""
+        return cls(times, Visible(seen, None))
+
+    @classmethod
+    def of_events(cls, batch: Batch) -> Queries:
+        """The events' own times, each seeing the events before it."""
+        return cls.by_gap(batch.times.unsqueeze(-1))
+
+    @classmethod
+    def at_times(cls, batch: Batch, times: Tensor) -> Queries:
+        """Times that are no event's: each sees the events with a smaller time."""
+        seen = torch.searchsorted(batch.times, times.contiguous(), right=False)
+        return cls.seeing(times, torch.minimum(seen, batch.lengths[:, None]))
+
+    def seen(self) -> Tensor:
+        """How many events each query sees: [1 or B, Q]."""
+        if self.visible.seen is not None:
+            return self.visible.seen
+        assert self.visible.per_gap is not None
+        return (torch.arange(self.times.shape[1], device=self.times.device) // self.visible.per_gap)[None]
+
+
+class IntensityModel(nn.Module, ABC):
+    """A point process with a learnable intensity for each event type."""
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+    dropout: float
+    noise: torch.Generator | None  # where dropout takes its noise from
+    closed_form: ClassVar[bool] = False  # True: the integral is known exactly and the model is fitted directly
+
+    def __init__(self, vocabulary: Vocabulary | int) -> None:
+        super().__init__()
+        self.vocabulary = Vocabulary.of_size(vocabulary) if isinstance(vocabulary, int) else vocabulary
+        self.time_scale = 1.0
+        self.dropout, self.noise = 0.0, None
+        self.fitted = False  # True once units and starting rates were taken from data
+
+    @property
+    def types(self) -> int:
+        return len(self.vocabulary)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> Any:
+        """Read the events of a batch, once."""
+
+    @abstractmethod
+    def state(self, history: Any, queries: Queries) -> Tensor:
+        """What is known at each query: [B, Q, ...]."""
+
+    @abstractmethod
+    def intensities(self, state: Tensor) -> Tensor:
+        """[..., K] from a state [..., S]."""
+
+    @abstractmethod
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        """Log-intensity of one given type at each query: [B, Q]."""
+
+    def log_intensities(self, state: Tensor) -> Tensor:
+        """Log-intensities of all types: [..., K]."""
+        return self.intensities(state).log()
+
+    def total(self, state: Tensor) -> Tensor:
+        """Intensity of any event at all: [B, Q]."""
+        return self.intensities(state).sum(-1)
+
+    def exact_integral(self, history: Any, batch: Batch) -> Tensor | None:
+        """The integral of the total intensity over every gap [B, N + 1], where it has a closed form."""
+        return None
+
+    def prepare(self, data: EventData) -> None:
+        """Take units and starting rates from training data; called once, by the first fit."""
+        self.fitted = True
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """What `build` needs, besides the tensors, to make this model again; JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        """The inverse of `spec`."""
+
+    @abstractmethod
+    def named_arrays(self) -> dict[str, Tensor]:
+        """Every parameter under its public name, in the data's unit, as `foretell params` shows them."""
+
+    @abstractmethod
+    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        """Write back what `named_arrays` gave; names and shapes were checked before."""

@@ -1,0 +1,100 @@
+"""Sequences in, one padded batch of tensors out, with which events and gaps count in the likelihood.
+
+A sequence of `n` events has `n + 1` gaps: before the first event, between events, and the tail up to `t_end`. Gap `g` sees the
+first `g` events. Padded times are `t_end`, so that padded gaps have length zero and nothing that counts can see padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.data import EventData
+from foretell.errors import ForetellError
+
+Window = Literal["all", "events-2-to-I"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    times: Tensor  # float64 [B, N]
+    types: Tensor  # int64 [B, N]
+    t_end: Tensor  # float64 [B]
+    event_counts: Tensor  # bool [B, N]: True where the event is scored
+    gap_counts: Tensor  # bool [B, N + 1]: True where the gap's integral is scored
+    lengths: Tensor  # int64 [B]
+
+    def __len__(self) -> int:
+        return self.times.shape[0]
+
+    @property
+    def gap_start(self) -> Tensor:  # [B, N + 1]
+        return torch.cat([self.times.new_zeros(len(self), 1), self.times], dim=1)
+
+    @property
+    def gap_end(self) -> Tensor:
+        return torch.cat([self.times, self.t_end[:, None]], dim=1)
+
+    @property
+    def gap_length(self) -> Tensor:
+        """Zero where the gap is padding or does not count."""
+        return (self.gap_end - self.gap_start) * self.gap_counts
+
+    @property
+    def scored(self) -> Tensor:
+        """How many events of each sequence are scored: [B]."""
+        return self.event_counts.sum(1)
+
+    def rows(self, start: int, stop: int) -> Batch:
+        return Batch(*(tensor[start:stop] for tensor in self.tensors()))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.times, self.types, self.t_end, self.event_counts, self.gap_counts, self.lengths
+
+    def pieces(self, queries_per_gap: int, limit: int) -> Iterator[Batch]:
+        """Cut into runs of sequences with at most `limit` queries each (one sequence at the least)."""
+        per_sequence = max(1, (self.times.shape[1] + 1) * queries_per_gap)
+        count = -(-len(self) // max(1, limit // per_sequence))  # rounded up
+        for piece in range(count):
+            yield self.rows(len(self) * piece // count, len(self) * (piece + 1) // count)
+
+
+def make_batch(
+    data: EventData,
+    indices: Sequence[int] | np.ndarray,
+    *,
+    window: Window = "all",
+    device: torch.device | str = "cpu",
+    width: int | None = None,
+) -> Batch:
+    """Pad the chosen sequences to the longest of them, or to `width` events."""
+    if window not in get_args(Window):
+        raise ForetellError(f"unknown window {window!r}: choose one of {', '.join(get_args(Window))}")
+    chosen = [data[int(i)] for i in indices]
+    lengths = np.array([len(sequence) for sequence in chosen], dtype=np.int64)
+    width = int(lengths.max(initial=0)) if width is None else width
+    t_end = np.array([sequence.t_end for sequence in chosen], dtype=np.float64)
+    times = np.broadcast_to(t_end[:, None], (len(chosen), width)).copy()
+    types = np.zeros((len(chosen), width), dtype=np.int64)
+    for row, sequence in enumerate(chosen):
+        times[row, : len(sequence)] = sequence.times
+        types[row, : len(sequence)] = sequence.types
+    event_counts, gap_counts = _what_counts(lengths, width, data.origin == "first-event", window)
+    arrays = times, types, t_end, event_counts, gap_counts, lengths
+    return Batch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
+
+
+def _what_counts(lengths: np.ndarray, width: int, given_first: bool, window: Window) -> tuple[np.ndarray, np.ndarray]:
+    """True where an event or a gap is in the likelihood (MODEL: everything, unless the origin or the window says less)."""
+    event, gap = np.arange(width)[None, :], np.arange(width + 1)[None, :]
+    last = lengths[:, None]
+    if window == "events-2-to-I":
+        return (event >= 1) & (event < last), (gap >= 1) & (gap < last)
+    first = 1 if given_first else 0
+    # A sequence that is conditioned on its first event but has none is not observed at all before it.
+    return (event >= first) & (event < last), (gap >= first) & (gap <= last)

@@ -1,0 +1,117 @@
+"""Options in, a model out; a model into one safetensors file, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from foretell.data import Vocabulary
+from foretell.data.writing import replacing
+from foretell.errors import ForetellError
+from foretell.models.anhp import ANHP
+from foretell.models.base import IntensityModel
+from foretell.models.hawkes import Hawkes
+from foretell.models.poisson import Poisson
+from foretell.models.structure import parse_edge
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class AnhpOptions:
+    kind: ClassVar[str] = "anhp"
+    dim: int = 32  # the paper's best D is 32 or 64
+    layers: int = 2  # and its best L is 1 to 3
+    heads: int = 1
+    time_dim: int | None = None  # as dim
+    coarse: Literal["one", "none"] | Mapping[str, str] | None = None  # "one", or "none" where there are edges
+    edges: tuple[str, ...] | None = None  # "e <- f": e sees past f; None: everything sees everything
+    layer_norm: bool = False
+    feed_forward: int = 0  # width of the hidden layer; 0: none
+    bos: bool = False
+    dropout: float = 0.0
+    shortest_wave: Literal["quantile", "min"] | float = "quantile"
+
+    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> ANHP:
+        return ANHP(
+            vocabulary,
+            dim=self.dim,
+            layers=self.layers,
+            heads=self.heads,
+            time_dim=self.time_dim,
+            coarse=self.coarse,
+            edges=None if self.edges is None else [parse_edge(edge) for edge in self.edges],
+            layer_norm=self.layer_norm,
+            feed_forward=self.feed_forward,
+            bos=self.bos,
+            dropout=self.dropout,
+            shortest_wave=self.shortest_wave,
+            seed=seed,
+            dtype=dtype,
+        )
+
+
+@dataclass(frozen=True)
+class HawkesOptions:
+    kind: ClassVar[str] = "hawkes"
+    decays: int = 2
+
+    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Hawkes:
+        return Hawkes(vocabulary, decays=self.decays)
+
+
+@dataclass(frozen=True)
+class PoissonOptions:
+    kind: ClassVar[str] = "poisson"
+
+    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Poisson:
+        return Poisson(vocabulary)
+
+
+CLASSES: dict[str, type[IntensityModel]] = {model.kind: model for model in (ANHP, Hawkes, Poisson)}
+OPTIONS = {options.kind: options for options in (AnhpOptions, HawkesOptions, PoissonOptions)}
+
+
+def model_options(kind: str) -> type[AnhpOptions] | type[HawkesOptions] | type[PoissonOptions] | None:
+    return OPTIONS.get(kind)
+
+
+def describe(model: IntensityModel) -> dict[str, Any]:
+    """Everything about a model but its tensors."""
+    return {"format": FORMAT, "kind": model.kind, "types": list(model.vocabulary.names), "spec": model.spec()}
+
+
+def rebuild(description: dict[str, Any]) -> IntensityModel:
+    return CLASSES[description["kind"]].from_spec(description["spec"], Vocabulary(tuple(description["types"])))
+
+
+def save_model(model: IntensityModel, path: Path) -> None:
+    """One file, written under another name and then renamed."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    with replacing(path) as temporary:
+        temporary.write_bytes(save(tensors, {"foretell": json.dumps(describe(model))}))
+
+
+def load_model(path: Path, device: torch.device | str = "cpu") -> IntensityModel:
+    """From a `model.safetensors`; a file that is not one is the user's error, never code that runs."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        description = json.loads(metadata["foretell"])
+        if description["format"] != FORMAT:
+            raise ForetellError(f"{path}: model format {description['format']}: this version reads format {FORMAT}")
+        model = rebuild(description)
+        model.load_state_dict(tensors)
+    except FileNotFoundError as error:
+        raise ForetellError(f"{path}: no such model file") from error
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ForetellError(f"{path}: not a foretell model ({type(error).__name__}: {error})") from error
+    return model.to(device).eval()

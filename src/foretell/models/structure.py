@@ -1,0 +1,139 @@
+"""Who sees what in an unstructured model: coarse types and edges in, groups of query embeddings and attention heads out.
+
+A *group* is one query embedding, shared by its member types (paper, appendix A, "coarse event embeddings"). A *head* is one set of
+`Q, K, V`: all events see all earlier ones through each of `heads` heads, or, with edges `e <- f` (paper, section 4), each edge has its
+own, through which `e` sees past `f` events alone. A coarse type that stands for other types has edges of its own, `ē <- f`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from foretell.data import Vocabulary
+from foretell.errors import ForetellError
+
+Coarse = str | Mapping[str, str]
+Edge = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    members: tuple[int, ...]
+    base: int | None  # the type whose own vector this group starts from; None: a vector of its own
+
+
+@dataclass(frozen=True)
+class Head:
+    name: str
+    reader: (
+        int | None
+    )  # the type that looks through this head when it is in the history; None: every type, or none (see group)
+    group: int | None  # the group that looks through it as a query; None: every group, or none (see reader)
+    source: int | None  # the type it sees; None: every type
+
+    @property
+    def serves_all(self) -> bool:
+        return self.reader is None and self.group is None
+
+    def serves_history(self) -> bool:
+        return self.serves_all or self.reader is not None
+
+    def serves_group(self, group: int) -> bool:
+        return self.serves_all or self.group == group
+
+
+@dataclass(frozen=True)
+class Structure:
+    groups: tuple[Group, ...]
+    heads: tuple[Head, ...]
+
+
+def parse_edge(text: str) -> Edge:
+    """`e <- f` as two names."""
+    left, arrow, right = text.partition("<-")
+    if not arrow or not left.strip() or not right.strip():
+        raise ForetellError(f"edge {text!r}: expected `e <- f`, the type that sees and the type that is seen")
+    return left.strip(), right.strip()
+
+
+def make_structure(
+    vocabulary: Vocabulary, *, heads: int, coarse: Coarse | None, edges: Sequence[Edge] | None
+) -> Structure:
+    if heads < 1:
+        raise ForetellError(f"heads = {heads}: expected 1 or more")
+    coarse = coarse if coarse is not None else ("one" if edges is None else "none")
+    groups = _groups(vocabulary, coarse)
+    if edges is None:
+        return Structure(groups, tuple(Head(f"head{i + 1}", None, None, None) for i in range(heads)))
+    pairs = _indexed(vocabulary, edges)
+    sources = {reader: [f for e, f in pairs if e == reader] for reader in range(len(vocabulary))}
+    names = vocabulary.names
+    found: list[Head] = []
+
+    def add(reader: int | None, group: int | None, source: int, name: str) -> None:
+        for copy in range(heads):
+            suffix = f"#{copy + 1}" if heads > 1 else ""
+            found.append(Head(f"{name}<-{names[source]}{suffix}", reader, group, source))
+
+    group_of_itself = {group.base: index for index, group in enumerate(groups) if group.base is not None}
+    for reader, seen in sources.items():
+        for source in seen:
+            add(reader, group_of_itself.get(reader), source, names[reader])
+    for index, group in enumerate(groups):
+        if group.base is not None:
+            continue
+        if group.name in vocabulary:
+            raise ForetellError(
+                f"coarse type `{group.name}` has the name of an event type, and their edges could not be told apart; "
+                "give it another name"
+            )
+        seen = _common_sources(group, sources, names)
+        for source in seen:
+            add(None, index, source, group.name)
+    return Structure(groups, tuple(found))
+
+
+def _groups(vocabulary: Vocabulary, coarse: Coarse) -> tuple[Group, ...]:
+    names = vocabulary.names
+    if isinstance(coarse, str):
+        if coarse == "one":
+            return (Group("coarse", tuple(range(len(names))), None),)
+        if coarse == "none":
+            return tuple(Group(name, (index,), index) for index, name in enumerate(names))
+        raise ForetellError(f'coarse = {coarse!r}: expected "one", "none", or a table from type to coarse type')
+    problems = [f"coarse: `{name}` is not an event type" for name in coarse if name not in vocabulary]
+    of_type = {vocabulary.index(name): group for name, group in coarse.items() if name in vocabulary}
+    problems += [f"coarse: type `{name}` has no coarse type" for i, name in enumerate(names) if i not in of_type]
+    if problems:
+        raise ForetellError("\n".join(problems[:20]))
+    members: dict[str, list[int]] = {}
+    for index in range(len(names)):
+        members.setdefault(of_type[index], []).append(index)
+    return tuple(Group(name, tuple(indices), None) for name, indices in members.items())
+
+
+def _indexed(vocabulary: Vocabulary, edges: Sequence[Edge]) -> list[tuple[int, int]]:
+    unknown = sorted({name for edge in edges for name in edge if name not in vocabulary})
+    if unknown:
+        raise ForetellError("\n".join(f"edges: `{name}` is not an event type of the data" for name in unknown[:20]))
+    pairs = [(vocabulary.index(e), vocabulary.index(f)) for e, f in edges]
+    names = vocabulary.names
+    twice = sorted(f"{names[e]} <- {names[f]}" for (e, f), count in Counter(pairs).items() if count > 1)
+    if twice:
+        raise ForetellError(f"edges: given twice: {', '.join(twice)}")
+    return pairs
+
+
+def _common_sources(group: Group, sources: Mapping[int, list[int]], names: Sequence[str]) -> list[int]:
+    first = group.members[0]
+    for member in group.members[1:]:
+        if set(sources[member]) != set(sources[first]):
+            odd = sorted(names[f] for f in set(sources[member]) ^ set(sources[first]))
+            raise ForetellError(
+                f"coarse type `{group.name}`: its members `{names[first]}` and `{names[member]}` see different histories "
+                f"(they differ in: {', '.join(odd)}); give them the same incoming edges or different coarse types"
+            )
+    return sources[first]

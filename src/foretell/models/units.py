@@ -1,0 +1,62 @@
+"""What a model takes from its training data before it learns: the range of wavelengths, the unit of time, starting rates."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from foretell.data import EventData
+from foretell.errors import ForetellError
+
+ShortestWave = Literal["quantile", "min"] | float
+
+PSEUDO_COUNT = 0.5  # of every type, so that one that never occurs in training has a small rate and not none
+SMALLEST_QUANTILE = 0.01
+
+
+def gaps(data: EventData) -> np.ndarray:
+    """Gaps between consecutive events of one sequence."""
+    found = [np.diff(sequence.times) for sequence in data]
+    return np.concatenate(found) if found else np.empty(0)
+
+
+def wave_range(data: EventData, shortest: ShortestWave) -> tuple[float, float]:
+    """`m` and `M` of the time embedding: the 1 % quantile (or minimum) of the positive gaps, and the largest `t_end`."""
+    longest = max((sequence.t_end for sequence in data), default=0.0)
+    if longest <= 0.0:
+        raise ForetellError(f"{data.name}: every sequence ends at time 0, so there is no time to learn from")
+    if not isinstance(shortest, str):
+        if not 0.0 < shortest < np.inf:
+            raise ForetellError(f'shortest wave m = {shortest}: expected a positive number, "quantile" or "min"')
+        return float(shortest), longest
+    if shortest not in ("quantile", "min"):
+        raise ForetellError(f'shortest wave m = {shortest!r}: expected "quantile", "min" or a positive number')
+    positive = gaps(data)
+    positive = positive[positive > 0.0]
+    if len(positive) == 0:  # no two events at different times in any sequence: nothing is shorter than the whole
+        return longest, longest
+    return float(positive.min() if shortest == "min" else np.quantile(positive, SMALLEST_QUANTILE)), longest
+
+
+def mean_gap(data: EventData) -> float:
+    """The mean gap between consecutive events; of data without any, the observed time over the events there are."""
+    between = gaps(data)
+    if between.sum() > 0.0:
+        return float(between.mean())
+    return sum(sequence.t_end for sequence in data) / max(data.event_count, 1)
+
+
+def scored_counts(data: EventData) -> tuple[np.ndarray, float]:
+    """Scored events of each type, plus ½ each, and the time they were observed over."""
+    counts = np.full(len(data.vocabulary), PSEUDO_COUNT)
+    first = 1 if data.origin == "first-event" else 0
+    for sequence in data:
+        counts += np.bincount(sequence.types[first:], minlength=len(counts))
+    return counts, sum(sequence.t_end for sequence in data)
+
+
+def starting_rates(data: EventData) -> np.ndarray:
+    """Events of each type per unit of time: float64 [K]."""
+    counts, observed = scored_counts(data)
+    return counts / observed

@@ -1,0 +1,155 @@
+"""Attention with the extra `1 +` (paper, equations 1-2) over the visible prefix of one key table.
+
+Queries of a sequence come with the number of events they see, so what a query attends to is a prefix of the table:
+`logit = Σ_i x_i·k_i + bias`, `out = Σ α v / (1 + Σ α)`. The 1 is a null key with logit 0 and value 0 in front of the table
+(the paper's dummy object), which makes the whole thing one softmax, safe for logits of any size.
+
+Where the queries lie gap by gap (`per_gap` of them in each), they are cut into tiles of gaps and each tile meets only the keys
+it can see; nothing larger than queries × keys of a tile is ever made, and nothing of size queries × keys × dimension at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Gaps in a tile at the least, and tiles at the most: many tight ones save a CPU's flops, few wide ones a GPU's launches.
+GAPS_A_TILE = {"cpu": 24, "cuda": 36}
+MOST_TILES = {"cpu": 8, "cuda": 4}
+LOOSE_ROWS = 4096  # queries a tile where they do not lie gap by gap
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Which prefix each query sees: `seen[b, q]` events, or `q // per_gap` where the queries lie gap by gap; and `extra` before."""
+
+    seen: Tensor | None
+    per_gap: int | None
+    extra: int = 0
+
+    def __post_init__(self) -> None:
+        assert (self.seen is None) != (self.per_gap is None), "a prefix is given by counts or by gaps"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Queries `[row, row_end)` attend to the null key and the first `keys` events; `mask` adds -inf to what is unseen."""
+
+    row: int
+    row_end: int
+    keys: int
+    mask: Tensor  # [1 or B, rows, keys + 1]
+
+
+def tiles(visible: Visible, rows: int, keys: int, like: Tensor) -> list[Tile]:
+    if visible.per_gap is not None:
+        return _gap_tiles(visible.per_gap, visible.extra, rows, keys, like)
+    assert visible.seen is not None
+    found = []
+    position = torch.arange(keys + 1, device=like.device)
+    for row in range(0, rows, LOOSE_ROWS):
+        row_end = min(row + LOOSE_ROWS, rows)
+        unseen = position > visible.seen[:, row:row_end, None] + visible.extra
+        found.append(Tile(row, row_end, keys, _minus_infinity_where(unseen, like)))
+    return found
+
+
+def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, like: Tensor) -> list[Tile]:
+    gaps = rows // per_gap
+    assert gaps * per_gap == rows, "queries lie gap by gap"
+    device = like.device.type if like.device.type in MOST_TILES else "cuda"
+    count = max(1, min(MOST_TILES[device], round(gaps / GAPS_A_TILE[device])))
+    found = []
+    for index in range(count):
+        gap, gap_end = gaps * index // count, gaps * (index + 1) // count
+        if gap == gap_end:
+            continue
+        width = min(keys, gap_end - 1 + extra)
+        seen = torch.arange(gap, gap_end, device=like.device).repeat_interleave(
+            per_gap, output_size=(gap_end - gap) * per_gap
+        )
+        unseen = torch.arange(width + 1, device=like.device) > seen[:, None] + extra
+        found.append(Tile(gap * per_gap, gap_end * per_gap, width, _minus_infinity_where(unseen, like)[None]))
+    return found
+
+
+def _minus_infinity_where(unseen: Tensor, like: Tensor) -> Tensor:
+    return torch.zeros(unseen.shape, dtype=like.dtype, device=like.device).masked_fill_(unseen, -math.inf)
+
+
+class _PrefixAttention(torch.autograd.Function):
+    """Saves the attention weights of each tile (queries × keys) and nothing of the logits."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        laid_out: list[Tile],
+        bias: Tensor,  # [B, N + 1], null key first
+        values: Tensor,  # [B, N + 1, D]
+        *parts: Tensor,  # x_1 [B, Q, d_1], k_1 [B, N + 1, d_1], x_2, k_2 …
+    ) -> Tensor:
+        queries, keys = parts[0::2], parts[1::2]
+        out = values.new_empty(values.shape[0], queries[0].shape[1], values.shape[2])
+        weights = []
+        for tile in laid_out:
+            rows, width = slice(tile.row, tile.row_end), tile.keys + 1
+            logits = tile.mask + bias[:, None, :width]
+            for x, k in zip(queries, keys, strict=True):
+                logits.baddbmm_(x[:, rows], k[:, :width].transpose(1, 2))
+            weight = torch.softmax(logits, dim=-1)
+            del logits
+            out[:, rows] = torch.bmm(weight, values[:, :width])
+            weights.append(weight)
+        ctx.laid_out = laid_out
+        ctx.save_for_backward(values, *parts, *weights)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grad_outputs
+        laid_out: list[Tile] = ctx.laid_out
+        values, *rest = ctx.saved_tensors
+        parts, weights = rest[: len(rest) - len(laid_out)], rest[len(rest) - len(laid_out) :]
+        queries, keys = parts[0::2], parts[1::2]
+        grad_bias = torch.zeros(values.shape[:2], dtype=values.dtype, device=values.device)
+        grad_values = torch.zeros_like(values)
+        grad_queries = [torch.empty_like(x) if ctx.needs_input_grad[3 + 2 * i] else None for i, x in enumerate(queries)]
+        grad_keys = [torch.zeros_like(k) for k in keys]
+        for tile, weight in zip(laid_out, weights, strict=True):
+            rows, width = slice(tile.row, tile.row_end), tile.keys + 1
+            grad_tile = grad[:, rows]
+            grad_values[:, :width].baddbmm_(weight.transpose(1, 2), grad_tile)
+            grad_weight = torch.bmm(grad_tile, values[:, :width].transpose(1, 2))
+            grad_logits = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
+            del grad_weight
+            grad_bias[:, :width] += grad_logits.sum(1)
+            for i, (x, k) in enumerate(zip(queries, keys, strict=True)):
+                grad_x = grad_queries[i]
+                if grad_x is not None:
+                    grad_x[:, rows] = torch.bmm(grad_logits, k[:, :width])
+                grad_keys[i][:, :width].baddbmm_(grad_logits.transpose(1, 2), x[:, rows])
+        interleaved = [g for pair in zip(grad_queries, grad_keys, strict=True) for g in pair]
+        return None, grad_bias, grad_values, *interleaved
+
+
+def prefix_attention(
+    queries: list[Tensor], keys: list[Tensor], bias: Tensor, values: Tensor, visible: Visible
+) -> Tensor:
+    """`Σ α v / (1 + Σ α)` for each query, `α = exp(Σ_i x_i·k_i + bias)`; a key with bias -inf is never seen.
+
+    queries: [B, Q, d_i] each; keys: [B, N, d_i] each; bias: [B, N]; values: [B, N, D]; gives [B, Q, D].
+    """
+    laid_out = tiles(visible, queries[0].shape[1], values.shape[1], values)
+    null_first = (0, 0, 1, 0)
+    padded = [torch.nn.functional.pad(k, null_first) for k in keys]
+    parts = [part for pair in zip(queries, padded, strict=True) for part in pair]
+    return _PrefixAttention.apply(  # pyright: ignore[reportReturnType]
+        laid_out,
+        torch.nn.functional.pad(bias, (1, 0)),
+        torch.nn.functional.pad(values, null_first),
+        *parts,
+    )

@@ -1,0 +1,52 @@
+"""The embedding of a time (paper, equation 4): float64 times in, features in the model's dtype out.
+
+Component `d` is sin (even `d`) or cos (odd `d`) of `t / (m·(5M/m)^(2⌊d/2⌋/dim))`. The phase is formed in float64 and
+reduced to one turn there, so that a Unix timestamp keeps its milliseconds; only the reduced phase is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+FULL_TURN = 2.0 * math.pi
+
+
+class TimeEmbedding(nn.Module):
+    """`m` and `M` set the shortest and longest wavelength, `2πm` and `2π·5M` (paper, appendix A)."""
+
+    turns_per_unit: Tensor
+    quarter_turns: Tensor
+
+    def __init__(self, dim: int, m: float = 1.0, M: float = 2000.0) -> None:  # noqa: N803 (the paper's letter)
+        super().__init__()
+        self.dim = dim
+        self.set_range(m, M)
+
+    def set_range(self, m: float, M: float) -> None:  # noqa: N803
+        assert 0.0 < m < math.inf and 0.0 < M < math.inf, f"time range m={m}, M={M}"
+        self.m, self.M = float(m), float(M)
+        self._build(torch.device("cpu") if "turns_per_unit" not in self._buffers else self.turns_per_unit.device)
+
+    def _build(self, device: torch.device) -> None:
+        component = torch.arange(self.dim, dtype=torch.float64, device=device)
+        exponent = 2.0 * torch.floor(component / 2.0) / max(self.dim, 1)
+        wavelength = FULL_TURN * self.m * (5.0 * self.M / self.m) ** exponent
+        self.register_buffer("turns_per_unit", 1.0 / wavelength, persistent=False)
+        self.register_buffer("quarter_turns", 0.25 * (component % 2.0), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TimeEmbedding:
+        """Move with the model, but stay float64: `model.float()` must not round the frequencies."""
+        super()._apply(fn, recurse)
+        self._build(self.turns_per_unit.device)
+        return self
+
+    def forward(self, times: Tensor, dtype: torch.dtype) -> Tensor:
+        """[...] float64 -> [..., dim] of `dtype`."""
+        assert times.dtype == torch.float64, "times are float64 wherever they become phases"
+        turns = times.unsqueeze(-1) * self.turns_per_unit
+        turns.add_(self.quarter_turns).frac_()
+        return turns.to(dtype).mul_(FULL_TURN).sin_()

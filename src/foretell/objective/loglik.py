@@ -1,0 +1,80 @@
+"""The log-likelihood (paper, equation 6) of a batch, term by term.
+
+`Σ log λ_{e_i}(t_i) − ∫ λ(t) dt` over what counts: events and gaps are scored as the batch says. Terms are kept per event and per gap,
+so that every report above this level is a sum of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foretell.models.base import IntensityModel, Queries
+from foretell.models.batch import Batch
+from foretell.objective.integral import Points
+
+
+@dataclass(frozen=True)
+class Terms:
+    event_log: Tensor  # float64 [B, N]: log λ_{e_i}(t_i), 0 where the event does not count
+    gap_integral: Tensor  # float64 [B, N + 1]: ∫ λ over the gap, 0 where it does not count
+
+    def log_likelihood(self) -> Tensor:
+        """Of each sequence: [B]."""
+        return self.event_log.sum(1) - self.gap_integral.sum(1)
+
+
+def event_terms(model: IntensityModel, history: Any, batch: Batch) -> Tensor:
+    state = model.state(history, Queries.of_events(batch))
+    log = model.log_intensity(state, batch.types)
+    return torch.where(batch.event_counts, log, torch.zeros_like(log))
+
+
+def integral_terms(model: IntensityModel, history: Any, points: Points) -> Tensor:
+    """`weight·λ` at every point: [B, Q]."""
+    total = model.total(model.state(history, points.queries))
+    return total * points.weights.to(total.dtype)
+
+
+def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None) -> Terms:
+    """Terms of a batch, with the integral at `points`, or in closed form where there are none."""
+    history = model.encode(batch)
+    event_log = event_terms(model, history, batch).double()
+    if points is None:
+        exact = model.exact_integral(history, batch)
+        assert exact is not None, f"{model.kind} has no closed-form integral"
+        return Terms(event_log, exact.double() * batch.gap_counts)
+    weighted = integral_terms(model, history, points).double()
+    by_gap = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=weighted.device)
+    by_gap = by_gap.scatter_add(1, points.gap.expand_as(weighted), weighted)
+    return Terms(event_log, by_gap)
+
+
+@dataclass(frozen=True)
+class Loss:
+    objective: Tensor  # what a step descends
+    negative_log_likelihood: Tensor  # the same without what was added to it
+
+
+def training_loss(model: IntensityModel, batch: Batch, points: Points | None, pseudo_rate: float = 0.0) -> Loss:
+    """The summed negative log-likelihood of a batch, in the model's dtype: what one training step descends.
+
+    `pseudo_rate` adds that many pseudo-events of every type per unit of time, spread evenly over it: `−rate·∫ Σ_e log λ_e(t) dt`. It keeps
+    types that are rare in training from becoming impossible, just as the pseudo-count of the Poisson floor does.
+    """
+    history = model.encode(batch)
+    event_log = event_terms(model, history, batch).sum()
+    if points is None:
+        exact = model.exact_integral(history, batch)
+        assert exact is not None, f"{model.kind} has no closed-form integral"
+        loss = (exact * batch.gap_counts).sum() - event_log
+        return Loss(loss, loss)
+    state = model.state(history, points.queries)
+    weights = points.weights.to(state.dtype)
+    loss = (model.total(state) * weights).sum() - event_log
+    if not pseudo_rate:
+        return Loss(loss, loss)
+    return Loss(loss - pseudo_rate * (model.log_intensities(state).sum(-1) * weights).sum(), loss)

@@ -1,0 +1,1 @@
+"""Runs and models in, pictures out. Matplotlib is imported only when something is drawn."""

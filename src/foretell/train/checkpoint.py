@@ -1,0 +1,82 @@
+"""The state of an unfinished run as one safetensors file (never a pickle): written whole, then renamed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from foretell.data.writing import replacing
+from foretell.errors import ForetellError
+
+
+@dataclass
+class Progress:
+    """Where a run is: everything that is not a tensor."""
+
+    epoch: int = 0  # epochs finished
+    step_in_epoch: int = 0
+    step: int = 0
+    epoch_loss: float = 0.0  # summed over the steps of the unfinished epoch
+    epoch_events: int = 0
+    best: float | None = None
+    best_epoch: int = 0
+    cooled: int = 0  # epoch of the last improvement or halving of the learning rate
+    lr: float = 0.0
+    records: list[dict[str, Any]] = field(default_factory=list)  # the lines of metrics.jsonl so far
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    progress: Progress
+    model: dict[str, Tensor]
+    best_model: dict[str, Tensor]
+    optimizer: dict[int, dict[str, Tensor]]
+
+
+def save_checkpoint(
+    path: Path, progress: Progress, model: torch.nn.Module, best: dict[str, Tensor], optimizer: torch.optim.Optimizer
+) -> None:
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items()}
+    packed = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    with replacing(path) as temporary:
+        temporary.write_bytes(save(packed, {"progress": json.dumps(asdict(progress))}))
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    try:
+        with safe_open(path, framework="pt") as file:
+            progress = Progress(**json.loads((file.metadata() or {})["progress"]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError as error:
+        raise ForetellError(f"{path}: there is no checkpoint to resume from") from error
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ForetellError(f"{path}: not a checkpoint ({type(error).__name__}: {error})") from error
+    optimizer: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, index, key = name.split(".", 2)
+            optimizer.setdefault(int(index), {})[key] = tensor
+    return Checkpoint(progress, _under(tensors, "model."), _under(tensors, "best."), optimizer)
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[int, dict[str, Tensor]], lr: float) -> None:
+    whole = optimizer.state_dict()
+    whole["state"] = state
+    for group in whole["param_groups"]:
+        group["lr"] = lr
+    optimizer.load_state_dict(whole)

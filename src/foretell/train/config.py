@@ -1,0 +1,233 @@
+"""What a run is made of: TOML or flags in, one frozen and checked `RunConfig` out; unknown keys are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from foretell.errors import ForetellError
+from foretell.models.batch import Window
+from foretell.models.build import AnhpOptions, HawkesOptions, PoissonOptions, model_options
+from foretell.objective.integral import Integral
+
+ModelOptions = AnhpOptions | HawkesOptions | PoissonOptions
+
+
+class ConfigError(ForetellError):
+    """A key or value of a configuration that cannot be used; all of them at once."""
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    path: str = ""  # a folder, a file, or the name of embedded data
+    columns: Mapping[str, str] | None = None  # names of the columns of a CSV or Parquet file: {sequence = "patient", …}
+    split: tuple[float, ...] = (
+        0.8,
+        0.1,
+        0.1,
+    )  # shares of sequences for train, dev and test where the data has no splits
+    split_seed: int = 0
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    epochs: int = 200  # at most; early stopping usually ends a run before
+    batch: int = 32  # sequences a step
+    lr: float = 1e-3  # Adam's default, as in the paper
+    patience: int = 10  # epochs without a better dev score before a run stops; 0: never
+    cool: int = 4  # epochs without a better dev score before the learning rate is halved; 0: never
+    decay: float = 0.0  # weights shrink by lr·decay a step (AdamW); 0: plain Adam, as in the paper
+    pseudo_count: float = 0.0  # pseudo-events of every type, spread over the training data; 0: plain likelihood
+    clip: float = 5.0  # largest norm of a step's gradient, nats an event; 0: no clipping
+    integral: Integral = "stratified"
+    points: int = 1  # integration points a gap (uniform: an event)
+    dev_nodes: int = 5  # quadrature nodes a gap in the dev score after every epoch
+    window: Window = "all"
+    seed: int = 0
+    device: str = "cpu"
+    dtype: Literal["float32", "float64"] = "float32"
+    piece: int = 0  # queries computed at a time, for memory; 0: what suits the device
+    capture: bool = True  # on CUDA, capture a step as a graph and replay it
+    checkpoint_seconds: float = 30.0  # a checkpoint is written at the end of an epoch once this much time has passed
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    data: DataOptions = field(default_factory=DataOptions)
+    model: ModelOptions = field(default_factory=AnhpOptions)
+    train: TrainOptions = field(default_factory=TrainOptions)
+
+    def check(self) -> RunConfig:
+        """Values that have the right type but make no sense."""
+        train, split = self.train, self.data.split
+        wrong = []
+        if len(split) != 3 or min(split) < 0.0 or split[0] <= 0.0 or abs(sum(split) - 1.0) > 1e-9:
+            wrong.append(f"data.split = {list(split)}: expected three shares that add up to 1, the first above 0")
+        wrong += [
+            f"train.{name} = {getattr(train, name)}: expected {expected}"
+            for name, expected, fine in (
+                ("epochs", "1 or more", train.epochs >= 1),
+                ("batch", "1 or more", train.batch >= 1),
+                ("lr", "a number above 0", 0.0 < train.lr < float("inf")),
+                ("patience", "0 or more", train.patience >= 0),
+                ("cool", "0 or more", train.cool >= 0),
+                ("decay", "0 or more", train.decay >= 0.0),
+                ("pseudo_count", "0 or more", train.pseudo_count >= 0.0),
+                ("clip", "0 or more", train.clip >= 0.0),
+                ("points", "1 or more", train.points >= 1),
+                ("dev_nodes", "1 or more", train.dev_nodes >= 1),
+                ("seed", "0 or more", train.seed >= 0),
+                ("piece", "0 or more", train.piece >= 0),
+                ("checkpoint_seconds", "0 or more", train.checkpoint_seconds >= 0.0),
+            )
+            if not fine
+        ]
+        if wrong:
+            raise ConfigError("\n".join(wrong))
+        return self
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def make_config(table: Mapping[str, Any], source: str = "configuration") -> RunConfig:
+    """Check a table of tables; every mistake is reported, with its key."""
+    problems: list[str] = []
+    sections = {"data": DataOptions, "model": None, "train": TrainOptions}
+    problems += _unknown(table, list(sections), source, "")
+    made: dict[str, Any] = {}
+    for name, cls in sections.items():
+        given = table.get(name, {})
+        if not isinstance(given, Mapping):
+            problems.append(f"{source}: [{name}] is {given!r}: expected a table")
+            continue
+        if cls is None:
+            kind = given.get("kind", "anhp")
+            cls = model_options(kind) if isinstance(kind, str) else None
+            if cls is None:
+                close = difflib.get_close_matches(str(kind), MODEL_KINDS, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                problems.append(f"{source}: model.kind = {kind!r}: expected one of {', '.join(MODEL_KINDS)}{hint}")
+                continue
+            given = {key: value for key, value in given.items() if key != "kind"}
+        made[name] = _section(cls, given, source, name, problems)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return RunConfig(**made).check()
+
+
+MODEL_KINDS = ("anhp", "hawkes", "poisson")
+
+
+def _section(cls: type, given: Mapping[str, Any], source: str, name: str, problems: list[str]) -> Any:
+    hints = get_type_hints(cls)
+    known = [f.name for f in dataclasses.fields(cls)]
+    problems += _unknown(given, known, source, f"{name}.")
+    values = {}
+    for key in known:
+        if key in given:
+            value, fine = _coerce(given[key], hints[key])
+            if fine:
+                values[key] = value
+            else:
+                problems.append(f"{source}: {name}.{key} = {given[key]!r}: expected {_said(hints[key])}")
+    return cls(**values)
+
+
+def _unknown(given: Mapping[str, Any], known: list[str], source: str, prefix: str) -> list[str]:
+    found = []
+    for key in given:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(known)}"
+            found.append(f"{source}: unknown key `{prefix}{key}`{hint}")
+    return found
+
+
+def _coerce(value: Any, hint: Any) -> tuple[Any, bool]:
+    """The value as the annotated type, and whether that was possible; ints may stand for floats, nothing else bends."""
+    origin = get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        for option in get_args(hint):
+            made, fine = _coerce(value, option)
+            if fine:
+                return made, True
+        return None, False
+    if origin is Literal:
+        return value, any(value == option and type(value) is type(option) for option in get_args(hint))
+    if hint is type(None):
+        return None, value is None
+    if hint is float:
+        fine = isinstance(value, int | float) and not isinstance(value, bool)
+        return (float(value), True) if fine else (None, False)
+    if hint in (int, str, bool):
+        return value, type(value) is hint
+    if origin in (list, tuple) and isinstance(value, list | tuple):
+        inner = get_args(hint)[0]
+        parts = [_coerce(item, inner) for item in value]
+        return tuple(part for part, _ in parts), all(fine for _, fine in parts)
+    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
+        fine = all(isinstance(key, str) and isinstance(item, str) for key, item in value.items())
+        return dict(value), fine
+    return None, False
+
+
+def _said(hint: Any) -> str:
+    origin = get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_said(option) for option in get_args(hint) if option is not type(None))
+    if origin is Literal:
+        return " or ".join(json.dumps(option) for option in get_args(hint))
+    if origin in (list, tuple):
+        return "a list of numbers" if get_args(hint)[0] is float else "a list of strings"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "a table of strings"
+    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}.get(hint, str(hint))
+
+
+def to_toml(config: RunConfig) -> str:
+    """The whole configuration, defaults included, as TOML that `make_config` reads back to the same."""
+    lines = []
+    for section in dataclasses.fields(config):
+        options = getattr(config, section.name)
+        lines.append(f"[{section.name}]")
+        if section.name == "model":
+            lines.append(f"kind = {_toml(options.kind)}")
+        for option in dataclasses.fields(options):
+            value = getattr(options, option.name)
+            if value is not None:
+                lines.append(f"{option.name} = {_toml(value)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def check_choice(name: str, value: str, choices: Any) -> None:
+    """Refuse a word that is none of a Literal's."""
+    if value not in get_args(choices):
+        close = difflib.get_close_matches(value, get_args(choices), 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ConfigError(f"{name} = {value}: expected one of {', '.join(get_args(choices))}{hint}")

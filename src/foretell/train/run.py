@@ -1,0 +1,143 @@
+"""A run folder that explains itself: what was asked, where it ran, how it went, and the model that came out.
+
+`config.toml` (resolved), `environment.json`, `metrics.jsonl`, `model.safetensors` (the best on dev), `checkpoint.safetensors`.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from foretell.data import Dataset, Origin
+from foretell.data.writing import replacing
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel
+from foretell.models.build import load_model, save_model
+from foretell.train.config import RunConfig, make_config, read_config, to_toml
+
+CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
+MODEL, CHECKPOINT = "model.safetensors", "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig, data: dict[str, Any] | None = None) -> RunFolder:
+        """A new run; a folder with another run in it is not overwritten."""
+        if (path / CONFIG).exists():
+            raise ForetellError(
+                f"{path}: there is a run in this folder already; continue it with --resume, or choose another folder with --run"
+            )
+        if path.exists() and not path.is_dir():
+            raise ForetellError(f"{path}: this is a file, expected a folder for the run")
+        run = cls(path)
+        run._write(CONFIG, to_toml(config))
+        run._write(ENVIRONMENT, json.dumps(environment(config.train.device) | {"data": data or {}}, indent=2) + "\n")
+        return run
+
+    @classmethod
+    def replace(cls, path: Path, config: RunConfig, data: dict[str, Any]) -> RunFolder:
+        """A new run in place of an earlier one in this folder; other files there are left alone."""
+        for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT):
+            (path / name).unlink(missing_ok=True)
+        return cls.create(path, config, data)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        if not path.is_dir():
+            raise ForetellError(f"{path}: no such run folder")
+        if not (path / CONFIG).exists():
+            raise ForetellError(f"{path}: this is no run folder: it has no {CONFIG}")
+        return cls(path)
+
+    def config(self) -> RunConfig:
+        return make_config(read_config(self.path / CONFIG), str(self.path / CONFIG))
+
+    def model(self, device: str = "cpu") -> IntensityModel:
+        path = self.path / MODEL
+        if not path.exists():
+            raise ForetellError(
+                f"{self.path}: this run has no model yet; continue it with `foretell train --resume {self.path}`"
+            )
+        return load_model(path, device)
+
+    def origin(self) -> Origin:
+        """Where the clocks of the training data start: other files for this model are read the same way."""
+        return self._facts().get("origin", "window")
+
+    def time_unit(self) -> str:
+        return self._facts().get("time_unit", "")
+
+    def _facts(self) -> dict[str, Any]:
+        path = self.path / ENVIRONMENT
+        try:
+            return json.loads(path.read_text(encoding="utf-8")).get("data", {}) if path.exists() else {}
+        except ValueError as error:
+            raise ForetellError(f"{path}: not JSON: {error}") from error
+
+    def save_model(self, model: IntensityModel) -> None:
+        save_model(model, self.path / MODEL)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / CHECKPOINT
+
+    def write_metrics(self, records: list[dict[str, Any]]) -> None:
+        self._write(METRICS, "".join(json.dumps(record) + "\n" for record in records))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        path = self.path / METRICS
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+    def _write(self, name: str, text: str) -> None:
+        with replacing(self.path / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def data_facts(dataset: Dataset) -> dict[str, Any]:
+    """What the data were, in short."""
+    return {
+        "name": dataset.card.name,
+        "origin": dataset.card.origin,
+        "time_unit": dataset.card.time_unit,
+        "types": len(dataset.vocabulary),
+        "splits": {
+            name: {"sequences": len(data), "events": data.event_count} for name, data in dataset.splits().items()
+        },
+    }
+
+
+def environment(device: str) -> dict[str, Any]:
+    """What a reader needs to know to run it again."""
+    found = {
+        "foretell": metadata.version("foretell") if _installed("foretell") else None,
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "device": device,
+    }
+    if device.startswith("cuda") and torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name(torch.device(device))
+    return found
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

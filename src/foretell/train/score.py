@@ -1,0 +1,36 @@
+"""The mean log-likelihood an event of a data set: what early stopping looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from foretell.data import EventData
+from foretell.data.buckets import length_buckets
+from foretell.models.base import IntensityModel
+from foretell.models.batch import Batch, Window, make_batch
+from foretell.objective.integral import quadrature
+from foretell.objective.loglik import log_likelihood
+
+QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
+
+
+def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: int) -> Iterator[tuple[list[int], Batch]]:
+    """All sequences, in batches of similar length that fit the device with `nodes` queries a gap."""
+    limit = QUERIES_AT_A_TIME.get(model.device.type, 1 << 19)
+    gaps = data.lengths + 1
+    in_order = np.random.default_rng(0)  # any fixed order: it changes no sum
+    for indices in length_buckets(gaps, len(data), in_order, max_tokens=max(1, limit // nodes)):
+        yield indices.tolist(), make_batch(data, indices, window=window, device=model.device)
+
+
+@torch.no_grad()
+def mean_log_likelihood(model: IntensityModel, data: EventData, nodes: int, window: Window = "all") -> float:
+    value, scored = 0.0, 0
+    for _, batch in batches_of(data, model, window, nodes):
+        points = None if model.closed_form else quadrature(batch, nodes)
+        value += float(log_likelihood(model, batch, points).log_likelihood().sum())
+        scored += int(batch.scored.sum())
+    return value / max(scored, 1)

@@ -1,0 +1,87 @@
+"""Data as a run uses it: the named data set, its splits as they are or made from its sequences, and other files in a model's vocabulary."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from foretell.data import ColumnMap, Dataset, EventData, EventSequence, Origin, Vocabulary, load, load_file
+from foretell.errors import DataError, ForetellError
+from foretell.train.config import DataOptions
+
+log = logging.getLogger("foretell")
+
+ENOUGH_TO_SPLIT = 10
+
+
+def column_map(columns: dict[str, str] | None) -> ColumnMap | None:
+    return None if not columns else ColumnMap.parse(",".join(f"{part}={name}" for part, name in columns.items()))
+
+
+def load_splits(options: DataOptions) -> Dataset:
+    """The data set of a run; one without dev and test is split by sequences."""
+    if not options.path:
+        raise ForetellError("no data: give a folder, a file or the name of embedded data (--data, or data.path)")
+    dataset = load(options.path, columns=column_map(dict(options.columns) if options.columns else None))
+    if dataset.train is None:
+        raise ForetellError(f"{options.path}: there is no train split")
+    if dataset.dev is not None or dataset.test is not None:
+        return dataset
+    return _split(dataset, dataset.train, options)
+
+
+def _split(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
+    if len(whole) < ENOUGH_TO_SPLIT:
+        log.warning(
+            "%s: %d sequences are too few to set some aside: all of them are used for training, and nothing stops it early",
+            options.path,
+            len(whole),
+        )
+        return dataset
+    order = np.random.default_rng(options.split_seed).permutation(len(whole))
+    ends = np.round(np.cumsum(options.split) * len(whole)).astype(int)
+    parts = np.split(np.arange(len(whole)), ends[:2])
+    made = {}
+    for name, part in zip(("train", "dev", "test"), parts, strict=True):
+        chosen = np.sort(order[part])
+        made[name] = replace(whole.select(chosen.tolist()), name=name, report=None) if len(chosen) else None
+    log.warning(
+        "%s: no dev and test splits: its sequences were shared out, %s",
+        options.path,
+        ", ".join(f"{len(data)} {name}" for name, data in made.items() if data is not None),
+    )
+    return replace(dataset, **made)
+
+
+def open_for(
+    vocabulary: Vocabulary, path: str, split: str | None, *, columns: ColumnMap | None = None, origin: Origin = "window"
+) -> EventData:
+    """Events for a model that exists: a file, or a split of a data set, in the model's own vocabulary."""
+    if Path(path).is_file():
+        if split is not None:
+            raise ForetellError(f"{path}: this is one file and has no split {split!r}")
+        return load_file(path, vocabulary, columns=columns, origin=origin)
+    splits = load(path, columns=columns).splits()
+    if split is None:
+        split = "test" if "test" in splits else next(iter(splits))
+    if split not in splits:
+        raise ForetellError(f"{path}: there is no split {split!r}; there are {', '.join(splits)}")
+    return in_vocabulary(splits[split], vocabulary)
+
+
+def in_vocabulary(data: EventData, vocabulary: Vocabulary) -> EventData:
+    """The same events under another vocabulary; events it does not have are the user's mistake."""
+    if data.vocabulary == vocabulary:
+        return data
+    used = np.flatnonzero(data.type_counts())
+    names = data.vocabulary.names
+    unknown = [names[kind] for kind in used if names[kind] not in vocabulary]
+    if unknown:
+        raise DataError(f"{data.name}: event type `{name}` is not one of the model's" for name in unknown)
+    place = np.zeros(len(names), dtype=np.int32)
+    place[used] = [vocabulary.index(names[kind]) for kind in used]
+    moved = [EventSequence(s.times, place[s.types], s.t_end, s.id, s.metadata) for s in data]
+    return EventData(moved, vocabulary, data.origin, data.name)

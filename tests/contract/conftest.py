@@ -1,0 +1,18 @@
+"""Each test of the contract is run for every model."""
+
+from __future__ import annotations
+
+import pytest
+
+from foretell.models.base import IntensityModel
+from tests.contract.members import MEMBERS, Member
+
+
+@pytest.fixture(params=MEMBERS, ids=lambda member: member.name)
+def member(request: pytest.FixtureRequest) -> Member:
+    return request.param
+
+
+@pytest.fixture
+def model(member: Member) -> IntensityModel:
+    return member.build()

@@ -1,0 +1,86 @@
+"""Every model that must pass the contract, and how to state each in another unit of time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from foretell.data import Vocabulary
+from foretell.models.anhp import ANHP
+from foretell.models.base import IntensityModel
+from foretell.models.hawkes import Hawkes
+from foretell.models.poisson import Poisson
+from tests.samples import NAMES, randomise
+
+VOCABULARY = Vocabulary(NAMES[:3])
+
+
+@dataclass(frozen=True)
+class Member:
+    name: str
+    build: Callable[[], IntensityModel]  # in float64, with random parameters
+    restate: Callable[[Any, float], None]  # the same process where all times are `c` times larger, in place
+    remembers: bool = True  # its intensities depend on the history
+
+
+def _anhp(**options: Any) -> Callable[[], ANHP]:
+    def build() -> ANHP:
+        model = randomise(ANHP(VOCABULARY, dim=4, dtype=torch.float64, **options), seed=11)
+        model.time.set_range(0.2, 12.0)
+        model.time_scale = 1.3
+        return model
+
+    return build
+
+
+def _poisson() -> Poisson:
+    return randomise(Poisson(VOCABULARY), seed=12)
+
+
+def _hawkes(decays: int) -> Callable[[], Hawkes]:
+    def build() -> Hawkes:
+        model = randomise(Hawkes(VOCABULARY, decays=decays), seed=13)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.abs_()
+        return model
+
+    return build
+
+
+def _restate_anhp(model: ANHP, c: float) -> None:
+    model.time.set_range(model.time.m * c, model.time.M * c)
+    model.time_scale *= c
+
+
+def _restate_poisson(model: Poisson, c: float) -> None:
+    with torch.no_grad():
+        model.log_rate -= math.log(c)
+
+
+def _restate_hawkes(model: Hawkes, c: float) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter /= c
+
+
+EDGES = [("a", "a"), ("a", "c"), ("b", "a"), ("b", "c"), ("c", "b")]
+GROUPS = {"a": "x", "b": "x", "c": "y"}
+
+MEMBERS = [
+    Member("poisson", _poisson, _restate_poisson, remembers=False),
+    Member("hawkes", _hawkes(1), _restate_hawkes),
+    Member("hawkes with three decays", _hawkes(3), _restate_hawkes),
+    Member("anhp", _anhp(), _restate_anhp),
+    Member("anhp with one layer", _anhp(layers=1, time_dim=3), _restate_anhp),
+    Member("anhp with three layers and two heads", _anhp(layers=3, heads=2), _restate_anhp),
+    Member("anhp with each type itself", _anhp(coarse="none"), _restate_anhp),
+    Member("anhp with coarse types", _anhp(coarse=GROUPS, bos=True), _restate_anhp),
+    Member("anhp with edges", _anhp(edges=EDGES), _restate_anhp),
+    Member("anhp with edges, coarse types and bos", _anhp(edges=EDGES, coarse=GROUPS, bos=True), _restate_anhp),
+    Member("anhp with sublayers", _anhp(layer_norm=True, feed_forward=5, bos=True), _restate_anhp),
+]

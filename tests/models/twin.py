@@ -1,0 +1,74 @@
+"""From a fast A-NHP to its slow twin over the same leaf parameters, and the twin's likelihood of a batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from foretell.data import EventData
+from foretell.models.anhp import ANHP
+from foretell.models.batch import Batch
+from foretell.objective.integral import Points
+from foretell.reference.anhp import SlowANHP
+from foretell.reference.likelihood import Point, log_likelihood
+from tests.samples import as_history
+
+
+def attached_arrays(model: ANHP) -> dict[str, Tensor]:
+    """What `named_arrays` gives, but still attached to the model's parameters, so that gradients reach them."""
+    names = model.vocabulary.names
+    found = {f"embed.{name}": model.fine[index] for index, name in enumerate(names)}
+    own = [group.name for group in model.structure.groups if group.base is None]
+    found |= {f"coarse.{name}": model.coarse_base[row] for row, name in enumerate(own)}
+    if model.bos_base is not None:
+        found["embed.bos"] = model.bos_base[0]
+    for number, layer in enumerate(model.layer_list(), start=1):
+        for name, parameter in layer.named_parameters():
+            if name in ("V", "K", "Q"):
+                for head, matrix in zip(model.structure.heads, parameter, strict=True):
+                    found[f"attend.{head.name}.{number}.{name}"] = matrix
+            else:
+                found[f"layer.{number}.{name}"] = parameter
+    for index, name in enumerate(names):
+        w = torch.cat([model.w_constant[index : index + 1], model.w[index]])
+        found[f"intensity.{name}.w"] = w / model.time_scale
+        found[f"intensity.{name}.tau"] = model.log_tau[index].exp() / model.time_scale
+    return found
+
+
+def twin_of(model: ANHP) -> SlowANHP:
+    coarse = model.coarse if model.coarse is not None else ("one" if model.edges is None else "none")
+    names = model.vocabulary.names
+    if coarse == "one":
+        coarse = dict.fromkeys(names, "coarse")
+    return SlowANHP(
+        attached_arrays(model),
+        names,
+        dim=model.dim,
+        layers=model.layers,
+        time_dim=model.time_dim,
+        m=model.time.m,
+        M=model.time.M,
+        coarse=None if isinstance(coarse, str) else coarse,
+        heads=model.heads,
+        edges=model.edges,
+        bos=model.bos,
+        layer_norm=model.layer_norm,
+        feed_forward=model.feed_forward > 0,
+    )
+
+
+def slow_log_likelihood(twin: SlowANHP, data: EventData, batch: Batch, points: Points) -> Tensor:
+    """Of each sequence of the batch, which holds `data` in its order: [B]."""
+    gap = points.gap.expand_as(points.weights)
+    first = 1 if data.origin == "first-event" else 0
+    values = []
+    for row in range(len(batch)):
+        columns = points.queries.times[row], gap[row], points.weights[row]
+        seen = [
+            Point(time, seen, weight)
+            for time, seen, weight in zip(*(column.tolist() for column in columns), strict=True)
+            if weight > 0.0
+        ]
+        values.append(log_likelihood(twin.intensity, twin.types, as_history(data, row), seen, first))
+    return torch.stack(values)
