@@ -105,10 +105,10 @@ def test_a_truncated_archive_is_an_error(tmp_path) -> None:
     whole = gzip.compress(lines.encode())
     for cut in (1, 5, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:cut])
-        with pytest.raises(DataError, match="truncated|damaged"):
+        with pytest.raises(DataError, match=r"truncated|damaged"):
             load_file(path)
     path.write_bytes(whole[: len(whole) // 2] + b"xxxx" + whole[len(whole) // 2 + 4 :])
-    with pytest.raises(DataError, match="damaged|truncated|not JSON|UTF-8"):
+    with pytest.raises(DataError, match=r"damaged|truncated|not JSON|UTF-8"):
         load_file(path)
     path.write_bytes(b"not gzip at all")
     with pytest.raises(DataError, match="damaged"):
@@ -259,7 +259,7 @@ def test_types_that_disagree_with_events_are_errors(jsonl, tmp_path) -> None:
         load(tmp_path / "set")
     (tmp_path / "set/types.json").unlink()
     jsonl({**both, "types": [5, 6, 5]}, name="set/dev.jsonl")
-    with pytest.raises(DataError, match="but in .*train.jsonl it has 0"):
+    with pytest.raises(DataError, match=r"but in .*train.jsonl it has 0"):
         load(tmp_path / "set")
 
 
@@ -303,7 +303,7 @@ def test_the_number_of_names_must_be_the_cards(jsonl, tmp_path) -> None:
     jsonl(GOOD, name="set/train.jsonl")
     (tmp_path / "set/types.json").write_text('["a", "b", "c"]')
     (tmp_path / "set/dataset.toml").write_text("types = 2")
-    with pytest.raises(DataError, match="3 names, but dataset.toml says types = 2"):
+    with pytest.raises(DataError, match=r"3 names, but dataset.toml says types = 2"):
         load(tmp_path / "set")
 
 
@@ -314,7 +314,7 @@ def test_a_missing_file_is_an_error_that_names_near_ones(jsonl, tmp_path) -> Non
             read(tmp_path / "tran.jsonl")
         with pytest.raises(DataError, match="does not exist"):
             read(tmp_path / "nowhere" / "train.jsonl")
-    with pytest.raises(DataError, match="embedded data sets: robocup|did you mean"):
+    with pytest.raises(DataError, match=r"embedded data sets: robocup|did you mean"):
         load("no such thing")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -119,3 +120,12 @@ def test_a_first_event_that_is_not_at_zero_contradicts_the_origin_first_event() 
     for wrong in (EventSequence([0.5], [0], 1.0, "late"), EventSequence([], [], 1.0, "empty")):
         with pytest.raises(DataError, match=f"'{wrong.id}'.*first-event"):
             EventData([fine, wrong], Vocabulary.of_size(1), "first-event")
+
+
+def test_event_data_can_be_sent_to_another_process() -> None:
+    data = EventData(
+        [EventSequence([1.0], [0], 2.0, "a"), EventSequence([], [], 1.0, "b", {"x": 1})], Vocabulary.of_size(1)
+    )
+    again = pickle.loads(pickle.dumps(data))
+    assert again[0].times.tolist() == [1.0] and again[1].metadata == {"x": 1} and again.vocabulary == data.vocabulary
+    assert pickle.loads(pickle.dumps(data[0])).id == "a"

@@ -5,6 +5,8 @@ The goodness-of-fit tests have seeds of their own and reject a right simulator w
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -87,7 +89,7 @@ def test_hawkes_integrals_and_intensities_agree_with_the_definition() -> None:
         assert logs[place] == pytest.approx(np.log(exact), rel=1e-12)
     borders = [0.0, *one.times.tolist(), one.t_end]
     integrals = TWO_TYPES.integrals(one.times, one.types, one.t_end)
-    for place, (start, stop) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
+    for place, (start, stop) in enumerate(pairwise(borders)):
         value, _ = quad(lambda at, n=place: _intensity(TWO_TYPES, one.times[:n], one.types[:n], at).sum(), start, stop)
         assert integrals[place] == pytest.approx(value, rel=1e-7, abs=1e-10)
 
@@ -96,7 +98,7 @@ def test_self_correcting_integrals_agree_with_the_definition() -> None:
     process = SelfCorrecting(1.2, 0.7)
     one = simulate(process, 1, 10.0, seed=2)[0]
     borders = [0.0, *one.times.tolist(), one.t_end]
-    for place, (start, stop) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
+    for place, (start, stop) in enumerate(pairwise(borders)):
         value, _ = quad(lambda at, n=place: np.exp(1.2 * at - 0.7 * n), start, stop)
         assert process.integrals(one.times, one.types, one.t_end)[place] == pytest.approx(value, rel=1e-7)
 

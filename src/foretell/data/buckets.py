@@ -30,10 +30,8 @@ def length_buckets(
     if not len(sizes):
         return []
     order = np.lexsort((rng.random(len(sizes)), sizes))
-    if max_tokens is None:
-        cuts = _even_cuts(len(sizes), batch_size, rng)
-    else:
-        cuts = _token_cuts(sizes[order], batch_size, max_tokens)
+    tokens = None if max_tokens is None else _token_cuts(sizes[order], batch_size, max_tokens)
+    cuts = _even_cuts(len(sizes), batch_size, rng) if tokens is None else tokens
     batches = [part for batch in np.split(order, cuts) for part in _tight(batch, sizes, max_padding)]
     return [batches[place] for place in rng.permutation(len(batches))]
 

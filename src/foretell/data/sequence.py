@@ -9,14 +9,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 
 from foretell.data.terms import NameProblem, normalise
 from foretell.errors import DataError
 
-NO_METADATA: Mapping[str, object] = MappingProxyType({})
+NO_METADATA: Mapping[str, object] = {}  # shared and never changed; a mapping proxy could not be sent to a process
 MOST_TYPES = 1_000_000  # more than that is a mistaken id, not a vocabulary
 
 

@@ -22,7 +22,7 @@ from foretell.models.base import IntensityModel, Queries
 from foretell.models.batch import Batch
 from foretell.models.structure import Coarse, Edge, Head, make_structure
 from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
-from foretell.nn.attention import Visible, prefix_attention
+from foretell.nn.attention import Visible, attention_with_null, with_null
 from foretell.nn.intensity import inverse_softplus, log_softplus, softplus
 from foretell.nn.time import TimeEmbedding
 
@@ -76,13 +76,25 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Table:
-    """What one head of one layer offers to queries: keys (already divided by sqrt(D)), values, and who is seen."""
+class Folded:
+    """Keys times Q, in the three parts that meet [1; time; embedding] of a query."""
 
-    keys: Tensor  # [B, N, D]
-    values: Tensor  # [B, N, D]
-    folded: Tensor | None  # keys times Q: [B, N, 1 + T + D], so that a logit is a product with [1; time; embedding]
-    hidden: Tensor | None  # bool [B, N]: True where this head must not look
+    constant: Tensor  # [B, N + 1]
+    by_time: Tensor  # [B, N + 1, T]
+    by_embedding: Tensor  # [B, N + 1, D]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one head of one layer offers to queries: keys (already divided by sqrt(D)) and values, the null row first."""
+
+    keys: Tensor  # [B, N + 1, D]
+    values: Tensor  # [B, N + 1, D]
+    folded: Folded | None
+    hidden: Tensor | None  # bool [B, N + 1]: True where this head must not look
+
+    def bias(self, bias: Tensor) -> Tensor:
+        return bias if self.hidden is None else bias.masked_fill(self.hidden, -math.inf)
 
 
 @dataclass(frozen=True)
@@ -181,7 +193,7 @@ class ANHP(IntensityModel):
         throughout and, with opposite signs, sets the level. Values start without absolute time.
         """
         waves = min(self.time_dim, self.dim) // 2 - 1
-        if waves < 1:
+        if waves < 1 or self.time.m >= 5.0 * self.time.M:  # too few waves, or none of them shorter than the longest
             return
         chosen = torch.linspace(0, self.time_dim // 2 - 2, waves).round().long()
         span = math.log(5.0 * self.time.M / self.time.m)
@@ -224,17 +236,18 @@ class ANHP(IntensityModel):
         return [layer[:, first:] for layer in self._encode(batch, self.layers).embeddings]
 
     def _encode(self, batch: Batch, top: int) -> History:
-        times, types = batch.times, batch.types
-        embedding = self.fine[types]
-        if self.bos_base is not None:
+        times, types, bases = batch.times, batch.types, self.fine
+        if self.bos_base is not None:  # one more type, which happens first of all
             times = F.pad(times, (1, 0))
-            types = F.pad(types, (1, 0), value=-1)
-            embedding = torch.cat([self.bos_base.expand(len(batch), 1, -1), embedding], dim=1)
+            types = F.pad(types, (1, 0), value=self.types)
+            bases = torch.cat([bases, self.bos_base])
         time = self.time(times, self.dtype)
+        embedding = F.embedding(types, bases)
         visible = Visible(None, 1)  # event i sees the i before it; the bos, first of all, sees nothing
         embeddings, tables = [embedding], []
         for number, layer in enumerate(self.layer_list()):
-            tables.append(self._tables(layer, time, embedding, types, first=number == 0))
+            first = bases if number == 0 else None
+            tables.append(self._tables(layer, time, embedding, types, first))
             if number < top:
                 attended = self._attend_history(layer, tables[-1], time, embedding, types, visible)
                 embedding = layer.combine(embedding, attended, self._drop())
@@ -242,26 +255,35 @@ class ANHP(IntensityModel):
         return History(tables, embeddings)
 
     def _tables(
-        self, layer: AttentionLayer, time: Tensor, embedding: Tensor, types: Tensor, first: bool
+        self, layer: AttentionLayer, time: Tensor, embedding: Tensor, types: Tensor, bases: Tensor | None
     ) -> list[Table]:
-        heads, dim = len(self.structure.heads), self.dim
-        if heads == 0:
-            return []
-        both = torch.cat([layer.K / math.sqrt(dim), layer.V]).flatten(0, 1)  # [2·heads·D, 1 + T + D]
-        projected = F.linear(torch.cat([time, embedding], dim=-1), both[:, 1:], both[:, 0])
-        pieces = projected.split(dim, dim=-1)
+        """Keys and values of all events; `bases` are the types' vectors where the embeddings are still just those (layer 1)."""
+
+        def project(matrix: Tensor) -> Tensor:
+            constant, by_time, by_embedding = (
+                matrix[:, 0],
+                matrix[:, 1 : 1 + self.time_dim],
+                matrix[:, 1 + self.time_dim :],
+            )
+            out = F.linear(time, by_time, constant)
+            if bases is not None and len(bases) < types.numel():
+                return with_null(out + F.embedding(types, F.linear(bases, by_embedding)))
+            return with_null(torch.addmm(out.flatten(0, 1), embedding.flatten(0, 1), by_embedding.T).view_as(out))
+
         # Layer 1 is always folded: there a query's embedding does not change with time and its share becomes a bias.
-        fold = first or time.shape[1] < FOLD_BELOW * dim
+        fold = bases is not None or time.shape[1] < FOLD_BELOW * self.dim
         tables = []
         for index, head in enumerate(self.structure.heads):
-            keys, values = pieces[index], pieces[heads + index]
+            keys, values = project(layer.K[index] / math.sqrt(self.dim)), project(layer.V[index])
             hidden = None
             if head.source is not None:
-                hidden = types != head.source
-                if self.bos:
-                    hidden = hidden & (types >= 0)
-            tables.append(Table(keys, values, keys @ layer.Q[index] if fold else None, hidden))
+                hidden = F.pad((types != head.source) & (types < self.types), (1, 0))
+            tables.append(Table(keys, values, self._fold(keys, layer.Q[index]) if fold else None, hidden))
         return tables
+
+    def _fold(self, keys: Tensor, matrix: Tensor) -> Folded:
+        constant, by_time, by_embedding = matrix.split([1, self.time_dim, self.dim], dim=1)
+        return Folded((keys @ constant).squeeze(-1), keys @ by_time, keys @ by_embedding)
 
     def _attend_history(
         self,
@@ -282,25 +304,22 @@ class ANHP(IntensityModel):
 
     def _attend(self, matrix: Tensor, table: Table, time: Tensor, embedding: Tensor, visible: Visible) -> Tensor:
         """One head for queries whose embeddings differ: [B, Q, D]."""
-        if table.folded is not None:
-            constant, by_time, by_embedding = table.folded.split([1, self.time_dim, self.dim], dim=-1)
-            return prefix_attention(
-                [time, embedding],
-                [by_time, by_embedding],
-                _bias(constant.squeeze(-1), table.hidden),
-                table.values,
-                visible,
-            )
-        query = F.linear(torch.cat([time, embedding], dim=-1), matrix[:, 1:], matrix[:, 0])
+        folded = table.folded
+        if folded is not None:
+            keys = [folded.by_time, folded.by_embedding]
+            bias = table.bias(folded.constant)
+            return attention_with_null([time, embedding], keys, bias, table.values, visible)
+        constant, by_time, by_embedding = matrix[:, 0], matrix[:, 1 : 1 + self.time_dim], matrix[:, 1 + self.time_dim :]
+        query = F.linear(time, by_time, constant) + F.linear(embedding, by_embedding)
         none = torch.zeros(table.keys.shape[:2], dtype=query.dtype, device=query.device)
-        return prefix_attention([query], [table.keys], _bias(none, table.hidden), table.values, visible)
+        return attention_with_null([query], [table.keys], table.bias(none), table.values, visible)
 
     def _attend_from(self, table: Table, time: Tensor, base: Tensor, visible: Visible) -> Tensor:
         """One head for queries that all have the embedding `base` and differ in time alone: [B, Q, D]."""
-        assert table.folded is not None
-        constant, by_time, by_embedding = table.folded.split([1, self.time_dim, self.dim], dim=-1)
-        bias = constant.squeeze(-1) + by_embedding @ base
-        return prefix_attention([time], [by_time], _bias(bias, table.hidden), table.values, visible)
+        folded = table.folded
+        assert folded is not None
+        bias = table.bias(folded.constant + folded.by_embedding @ base)
+        return attention_with_null([time], [folded.by_time], bias, table.values, visible)
 
     # Queries
 
@@ -452,10 +471,6 @@ class ANHP(IntensityModel):
                 if not bool((tau > 0).all()):
                     raise ForetellError(f"intensity.{name}.tau = {float(tau)}: expected a number above 0")
                 self.log_tau[index] = (tau * self.time_scale).log()
-
-
-def _bias(bias: Tensor, hidden: Tensor | None) -> Tensor:
-    return bias if hidden is None else bias.masked_fill(hidden, -math.inf)
 
 
 def _check_sizes(*, dim: int, layers: int, time_dim: int | None, feed_forward: int, dropout: float) -> None:

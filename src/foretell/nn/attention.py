@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
 # Gaps in a tile at the least, and tiles at the most: many tight ones save a CPU's flops, few wide ones a GPU's launches.
 GAPS_A_TILE = {"cpu": 24, "cuda": 36}
@@ -47,38 +49,38 @@ class Tile:
 
 def tiles(visible: Visible, rows: int, keys: int, like: Tensor) -> list[Tile]:
     if visible.per_gap is not None:
-        return _gap_tiles(visible.per_gap, visible.extra, rows, keys, like)
+        return _gap_tiles(visible.per_gap, visible.extra, rows, keys, like.dtype, like.device)
     assert visible.seen is not None
     found = []
     position = torch.arange(keys + 1, device=like.device)
     for row in range(0, rows, LOOSE_ROWS):
         row_end = min(row + LOOSE_ROWS, rows)
         unseen = position > visible.seen[:, row:row_end, None] + visible.extra
-        found.append(Tile(row, row_end, keys, _minus_infinity_where(unseen, like)))
+        found.append(Tile(row, row_end, keys, _minus_infinity_where(unseen, like.dtype)))
     return found
 
 
-def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, like: Tensor) -> list[Tile]:
+@lru_cache(maxsize=32)
+def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, dtype: torch.dtype, device: torch.device) -> list[Tile]:
+    """They depend on sizes alone, and the sizes of batches recur."""
     gaps = rows // per_gap
     assert gaps * per_gap == rows, "queries lie gap by gap"
-    device = like.device.type if like.device.type in MOST_TILES else "cuda"
-    count = max(1, min(MOST_TILES[device], round(gaps / GAPS_A_TILE[device])))
+    kind = device.type if device.type in MOST_TILES else "cuda"
+    count = max(1, min(MOST_TILES[kind], round(gaps / GAPS_A_TILE[kind])))
     found = []
     for index in range(count):
         gap, gap_end = gaps * index // count, gaps * (index + 1) // count
         if gap == gap_end:
             continue
         width = min(keys, gap_end - 1 + extra)
-        seen = torch.arange(gap, gap_end, device=like.device).repeat_interleave(
-            per_gap, output_size=(gap_end - gap) * per_gap
-        )
-        unseen = torch.arange(width + 1, device=like.device) > seen[:, None] + extra
-        found.append(Tile(gap * per_gap, gap_end * per_gap, width, _minus_infinity_where(unseen, like)[None]))
+        seen = torch.arange(gap, gap_end, device=device).repeat_interleave(per_gap)
+        unseen = torch.arange(width + 1, device=device) > seen[:, None] + extra
+        found.append(Tile(gap * per_gap, gap_end * per_gap, width, _minus_infinity_where(unseen, dtype)[None]))
     return found
 
 
-def _minus_infinity_where(unseen: Tensor, like: Tensor) -> Tensor:
-    return torch.zeros(unseen.shape, dtype=like.dtype, device=like.device).masked_fill_(unseen, -math.inf)
+def _minus_infinity_where(unseen: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(unseen.shape, dtype=dtype, device=unseen.device).masked_fill_(unseen, -math.inf)
 
 
 class _PrefixAttention(torch.autograd.Function):
@@ -122,7 +124,7 @@ class _PrefixAttention(torch.autograd.Function):
         for tile, weight in zip(laid_out, weights, strict=True):
             rows, width = slice(tile.row, tile.row_end), tile.keys + 1
             grad_tile = grad[:, rows]
-            grad_values[:, :width].baddbmm_(weight.transpose(1, 2), grad_tile)
+            grad_values[:, :width] += torch.bmm(weight.transpose(1, 2), grad_tile)
             grad_weight = torch.bmm(grad_tile, values[:, :width].transpose(1, 2))
             grad_logits = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
             del grad_weight
@@ -131,7 +133,7 @@ class _PrefixAttention(torch.autograd.Function):
                 grad_x = grad_queries[i]
                 if grad_x is not None:
                     grad_x[:, rows] = torch.bmm(grad_logits, k[:, :width])
-                grad_keys[i][:, :width].baddbmm_(grad_logits.transpose(1, 2), x[:, rows])
+                grad_keys[i][:, :width] += torch.bmm(grad_logits.transpose(1, 2), x[:, rows])
         interleaved = [g for pair in zip(grad_queries, grad_keys, strict=True) for g in pair]
         return None, grad_bias, grad_values, *interleaved
 
@@ -143,13 +145,18 @@ def prefix_attention(
 
     queries: [B, Q, d_i] each; keys: [B, N, d_i] each; bias: [B, N]; values: [B, N, D]; gives [B, Q, D].
     """
-    laid_out = tiles(visible, queries[0].shape[1], values.shape[1], values)
-    null_first = (0, 0, 1, 0)
-    padded = [torch.nn.functional.pad(k, null_first) for k in keys]
-    parts = [part for pair in zip(queries, padded, strict=True) for part in pair]
-    return _PrefixAttention.apply(  # pyright: ignore[reportReturnType]
-        laid_out,
-        torch.nn.functional.pad(bias, (1, 0)),
-        torch.nn.functional.pad(values, null_first),
-        *parts,
-    )
+    return attention_with_null(queries, [with_null(k) for k in keys], F.pad(bias, (1, 0)), with_null(values), visible)
+
+
+def attention_with_null(
+    queries: list[Tensor], keys: list[Tensor], bias: Tensor, values: Tensor, visible: Visible
+) -> Tensor:
+    """The same for tables that have the null row in front already (`with_null`)."""
+    laid_out = tiles(visible, queries[0].shape[1], values.shape[1] - 1, values)
+    parts = [part for pair in zip(queries, keys, strict=True) for part in pair]
+    return _PrefixAttention.apply(laid_out, bias, values, *parts)  # pyright: ignore[reportReturnType]
+
+
+def with_null(table: Tensor) -> Tensor:
+    """A row of zeros in front of a table [B, N, d]: the dummy object that stands for the 1."""
+    return F.pad(table, (0, 0, 1, 0))

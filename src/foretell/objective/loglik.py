@@ -66,15 +66,26 @@ def training_loss(model: IntensityModel, batch: Batch, points: Points | None, ps
     types that are rare in training from becoming impossible, just as the pseudo-count of the Poisson floor does.
     """
     history = model.encode(batch)
-    event_log = event_terms(model, history, batch).sum()
     if points is None:
         exact = model.exact_integral(history, batch)
         assert exact is not None, f"{model.kind} has no closed-form integral"
-        loss = (exact * batch.gap_counts).sum() - event_log
+        loss = (exact * batch.gap_counts).sum() - event_terms(model, history, batch).sum()
         return Loss(loss, loss)
-    state = model.state(history, points.queries)
-    weights = points.weights.to(state.dtype)
-    loss = (model.total(state) * weights).sum() - event_log
+    at_events, at_points = _states(model, history, batch, points)
+    log = model.log_intensity(at_events, batch.types)
+    weights = points.weights.to(log.dtype)
+    loss = (model.total(at_points) * weights).sum() - (log * batch.event_counts).sum()
     if not pseudo_rate:
         return Loss(loss, loss)
-    return Loss(loss - pseudo_rate * (model.log_intensities(state).sum(-1) * weights).sum(), loss)
+    return Loss(loss - pseudo_rate * (model.log_intensities(at_points).sum(-1) * weights).sum(), loss)
+
+
+def _states(model: IntensityModel, history: Any, batch: Batch, points: Points) -> tuple[Tensor, Tensor]:
+    """States at the events and at the points: one question where both lie gap by gap, since an event ends its gap."""
+    per_gap = points.queries.visible.per_gap
+    if per_gap is None:
+        return model.state(history, Queries.of_events(batch)), model.state(history, points.queries)
+    inside = points.queries.times.unflatten(1, (-1, per_gap))
+    together = model.state(history, Queries.by_gap(torch.cat([inside, batch.gap_end.unsqueeze(-1)], dim=-1)))
+    by_gap = together.unflatten(1, (-1, per_gap + 1))
+    return by_gap[:, :-1, per_gap], by_gap[:, :, :per_gap].flatten(1, 2)

@@ -28,7 +28,7 @@ def read(path: Path) -> RawEvents:
         if line.isspace():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line.rstrip())
         except json.JSONDecodeError as error:
             gatherer.fault(number, f"not JSON: {error.msg} at column {error.colno}")
             continue

@@ -15,7 +15,7 @@ import re
 import struct
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -116,8 +116,11 @@ _KNOWN: dict[tuple[str, str], Any] = {
 }
 
 
-class _Plain(pickle._Unpickler):  # type: ignore[name-defined,misc]
-    dispatch = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+_PurePython: Any = pickle._Unpickler
+
+
+class _Plain(_PurePython):
+    dispatch: ClassVar[dict[int, Any]] = dict(_PurePython.dispatch)
 
     def load_bytearray8(self) -> None:
         # the inherited one makes an array of the claimed size before it looks at what is there
