@@ -25,7 +25,7 @@ def event_data(
     origin: Origin = "window",
 ) -> EventData:
     """Sequences from (times, types), over the types a, b, c …"""
-    ends = [t_end] * len(rows) if isinstance(t_end, float) else t_end
+    ends = [t_end] * len(rows) if isinstance(t_end, int | float) else t_end
     sequences = [
         EventSequence(np.array(times, dtype=np.float64), np.array(kinds, dtype=np.int32), end, str(place))
         for place, ((times, kinds), end) in enumerate(zip(rows, ends, strict=True))

@@ -59,13 +59,13 @@ def _restate_anhp(model: ANHP, c: float) -> None:
 
 def _restate_poisson(model: Poisson, c: float) -> None:
     with torch.no_grad():
-        model.log_rate -= math.log(c)
+        model.log_rate.sub_(math.log(c))
 
 
 def _restate_hawkes(model: Hawkes, c: float) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter /= c
+            parameter.div_(c)
 
 
 EDGES = [("a", "a"), ("a", "c"), ("b", "a"), ("b", "c"), ("c", "b")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from tests.samples import random_data
 
 LENGTHS = [3, 0, 12, 1, 7]
 DATA = random_data(31, LENGTHS)
-CLOSE = {"rtol": 1e-12, "atol": 1e-12}
+CLOSE: Any = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def terms(model: IntensityModel, indices: list[int], width: int | None = None) -> Terms:

@@ -82,6 +82,15 @@ def test_the_derivative_is_that_of_the_value(visible: Visible):
     assert torch.autograd.gradcheck(out, leaves)
 
 
+def test_a_second_derivative_is_refused_rather_than_wrong():
+    queries, keys, bias, values = inputs()
+    keys = [k.requires_grad_() for k in keys]
+    out = prefix_attention(queries, keys, bias, values, by_gaps())
+    (grad,) = torch.autograd.grad(out.square().sum(), keys[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
 def test_a_query_that_needs_no_gradient_gets_none():
     queries, keys, bias, values = inputs()
     keys = [k.requires_grad_() for k in keys]

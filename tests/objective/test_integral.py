@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from foretell.data import Origin
+from foretell.models.base import IntensityModel
 from foretell.models.batch import Batch, Window, make_batch
 from foretell.models.hawkes import Hawkes
 from foretell.models.poisson import Poisson
@@ -31,11 +32,11 @@ def hawkes() -> Hawkes:
     return model
 
 
-def integrals(model: Hawkes | Poisson, batch: Batch, points: Points) -> Tensor:
+def integrals(model: IntensityModel, batch: Batch, points: Points) -> Tensor:
     return integral_terms(model, model.encode(batch), points).sum(1)
 
 
-def exact(model: Hawkes | Poisson, batch: Batch) -> Tensor:
+def exact(model: IntensityModel, batch: Batch) -> Tensor:
     value = model.exact_integral(model.encode(batch), batch)
     assert value is not None
     return (value * batch.gap_counts).sum(1)

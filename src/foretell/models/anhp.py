@@ -18,12 +18,13 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
-from foretell.models.base import IntensityModel, Queries
+from foretell.models.base import EndsAndInside, IntensityModel, Queries
 from foretell.models.batch import Batch
 from foretell.models.structure import Coarse, Edge, Head, make_structure
 from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Visible, attention_with_null, with_null
 from foretell.nn.intensity import inverse_softplus, log_softplus, softplus
+from foretell.nn.lookup import lookup
 from foretell.nn.time import TimeEmbedding
 
 # With fewer keys than this many times the dimension, it is cheaper to fold Q into the keys than to project every query.
@@ -242,7 +243,7 @@ class ANHP(IntensityModel):
             types = F.pad(types, (1, 0), value=self.types)
             bases = torch.cat([bases, self.bos_base])
         time = self.time(times, self.dtype)
-        embedding = F.embedding(types, bases)
+        embedding = lookup(bases, types)
         visible = Visible(None, 1)  # event i sees the i before it; the bos, first of all, sees nothing
         embeddings, tables = [embedding], []
         for number, layer in enumerate(self.layer_list()):
@@ -267,7 +268,7 @@ class ANHP(IntensityModel):
             )
             out = F.linear(time, by_time, constant)
             if bases is not None and len(bases) < types.numel():
-                return with_null(out + F.embedding(types, F.linear(bases, by_embedding)))
+                return with_null(out + lookup(F.linear(bases, by_embedding), types))
             return with_null(torch.addmm(out.flatten(0, 1), embedding.flatten(0, 1), by_embedding.T).view_as(out))
 
         # Layer 1 is always folded: there a query's embedding does not change with time and its share becomes a bias.
@@ -392,9 +393,23 @@ class ANHP(IntensityModel):
         if len(self.structure.groups) > 1:
             chosen = self.group_of_type[types][..., None, None].expand(*types.shape, 1, self.dim)
             state = state.unflatten(-1, (-1, self.dim)).gather(-2, chosen).squeeze(-2)
-        score = (F.embedding(types, self.w) * state).sum(-1) + self.w_constant[types]
-        log_tau = self.log_tau[types]
-        return log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))
+        own = lookup(torch.cat([self.w, self.w_constant[:, None], self.log_tau[:, None]], dim=1), types)
+        w, constant, log_tau = own.split([self.dim, 1, 1], dim=-1)
+        score = (w * state).sum(-1, keepdim=True) + constant
+        return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
+
+    def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> EndsAndInside:
+        """All from one product with `w`: the scores of a gap's end are looked up, those inside it summed."""
+        scores = self._scores(state)
+        tau = self.log_tau.exp()
+        log_unit = self.log_tau - math.log(self.time_scale)
+        at_end = scores[:, :-1, -1].gather(-1, types.unsqueeze(-1)).squeeze(-1)
+        inside = scores[:, :, :-1]
+        return EndsAndInside(
+            log_softplus(at_end) + lookup(log_unit[:, None], types).squeeze(-1),
+            softplus(inside) @ (tau / self.time_scale),
+            (log_softplus(inside) + log_unit).sum(-1) if pseudo else None,
+        )
 
     # In and out
 

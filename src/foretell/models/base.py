@@ -56,6 +56,15 @@ class Queries:
         return (torch.arange(self.times.shape[1], device=self.times.device) // self.visible.per_gap)[None]
 
 
+@dataclass(frozen=True)
+class EndsAndInside:
+    """What the likelihood needs of gaps: the log-intensity of the event that ends one, and totals at points inside it."""
+
+    log_at_end: Tensor  # [B, N]
+    total_inside: Tensor  # [B, N + 1, P]
+    log_sum_inside: Tensor | None  # [B, N + 1, P]: Σ_e log λ_e, where it was asked for
+
+
 class IntensityModel(nn.Module, ABC):
     """A point process with a learnable intensity for each event type."""
 
@@ -107,6 +116,12 @@ class IntensityModel(nn.Module, ABC):
     def total(self, state: Tensor) -> Tensor:
         """Intensity of any event at all: [B, Q]."""
         return self.intensities(state).sum(-1)
+
+    def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> EndsAndInside:
+        """From states [B, N + 1, P + 1, …]: `P` points in every gap and, last, the gap's end, which is an event but in the tail."""
+        ends, inside = state[:, :-1, -1], state[:, :, :-1]
+        logs = self.log_intensities(inside).sum(-1) if pseudo else None
+        return EndsAndInside(self.log_intensity(ends, types), self.total(inside), logs)
 
     def exact_integral(self, history: Any, batch: Batch) -> Tensor | None:
         """The integral of the total intensity over every gap [B, N + 1], where it has a closed form."""

@@ -90,7 +90,7 @@ def make_batch(
 
 
 def _what_counts(lengths: np.ndarray, width: int, given_first: bool, window: Window) -> tuple[np.ndarray, np.ndarray]:
-    """True where an event or a gap is in the likelihood (MODEL: everything, unless the origin or the window says less)."""
+    """True where an event or a gap is in the likelihood (everything, unless the origin or the window says less)."""
     event, gap = np.arange(width)[None, :], np.arange(width + 1)[None, :]
     last = lengths[:, None]
     if window == "events-2-to-I":

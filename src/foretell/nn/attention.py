@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
 # Gaps in a tile at the least, and tiles at the most: many tight ones save a CPU's flops, few wide ones a GPU's launches.
@@ -111,31 +112,48 @@ class _PrefixAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+    @once_differentiable  # the saved weights are constants to autograd: a second derivative would be wrong
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor | None, ...]:
         (grad,) = grad_outputs
         laid_out: list[Tile] = ctx.laid_out
         values, *rest = ctx.saved_tensors
         parts, weights = rest[: len(rest) - len(laid_out)], rest[len(rest) - len(laid_out) :]
         queries, keys = parts[0::2], parts[1::2]
-        grad_bias = torch.zeros(values.shape[:2], dtype=values.dtype, device=values.device)
-        grad_values = torch.zeros_like(values)
+        grad_bias = values.new_empty(values.shape[:2])
+        grad_values = torch.empty_like(values)
         grad_queries = [torch.empty_like(x) if ctx.needs_input_grad[3 + 2 * i] else None for i, x in enumerate(queries)]
-        grad_keys = [torch.zeros_like(k) for k in keys]
-        for tile, weight in zip(laid_out, weights, strict=True):
+        grad_keys = [torch.empty_like(k) for k in keys]
+        filled = 0  # keys that have a gradient so far; the widest tile is last, so it goes first
+        for tile, weight in reversed(list(zip(laid_out, weights, strict=True))):
             rows, width = slice(tile.row, tile.row_end), tile.keys + 1
             grad_tile = grad[:, rows]
-            grad_values[:, :width] += torch.bmm(weight.transpose(1, 2), grad_tile)
+            _accumulate(grad_values, torch.bmm(weight.transpose(1, 2), grad_tile), filled)
             grad_weight = torch.bmm(grad_tile, values[:, :width].transpose(1, 2))
             grad_logits = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
             del grad_weight
-            grad_bias[:, :width] += grad_logits.sum(1)
+            _accumulate(grad_bias, grad_logits.sum(1), filled)
             for i, (x, k) in enumerate(zip(queries, keys, strict=True)):
                 grad_x = grad_queries[i]
                 if grad_x is not None:
                     grad_x[:, rows] = torch.bmm(grad_logits, k[:, :width])
-                grad_keys[i][:, :width] += torch.bmm(grad_logits.transpose(1, 2), x[:, rows])
+                _accumulate(grad_keys[i], torch.bmm(grad_logits.transpose(1, 2), x[:, rows]), filled)
+            filled = max(filled, width)
+        for gradient in (grad_bias, grad_values, *grad_keys):
+            gradient[:, filled:] = 0.0
         interleaved = [g for pair in zip(grad_queries, grad_keys, strict=True) for g in pair]
         return None, grad_bias, grad_values, *interleaved
+
+
+def _accumulate(total: Tensor, part: Tensor, filled: int) -> None:
+    """Add `part` to the first rows of `total`, of which only the first `filled` have been written to."""
+    width = part.shape[1]
+    if filled == 0:
+        total[:, :width] = part
+    else:
+        assert width <= filled
+        total[:, :width] += part
 
 
 def prefix_attention(

@@ -47,6 +47,6 @@ class TimeEmbedding(nn.Module):
     def forward(self, times: Tensor, dtype: torch.dtype) -> Tensor:
         """[...] float64 -> [..., dim] of `dtype`."""
         assert times.dtype == torch.float64, "times are float64 wherever they become phases"
-        turns = times.unsqueeze(-1) * self.turns_per_unit
-        turns.add_(self.quarter_turns).frac_()
-        return turns.to(dtype).mul_(FULL_TURN).sin_()
+        turns = torch.addcmul(self.quarter_turns, times.unsqueeze(-1), self.turns_per_unit).frac_()
+        phase = torch.empty(turns.shape, dtype=dtype, device=turns.device)
+        return torch.mul(turns, FULL_TURN, out=phase).sin_()

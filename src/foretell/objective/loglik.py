@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foretell.models.base import IntensityModel, Queries
+from foretell.models.base import EndsAndInside, IntensityModel, Queries
 from foretell.models.batch import Batch
 from foretell.objective.integral import Points
 
@@ -59,33 +59,37 @@ class Loss:
     negative_log_likelihood: Tensor  # the same without what was added to it
 
 
-def training_loss(model: IntensityModel, batch: Batch, points: Points | None, pseudo_rate: float = 0.0) -> Loss:
+def training_loss(
+    model: IntensityModel, batch: Batch, points: Points | None, pseudo_rate: float = 0.0, history: Any = None
+) -> Loss:
     """The summed negative log-likelihood of a batch, in the model's dtype: what one training step descends.
 
     `pseudo_rate` adds that many pseudo-events of every type per unit of time, spread evenly over it: `−rate·∫ Σ_e log λ_e(t) dt`. It keeps
-    types that are rare in training from becoming impossible, just as the pseudo-count of the Poisson floor does.
+    types that are rare in training from becoming impossible, just as the pseudo-count of the Poisson floor does. `history` is the
+    encoded batch, where the caller has it.
     """
-    history = model.encode(batch)
+    history = model.encode(batch) if history is None else history
     if points is None:
         exact = model.exact_integral(history, batch)
         assert exact is not None, f"{model.kind} has no closed-form integral"
         loss = (exact * batch.gap_counts).sum() - event_terms(model, history, batch).sum()
         return Loss(loss, loss)
-    at_events, at_points = _states(model, history, batch, points)
-    log = model.log_intensity(at_events, batch.types)
-    weights = points.weights.to(log.dtype)
-    loss = (model.total(at_points) * weights).sum() - (log * batch.event_counts).sum()
-    if not pseudo_rate:
+    found = _ends_and_inside(model, history, batch, points, bool(pseudo_rate))
+    weights = points.weights.to(found.total_inside.dtype).view_as(found.total_inside)
+    loss = (found.total_inside * weights).sum() - (found.log_at_end * batch.event_counts).sum()
+    if found.log_sum_inside is None:
         return Loss(loss, loss)
-    return Loss(loss - pseudo_rate * (model.log_intensities(at_points).sum(-1) * weights).sum(), loss)
+    return Loss(loss - pseudo_rate * (found.log_sum_inside * weights).sum(), loss)
 
 
-def _states(model: IntensityModel, history: Any, batch: Batch, points: Points) -> tuple[Tensor, Tensor]:
-    """States at the events and at the points: one question where both lie gap by gap, since an event ends its gap."""
+def _ends_and_inside(model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool) -> EndsAndInside:
+    """One question to the model where the points lie gap by gap, since an event ends its gap; else two."""
     per_gap = points.queries.visible.per_gap
     if per_gap is None:
-        return model.state(history, Queries.of_events(batch)), model.state(history, points.queries)
+        state = model.state(history, points.queries)
+        logs = model.log_intensities(state).sum(-1) if pseudo else None
+        ends = model.log_intensity(model.state(history, Queries.of_events(batch)), batch.types)
+        return EndsAndInside(ends, model.total(state), logs)
     inside = points.queries.times.unflatten(1, (-1, per_gap))
-    together = model.state(history, Queries.by_gap(torch.cat([inside, batch.gap_end.unsqueeze(-1)], dim=-1)))
-    by_gap = together.unflatten(1, (-1, per_gap + 1))
-    return by_gap[:, :-1, per_gap], by_gap[:, :, :per_gap].flatten(1, 2)
+    state = model.state(history, Queries.by_gap(torch.cat([inside, batch.gap_end.unsqueeze(-1)], dim=-1)))
+    return model.at_ends_and_inside(state.unflatten(1, (-1, per_gap + 1)), batch.types, pseudo)

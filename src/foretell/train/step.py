@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Batch
+from foretell.models.pieces import tensors_of, with_tensors
 from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
 from foretell.objective.loglik import training_loss
 
 log = logging.getLogger("foretell")
 
-PIECE = {"cpu": 1 << 13, "cuda": 1 << 16}  # queries at a time: a CPU's caches, a GPU's occupancy
+CPU_PIECE = 1 << 12  # queries at a time: a CPU's caches
+GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # a GPU's occupancy, and its memory; between them a batch is halved
+GPU_ENCODED = 1 << 19  # events encoded at a time
 MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
 SEED_STRIDE = 1_000_003
 
@@ -36,6 +40,14 @@ class StepOptions:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Queries at a time: of sequences encoded together, and of those asked about together."""
+
+    whole: int
+    asked: int
+
+
 class Stepper:
     """Holds the optimiser; `__call__` takes one step and gives the batch's summed loss as a tensor on the device."""
 
@@ -48,9 +60,9 @@ class Stepper:
         groups = [{"params": kept, "weight_decay": options.decay}, {"params": free, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=lr, fused=True)
         self.generator = torch.Generator(self.device)
-        kind = self.device.type if self.device.type in PIECE else "cuda"
-        self.piece = options.piece or PIECE[kind]
-        self.capturing = options.capture and kind == "cuda" and not model.dropout and options.integral != "uniform"
+        self.capturing = (
+            options.capture and self.device.type == "cuda" and not model.dropout and options.integral != "uniform"
+        )
         self.graphs: dict[tuple[int, ...], _Graph] = {}
 
     def __call__(self, batch: Batch, number: int) -> Tensor:
@@ -69,15 +81,49 @@ class Stepper:
         scored = batch.scored.sum().clamp(min=1).to(self.model.dtype)
         summed = torch.zeros((), dtype=torch.float64, device=self.device)
         row = 0
-        for piece in batch.pieces(self.options.points + 1, self.piece):
-            uniform_draws = None if draws is None else draws[row : row + len(piece)]
-            loss = training_loss(self.model, piece, self._points(piece, uniform_draws), self.options.pseudo_rate)
-            (loss.objective / scored).backward()
-            summed += loss.negative_log_likelihood.detach().double()
+        for piece in batch.pieces(self.options.points + 1, self._limits(batch).whole):
+            piece_draws = None if draws is None else draws[row : row + len(piece)]
+            summed += self._piece(piece, piece_draws, scored)
             row += len(piece)
         if self.options.clip:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
         return summed
+
+    def _piece(self, batch: Batch, draws: Tensor | None, scored: Tensor) -> Tensor:
+        """Encode some sequences once, then ask about them in pieces whose gradients meet again at the encoded history."""
+        history = self.model.encode(batch)
+        pieces = list(batch.pieces(self.options.points + 1, self._limits(batch).asked))
+        if len(pieces) == 1:
+            return self._descend(batch, draws, history, scored)
+        tensors = tensors_of(history)
+        gradients = [torch.empty_like(tensor) for tensor in tensors]
+        summed = torch.zeros((), dtype=torch.float64, device=self.device)
+        row = 0
+        for piece in pieces:
+            rows = slice(row, row + len(piece))
+            part = [tensor[rows].detach().requires_grad_(tensor.requires_grad) for tensor in tensors]
+            piece_draws = None if draws is None else draws[rows]
+            summed += self._descend(piece, piece_draws, with_tensors(history, part), scored)
+            for gradient, tensor in zip(gradients, part, strict=True):
+                gradient[rows] = 0.0 if tensor.grad is None else tensor.grad
+            row += len(piece)
+        learned = [(t, g) for t, g in zip(tensors, gradients, strict=True) if t.requires_grad]
+        torch.autograd.backward([t for t, _ in learned], [g for _, g in learned])
+        return summed
+
+    def _descend(self, batch: Batch, draws: Tensor | None, history: Any, scored: Tensor) -> Tensor:
+        loss = training_loss(self.model, batch, self._points(batch, draws), self.options.pseudo_rate, history)
+        (loss.objective / scored).backward()
+        return loss.negative_log_likelihood.detach().double()
+
+    def _limits(self, batch: Batch) -> Limits:
+        """A CPU does best with few whole sequences at a time, a GPU with one encoding and large pieces of queries."""
+        if self.options.piece:
+            return Limits(self.options.piece, self.options.piece)
+        if self.device.type == "cpu":
+            return Limits(CPU_PIECE, CPU_PIECE)
+        queries = batch.times.shape[0] * (batch.times.shape[1] + 1) * (self.options.points + 1)
+        return Limits(GPU_ENCODED * (self.options.points + 1), min(max(queries // 2 + 1, GPU_LEAST), GPU_MOST))
 
     def _points(self, batch: Batch, draws: Tensor | None) -> Points:
         if self.options.integral == "quadrature":

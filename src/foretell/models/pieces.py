@@ -1,0 +1,38 @@
+"""An encoded history taken apart into its tensors and put together again: lists and dataclasses of tensors, batch dimension first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+
+def tensors_of(history: Any) -> list[Tensor]:
+    """All tensors, in the order of the fields."""
+    if isinstance(history, Tensor):
+        return [history]
+    return [tensor for part in _parts(history) for tensor in tensors_of(part)]
+
+
+def with_tensors(history: Any, tensors: list[Tensor]) -> Any:
+    """The same history with other tensors in place of its own."""
+    return _filled(history, iter(tensors))
+
+
+def _parts(history: Any) -> list[Any]:
+    if dataclasses.is_dataclass(history):
+        return [getattr(history, field.name) for field in dataclasses.fields(history)]
+    return list(history) if isinstance(history, list | tuple) else []
+
+
+def _filled(history: Any, tensors: Iterator[Tensor]) -> Any:
+    if isinstance(history, Tensor):
+        return next(tensors)
+    if dataclasses.is_dataclass(history) and not isinstance(history, type):
+        names = [field.name for field in dataclasses.fields(history)]
+        return dataclasses.replace(history, **{name: _filled(getattr(history, name), tensors) for name in names})
+    if isinstance(history, list | tuple):
+        return type(history)(_filled(part, tensors) for part in history)
+    return history
