@@ -20,7 +20,7 @@ from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import EndsAndInside, IntensityModel, Queries
 from foretell.models.batch import Batch
-from foretell.models.structure import Coarse, Edge, Head, make_structure
+from foretell.models.structure import Coarse, Edge, make_structure
 from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Visible, attention_with_null, with_null
 from foretell.nn.intensity import inverse_softplus, log_softplus, softplus
@@ -43,6 +43,11 @@ class AttentionLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(1 + (feed_forward > 0))) if layer_norm else None
         self.expand = _unfilled(dim, feed_forward) if feed_forward else None
         self.contract = _unfilled(feed_forward, dim) if feed_forward else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Equation 1 alone, without sublayers."""
+        return self.norms is None and self.expand is None
 
     def combine(self, embedding: Tensor, attended: Tensor, drop: Drop) -> Tensor:
         """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
@@ -78,11 +83,15 @@ class Drop:
 
 @dataclass(frozen=True)
 class Folded:
-    """Keys times Q, in the three parts that meet [1; time; embedding] of a query."""
+    """Keys times Q, in the two parts that meet [1; time] and the embedding of a query."""
 
-    constant: Tensor  # [B, N + 1]
-    by_time: Tensor  # [B, N + 1, T]
+    by_time: Tensor  # [B, N + 1, width of [1; time]]
     by_embedding: Tensor  # [B, N + 1, D]
+
+    def based_on(self, base: Tensor) -> Tensor:
+        """`by_time` for queries whose embedding is counted from `base`: its share is a constant, and joins the 1."""
+        level = (self.by_embedding @ base).unsqueeze(-1)
+        return self.by_time + F.pad(level, (0, self.by_time.shape[-1] - 1))
 
 
 @dataclass(frozen=True)
@@ -93,9 +102,6 @@ class Table:
     values: Tensor  # [B, N + 1, D]
     folded: Folded | None
     hidden: Tensor | None  # bool [B, N + 1]: True where this head must not look
-
-    def bias(self, bias: Tensor) -> Tensor:
-        return bias if self.hidden is None else bias.masked_fill(self.hidden, -math.inf)
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,7 @@ class ANHP(IntensityModel):
         self.register_buffer("group_of_type", torch.from_numpy(of_type), persistent=False)
 
     def _start(self, seed: int) -> None:
-        """Small random numbers, and attention that begins as a memory that fades: see `_fading`."""
+        """Small random numbers, and attention that begins as a memory that fades: see `_fade`."""
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for layer in self.layer_list():
@@ -242,7 +248,7 @@ class ANHP(IntensityModel):
             times = F.pad(times, (1, 0))
             types = F.pad(types, (1, 0), value=self.types)
             bases = torch.cat([bases, self.bos_base])
-        time = self.time(times, self.dtype)
+        time = self.time.with_one(times, self.dtype)
         embedding = lookup(bases, types)
         visible = Visible(None, 1)  # event i sees the i before it; the bos, first of all, sees nothing
         embeddings, tables = [embedding], []
@@ -261,17 +267,13 @@ class ANHP(IntensityModel):
         """Keys and values of all events; `bases` are the types' vectors where the embeddings are still just those (layer 1)."""
 
         def project(matrix: Tensor) -> Tensor:
-            constant, by_time, by_embedding = (
-                matrix[:, 0],
-                matrix[:, 1 : 1 + self.time_dim],
-                matrix[:, 1 + self.time_dim :],
-            )
-            out = F.linear(time, by_time, constant)
+            by_time, by_embedding = self._parts(matrix)
+            out = F.linear(time, by_time)
             if bases is not None and len(bases) < types.numel():
                 return with_null(out + lookup(F.linear(bases, by_embedding), types))
             return with_null(torch.addmm(out.flatten(0, 1), embedding.flatten(0, 1), by_embedding.T).view_as(out))
 
-        # Layer 1 is always folded: there a query's embedding does not change with time and its share becomes a bias.
+        # Layer 1 is always folded: there a query's embedding does not change with time and costs nothing more.
         fold = bases is not None or time.shape[1] < FOLD_BELOW * self.dim
         tables = []
         for index, head in enumerate(self.structure.heads):
@@ -279,12 +281,13 @@ class ANHP(IntensityModel):
             hidden = None
             if head.source is not None:
                 hidden = F.pad((types != head.source) & (types < self.types), (1, 0))
-            tables.append(Table(keys, values, self._fold(keys, layer.Q[index]) if fold else None, hidden))
+            folded = Folded(*(keys @ part for part in self._parts(layer.Q[index]))) if fold else None
+            tables.append(Table(keys, values, folded, hidden))
         return tables
 
-    def _fold(self, keys: Tensor, matrix: Tensor) -> Folded:
-        constant, by_time, by_embedding = matrix.split([1, self.time_dim, self.dim], dim=1)
-        return Folded((keys @ constant).squeeze(-1), keys @ by_time, keys @ by_embedding)
+    def _parts(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """What meets [1; time] and what meets the embedding, of a matrix [out, 1 + T + D]."""
+        return self.time.widen(matrix), matrix[:, 1 + self.time_dim :]
 
     def _attend_history(
         self,
@@ -299,66 +302,69 @@ class ANHP(IntensityModel):
         for index, (head, table) in enumerate(zip(self.structure.heads, tables, strict=True)):
             if not head.serves_history():
                 continue
-            out = self._attend(layer.Q[index], table, time, embedding, visible)
+            out = self._attend(layer.Q[index], table, time, embedding, None, visible)
             attended = attended + (out if head.reader is None else out * (types == head.reader).unsqueeze(-1))
         return attended
 
-    def _attend(self, matrix: Tensor, table: Table, time: Tensor, embedding: Tensor, visible: Visible) -> Tensor:
-        """One head for queries whose embeddings differ: [B, Q, D]."""
+    def _attend(
+        self,
+        matrix: Tensor,
+        table: Table,
+        time: Tensor,
+        embedding: Tensor | None,
+        base: Tensor | None,
+        visible: Visible,
+    ) -> Tensor:
+        """One head: [B, Q, D]. A query's embedding is `base + embedding`, of which either may be nothing."""
         folded = table.folded
         if folded is not None:
-            keys = [folded.by_time, folded.by_embedding]
-            bias = table.bias(folded.constant)
-            return attention_with_null([time, embedding], keys, bias, table.values, visible)
-        constant, by_time, by_embedding = matrix[:, 0], matrix[:, 1 : 1 + self.time_dim], matrix[:, 1 + self.time_dim :]
-        query = F.linear(time, by_time, constant) + F.linear(embedding, by_embedding)
-        none = torch.zeros(table.keys.shape[:2], dtype=query.dtype, device=query.device)
-        return attention_with_null([query], [table.keys], table.bias(none), table.values, visible)
-
-    def _attend_from(self, table: Table, time: Tensor, base: Tensor, visible: Visible) -> Tensor:
-        """One head for queries that all have the embedding `base` and differ in time alone: [B, Q, D]."""
-        folded = table.folded
-        assert folded is not None
-        bias = table.bias(folded.constant + folded.by_embedding @ base)
-        return attention_with_null([time], [folded.by_time], bias, table.values, visible)
+            by_time = folded.by_time if base is None else folded.based_on(base)
+            queries, keys = [time], [by_time]
+            if embedding is not None:
+                queries, keys = [time, embedding], [by_time, folded.by_embedding]
+            return attention_with_null(queries, keys, table.values, visible, table.hidden)
+        assert embedding is not None, "layer 1 is folded"
+        by_time, by_embedding = self._parts(matrix)
+        if base is not None:
+            by_time = by_time + F.pad((by_embedding @ base).unsqueeze(-1), (0, by_time.shape[-1] - 1))
+        query = F.linear(time, by_time) + F.linear(embedding, by_embedding)
+        return attention_with_null([query], [table.keys], table.values, visible, table.hidden)
 
     # Queries
 
     def state(self, history: History, queries: Queries) -> Tensor:
-        """The top layer's embedding of each coarse type at each query: [B, Q, groups·D]."""
-        time = self.time(queries.times, self.dtype)
+        """The top layer's embedding of each coarse type at each query, counted from its base vector: [B, Q, groups·D]."""
+        time = self.time.with_one(queries.times, self.dtype)
         visible = replace(queries.visible, extra=1) if self.bos else queries.visible
         top = [self._query_group(index, history, time, visible) for index in range(len(self.structure.groups))]
         return top[0] if len(top) == 1 else torch.cat(top, dim=-1)
 
     def _query_group(self, index: int, history: History, time: Tensor, visible: Visible) -> Tensor:
-        base = self._base(index)
-        heads: list[tuple[int, Head]] = [
-            (i, head) for i, head in enumerate(self.structure.heads) if head.serves_group(index)
-        ]
-        embedding: Tensor | None = None  # None: still the base vector, the same at all times
+        """Without sublayers the base vector never enters a tensor of queries: all is counted from it."""
+        base = self._bases()[index]
+        heads = [i for i, head in enumerate(self.structure.heads) if head.serves_group(index)]
+        moved: Tensor | None = None  # embedding less base; None: still nothing
         for number, layer in enumerate(self.layer_list()):
             attended: Tensor | None = None
-            for i, _ in heads:
+            for i in heads:
                 table = history.tables[number][i]
-                if embedding is None:
-                    out = self._attend_from(table, time, base, visible)
-                else:
-                    out = self._attend(layer.Q[i], table, time, embedding, visible)
+                out = self._attend(layer.Q[i], table, time, moved, base, visible)
                 attended = out if attended is None else attended + out
             if attended is None:
                 attended = torch.zeros(*time.shape[:2], self.dim, dtype=base.dtype, device=base.device)
-            embedding = layer.combine(base if embedding is None else embedding, attended, self._drop())
-        if embedding is None:  # no layers at all
-            embedding = base.expand(*time.shape[:2], self.dim)
-        return embedding
+            if layer.is_plain:
+                step = self._drop()(torch.tanh(attended))
+                moved = step if moved is None else moved + step
+            else:
+                moved = layer.combine(base if moved is None else base + moved, attended, self._drop()) - base
+        assert moved is not None, "there is a layer"
+        return moved
 
-    def _base(self, index: int) -> Tensor:
-        group = self.structure.groups[index]
-        if group.base is not None:
-            return self.fine[group.base]
-        own = [i for i, other in enumerate(self.structure.groups) if other.base is None]
-        return self.coarse_base[own.index(index)]
+    def _bases(self) -> Tensor:
+        """The base vector of every group: [groups, D]."""
+        if self.structure.groups[0].base is not None:
+            return self.fine  # each type embeds itself
+        return self.coarse_base
 
     def _drop(self) -> Drop:
         return Drop(self.dropout if self.training else 0.0, self.noise)
@@ -368,7 +374,7 @@ class ANHP(IntensityModel):
     def _scores(self, state: Tensor) -> Tensor:
         """`w_e·[1; emb]/τ_e` for all types: [..., K]."""
         groups, tau = self.structure.groups, self.log_tau.exp()
-        w, constant = self.w / tau[:, None], self.w_constant / tau
+        w, constant = self.w / tau[:, None], self._constants() / tau
         if len(groups) == 1:
             return F.linear(state, w, constant)
         if len(groups) == self.types:
@@ -379,6 +385,10 @@ class ANHP(IntensityModel):
             members = torch.tensor(group.members, device=state.device)
             parts.append(F.linear(embedding, w[members], constant[members]))
         return torch.cat(parts, dim=-1)[..., self.back_to_types]
+
+    def _constants(self) -> Tensor:
+        """What every type's score starts from: its constant and its group's base vector."""
+        return self.w_constant + (self.w * lookup(self._bases(), self.group_of_type)).sum(-1)
 
     def intensities(self, state: Tensor) -> Tensor:
         return softplus(self._scores(state)) * (self.log_tau.exp() / self.time_scale)
@@ -393,7 +403,7 @@ class ANHP(IntensityModel):
         if len(self.structure.groups) > 1:
             chosen = self.group_of_type[types][..., None, None].expand(*types.shape, 1, self.dim)
             state = state.unflatten(-1, (-1, self.dim)).gather(-2, chosen).squeeze(-2)
-        own = lookup(torch.cat([self.w, self.w_constant[:, None], self.log_tau[:, None]], dim=1), types)
+        own = lookup(torch.cat([self.w, self._constants()[:, None], self.log_tau[:, None]], dim=1), types)
         w, constant, log_tau = own.split([self.dim, 1, 1], dim=-1)
         score = (w * state).sum(-1, keepdim=True) + constant
         return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
@@ -475,6 +485,10 @@ class ANHP(IntensityModel):
         return {name: array.detach() for name, array in found.items()}
 
     def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        for name in self.vocabulary.names:
+            tau = arrays[f"intensity.{name}.tau"]
+            if not bool((tau > 0).all()):
+                raise ForetellError(f"intensity.{name}.tau = {float(tau)}: expected a number above 0")
         with torch.no_grad():
             for name, target in self.named_arrays().items():
                 if not name.startswith("intensity."):
@@ -482,10 +496,7 @@ class ANHP(IntensityModel):
             for index, name in enumerate(self.vocabulary.names):
                 w = arrays[f"intensity.{name}.w"] * self.time_scale
                 self.w_constant[index], self.w[index] = w[0], w[1:]
-                tau = arrays[f"intensity.{name}.tau"]
-                if not bool((tau > 0).all()):
-                    raise ForetellError(f"intensity.{name}.tau = {float(tau)}: expected a number above 0")
-                self.log_tau[index] = (tau * self.time_scale).log()
+                self.log_tau[index] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
 
 
 def _check_sizes(*, dim: int, layers: int, time_dim: int | None, feed_forward: int, dropout: float) -> None:

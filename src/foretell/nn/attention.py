@@ -40,12 +40,16 @@ class Visible:
 
 @dataclass(frozen=True)
 class Tile:
-    """Queries `[row, row_end)` attend to the null key and the first `keys` events; `mask` adds -inf to what is unseen."""
+    """Queries `[row, row_end)` attend to the null key and the first `keys` events.
+
+    All of them see what is in front of column `unsure`; from there on `mask` adds -inf to what is unseen.
+    """
 
     row: int
     row_end: int
     keys: int
-    mask: Tensor  # [1 or B, rows, keys + 1]
+    unsure: int
+    mask: Tensor  # [1 or B, rows, keys + 1 - unsure]
 
 
 def tiles(visible: Visible, rows: int, keys: int, like: Tensor) -> list[Tile]:
@@ -57,7 +61,7 @@ def tiles(visible: Visible, rows: int, keys: int, like: Tensor) -> list[Tile]:
     for row in range(0, rows, LOOSE_ROWS):
         row_end = min(row + LOOSE_ROWS, rows)
         unseen = position > visible.seen[:, row:row_end, None] + visible.extra
-        found.append(Tile(row, row_end, keys, _minus_infinity_where(unseen, like.dtype)))
+        found.append(Tile(row, row_end, keys, 0, _minus_infinity_where(unseen, like.dtype)))
     return found
 
 
@@ -75,8 +79,10 @@ def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, dtype: torch.dtyp
             continue
         width = min(keys, gap_end - 1 + extra)
         seen = torch.arange(gap, gap_end, device=device).repeat_interleave(per_gap)
-        unseen = torch.arange(width + 1, device=device) > seen[:, None] + extra
-        found.append(Tile(gap * per_gap, gap_end * per_gap, width, _minus_infinity_where(unseen, dtype)[None]))
+        unsure = min(width, gap + extra) + 1  # the first gap of the tile sees the null key and `gap + extra` events
+        unseen = torch.arange(unsure, width + 1, device=device) > seen[:, None] + extra
+        mask = _minus_infinity_where(unseen, dtype)[None]
+        found.append(Tile(gap * per_gap, gap_end * per_gap, width, unsure, mask))
     return found
 
 
@@ -91,7 +97,7 @@ class _PrefixAttention(torch.autograd.Function):
     def forward(
         ctx: Any,
         laid_out: list[Tile],
-        bias: Tensor,  # [B, N + 1], null key first
+        hidden: Tensor | None,  # bool [B, N + 1]
         values: Tensor,  # [B, N + 1, D]
         *parts: Tensor,  # x_1 [B, Q, d_1], k_1 [B, N + 1, d_1], x_2, k_2 …
     ) -> Tensor:
@@ -100,12 +106,16 @@ class _PrefixAttention(torch.autograd.Function):
         weights = []
         for tile in laid_out:
             rows, width = slice(tile.row, tile.row_end), tile.keys + 1
-            logits = tile.mask + bias[:, None, :width]
-            for x, k in zip(queries, keys, strict=True):
+            logits = torch.bmm(queries[0][:, rows], keys[0][:, :width].transpose(1, 2))
+            for x, k in zip(queries[1:], keys[1:], strict=True):
                 logits.baddbmm_(x[:, rows], k[:, :width].transpose(1, 2))
+            if tile.unsure < width:
+                logits[:, :, tile.unsure :] += tile.mask
+            if hidden is not None:
+                logits.masked_fill_(hidden[:, None, :width], -math.inf)
             weight = torch.softmax(logits, dim=-1)
             del logits
-            out[:, rows] = torch.bmm(weight, values[:, :width])
+            _multiply_into(out, rows, weight, values[:, :width])
             weights.append(weight)
         ctx.laid_out = laid_out
         ctx.save_for_backward(values, *parts, *weights)
@@ -113,15 +123,12 @@ class _PrefixAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable  # the saved weights are constants to autograd: a second derivative would be wrong
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *grad_outputs: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (grad,) = grad_outputs
         laid_out: list[Tile] = ctx.laid_out
         values, *rest = ctx.saved_tensors
         parts, weights = rest[: len(rest) - len(laid_out)], rest[len(rest) - len(laid_out) :]
         queries, keys = parts[0::2], parts[1::2]
-        grad_bias = values.new_empty(values.shape[:2])
         grad_values = torch.empty_like(values)
         grad_queries = [torch.empty_like(x) if ctx.needs_input_grad[3 + 2 * i] else None for i, x in enumerate(queries)]
         grad_keys = [torch.empty_like(k) for k in keys]
@@ -133,17 +140,24 @@ class _PrefixAttention(torch.autograd.Function):
             grad_weight = torch.bmm(grad_tile, values[:, :width].transpose(1, 2))
             grad_logits = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
             del grad_weight
-            _accumulate(grad_bias, grad_logits.sum(1), filled)
             for i, (x, k) in enumerate(zip(queries, keys, strict=True)):
                 grad_x = grad_queries[i]
                 if grad_x is not None:
-                    grad_x[:, rows] = torch.bmm(grad_logits, k[:, :width])
+                    _multiply_into(grad_x, rows, grad_logits, k[:, :width])
                 _accumulate(grad_keys[i], torch.bmm(grad_logits.transpose(1, 2), x[:, rows]), filled)
             filled = max(filled, width)
-        for gradient in (grad_bias, grad_values, *grad_keys):
+        for gradient in (grad_values, *grad_keys):
             gradient[:, filled:] = 0.0
         interleaved = [g for pair in zip(grad_queries, grad_keys, strict=True) for g in pair]
-        return None, grad_bias, grad_values, *interleaved
+        return None, None, grad_values, *interleaved
+
+
+def _multiply_into(out: Tensor, rows: slice, left: Tensor, right: Tensor) -> None:
+    """`out[:, rows] = left @ right`; a CPU writes rows of a larger tensor one matrix at a time, and copies faster."""
+    if out.is_cuda:
+        torch.bmm(left, right, out=out[:, rows])
+    else:
+        out[:, rows] = torch.bmm(left, right)
 
 
 def _accumulate(total: Tensor, part: Tensor, filled: int) -> None:
@@ -163,16 +177,20 @@ def prefix_attention(
 
     queries: [B, Q, d_i] each; keys: [B, N, d_i] each; bias: [B, N]; values: [B, N, D]; gives [B, Q, D].
     """
-    return attention_with_null(queries, [with_null(k) for k in keys], F.pad(bias, (1, 0)), with_null(values), visible)
+    hidden = torch.isneginf(bias)
+    ones = queries[0].new_ones(queries[0].shape[0], queries[0].shape[1], 1)
+    level = bias.masked_fill(hidden, 0.0).unsqueeze(-1)
+    tables = [with_null(table) for table in (*keys, level)]
+    return attention_with_null([*queries, ones], tables, with_null(values), visible, F.pad(hidden, (1, 0)))
 
 
 def attention_with_null(
-    queries: list[Tensor], keys: list[Tensor], bias: Tensor, values: Tensor, visible: Visible
+    queries: list[Tensor], keys: list[Tensor], values: Tensor, visible: Visible, hidden: Tensor | None = None
 ) -> Tensor:
-    """The same for tables that have the null row in front already (`with_null`)."""
+    """The same for tables that have the null row in front already (`with_null`); `hidden` keys are never seen."""
     laid_out = tiles(visible, queries[0].shape[1], values.shape[1] - 1, values)
     parts = [part for pair in zip(queries, keys, strict=True) for part in pair]
-    return _PrefixAttention.apply(laid_out, bias, values, *parts)  # pyright: ignore[reportReturnType]
+    return _PrefixAttention.apply(laid_out, hidden, values, *parts)  # pyright: ignore[reportReturnType]
 
 
 def with_null(table: Tensor) -> Tensor:

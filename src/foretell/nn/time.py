@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 FULL_TURN = 2.0 * math.pi
+EVEN = 8
 
 
 class TimeEmbedding(nn.Module):
@@ -35,8 +37,17 @@ class TimeEmbedding(nn.Module):
         component = torch.arange(self.dim, dtype=torch.float64, device=device)
         exponent = 2.0 * torch.floor(component / 2.0) / max(self.dim, 1)
         wavelength = FULL_TURN * self.m * (5.0 * self.M / self.m) ** exponent
-        self.register_buffer("turns_per_unit", 1.0 / wavelength, persistent=False)
-        self.register_buffer("quarter_turns", 0.25 * (component % 2.0), persistent=False)
+        # In front a wave that stands still at 1, behind some that stand still at 0: together [1; time; 0 …] of an even width.
+        behind = self.width - 1 - self.dim
+        self.register_buffer("turns_per_unit", F.pad(1.0 / wavelength, (1, behind)), persistent=False)
+        quarters = F.pad(0.25 * (component % 2.0), (1, behind))
+        quarters[0] = 0.25
+        self.register_buffer("quarter_turns", quarters, persistent=False)
+
+    @property
+    def width(self) -> int:
+        """Of `[1; time]` with zeros up to a multiple of eight, which matrix products like."""
+        return -(-(1 + self.dim) // EVEN) * EVEN
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TimeEmbedding:
         """Move with the model, but stay float64: `model.float()` must not round the frequencies."""
@@ -45,8 +56,16 @@ class TimeEmbedding(nn.Module):
         return self
 
     def forward(self, times: Tensor, dtype: torch.dtype) -> Tensor:
-        """[...] float64 -> [..., dim] of `dtype`."""
+        """The features alone: [...] float64 -> [..., dim] of `dtype`."""
+        return self.with_one(times, dtype)[..., 1 : 1 + self.dim]
+
+    def with_one(self, times: Tensor, dtype: torch.dtype) -> Tensor:
+        """`[1; time; 0 …]`: [...] float64 -> [..., width] of `dtype`."""
         assert times.dtype == torch.float64, "times are float64 wherever they become phases"
         turns = torch.addcmul(self.quarter_turns, times.unsqueeze(-1), self.turns_per_unit).frac_()
         phase = torch.empty(turns.shape, dtype=dtype, device=turns.device)
         return torch.mul(turns, FULL_TURN, out=phase).sin_()
+
+    def widen(self, matrix: Tensor) -> Tensor:
+        """The columns of a matrix that meet `[1; time]`, with zeros for what `with_one` adds behind."""
+        return F.pad(matrix[..., : 1 + self.dim], (0, self.width - 1 - self.dim))

@@ -22,7 +22,7 @@ from foretell.objective.loglik import training_loss
 log = logging.getLogger("foretell")
 
 CPU_PIECE = 1 << 12  # queries at a time: a CPU's caches
-GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # a GPU's occupancy, and its memory; between them a batch is halved
+GPU_LEAST, GPU_MOST = 1 << 17, 1 << 18  # a GPU's occupancy, and its memory; between them a batch is halved
 GPU_ENCODED = 1 << 19  # events encoded at a time
 MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
 SEED_STRIDE = 1_000_003
@@ -77,7 +77,8 @@ class Stepper:
         for parameter in self.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        torch._foreach_zero_([p.grad for p in self.parameters])  # pyright: ignore[reportPrivateImportUsage]
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
         scored = batch.scored.sum().clamp(min=1).to(self.model.dtype)
         summed = torch.zeros((), dtype=torch.float64, device=self.device)
         row = 0
