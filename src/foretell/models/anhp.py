@@ -82,6 +82,19 @@ class Drop:
 
 
 @dataclass(frozen=True)
+class Parts:
+    by_time: Tensor  # [heads, D, width of [1; time]]
+    by_embedding: Tensor  # [heads, D, D]
+
+
+@dataclass(frozen=True)
+class LayerMatrices:
+    K: Parts
+    V: Parts
+    Q: Parts
+
+
+@dataclass(frozen=True)
 class Folded:
     """Keys times Q, in the two parts that meet [1; time] and the embedding of a query."""
 
@@ -109,13 +122,16 @@ class History:
     """The encoded events: `tables[layer][head]`, and the layers' embeddings of the events themselves."""
 
     tables: list[list[Table]]
-    embeddings: list[Tensor]  # layers 0 … as far as they were computed, [B, N, D]; a `bos` is first where there is one
+    embeddings: list[
+        Tensor
+    ]  # layers 0 … as far as they were computed; the null event first, then a `bos` where there is one
 
 
 class ANHP(IntensityModel):
     kind = "anhp"
     title = "A-NHP"
     back_to_types: Tensor
+    key_scale: Tensor
     group_of_type: Tensor
 
     def __init__(
@@ -163,6 +179,8 @@ class ANHP(IntensityModel):
         self.w_constant = nn.Parameter(torch.empty(self.types))
         self.log_tau = nn.Parameter(torch.zeros(self.types))
         self._index_groups()
+        scale = torch.tensor([1.0 / math.sqrt(dim), 1.0, 1.0]).repeat(layers)
+        self.register_buffer("key_scale", scale[:, None, None, None], persistent=False)
         self._start(seed)
         self.to(dtype)
 
@@ -239,55 +257,87 @@ class ANHP(IntensityModel):
 
     def embed(self, batch: Batch) -> list[Tensor]:
         """The embeddings of the events at layers 0 … L: [B, N, D] each."""
-        first = 1 if self.bos else 0
+        first = 2 if self.bos else 1
         return [layer[:, first:] for layer in self._encode(batch, self.layers).embeddings]
 
     def _encode(self, batch: Batch, top: int) -> History:
-        times, types, bases = batch.times, batch.types, self.fine
-        if self.bos_base is not None:  # one more type, which happens first of all
-            times = F.pad(times, (1, 0))
-            types = F.pad(types, (1, 0), value=self.types)
-            bases = torch.cat([bases, self.bos_base])
-        time = self.time.with_one(times, self.dtype)
-        embedding = lookup(bases, types)
-        visible = Visible(None, 1)  # event i sees the i before it; the bos, first of all, sees nothing
+        """In front of the events stands a null event, all of whose vectors are 0: the 1 in the attention's denominator."""
+        bases = [self.fine] if self.bos_base is None else [self.fine, self.bos_base]
+        table = torch.cat([*bases, self.fine.new_zeros(1, self.dim)])
+        types = F.pad(batch.types, (len(bases) - 1, 0), value=self.types)
+        types = F.pad(types, (1, 0), value=len(table) - 1)
+        time = self.time.with_one(F.pad(batch.times, (len(bases), 0)), self.dtype)
+        time[:, 0] = 0.0
+        embedding = lookup(table, types)
+        visible = Visible(
+            None, 1, extra=-1
+        )  # the null event sees nothing, the next nothing, the one after that one more …
+        matrices = self._matrices()
+        timely = self._time_shares(time, matrices)
         embeddings, tables = [embedding], []
         for number, layer in enumerate(self.layer_list()):
-            first = bases if number == 0 else None
-            tables.append(self._tables(layer, time, embedding, types, first))
+            known = table if number == 0 and len(table) < types.numel() else None
+            tables.append(self._tables(matrices[number], timely[number], embedding, types, known, fold=number == 0))
             if number < top:
                 attended = self._attend_history(layer, tables[-1], time, embedding, types, visible)
                 embedding = layer.combine(embedding, attended, self._drop())
+                if not layer.is_plain:  # sublayers have constants of their own, which the null event must not get
+                    embedding = with_null(embedding[:, 1:])
                 embeddings.append(embedding)
         return History(tables, embeddings)
 
+    def _matrices(self) -> list[LayerMatrices]:
+        """`K/sqrt(D)`, `V` and `Q` of all layers, cut into what meets [1; time] and what meets the embedding, all at once."""
+        layers = self.layer_list()
+        whole = torch.stack([matrix for layer in layers for matrix in (layer.K, layer.V, layer.Q)])
+        whole = whole * self.key_scale
+        by_time, by_embedding = self._parts(whole)
+        parts = [Parts(t, e) for t, e in zip(by_time, by_embedding, strict=True)]
+        return [LayerMatrices(*parts[3 * number : 3 * number + 3]) for number in range(len(layers))]
+
+    def _time_shares(self, time: Tensor, matrices: list[LayerMatrices]) -> list[list[Tensor]]:
+        """What the events' times contribute to keys and values, [keys, values of head 1, of head 2, …] for every layer."""
+        wanted = [part.by_time[i] for one in matrices for i in range(len(one.K.by_time)) for part in (one.K, one.V)]
+        if not wanted:
+            return [[] for _ in matrices]
+        shares = F.linear(time, torch.cat(wanted)).split(self.dim, dim=-1)
+        per_layer = len(wanted) // len(matrices)
+        return [list(shares[per_layer * number : per_layer * (number + 1)]) for number in range(len(matrices))]
+
     def _tables(
-        self, layer: AttentionLayer, time: Tensor, embedding: Tensor, types: Tensor, bases: Tensor | None
+        self,
+        matrices: LayerMatrices,
+        timely: list[Tensor],
+        embedding: Tensor,
+        types: Tensor,
+        known: Tensor | None,
+        fold: bool,
     ) -> list[Table]:
-        """Keys and values of all events; `bases` are the types' vectors where the embeddings are still just those (layer 1)."""
+        """Keys and values of all events; where the embeddings are just the types' vectors, these (`known`) are multiplied instead.
 
-        def project(matrix: Tensor) -> Tensor:
-            by_time, by_embedding = self._parts(matrix)
-            out = F.linear(time, by_time)
-            if bases is not None and len(bases) < types.numel():
-                return with_null(out + lookup(F.linear(bases, by_embedding), types))
-            return with_null(torch.addmm(out.flatten(0, 1), embedding.flatten(0, 1), by_embedding.T).view_as(out))
+        Layer 1 is always folded: there a query's embedding does not change with time and costs nothing more.
+        """
 
-        # Layer 1 is always folded: there a query's embedding does not change with time and costs nothing more.
-        fold = bases is not None or time.shape[1] < FOLD_BELOW * self.dim
+        def project(share: Tensor, matrix: Tensor) -> Tensor:
+            if known is not None:
+                return share + lookup(F.linear(known, matrix), types)
+            return torch.addmm(share.flatten(0, 1), embedding.flatten(0, 1), matrix.T).view_as(share)
+
+        fold = fold or types.shape[1] < FOLD_BELOW * self.dim
         tables = []
         for index, head in enumerate(self.structure.heads):
-            keys, values = project(layer.K[index] / math.sqrt(self.dim)), project(layer.V[index])
+            keys = project(timely[2 * index], matrices.K.by_embedding[index])
+            values = project(timely[2 * index + 1], matrices.V.by_embedding[index])
             hidden = None
             if head.source is not None:
-                hidden = F.pad((types != head.source) & (types < self.types), (1, 0))
-            folded = Folded(*(keys @ part for part in self._parts(layer.Q[index]))) if fold else None
+                hidden = (types != head.source) & (types < self.types)
+            folded = Folded(keys @ matrices.Q.by_time[index], keys @ matrices.Q.by_embedding[index]) if fold else None
             tables.append(Table(keys, values, folded, hidden))
         return tables
 
     def _parts(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        """What meets [1; time] and what meets the embedding, of a matrix [out, 1 + T + D]."""
-        return self.time.widen(matrix), matrix[:, 1 + self.time_dim :]
+        """What meets [1; time] and what meets the embedding, of matrices [..., 1 + T + D]."""
+        return self.time.widen(matrix), matrix[..., 1 + self.time_dim :]
 
     def _attend_history(
         self,

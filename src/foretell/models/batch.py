@@ -7,7 +7,7 @@ first `g` events. Padded times are `t_end`, so that padded gaps have length zero
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 import numpy as np
@@ -25,25 +25,15 @@ class Batch:
     times: Tensor  # float64 [B, N]
     types: Tensor  # int64 [B, N]
     t_end: Tensor  # float64 [B]
+    lengths: Tensor  # int64 [B]
+    gap_start: Tensor  # float64 [B, N + 1]
+    gap_end: Tensor  # float64 [B, N + 1]
+    gap_length: Tensor  # float64 [B, N + 1]: zero where the gap is padding or does not count
     event_counts: Tensor  # bool [B, N]: True where the event is scored
     gap_counts: Tensor  # bool [B, N + 1]: True where the gap's integral is scored
-    lengths: Tensor  # int64 [B]
 
     def __len__(self) -> int:
         return self.times.shape[0]
-
-    @property
-    def gap_start(self) -> Tensor:  # [B, N + 1]
-        return torch.cat([self.times.new_zeros(len(self), 1), self.times], dim=1)
-
-    @property
-    def gap_end(self) -> Tensor:
-        return torch.cat([self.times, self.t_end[:, None]], dim=1)
-
-    @property
-    def gap_length(self) -> Tensor:
-        """Zero where the gap is padding or does not count."""
-        return (self.gap_end - self.gap_start) * self.gap_counts
 
     @property
     def scored(self) -> Tensor:
@@ -54,7 +44,7 @@ class Batch:
         return Batch(*(tensor[start:stop] for tensor in self.tensors()))
 
     def tensors(self) -> tuple[Tensor, ...]:
-        return self.times, self.types, self.t_end, self.event_counts, self.gap_counts, self.lengths
+        return tuple(getattr(self, field.name) for field in fields(self))
 
     def pieces(self, queries_per_gap: int, limit: int) -> Iterator[Batch]:
         """Cut into runs of sequences with at most `limit` queries each (one sequence at the least)."""
@@ -85,7 +75,9 @@ def make_batch(
         times[row, : len(sequence)] = sequence.times
         types[row, : len(sequence)] = sequence.types
     event_counts, gap_counts = _what_counts(lengths, width, data.origin == "first-event", window)
-    arrays = times, types, t_end, event_counts, gap_counts, lengths
+    start = np.concatenate([np.zeros((len(chosen), 1)), times], axis=1)
+    end = np.concatenate([times, t_end[:, None]], axis=1)
+    arrays = times, types, t_end, lengths, start, end, (end - start) * gap_counts, event_counts, gap_counts
     return Batch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
 
 

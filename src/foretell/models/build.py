@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from foretell.models.poisson import Poisson
 from foretell.models.structure import parse_edge
 
 FORMAT = 1
+SIZES = ("dim", "layers", "heads", "time_dim", "feed_forward", "decays")
+POSITIVE = ("m", "M", "time_scale")
 
 
 @dataclass(frozen=True)
@@ -108,10 +111,25 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> IntensityModel
         description = json.loads(metadata["foretell"])
         if description["format"] != FORMAT:
             raise ForetellError(f"{path}: model format {description['format']}: this version reads format {FORMAT}")
+        _check_spec(description["spec"], sum(tensor.numel() for tensor in tensors.values()))
         model = rebuild(description)
         model.load_state_dict(tensors)
     except FileNotFoundError as error:
         raise ForetellError(f"{path}: no such model file") from error
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ForetellError(f"{path}: not a foretell model ({type(error).__name__}: {error})") from error
     return model.to(device).eval()
+
+
+def _check_spec(spec: dict[str, Any], numbers: int) -> None:
+    """A file from elsewhere must not ask for more than it holds, nor for numbers that no model has."""
+    if spec["dtype"] not in ("float32", "float64"):
+        raise ValueError(f"dtype is {spec['dtype']!r}")
+    for name in SIZES:
+        size = spec.get(name)
+        if size is not None and not (type(size) is int and 0 <= size <= numbers):
+            raise ValueError(f"{name} is {size!r}, with {numbers} numbers in the file")
+    for name in POSITIVE:
+        value = spec.get(name, 1.0)
+        if type(value) not in (int, float) or not 0.0 < value < math.inf:
+            raise ValueError(f"{name} is {value!r}")

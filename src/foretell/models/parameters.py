@@ -59,35 +59,37 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
     arrays: dict[str, Tensor] = {}
     for name, array in expected.items():
         if name in given:
-            made = _tensor(given[name])
+            made = _tensor(given[name], array.dtype)
             if made is None or made.shape != array.shape:
                 shape = "numbers of one shape" if made is None else f"shape {list(made.shape)}"
                 problems.append(
                     f"{source}: `{name}`: found {shape}, expected finite numbers of shape {list(array.shape)}"
                 )
             else:
-                arrays[name] = made.to(array.dtype).to(array.device)
+                arrays[name] = made.to(array.device)
     if problems:
         raise ForetellError(
             "\n".join(problems[:20] + ([f"… and {len(problems) - 20} more"] if len(problems) > 20 else []))
         )
-    if isinstance(model, ANHP) and "time" in found:
-        _load_time(model, found["time"], source)
+    times = _time_range(model, found["time"], source) if isinstance(model, ANHP) and "time" in found else None
     model.load_named_arrays(arrays)
+    if isinstance(model, ANHP) and times is not None:
+        model.time.set_range(*times)
 
 
-def _load_time(model: ANHP, time: Any, source: str) -> None:
+def _time_range(model: ANHP, time: Any, source: str) -> tuple[float, float]:
     fine = isinstance(time, dict) and all(
-        isinstance(time.get(key), int | float) and 0.0 < time[key] < math.inf for key in ("m", "M")
+        type(time.get(key)) in (int, float) and 0.0 < time[key] < math.inf for key in ("m", "M")
     )
     if not fine or time.get("dim", model.time_dim) != model.time_dim:
         raise ForetellError(f'{source}: "time" is {time!r}: expected dim {model.time_dim} and positive m and M')
-    model.time.set_range(float(time["m"]), float(time["M"]))
+    return float(time["m"]), float(time["M"])
 
 
-def _tensor(value: Any) -> Tensor | None:
+def _tensor(value: Any, dtype: torch.dtype) -> Tensor | None:
+    """Numbers that are finite in the model's precision too."""
     try:
-        made = torch.tensor(value, dtype=torch.float64)
-    except (ValueError, TypeError, RuntimeError):
+        made = torch.tensor(value, dtype=torch.float64).to(dtype)
+    except (ValueError, TypeError, RuntimeError, OverflowError):
         return None
     return made if bool(torch.isfinite(made).all()) else None

@@ -11,6 +11,8 @@ it can see; nothing larger than queries × keys of a tile is ever made, and noth
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -28,7 +30,7 @@ LOOSE_ROWS = 4096  # queries a tile where they do not lie gap by gap
 
 @dataclass(frozen=True)
 class Visible:
-    """Which prefix each query sees: `seen[b, q]` events, or `q // per_gap` where the queries lie gap by gap; and `extra` before."""
+    """Which prefix each query sees: `seen[b, q]` events, or `q // per_gap` where the queries lie gap by gap; and `extra` more."""
 
     seen: Tensor | None
     per_gap: int | None
@@ -54,15 +56,32 @@ class Tile:
 
 def tiles(visible: Visible, rows: int, keys: int, like: Tensor) -> list[Tile]:
     if visible.per_gap is not None:
-        return _gap_tiles(visible.per_gap, visible.extra, rows, keys, like.dtype, like.device)
+        found = _gap_tiles(visible.per_gap, visible.extra, rows, keys, like.dtype, like.device)
+        for holder in _holders:
+            holder.append(found)
+        return found
     assert visible.seen is not None
     found = []
     position = torch.arange(keys + 1, device=like.device)
     for row in range(0, rows, LOOSE_ROWS):
         row_end = min(row + LOOSE_ROWS, rows)
-        unseen = position > visible.seen[:, row:row_end, None] + visible.extra
+        unseen = position > (visible.seen[:, row:row_end, None] + visible.extra).clamp(min=0)
         found.append(Tile(row, row_end, keys, 0, _minus_infinity_where(unseen, like.dtype)))
     return found
+
+
+_holders: list[list[list[Tile]]] = []
+
+
+@contextmanager
+def held_tiles() -> Iterator[list[list[Tile]]]:
+    """Collects the tiles that are used inside: a captured graph reads their masks for as long as it is replayed."""
+    holder: list[list[Tile]] = []
+    _holders.append(holder)
+    try:
+        yield holder
+    finally:
+        _holders.remove(holder)
 
 
 @lru_cache(maxsize=32)
@@ -77,10 +96,10 @@ def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, dtype: torch.dtyp
         gap, gap_end = gaps * index // count, gaps * (index + 1) // count
         if gap == gap_end:
             continue
-        width = min(keys, gap_end - 1 + extra)
+        width = min(keys, max(gap_end - 1 + extra, 0))
         seen = torch.arange(gap, gap_end, device=device).repeat_interleave(per_gap)
-        unsure = min(width, gap + extra) + 1  # the first gap of the tile sees the null key and `gap + extra` events
-        unseen = torch.arange(unsure, width + 1, device=device) > seen[:, None] + extra
+        unsure = min(width, max(gap + extra, 0)) + 1  # what the first gap of the tile sees, the others see too
+        unseen = torch.arange(unsure, width + 1, device=device) > (seen[:, None] + extra).clamp(min=0)
         mask = _minus_infinity_where(unseen, dtype)[None]
         found.append(Tile(gap * per_gap, gap_end * per_gap, width, unsure, mask))
     return found

@@ -35,10 +35,30 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checkpoint:
+    path: Path
     progress: Progress
     model: dict[str, Tensor]
     best_model: dict[str, Tensor]
     optimizer: dict[int, dict[str, Tensor]]
+
+    def restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Put the state back; nothing is touched where it is that of another model."""
+        expected = _shapes(model.state_dict())
+        fits = _shapes(self.model) == expected and _shapes(self.best_model) in ({}, expected)
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        moments = {
+            index: {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
+            for index, parameter in enumerate(parameters)
+        }
+        found = {index: _shapes(state) for index, state in self.optimizer.items()}
+        if not fits or found != (moments if self.progress.step else {}):
+            raise ForetellError(f"{self.path}: this checkpoint is not one of the model that config.toml describes")
+        model.load_state_dict(self.model)
+        restore_optimizer(optimizer, self.optimizer, self.progress.lr)
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def save_checkpoint(
@@ -56,27 +76,39 @@ def save_checkpoint(
 def load_checkpoint(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
-            progress = Progress(**json.loads((file.metadata() or {})["progress"]))
+            progress = _progress(json.loads((file.metadata() or {})["progress"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        optimizer: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _under(tensors, "optimizer.").items():
+            index, key = name.split(".", 1)
+            optimizer.setdefault(int(index), {})[key] = tensor
     except FileNotFoundError as error:
         raise ForetellError(f"{path}: there is no checkpoint to resume from") from error
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ForetellError(f"{path}: not a checkpoint ({type(error).__name__}: {error})") from error
-    optimizer: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        if name.startswith("optimizer."):
-            _, index, key = name.split(".", 2)
-            optimizer.setdefault(int(index), {})[key] = tensor
-    return Checkpoint(progress, _under(tensors, "model."), _under(tensors, "best."), optimizer)
+    return Checkpoint(path, progress, _under(tensors, "model."), _under(tensors, "best."), optimizer)
+
+
+def _progress(found: dict[str, Any]) -> Progress:
+    """Counters that are counters; what a hostile file says otherwise would only fail much later."""
+    progress = Progress(**found)
+    counters = progress.epoch, progress.step_in_epoch, progress.step, progress.epoch_events, progress.best_epoch
+    numbers = progress.epoch_loss, progress.lr, 0.0 if progress.best is None else progress.best
+    if not (
+        all(type(value) is int and value >= 0 for value in (*counters, progress.cooled))
+        and all(type(value) in (int, float) for value in numbers)
+        and isinstance(progress.records, list)
+        and type(progress.done) is bool
+    ):
+        raise ValueError("its counters are not numbers")
+    return progress
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[int, dict[str, Tensor]], lr: float) -> None:
+def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[int, dict[str, Tensor]]) -> None:
     whole = optimizer.state_dict()
     whole["state"] = state
-    for group in whole["param_groups"]:
-        group["lr"] = lr
     optimizer.load_state_dict(whole)

@@ -64,6 +64,7 @@ class Loop:
             piece=options.piece,
             capture=options.capture,
             seed=options.seed,
+            events=events_a_step(train, options),
         )
         self.stepper = Stepper(model, options.lr, step_options)
         self.progress = Progress(lr=options.lr)
@@ -72,7 +73,8 @@ class Loop:
         if resume is not None:
             model.load_state_dict(resume.model)
             self.progress, self.best = resume.progress, resume.best_model
-            restore_optimizer(self.stepper.optimizer, resume.optimizer, self.progress.lr)
+            restore_optimizer(self.stepper.optimizer, resume.optimizer)
+            self.stepper.set_lr(self.progress.lr)
 
     def run(self) -> Progress:
         """Train to the end; the model is left with its best parameters."""
@@ -156,14 +158,19 @@ class Loop:
         progress.done = progress.epoch >= options.epochs or bool(options.patience and waited >= options.patience)
         if options.cool and progress.epoch - progress.cooled >= options.cool:
             progress.lr, progress.cooled = progress.lr / 2.0, progress.epoch
-            for group in self.stepper.optimizer.param_groups:
-                group["lr"] = progress.lr
+            self.stepper.set_lr(progress.lr)
 
     def _width(self, indices: np.ndarray) -> int | None:
         if self.model.device.type == "cpu":
             return None
         longest = int(self.train.lengths[indices].max(initial=0))
         return -(-longest // WIDTH_STEP) * WIDTH_STEP
+
+
+def events_a_step(data: EventData, options: TrainOptions) -> float:
+    """Scored events of a batch of average sequences."""
+    scored = sum_scored(data, np.arange(len(data)), options.window)
+    return max(scored, 1) * min(options.batch, len(data)) / len(data)
 
 
 def sum_scored(data: EventData, indices: np.ndarray, window: str) -> int:

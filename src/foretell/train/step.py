@@ -16,6 +16,7 @@ from torch import Tensor
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Batch
 from foretell.models.pieces import tensors_of, with_tensors
+from foretell.nn.attention import held_tiles
 from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
 from foretell.objective.loglik import training_loss
 
@@ -38,6 +39,9 @@ class StepOptions:
     piece: int = 0
     capture: bool = True
     seed: int = 0
+    # Scored events of a usual step, by which every step's loss is divided. Dividing by the batch's own number would weigh the events of
+    # short sequences more, since batches are formed by length, and what is learned would not be the likelihood. 0: the batch's own.
+    events: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,11 @@ class Stepper:
         kept = [p for p in self.parameters if p.ndim > 1]  # matrices and embeddings shrink; levels and scales do not
         free = [p for p in self.parameters if p.ndim <= 1]
         groups = [{"params": kept, "weight_decay": options.decay}, {"params": free, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=lr, fused=True)
+        cuda = self.device.type == "cuda"
+        self.lr = torch.tensor(lr, device=self.device) if cuda else lr  # a captured graph reads it anew each time
+        self.optimizer = torch.optim.AdamW(
+            [group for group in groups if group["params"]], lr=self.lr, fused=True, capturable=cuda
+        )
         self.generator = torch.Generator(self.device)
         self.capturing = (
             options.capture and self.device.type == "cuda" and not model.dropout and options.integral != "uniform"
@@ -68,18 +76,38 @@ class Stepper:
     def __call__(self, batch: Batch, number: int) -> Tensor:
         self.generator.manual_seed(self.options.seed * SEED_STRIDE + number)
         self.model.noise = self.generator
-        loss = self._captured(batch) if self.capturing else self._gradients(batch, None)
+        if self.capturing:
+            return self._captured(batch)
+        loss = self._gradients(batch, None)
         self.optimizer.step()
         return loss
 
+    def set_lr(self, lr: float) -> None:
+        if isinstance(self.lr, Tensor):
+            self.lr.fill_(lr)
+            return
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def start_optimizer(self) -> None:
+        """Give Adam its moments, all zero, without moving a parameter: a graph must find them in place."""
+        if self.optimizer.state:
+            return
+        assert isinstance(self.lr, Tensor)
+        lr = float(self.lr)
+        self._zero_gradients()
+        self.lr.fill_(0.0)
+        self.optimizer.step()
+        self.lr.fill_(lr)
+        for state in self.optimizer.state.values():
+            state["step"].zero_()
+
     def _gradients(self, batch: Batch, draws: Tensor | None) -> Tensor:
-        """Fill `.grad` with the gradient of the mean loss an event; the summed loss comes back."""
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
+        """Fill `.grad` with the gradient of the loss an event; the summed loss comes back."""
+        self._zero_gradients()
         scored = batch.scored.sum().clamp(min=1).to(self.model.dtype)
+        if self.options.events:
+            scored = torch.full_like(scored, self.options.events)
         summed = torch.zeros((), dtype=torch.float64, device=self.device)
         row = 0
         for piece in batch.pieces(self.options.points + 1, self._limits(batch).whole):
@@ -89,6 +117,13 @@ class Stepper:
         if self.options.clip:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
         return summed
+
+    def _zero_gradients(self) -> None:
+        for parameter in self.parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
 
     def _piece(self, batch: Batch, draws: Tensor | None, scored: Tensor) -> Tensor:
         """Encode some sequences once, then ask about them in pieces whose gradients meet again at the encoded history."""
@@ -138,7 +173,9 @@ class Stepper:
         graph = self.graphs.get(shape)
         if graph is None:
             if len(self.graphs) >= MOST_GRAPHS:
-                return self._gradients(batch, None)
+                loss = self._gradients(batch, None)
+                self.optimizer.step()
+                return loss
             graph = self.graphs[shape] = _Graph(self, batch)
         return graph.replay(batch, self.generator)
 
@@ -152,14 +189,17 @@ class _Graph:
         self.draws: Tensor | None = None
         if stepper.options.integral == "stratified":
             self.draws = torch.rand(rows, width + 1, stepper.options.points, dtype=torch.float64, device=stepper.device)
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up
-            stepper._gradients(self.inputs, self.draws)
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.loss = stepper._gradients(self.inputs, self.draws)
+        stepper.start_optimizer()
+        with held_tiles() as self.tiles:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up
+                stepper._gradients(self.inputs, self.draws)
+            torch.cuda.current_stream().wait_stream(side)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.loss = stepper._gradients(self.inputs, self.draws)
+                stepper.optimizer.step()
 
     def replay(self, batch: Batch, generator: torch.Generator) -> Tensor:
         for target, source in zip(self.inputs.tensors(), batch.tensors(), strict=True):
