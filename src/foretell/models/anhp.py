@@ -131,7 +131,6 @@ class ANHP(IntensityModel):
     kind = "anhp"
     title = "A-NHP"
     back_to_types: Tensor
-    key_scale: Tensor
     group_of_type: Tensor
 
     def __init__(
@@ -179,8 +178,6 @@ class ANHP(IntensityModel):
         self.w_constant = nn.Parameter(torch.empty(self.types))
         self.log_tau = nn.Parameter(torch.zeros(self.types))
         self._index_groups()
-        scale = torch.tensor([1.0 / math.sqrt(dim), 1.0, 1.0]).repeat(layers)
-        self.register_buffer("key_scale", scale[:, None, None, None], persistent=False)
         self._start(seed)
         self.to(dtype)
 
@@ -289,8 +286,8 @@ class ANHP(IntensityModel):
     def _matrices(self) -> list[LayerMatrices]:
         """`K/sqrt(D)`, `V` and `Q` of all layers, cut into what meets [1; time] and what meets the embedding, all at once."""
         layers = self.layer_list()
-        whole = torch.stack([matrix for layer in layers for matrix in (layer.K, layer.V, layer.Q)])
-        whole = whole * self.key_scale
+        scale = 1.0 / math.sqrt(self.dim)
+        whole = torch.stack([matrix for layer in layers for matrix in (layer.K * scale, layer.V, layer.Q)])
         by_time, by_embedding = self._parts(whole)
         parts = [Parts(t, e) for t, e in zip(by_time, by_embedding, strict=True)]
         return [LayerMatrices(*parts[3 * number : 3 * number + 3]) for number in range(len(layers))]
@@ -369,10 +366,10 @@ class ANHP(IntensityModel):
         folded = table.folded
         if folded is not None:
             by_time = folded.by_time if base is None else folded.based_on(base)
-            queries, keys = [time], [by_time]
-            if embedding is not None:
-                queries, keys = [time, embedding], [by_time, folded.by_embedding]
-            return attention_with_null(queries, keys, table.values, visible, table.hidden)
+            if embedding is None:
+                return attention_with_null([time], [by_time], table.values, visible, table.hidden)
+            keys = [by_time, folded.by_embedding]
+            return attention_with_null([time, embedding], keys, table.values, visible, table.hidden)
         assert embedding is not None, "layer 1 is folded"
         by_time, by_embedding = self._parts(matrix)
         if base is not None:

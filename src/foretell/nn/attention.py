@@ -25,6 +25,7 @@ from torch.nn import functional as F  # noqa: N812
 # Gaps in a tile at the least, and tiles at the most: many tight ones save a CPU's flops, few wide ones a GPU's launches.
 GAPS_A_TILE = {"cpu": 24, "cuda": 36}
 MOST_TILES = {"cpu": 8, "cuda": 4}
+ENOUGH_PRODUCTS = 512  # products of a batch that keep a GPU busy
 LOOSE_ROWS = 4096  # queries a tile where they do not lie gap by gap
 
 
@@ -155,7 +156,7 @@ class _PrefixAttention(torch.autograd.Function):
         for tile, weight in reversed(list(zip(laid_out, weights, strict=True))):
             rows, width = slice(tile.row, tile.row_end), tile.keys + 1
             grad_tile = grad[:, rows]
-            _accumulate(grad_values, torch.bmm(weight.transpose(1, 2), grad_tile), filled)
+            _accumulate(grad_values, _over_rows(weight, grad_tile), filled)
             grad_weight = torch.bmm(grad_tile, values[:, :width].transpose(1, 2))
             grad_logits = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
             del grad_weight
@@ -163,7 +164,7 @@ class _PrefixAttention(torch.autograd.Function):
                 grad_x = grad_queries[i]
                 if grad_x is not None:
                     _multiply_into(grad_x, rows, grad_logits, k[:, :width])
-                _accumulate(grad_keys[i], torch.bmm(grad_logits.transpose(1, 2), x[:, rows]), filled)
+                _accumulate(grad_keys[i], _over_rows(grad_logits, x[:, rows]), filled)
             filled = max(filled, width)
         for gradient in (grad_values, *grad_keys):
             gradient[:, filled:] = 0.0
@@ -177,6 +178,24 @@ def _multiply_into(out: Tensor, rows: slice, left: Tensor, right: Tensor) -> Non
         torch.bmm(left, right, out=out[:, rows])
     else:
         out[:, rows] = torch.bmm(left, right)
+
+
+def _over_rows(left: Tensor, right: Tensor) -> Tensor:
+    """`leftᵀ @ right`, summed over the rows: [B, R, a] and [B, R, b] to [B, a, b].
+
+    On a GPU a few sequences with many rows each would keep few processors busy for long: the rows are shared out and summed after.
+    """
+    batch, rows, wide = left.shape
+    shares = (
+        max((c for c in range(1, ENOUGH_PRODUCTS // max(batch, 1) + 1) if rows % c == 0), default=1)
+        if left.is_cuda
+        else 1
+    )
+    if shares == 1:
+        return torch.bmm(left.transpose(1, 2), right)
+    split = left.reshape(batch * shares, rows // shares, wide)
+    parts = torch.bmm(split.transpose(1, 2), right.reshape(batch * shares, rows // shares, -1))
+    return parts.unflatten(0, (batch, shares)).sum(1)
 
 
 def _accumulate(total: Tensor, part: Tensor, filled: int) -> None:

@@ -23,7 +23,10 @@ from foretell.objective.loglik import training_loss
 log = logging.getLogger("foretell")
 
 CPU_PIECE = 1 << 12  # queries at a time: a CPU's caches
-GPU_LEAST, GPU_MOST = 1 << 17, 1 << 18  # a GPU's occupancy, and its memory; between them a batch is halved
+GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, and its memory
+GPU_A_GAP = (
+    16  # between these two, queries at a time for each gap of the batch: more points a gap are cut, not more sequences
+)
 GPU_ENCODED = 1 << 19  # events encoded at a time
 MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
 SEED_STRIDE = 1_000_003
@@ -158,8 +161,8 @@ class Stepper:
             return Limits(self.options.piece, self.options.piece)
         if self.device.type == "cpu":
             return Limits(CPU_PIECE, CPU_PIECE)
-        queries = batch.times.shape[0] * (batch.times.shape[1] + 1) * (self.options.points + 1)
-        return Limits(GPU_ENCODED * (self.options.points + 1), min(max(queries // 2 + 1, GPU_LEAST), GPU_MOST))
+        gaps = batch.gap_start.numel()
+        return Limits(GPU_ENCODED * (self.options.points + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
 
     def _points(self, batch: Batch, draws: Tensor | None) -> Points:
         if self.options.integral == "quadrature":
