@@ -30,19 +30,22 @@ def intensity(
     from foretell.cli.show import out, print_json
     from foretell.evaluate.ask import intensities_at
 
-    if bool(times) == bool(grid) and plot is None:
+    if (times and grid) or not (times or grid or plot):
         raise ForetellError("say when: --times 0.5,1.2 or --grid 100")
     wanted = _parse(times)
+    if plot is not None:
+        from foretell.report.plots import check_suffix
+
+        check_suffix(plot)
     opened = open_run(run, data, split, columns, device)
     chosen = chosen_sequences(opened.data, sequence)
-    if times or grid:
-        answers = intensities_at(opened.model, chosen, wanted, grid=grid or None)
-        if as_json:
-            print_json([answer.to_json(opened.model.vocabulary) for answer in answers])
-        else:
-            console = out()
-            for answer in answers:
-                console.print(answer.table(opened.model.vocabulary, top))
+    answers = intensities_at(opened.model, chosen, wanted, grid=grid or None) if times or grid else []
+    if as_json:
+        print_json([answer.to_json(opened.model.vocabulary) for answer in answers])
+    else:
+        console = out()
+        for answer in answers:
+            console.print(answer.table(opened.model.vocabulary, top))
     if plot is not None:
         from foretell.report.plots import intensity_plot, save_figure
 

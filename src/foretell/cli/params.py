@@ -37,4 +37,4 @@ def params(
 
     with text_file(out) as file:
         file.write(json.dumps(found, ensure_ascii=False) + "\n")
-    typer.echo(f"{len(found['parameters'])} parameters: {out}")
+    typer.echo(f"{len(found['parameters'])} parameters: {out}", err=True)

@@ -110,6 +110,7 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
         run = RunFolder.create(folder, config, data_facts(dataset))
     elif not run.checkpoint.exists():
         resuming = False  # it was stopped before its first checkpoint: begin again
+    run.tidy()
     with bar(quiet) as progress, _stopping() as asked:
         try:
             result = fit(
@@ -123,6 +124,10 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
                 on_epoch=lambda record: progress.keep(epoch_line(record)),
                 stop=lambda: asked["stop"],
             )
+        except ForetellError:
+            if what is not None and not run.has_model:
+                run.discard()  # nothing was learned: the next try may have the folder
+            raise
         except Interrupted:
             typer.echo(f"interrupted; continue with: foretell train --resume {run.path}", err=True)
             raise typer.Exit(130) from None

@@ -22,7 +22,9 @@ from foretell.train.score import batches_of
 
 SURVIVAL_BELOW = 1e-6
 TOLERANCE = 1e-5  # of a panel's integral of λ
+LEAST_WEIGHT = 1e-3
 MOST_IN_A_PANEL = 4.0  # ∫ λ: the polynomial through the nodes follows exp(−4) to 1e-10
+SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels double from there
 HORIZON = 100.0  # in largest observation times of the data
 UNDEFINED_ABOVE = 1e-3  # of no_event: the mean is then not reported
 
@@ -98,8 +100,7 @@ def predict_next_times(
     progress: Callable[[int, int], None] | None = None,
 ) -> NextTimes:
     horizon = HORIZON * max((sequence.t_end for sequence in data), default=1.0)
-    gaps = data.gaps()
-    first_panel = float(gaps.mean()) if len(gaps) and gaps.mean() > 0.0 else horizon / (100.0 * HORIZON)
+    first_panel = _first_panel(data, horizon)
     rule = gauss_kronrod(model.device)
     parts: list[tuple[np.ndarray, ...]] = []
     done = 0
@@ -118,6 +119,13 @@ def predict_next_times(
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.empty(0)] * 4
     order = np.lexsort((columns[1], columns[0]))
     return NextTimes(*(column[order] for column in columns))
+
+
+def _first_panel(data: EventData, horizon: float) -> float:
+    """The shortest gaps: after an event an intensity may jump and fall on their scale, and a wider panel would not see it."""
+    gaps = data.gaps()
+    positive = gaps[gaps > 0.0]
+    return float(np.quantile(positive, SHORT_GAPS)) if len(positive) else horizon / (100.0 * HORIZON)
 
 
 def _march(
@@ -144,7 +152,9 @@ def _march(
         rate = model.total(state).double().unflatten(1, times.shape[1:])
         whole = step * (rate @ rule.kronrod)
         off = (whole - step * (rate @ rule.gauss)).abs()
-        allowed = TOLERANCE * whole.clamp(min=1.0)
+        # What is off later matters less: it is weighed by the survival up to there.
+        weight = torch.exp(-hazard.gather(1, place)).clamp(min=LEAST_WEIGHT)
+        allowed = TOLERANCE * whole.clamp(min=1.0) / weight
         fine = (off <= allowed) & (whole <= MOST_IN_A_PANEL) | (step <= first_panel * 1e-9)
         inside = torch.exp(-hazard.gather(1, place)[..., None] - step[..., None] * (rate @ rule.cumulative.T))
         accepted = fine & used

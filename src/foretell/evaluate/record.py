@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -66,4 +67,4 @@ def score_columns(scored: Scored, data: EventData) -> dict[str, np.ndarray | lis
 def _plain(column: np.ndarray | list[str]) -> list[Any]:
     if isinstance(column, list):
         return column
-    return [None if isinstance(value, float) and value != value else value for value in column.tolist()]
+    return [None if isinstance(value, float) and not math.isfinite(value) else value for value in column.tolist()]

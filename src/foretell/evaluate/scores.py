@@ -90,6 +90,8 @@ def score(
 ) -> Scored:
     if data.vocabulary != model.vocabulary:
         raise ForetellError(f"{data.name}: its event types are not those of the model")
+    if seed < 0:
+        raise ForetellError(f"seed = {seed}: expected 0 or more")
     told = progress or (lambda what, done, of: None)
     was_training = model.training
     model.eval()

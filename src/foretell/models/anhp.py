@@ -29,7 +29,6 @@ from foretell.nn.time import TimeEmbedding
 
 # With fewer keys than this many times the dimension, it is cheaper to fold Q into the keys than to project every query.
 FOLD_BELOW = 2
-FADING_POWER = 1.0  # of the elapsed time, at the start
 
 
 class AttentionLayer(nn.Module):
@@ -148,6 +147,8 @@ class ANHP(IntensityModel):
         bos: bool = False,
         dropout: float = 0.0,
         shortest_wave: ShortestWave = "quantile",
+        fading: float = 0.5,
+        echo: float = 2.0,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -163,6 +164,11 @@ class ANHP(IntensityModel):
         self.layer_norm, self.feed_forward, self.bos = layer_norm, feed_forward, bos
         self.dropout = dropout
         self.shortest_wave: ShortestWave = shortest_wave
+        if not 0.0 <= fading < math.inf:
+            raise ForetellError(f"fading = {fading}: expected 0 or a positive power of the elapsed time")
+        if not math.isfinite(echo):
+            raise ForetellError(f"echo = {echo}: expected a number")
+        self.fading, self.echo = fading, echo
         self.structure = make_structure(self.vocabulary, heads=heads, coarse=coarse, edges=edges)
 
         self.time = TimeEmbedding(self.time_dim)
@@ -206,9 +212,18 @@ class ANHP(IntensityModel):
                     base.normal_(generator=generator)
             self.w.normal_(generator=generator).mul_(0.1 / math.sqrt(self.dim))
             self.w_constant.zero_()
+            self._echo()
+
+    def _echo(self) -> None:
+        """Let an event start by raising its own type: layer 1 passes embeddings on as they are, and `w` looks for them.
+
+        Types that are rare in training keep what they start with; that they come again is the better guess.
+        """
+        self.layer_list()[0].V[:, :, 1 + self.time_dim :] += torch.eye(self.dim) / self.heads
+        self.w += self.fine * (self.echo / self.dim)
 
     def _fade(self, gap: float) -> None:
-        """Let attention start as a memory that fades like a power of the elapsed time, with weight 1 at the mean gap.
+        """Let attention start as a memory that fades like the power `fading` of the elapsed time, with weight 1 at the mean gap.
 
         Equal diagonal Q and K on the time features give the logit `s²·Σ cos(ω_d(t−s))/sqrt(D)`: the sinusoids are spread evenly in
         log wavelength, so it falls by a constant for every factor of elapsed time. The longest wave's cosine is almost 1
@@ -219,8 +234,8 @@ class ANHP(IntensityModel):
             return
         chosen = torch.linspace(0, self.time_dim // 2 - 2, waves).round().long()
         span = math.log(5.0 * self.time.M / self.time.m)
-        strength = FADING_POWER * span * math.sqrt(self.dim) / waves
-        level = FADING_POWER * (span - math.log(max(gap / self.time.m, 1.0))) * math.sqrt(self.dim)
+        strength = self.fading * span * math.sqrt(self.dim) / waves
+        level = self.fading * (span - math.log(max(gap / self.time.m, 1.0))) * math.sqrt(self.dim)
         columns = torch.cat([2 * chosen, 2 * chosen + 1])
         rows = torch.arange(len(columns))
         longest = 2 * (self.time_dim // 2) - 1
@@ -243,7 +258,8 @@ class ANHP(IntensityModel):
         self.time_scale = mean_gap(data)
         with torch.no_grad():
             rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
-            self.w_constant.copy_(inverse_softplus(rates))
+            base = (self.w * self._bases()[self.group_of_type]).sum(-1)
+            self.w_constant.copy_(inverse_softplus(rates).to(base) - base)  # these rates, as long as nothing is seen
         self._fade(self.time_scale)
         self.fitted = True
 
@@ -485,6 +501,8 @@ class ANHP(IntensityModel):
             "bos": self.bos,
             "dropout": self.dropout,
             "shortest_wave": self.shortest_wave,
+            "fading": self.fading,
+            "echo": self.echo,
             "m": self.time.m,
             "M": self.time.M,
             "time_scale": self.time_scale,

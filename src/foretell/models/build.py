@@ -41,6 +41,8 @@ class AnhpOptions:
     bos: bool = False
     dropout: float = 0.0
     shortest_wave: Literal["quantile", "min"] | float = "quantile"
+    fading: float = 0.5  # attention starts as a memory that fades like this power of the elapsed time
+    echo: float = 2.0  # an event starts by raising its own type this much; 0: not at all
 
     def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> ANHP:
         return ANHP(
@@ -56,6 +58,8 @@ class AnhpOptions:
             bos=self.bos,
             dropout=self.dropout,
             shortest_wave=self.shortest_wave,
+            fading=self.fading,
+            echo=self.echo,
             seed=seed,
             dtype=dtype,
         )

@@ -25,7 +25,7 @@ from torch.nn import functional as F  # noqa: N812
 # Gaps in a tile at the least, and tiles at the most: many tight ones save a CPU's flops, few wide ones a GPU's launches.
 GAPS_A_TILE = {"cpu": 24, "cuda": 36}
 MOST_TILES = {"cpu": 8, "cuda": 4}
-ENOUGH_PRODUCTS = 512  # products of a batch that keep a GPU busy
+ENOUGH_PRODUCTS, MANY_ROWS = 128, 512  # products of a batch that keep a GPU busy; rows worth sharing out
 LOOSE_ROWS = 4096  # queries a tile where they do not lie gap by gap
 
 

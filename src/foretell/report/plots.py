@@ -87,11 +87,15 @@ def intensity_plot(
     return figure
 
 
+def check_suffix(path: Path) -> None:
+    if path.suffix not in SUFFIXES:
+        raise ForetellError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
+
+
 def save_figure(figure: Figure, path: Path) -> None:
     from foretell.data.writing import replacing
 
-    if path.suffix not in SUFFIXES:
-        raise ForetellError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
+    check_suffix(path)
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=150)
 

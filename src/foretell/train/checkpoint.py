@@ -54,7 +54,7 @@ class Checkpoint:
         if not fits or found != (moments if self.progress.step else {}):
             raise ForetellError(f"{self.path}: this checkpoint is not one of the model that config.toml describes")
         model.load_state_dict(self.model)
-        restore_optimizer(optimizer, self.optimizer, self.progress.lr)
+        restore_optimizer(optimizer, self.optimizer)
 
 
 def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:

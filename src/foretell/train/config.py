@@ -18,6 +18,9 @@ from foretell.models.batch import Window
 from foretell.models.build import AnhpOptions, HawkesOptions, PoissonOptions, model_options
 from foretell.objective.integral import Integral
 
+LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
+SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
+
 ModelOptions = AnhpOptions | HawkesOptions | PoissonOptions
 
 
@@ -69,8 +72,10 @@ class RunConfig:
         """Values that have the right type but make no sense."""
         train, split = self.train, self.data.split
         wrong = []
-        if len(split) != 3 or min(split) < 0.0 or split[0] <= 0.0 or abs(sum(split) - 1.0) > 1e-9:
+        if len(split) != 3 or min(split) < 0.0 or split[0] <= 0.0 or not abs(sum(split) - 1.0) <= 1e-9:
             wrong.append(f"data.split = {list(split)}: expected three shares that add up to 1, the first above 0")
+        if not 0 <= self.data.split_seed <= LARGEST_SEED:
+            wrong.append(f"data.split_seed = {self.data.split_seed}: expected {SEEDS}")
         wrong += [
             f"train.{name} = {getattr(train, name)}: expected {expected}"
             for name, expected, fine in (
@@ -84,7 +89,7 @@ class RunConfig:
                 ("clip", "0 or more", train.clip >= 0.0),
                 ("points", "1 or more", train.points >= 1),
                 ("dev_nodes", "1 or more", train.dev_nodes >= 1),
-                ("seed", "0 or more", train.seed >= 0),
+                ("seed", SEEDS, 0 <= train.seed <= LARGEST_SEED),
                 ("piece", "0 or more", train.piece >= 0),
                 ("checkpoint_seconds", "0 or more", train.checkpoint_seconds >= 0.0),
             )

@@ -54,7 +54,7 @@ def fit(
             raise ForetellError(f"{data.name}: its event types are not those of the model")
     on_epoch = on_epoch or (lambda record: None)
     if model.closed_form:
-        return _fit_directly(model, train, dev, run, on_epoch, options)
+        return _fit_directly(model, train, dev, run, on_epoch, stop or (lambda: False), options)
     if not model.fitted:
         model.prepare(train)
     model.to(choose_device(options.device))
@@ -76,6 +76,8 @@ def choose_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError("expected cpu, cuda, cuda:1 or auto")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ForetellError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
@@ -102,6 +104,7 @@ def _fit_directly(
     dev: EventData | None,
     run: RunFolder | None,
     on_epoch: Callable[[dict[str, Any]], None],
+    stop: Callable[[], bool],
     options: TrainOptions,
 ) -> Fit:
     """Models whose maximum likelihood needs no gradient steps."""
@@ -111,6 +114,8 @@ def _fit_directly(
     def record(number: int, value: float) -> None:
         records.append({"epoch": number + 1, "train": value, "train_seconds": time.monotonic() - began})
         on_epoch(records[-1])
+        if stop():
+            raise Interrupted
 
     if isinstance(model, Poisson):
         model.fit_closed_form(train)

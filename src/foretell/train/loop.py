@@ -21,7 +21,7 @@ from foretell.data.buckets import length_buckets
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.batch import make_batch
-from foretell.train.checkpoint import Checkpoint, Progress, restore_optimizer
+from foretell.train.checkpoint import Checkpoint, Progress
 from foretell.train.config import TrainOptions
 from foretell.train.score import mean_log_likelihood
 from foretell.train.step import StepOptions, Stepper
@@ -71,9 +71,8 @@ class Loop:
         self.best: dict[str, Tensor] = {}
         self.saved_at = time.monotonic()
         if resume is not None:
-            model.load_state_dict(resume.model)
+            resume.restore(model, self.stepper.optimizer)
             self.progress, self.best = resume.progress, resume.best_model
-            restore_optimizer(self.stepper.optimizer, resume.optimizer)
             self.stepper.set_lr(self.progress.lr)
 
     def run(self) -> Progress:
@@ -127,6 +126,8 @@ class Loop:
         dev_score = None
         if self.dev is not None:
             dev_score = mean_log_likelihood(self.model, self.dev, options.dev_nodes, options.window)
+            if math.isnan(dev_score):
+                raise ForetellError(f"the log-likelihood of {self.dev.name} is not a number in epoch {progress.epoch}")
         judged = train_score if dev_score is None else dev_score
         if progress.best is None or judged > progress.best:
             progress.best, progress.best_epoch, progress.cooled = judged, progress.epoch, progress.epoch

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -41,9 +42,27 @@ class RunFolder:
         if path.exists() and not path.is_dir():
             raise ForetellError(f"{path}: this is a file, expected a folder for the run")
         run = cls(path)
-        run._write(CONFIG, to_toml(config))
-        run._write(ENVIRONMENT, json.dumps(environment(config.train.device) | {"data": data or {}}, indent=2) + "\n")
+        facts = environment(config.train.device) | {"data": data or {}}
+        try:
+            run._write(ENVIRONMENT, json.dumps(facts, indent=2) + "\n")
+            run._write(CONFIG, to_toml(config))  # last: with it the folder is a run
+        except ForetellError:
+            run.discard()
+            raise
         return run
+
+    def discard(self) -> None:
+        """Take back a run that came to nothing, so that the folder can be used again."""
+        for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT):
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # other files, or no folder at all
+            self.path.rmdir()
+
+    def tidy(self) -> None:
+        """Remove what a killed process had begun to write."""
+        for name in (METRICS, MODEL, CHECKPOINT):
+            for left in self.path.glob(f".{name}.*.part"):
+                left.unlink(missing_ok=True)
 
     @classmethod
     def replace(cls, path: Path, config: RunConfig, data: dict[str, Any]) -> RunFolder:
@@ -80,13 +99,23 @@ class RunFolder:
 
     def _facts(self) -> dict[str, Any]:
         path = self.path / ENVIRONMENT
+        if not path.exists():
+            return {}
         try:
-            return json.loads(path.read_text(encoding="utf-8")).get("data", {}) if path.exists() else {}
-        except ValueError as error:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
             raise ForetellError(f"{path}: not JSON: {error}") from error
+        facts = found.get("data", {}) if isinstance(found, dict) else None
+        if not isinstance(facts, dict) or facts.get("origin", "window") not in get_args(Origin):
+            raise ForetellError(f'{path}: its "data" is {facts!r}: expected what `foretell train` wrote there')
+        return facts
 
     def save_model(self, model: IntensityModel) -> None:
         save_model(model, self.path / MODEL)
+
+    @property
+    def has_model(self) -> bool:
+        return (self.path / MODEL).exists()
 
     @property
     def checkpoint(self) -> Path:
@@ -99,7 +128,10 @@ class RunFolder:
         path = self.path / METRICS
         if not path.exists():
             return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        try:
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        except ValueError as error:
+            raise ForetellError(f"{path}: not JSON lines: {error}") from error
 
     def _write(self, name: str, text: str) -> None:
         with replacing(self.path / name) as temporary:

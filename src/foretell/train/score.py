@@ -22,7 +22,7 @@ def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: in
     limit = QUERIES_AT_A_TIME.get(model.device.type, 1 << 19)
     gaps = data.lengths + 1
     in_order = np.random.default_rng(0)  # any fixed order: it changes no sum
-    for indices in length_buckets(gaps, len(data), in_order, max_tokens=max(1, limit // nodes)):
+    for indices in length_buckets(gaps, max(1, len(data)), in_order, max_tokens=max(1, limit // nodes)):
         yield indices.tolist(), make_batch(data, indices, window=window, device=model.device)
 
 

@@ -47,6 +47,10 @@ def _split(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
     made = {}
     for name, part in zip(("train", "dev", "test"), parts, strict=True):
         chosen = np.sort(order[part])
+        if name == "train" and not len(chosen):
+            raise ForetellError(
+                f"{options.path}: data.split = {list(options.split)} leaves none of {len(whole)} sequences for training"
+            )
         made[name] = replace(whole.select(chosen.tolist()), name=name, report=None) if len(chosen) else None
     log.warning(
         "%s: no dev and test splits: its sequences were shared out, %s",

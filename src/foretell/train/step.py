@@ -199,6 +199,7 @@ class _Graph:
             with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up
                 stepper._gradients(self.inputs, self.draws)
             torch.cuda.current_stream().wait_stream(side)
+            torch._C._cuda_clearCublasWorkspaces()  # those of the side stream; the capture gets its own
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
                 self.loss = stepper._gradients(self.inputs, self.draws)

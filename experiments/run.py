@@ -1,0 +1,105 @@
+"""Train and score the model of an experiment's `config.toml`, for some seeds, beside the floors; write `results.json` next to it.
+
+    python experiments/run.py experiments/synth_hawkes1 --data DATA_FOLDER [--seeds 0 1 2] [--device cuda] [--floors]
+
+DATA_FOLDER holds one folder for each data set, as `foretell data describe` reads them. `FORETELL_DATA` may name it instead. A result of
+another device or seed that is in the file already is kept; one of the same is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foretell.data import Dataset
+from foretell.evaluate.scores import evaluate
+from foretell.models.base import IntensityModel
+from foretell.train.config import RunConfig, make_config, read_config
+from foretell.train.fit import fit
+from foretell.train.floors import floors_for
+from foretell.train.run import environment
+from foretell.train.splits import load_splits
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment", type=Path, nargs="+")
+    parser.add_argument("--data", default=os.environ.get("FORETELL_DATA", ""))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--floors", action="store_true", help="fit and score Poisson and Hawkes instead of the model")
+    parser.add_argument("--times", action="store_true", help="also predict the time of every next event")
+    parser.add_argument("--out", type=Path, help="a folder for the results instead of the experiment's own")
+    args = parser.parse_args()
+    for experiment in args.experiment:
+        table = read_config(experiment / "config.toml")
+        if args.data and table["data"]["path"] != "robocup":
+            table["data"]["path"] = str(Path(args.data) / table["data"]["path"])
+        table["train"] = {**table.get("train", {}), "device": args.device}
+        config = make_config(table, str(experiment / "config.toml"))
+        dataset = load_splits(config.data)
+        found = (
+            [floor(model, dataset, args.times) for model in reversed(floors_for(dataset.vocabulary))]
+            if args.floors
+            else []
+        )
+        if not args.floors:
+            found = [one_seed(config, table, dataset, seed, args.times) for seed in args.seeds]
+        record((args.out or experiment) / (f"results-{experiment.name}.json" if args.out else "results.json"), found)
+        for one in found:
+            sys.stdout.write(f"{experiment.name}: {json.dumps(one)}\n")
+            sys.stdout.flush()
+    return 0
+
+
+def one_seed(config: RunConfig, table: dict[str, Any], dataset: Dataset, seed: int, times: bool) -> dict[str, Any]:
+    config = make_config({**table, "train": {**table["train"], "seed": seed}})
+    model = config.model.make(dataset.vocabulary, seed=seed, dtype=getattr(torch, config.train.dtype))
+    assert dataset.train is not None
+    began = time.perf_counter()
+    result = fit(model, dataset.train, dataset.dev, config.train)
+    seconds = time.perf_counter() - began
+    sizes = {"dim": config.model.dim, "layers": config.model.layers} if config.model.kind == "anhp" else {}
+    about = {"seed": seed, **sizes, "epochs": len(result.records), "best_epoch": result.best_epoch, "dev": result.best}
+    return {**about, "fit_seconds": round(seconds, 1), **scores(model, dataset, times), **machine(config.train.device)}
+
+
+def floor(model: IntensityModel, dataset: Dataset, times: bool) -> dict[str, Any]:
+    assert dataset.train is not None
+    began = time.perf_counter()
+    result = fit(model, dataset.train, dataset.dev)
+    seconds = round(time.perf_counter() - began, 1)
+    return {"seed": None, "dev": result.best, "fit_seconds": seconds, **scores(model, dataset, times), **machine("cpu")}
+
+
+def scores(model: IntensityModel, dataset: Dataset, times: bool) -> dict[str, Any]:
+    assert dataset.test is not None
+    found = evaluate(model, dataset.test, times=times).to_json()
+    truths = [sequence.metadata.get("nll_true") for sequence in dataset.test]
+    true = [float(value) for value in truths if isinstance(value, int | float)]
+    if len(true) == len(truths):
+        found["true_log_likelihood"] = -sum(true) / dataset.test.event_count
+    return found
+
+
+def machine(device: str) -> dict[str, Any]:
+    about = environment(device)
+    return {"device": about.get("gpu", "CPU"), "torch": about["torch"]}
+
+
+def record(path: Path, found: list[dict[str, Any]]) -> None:
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    same = {(one["model"], one["seed"], one["device"]) for one in found}
+    kept = [one for one in earlier if (one["model"], one["seed"], one["device"]) not in same]
+    path.write_text(json.dumps(kept + found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
