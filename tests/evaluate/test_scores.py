@@ -1,0 +1,151 @@
+"""Evaluation as a whole: the numbers by hand on tiny examples, what is reported beside them, and the table behind them."""
+
+from __future__ import annotations
+
+import builtins
+import gzip
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pyarrow import parquet
+
+from foretell.data import EventData
+from foretell.errors import ForetellError
+from foretell.evaluate.record import write_scores
+from foretell.evaluate.scores import evaluate, score
+from foretell.models.anhp import ANHP
+from foretell.models.poisson import Poisson
+from tests.samples import event_data, random_data, randomise
+
+TINY = event_data([([1.0, 4.0], [0, 1]), ([2.0], [0]), ([], [])], types=2, t_end=[5.0, 4.0, 3.0])
+
+
+def poisson(data: EventData, *rates: float) -> Poisson:
+    model = Poisson(data.vocabulary)
+    with torch.no_grad():
+        model.log_rate.copy_(torch.tensor(rates, dtype=torch.float64).log())
+    return model
+
+
+def test_every_score_of_a_tiny_example_is_the_one_computed_by_hand():
+    evaluation = evaluate(poisson(TINY, 0.5, 0.25), TINY)
+    whole = (2 * math.log(0.5) + math.log(0.25) - 0.75 * 12.0) / 3.0
+    assert evaluation.log_likelihood.value == pytest.approx(whole)
+    assert evaluation.time_log_likelihood.value == pytest.approx(math.log(0.75) - 0.75 * 12.0 / 3.0)
+    assert evaluation.type_log_likelihood.value == pytest.approx((2 * math.log(2.0 / 3.0) + math.log(1.0 / 3.0)) / 3.0)
+    assert evaluation.error_rate.value == pytest.approx(1.0 / 3.0)  # `a` is always expected; one event is a `b`
+    errors = [1.0 - 4.0 / 3.0, 3.0 - 4.0 / 3.0, 2.0 - 4.0 / 3.0]
+    assert evaluation.rmse is not None
+    assert evaluation.rmse.value == pytest.approx(math.sqrt(sum(e * e for e in errors) / 3.0), rel=1e-5)
+    assert evaluation.events == 3 and evaluation.sequences == 3 and evaluation.undefined_times == 0
+
+
+def test_the_most_intense_type_is_the_one_predicted_at_each_time():
+    data = random_data(2, [6, 4])
+    model = randomise(ANHP(data.vocabulary, dim=4, dtype=torch.float64), seed=1)
+    model.time.set_range(0.5, 10.0)
+    events = score(model, data, times=False).events
+    wrong = 0
+    from foretell.models.base import Queries
+    from foretell.models.batch import make_batch
+
+    for place, sequence in enumerate(data):
+        batch = make_batch(data, [place])
+        found = model.intensities(model.state(model.encode(batch), Queries.of_events(batch)))[0].argmax(-1)
+        wrong += int((found.numpy() != sequence.types).sum())
+        assert found.tolist() == events.predicted_type[events.sequence == place].tolist()
+    assert evaluate(model, data, times=False).error_rate.value == pytest.approx(wrong / 10.0)
+
+
+def test_intervals_hold_their_values():
+    data = random_data(3, [5, 2, 9] * 10)
+    evaluation = evaluate(poisson(data, 0.2, 0.2, 0.1), data)
+    for estimate in (evaluation.log_likelihood, evaluation.time_log_likelihood, evaluation.rmse, evaluation.error_rate):
+        assert estimate is not None and estimate.low < estimate.value < estimate.high
+
+
+def test_the_same_seed_gives_the_same_intervals():
+    data = random_data(4, [5] * 25)
+    model = poisson(data, 0.2, 0.2, 0.1)
+    assert evaluate(model, data, seed=1) == evaluate(model, data, seed=1)
+    assert evaluate(model, data, seed=1).log_likelihood != evaluate(model, data, seed=2).log_likelihood
+
+
+def test_evaluation_leaves_the_model_and_the_random_state_as_they_were():
+    data = random_data(5, [5, 3])
+    model = ANHP(data.vocabulary, dim=4, dropout=0.5).train()
+    state = torch.get_rng_state()
+    one, two = (evaluate(model, data, times=False) for _ in range(2))
+    assert model.training and torch.equal(torch.get_rng_state(), state)
+    assert one == two, "dropout must be off"
+
+
+def test_without_times_there_is_no_rmse():
+    assert evaluate(poisson(TINY, 1.0, 1.0), TINY, times=False).rmse is None
+
+
+def test_nothing_to_score_is_an_error():
+    model = poisson(TINY, 1.0, 1.0)
+    with pytest.raises(ForetellError, match="nothing to score"):
+        evaluate(model, event_data([([], [])], types=2))
+    with pytest.raises(ForetellError, match="no event counts in the window 'events-2-to-I'"):
+        evaluate(model, event_data([([1.0], [0])], types=2), window="events-2-to-I")
+    with pytest.raises(ForetellError, match="nothing to score"):
+        evaluate(model, EventData([], TINY.vocabulary))
+    with pytest.raises(ForetellError, match="not those of the model"):
+        evaluate(model, random_data(0, [3]))
+    with pytest.raises(ForetellError, match="seed = -1"):
+        evaluate(model, TINY, seed=-1)
+
+
+def test_the_json_has_plain_numbers_and_the_documented_keys():
+    found = json.loads(json.dumps(evaluate(poisson(TINY, 0.5, 0.25), TINY).to_json(), allow_nan=False))
+    assert {"model", "data", "window", "sequences", "events", "log_likelihood", "rmse", "error_rate"} <= found.keys()
+    assert found["log_likelihood"].keys() == {"value", "low", "high"}
+    assert found["integral"]["method"] == "closed form" and found["window"] == "all"
+
+
+def test_rows_of_the_table_add_up_to_the_log_likelihood_of_each_sequence(tmp_path: Path):
+    scored = score(poisson(TINY, 0.5, 0.25), TINY)
+    path = write_scores(scored, TINY, tmp_path)
+    table = parquet.read_table(path).to_pydict()
+    assert path.name == "scores.parquet"
+    summed = dict.fromkeys(("0", "1", "2"), 0.0)
+    for name, value in zip(table["sequence"], table["log_likelihood"], strict=True):
+        summed[name] += value
+    assert list(summed.values()) == pytest.approx(scored.events.log_likelihoods.tolist())
+    for row, value in enumerate(table["log_likelihood"]):
+        assert value == pytest.approx(table["log_intensity"][row] - table["integral"][row] - table["tail"][row])
+    assert table["event"] == ["a", "b", "a", ""] and table["index"] == [0, 1, 0, -1]
+    assert table["predicted_event"] == ["a", "a", "a", ""]
+    assert table["predicted_time"][:3] == pytest.approx([4.0 / 3.0, 1.0 + 4.0 / 3.0, 4.0 / 3.0], rel=1e-5)
+    written = json.loads((tmp_path / "evaluation.json").read_text())
+    assert written == scored.evaluation.to_json()
+    assert sum(table["log_likelihood"]) / 3 == pytest.approx(written["log_likelihood"]["value"])
+
+
+def test_without_pyarrow_the_same_table_is_written_as_json_lines(tmp_path: Path, monkeypatch, caplog):
+    scored = score(poisson(TINY, 0.5, 0.25), TINY)
+    expected = parquet.read_table(write_scores(scored, TINY, tmp_path)).to_pylist()
+    importing = builtins.__import__
+
+    def without(name: str, *args: object, **kwargs: object):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return importing(name, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    path = write_scores(scored, TINY, tmp_path)
+    monkeypatch.undo()
+    assert path.name == "scores.jsonl.gz" and "pyarrow is not installed" in caplog.text
+    with gzip.open(path, "rt") as file:
+        rows = [json.loads(line, parse_constant=lambda word: pytest.fail(word)) for line in file]
+    assert [row.keys() for row in rows] == [row.keys() for row in expected]
+    for row, wanted in zip(rows, expected, strict=True):
+        for key, value in wanted.items():
+            same = row[key] is None if isinstance(value, float) and np.isnan(value) else row[key] == value
+            assert same, key
