@@ -69,7 +69,7 @@ def before_the_change(model: IntensityModel, row: Row) -> dict[str, Tensor]:
         "log-intensities of the past events": model.log_intensity(events, batch.types[:, :PAST]),
     }
     if isinstance(model, ANHP):
-        for layer, embedding in enumerate(model.embed(batch)):
+        for layer, embedding in enumerate(model.embeddings(batch)):
             found[f"embeddings of the past events at layer {layer}"] = embedding[:, :PAST]
     return found
 

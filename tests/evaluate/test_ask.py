@@ -73,11 +73,11 @@ def test_a_grid_covers_each_sequence_from_end_to_end():
 
 
 def test_many_times_are_answered_as_few_are(monkeypatch: pytest.MonkeyPatch):
-    from foretell.evaluate import ask
+    from foretell.models import base
 
     times = np.linspace(0.0, 10.0, 23)
     (whole, *_) = intensities_at(anhp(), DATA, times)
-    monkeypatch.setattr(ask, "QUERIES_AT_A_TIME", 5)
+    monkeypatch.setattr(base, "QUERIES_AT_A_TIME", 5)
     (cut, *_) = intensities_at(anhp(), DATA, times)
     np.testing.assert_allclose(cut.intensities, whole.intensities, rtol=1e-10)
     assert cut.seen.tolist() == whole.seen.tolist()

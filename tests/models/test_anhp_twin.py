@@ -141,7 +141,7 @@ def test_log_likelihood_and_its_gradients_agree_with_the_twin(case: Case):
 
 def test_event_embeddings_and_their_gradients_agree_with_the_twin(case: Case):
     model, data = case.model(), case.data()
-    fast_layers = model.embed(make_batch(data, range(len(data))))
+    fast_layers = model.embeddings(make_batch(data, range(len(data))))
     assert len(fast_layers) == model.layers + 1
     twin = twin_of(model)
     pairs = [

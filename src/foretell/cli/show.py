@@ -110,6 +110,10 @@ def remarks(evaluation: Evaluation) -> list[str]:
         )
     elif used.standard_error is not None:
         found.append(f"{evaluation.model}: integral by {used.method} draws, standard error {used.standard_error:.1e}")
+    if evaluation.unseen_events:
+        found.append(
+            f"{evaluation.model}: {evaluation.unseen_events} events are of {evaluation.unseen_types} types that never occur in training"
+        )
     if evaluation.undefined_times:
         found.append(
             f"{evaluation.model}: {evaluation.undefined_times} events have no expected time and are not in the RMSE"

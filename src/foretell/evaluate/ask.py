@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from rich.table import Table
 
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.anhp import ANHP
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import make_batch
-
-QUERIES_AT_A_TIME = 1 << 14
+from foretell.models.base import IntensityModel
 
 
 @dataclass(frozen=True)
@@ -50,49 +46,22 @@ class Answer:
         return table
 
 
-@torch.no_grad()
 def intensities_at(
     model: IntensityModel, data: EventData, times: list[float] | np.ndarray, *, grid: int | None = None
 ) -> list[Answer]:
     """At the same times for every sequence, or on an even grid over each."""
-    model.eval()
+    if grid is not None and grid < 2:
+        raise ForetellError(f"grid = {grid}: expected 2 times or more")
     answers = []
-    for place, sequence in enumerate(data):
-        if grid is not None:
-            if grid < 2:
-                raise ForetellError(f"grid = {grid}: expected 2 times or more")
-            wanted = np.linspace(0.0, sequence.t_end, grid)
-        else:
-            wanted = np.asarray(times, dtype=np.float64)
-        batch = make_batch(data, [place], device=model.device)
-        history = model.encode(batch)
-        rows, seen = [], []
-        for start in range(0, len(wanted), QUERIES_AT_A_TIME):
-            chunk = torch.from_numpy(wanted[start : start + QUERIES_AT_A_TIME]).to(model.device)[None]
-            queries = Queries.at_times(batch, chunk)
-            rows.append(model.intensities(model.state(history, queries))[0].double().cpu().numpy())
-            seen.append(queries.seen()[0].cpu().numpy())
-        empty = np.empty((0, model.types))
-        answers.append(
-            Answer(
-                sequence.id,
-                wanted,
-                np.concatenate(seen) if seen else np.empty(0, dtype=np.int64),
-                np.concatenate(rows) if rows else empty,
-            )
-        )
+    for sequence in data:
+        wanted = np.linspace(0.0, sequence.t_end, grid) if grid is not None else np.asarray(times, dtype=np.float64)
+        seen = np.searchsorted(sequence.times, wanted, side="left")
+        answers.append(Answer(sequence.id, wanted, seen, model.intensity(sequence, wanted)))
     return answers
 
 
-@torch.no_grad()
 def embeddings_of(model: IntensityModel, data: EventData, layers: Literal["all", "top"] = "all") -> list[np.ndarray]:
     """The embedding of every event, [events, (L + 1)·D] or [events, D]; one array a sequence."""
     if not isinstance(model, ANHP):
         raise ForetellError(f"{model.title} has no embeddings of events; train an A-NHP")
-    model.eval()
-    found = []
-    for place in range(len(data)):
-        by_layer = model.embed(make_batch(data, [place], device=model.device))
-        chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
-        found.append(chosen[0].double().cpu().numpy())
-    return found
+    return [model.embed(sequence, layers) for sequence in data]

@@ -44,7 +44,8 @@ class Evaluation:
     error_rate: Estimate  # of the next event's type, given its time
     integral: IntegralUsed
     bootstrap: str
-    unseen_types: int | None = None
+    unseen_types: int  # types that never occurred in the model's training data and do here
+    unseen_events: int  # events of such types
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; what is not a number is null."""
@@ -138,6 +139,7 @@ def _summarise(
         return mean_estimate(summed(values), counts, resampling, rng, variances=variances)
 
     rmse, undefined = _rmse(events, times, summed, resampling, rng)
+    happened = events.type[events.is_event]
     wrong = (events.predicted_type != events.type) & events.is_event
     return Evaluation(
         model=model.title,
@@ -153,6 +155,8 @@ def _summarise(
         error_rate=mean_estimate(summed(wrong.astype(np.float64)), counts, resampling, rng),
         integral=events.used,
         bootstrap=resampling.describe(),
+        unseen_types=len(set(model.unseen) & set(happened.tolist())),
+        unseen_events=int(np.isin(happened, model.unseen).sum()),
     )
 
 

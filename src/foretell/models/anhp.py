@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import EndsAndInside, IntensityModel, Queries
-from foretell.models.batch import Batch
+from foretell.models.batch import Batch, make_batch
 from foretell.models.structure import Coarse, Edge, make_structure
 from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Visible, attention_with_null, with_null
@@ -268,8 +268,18 @@ class ANHP(IntensityModel):
     def encode(self, batch: Batch) -> History:
         return self._encode(batch, self.layers - 1)
 
-    def embed(self, batch: Batch) -> list[Tensor]:
-        """The embeddings of the events at layers 0 … L: [B, N, D] each."""
+    @torch.no_grad()
+    def embed(self, history: EventSequence, layers: Literal["all", "top"] = "all") -> np.ndarray:
+        """The embedding of every event, float64: layers 0 … L side by side [events, (L + 1)·D], or the top one [events, D]."""
+        was_training = self.training
+        self.eval()
+        by_layer = self.embeddings(make_batch(EventData([history], self.vocabulary), [0], device=self.device))
+        self.train(was_training)
+        chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
+        return chosen[0].double().cpu().numpy()
+
+    def embeddings(self, batch: Batch) -> list[Tensor]:
+        """The embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""
         first = 2 if self.bos else 1
         return [layer[:, first:] for layer in self._encode(batch, self.layers).embeddings]
 

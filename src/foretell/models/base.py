@@ -8,15 +8,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.data import EventData, Vocabulary
-from foretell.models.batch import Batch
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.models.batch import Batch, make_batch
 from foretell.nn.attention import Visible
+
+QUERIES_AT_A_TIME = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class IntensityModel(nn.Module, ABC):
         self.time_scale = 1.0
         self.dropout, self.noise = 0.0, None
         self.fitted = False  # True once units and starting rates were taken from data
+        self.unseen: tuple[int, ...] = ()  # types that never occurred in the training data
 
     @property
     def types(self) -> int:
@@ -130,6 +135,21 @@ class IntensityModel(nn.Module, ABC):
     def prepare(self, data: EventData) -> None:
         """Take units and starting rates from training data; called once, by the first fit."""
         self.fitted = True
+
+    @torch.no_grad()
+    def intensity(self, history: EventSequence, times: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Intensities of all types at `times`, each from the events of `history` with a smaller time: float64 [times, K]."""
+        was_training = self.training
+        self.eval()
+        batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
+        encoded = self.encode(batch)
+        wanted = torch.from_numpy(np.asarray(times, dtype=np.float64)).to(self.device)
+        rows = [np.empty((0, self.types))]
+        for chunk in wanted.split(QUERIES_AT_A_TIME):
+            state = self.state(encoded, Queries.at_times(batch, chunk[None]))
+            rows.append(self.intensities(state)[0].double().cpu().numpy())
+        self.train(was_training)
+        return np.concatenate(rows)
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:

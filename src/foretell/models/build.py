@@ -92,11 +92,19 @@ def model_options(kind: str) -> type[AnhpOptions] | type[HawkesOptions] | type[P
 
 def describe(model: IntensityModel) -> dict[str, Any]:
     """Everything about a model but its tensors."""
-    return {"format": FORMAT, "kind": model.kind, "types": list(model.vocabulary.names), "spec": model.spec()}
+    return {
+        "format": FORMAT,
+        "kind": model.kind,
+        "types": list(model.vocabulary.names),
+        "unseen": list(model.unseen),
+        "spec": model.spec(),
+    }
 
 
 def rebuild(description: dict[str, Any]) -> IntensityModel:
-    return CLASSES[description["kind"]].from_spec(description["spec"], Vocabulary(tuple(description["types"])))
+    model = CLASSES[description["kind"]].from_spec(description["spec"], Vocabulary(tuple(description["types"])))
+    model.unseen = tuple(int(kind) for kind in description["unseen"])
+    return model
 
 
 def save_model(model: IntensityModel, path: Path) -> None:

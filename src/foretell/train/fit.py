@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from foretell.data import EventData
@@ -53,6 +54,7 @@ def fit(
         if data is not None and data.vocabulary != model.vocabulary:
             raise ForetellError(f"{data.name}: its event types are not those of the model")
     on_epoch = on_epoch or (lambda record: None)
+    model.unseen = tuple(int(kind) for kind in np.flatnonzero(train.type_counts() == 0))
     if model.closed_form:
         return _fit_directly(model, train, dev, run, on_epoch, stop or (lambda: False), options)
     if not model.fitted:

@@ -25,6 +25,7 @@ from foretell.models.build import load_model, save_model
 from foretell.train.config import RunConfig, make_config, read_config, to_toml
 
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
+REPLACEABLE = ".demo"
 MODEL, CHECKPOINT = "model.safetensors", "checkpoint.safetensors"
 
 
@@ -66,10 +67,16 @@ class RunFolder:
 
     @classmethod
     def replace(cls, path: Path, config: RunConfig, data: dict[str, Any]) -> RunFolder:
-        """A new run in place of an earlier one in this folder; other files there are left alone."""
+        """A new run in place of an earlier one made this way; any other run is not touched, nor other files."""
+        if (path / CONFIG).exists() and not (path / REPLACEABLE).exists():
+            raise ForetellError(
+                f"{path}: there is a run in this folder that is no demo; choose another folder with --run"
+            )
         for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT):
             (path / name).unlink(missing_ok=True)
-        return cls.create(path, config, data)
+        run = cls.create(path, config, data)
+        run._write(REPLACEABLE, "A demo: the next one may replace it.\n")
+        return run
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:

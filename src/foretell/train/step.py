@@ -24,9 +24,8 @@ log = logging.getLogger("foretell")
 
 CPU_PIECE = 1 << 12  # queries at a time: a CPU's caches
 GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, and its memory
-GPU_A_GAP = (
-    16  # between these two, queries at a time for each gap of the batch: more points a gap are cut, not more sequences
-)
+# Between these two, queries at a time for each gap of the batch: more points a gap are cut, not more sequences.
+GPU_A_GAP = 24
 GPU_ENCODED = 1 << 19  # events encoded at a time
 MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
 SEED_STRIDE = 1_000_003
@@ -66,9 +65,9 @@ class Stepper:
         free = [p for p in self.parameters if p.ndim <= 1]
         groups = [{"params": kept, "weight_decay": options.decay}, {"params": free, "weight_decay": 0.0}]
         cuda = self.device.type == "cuda"
-        self.lr = torch.tensor(lr, device=self.device) if cuda else lr  # a captured graph reads it anew each time
+        rate = torch.tensor(lr, device=self.device) if cuda else lr  # a captured graph reads it anew each time
         self.optimizer = torch.optim.AdamW(
-            [group for group in groups if group["params"]], lr=self.lr, fused=True, capturable=cuda
+            [group for group in groups if group["params"]], lr=rate, fused=True, capturable=cuda
         )
         self.generator = torch.Generator(self.device)
         self.capturing = (
@@ -86,22 +85,21 @@ class Stepper:
         return loss
 
     def set_lr(self, lr: float) -> None:
-        if isinstance(self.lr, Tensor):
-            self.lr.fill_(lr)
-            return
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
 
     def start_optimizer(self) -> None:
         """Give Adam its moments, all zero, without moving a parameter: a graph must find them in place."""
         if self.optimizer.state:
             return
-        assert isinstance(self.lr, Tensor)
-        lr = float(self.lr)
+        lr = float(self.optimizer.param_groups[0]["lr"])
         self._zero_gradients()
-        self.lr.fill_(0.0)
+        self.set_lr(0.0)
         self.optimizer.step()
-        self.lr.fill_(lr)
+        self.set_lr(lr)
         for state in self.optimizer.state.values():
             state["step"].zero_()
 
