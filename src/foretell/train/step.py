@@ -22,7 +22,7 @@ from foretell.objective.loglik import training_loss
 
 log = logging.getLogger("foretell")
 
-CPU_PIECE = 1 << 12  # queries at a time: a CPU's caches
+CPU_GAPS, CPU_MOST = 640, 1 << 14  # gaps, and queries, at a time: a CPU's caches
 GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, and its memory
 # Between these two, queries at a time for each gap of the batch: more points a gap are cut, not more sequences.
 GPU_A_GAP = 24
@@ -158,7 +158,8 @@ class Stepper:
         if self.options.piece:
             return Limits(self.options.piece, self.options.piece)
         if self.device.type == "cpu":
-            return Limits(CPU_PIECE, CPU_PIECE)
+            piece = min(CPU_GAPS * (self.options.points + 1), CPU_MOST)
+            return Limits(piece, piece)
         gaps = batch.gap_start.numel()
         return Limits(GPU_ENCODED * (self.options.points + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
 

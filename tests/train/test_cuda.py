@@ -1,0 +1,81 @@
+"""On a GPU: the same numbers as on a CPU, captured or not, and a resumed run that goes on where it stopped."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from foretell.data import load
+from foretell.models.anhp import ANHP
+from foretell.models.batch import make_batch
+from foretell.train.config import make_config
+from foretell.train.fit import fit
+from foretell.train.loop import Interrupted
+from foretell.train.run import RunFolder
+from foretell.train.score import mean_log_likelihood
+from foretell.train.step import StepOptions, Stepper
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+DATA = load("robocup")
+
+
+def model(dtype: torch.dtype = torch.float32) -> ANHP:
+    made = ANHP(DATA.vocabulary, dim=16, layers=2, dtype=dtype)
+    made.prepare(DATA.train)
+    return made
+
+
+def test_log_likelihoods_on_cuda_are_those_on_the_cpu():
+    there = model(torch.float64)
+    on_cpu = mean_log_likelihood(there, DATA.dev, 5)
+    assert mean_log_likelihood(there.to("cuda"), DATA.dev, 5) == pytest.approx(on_cpu, rel=1e-10)
+
+
+def test_captured_steps_are_the_eager_ones():
+    batch = make_batch(DATA.train, [0, 1], device="cuda")
+    losses = {}
+    for capture in (False, True):
+        there = model(torch.float64).to("cuda")
+        stepper = Stepper(there, 1e-3, StepOptions(capture=capture, points=2))
+        losses[capture] = [float(stepper(batch, number)) for number in range(5)]
+    assert losses[True] == pytest.approx(losses[False], rel=1e-9)
+    assert len(set(losses[True])) == 5
+
+
+def test_many_shapes_can_be_captured_without_disturbing_each_other():
+    losses = {}
+    for capture in (False, True):
+        there = model(torch.float64).to("cuda")
+        stepper = Stepper(there, 1e-3, StepOptions(capture=capture))
+        found = []
+        for number in range(90):
+            width = 900 + 16 * (number % 45)
+            batch = make_batch(DATA.train, [1], device="cuda", width=width)
+            found.append(float(stepper(batch, number)))
+        losses[capture] = found
+    assert losses[True] == pytest.approx(losses[False], rel=1e-8)
+
+
+def test_a_run_resumed_on_cuda_keeps_its_learning_rate_and_its_curve(tmp_path):
+    table = {
+        "data": {"path": "robocup"},
+        "train": {"device": "cuda", "epochs": 8, "batch": 1, "cool": 1, "patience": 0},
+    }
+    config = make_config(table)
+    whole = fit(model(), DATA.train, DATA.dev, config.train)
+    run = RunFolder.create(tmp_path / "run", config)
+    seen = []
+
+    def stop() -> bool:
+        seen.append(1)
+        return len(seen) == 9
+
+    with pytest.raises(Interrupted):
+        fit(model(), DATA.train, DATA.dev, config.train, run=run, stop=stop)
+    resumed = fit(model(), DATA.train, DATA.dev, config.train, run=run, resume=True)
+    assert [r["lr"] for r in resumed.records] == [r["lr"] for r in whole.records]
+    assert [r["dev"] for r in resumed.records] == pytest.approx([r["dev"] for r in whole.records], rel=1e-4)
