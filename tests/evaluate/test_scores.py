@@ -149,3 +149,14 @@ def test_without_pyarrow_the_same_table_is_written_as_json_lines(tmp_path: Path,
         for key, value in wanted.items():
             same = row[key] is None if isinstance(value, float) and np.isnan(value) else row[key] == value
             assert same, key
+
+
+def test_the_package_and_the_function_of_the_same_name_are_both_callable():
+    import foretell as ft
+    import foretell.evaluate.ask  # puts the package in the function's place
+
+    data = ft.load("robocup")
+    model = ft.Poisson(data.vocabulary)
+    ft.fit(model, data.train)
+    first, second = (ft.evaluate(model, data.test, times=False) for _ in range(2))
+    assert first == second

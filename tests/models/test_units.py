@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.data import EventSequence
+from foretell.data.synthetic import Hawkes as HawkesProcess
+from foretell.data.synthetic import Poisson as PoissonProcess
+from foretell.data.synthetic import simulate
 from foretell.errors import ForetellError
 from foretell.models.anhp import ANHP
 from foretell.models.base import Queries
 from foretell.models.batch import make_batch
-from foretell.models.units import mean_gap, scored_counts, wave_range
+from foretell.models.units import mean_gap, scored_counts, starting_rates, wave_range
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood
 from tests.samples import event_data, random_rows
@@ -105,3 +109,34 @@ def test_dropout_repeats_from_its_generator_and_is_off_in_evaluation():
     assert torch.equal(value(), value())
     without = ANHP(GAPS.vocabulary, dim=8)
     assert torch.equal(value(), without.state(without.encode(batch), Queries.of_events(batch)))
+
+
+def test_attention_starts_as_a_memory_that_fades_with_weight_one_at_the_mean_gap():
+    data = simulate(HawkesProcess(np.array([0.5]), np.array([[0.5]]), np.array([1.0])), 40, 50.0, 3)
+    model = ANHP(data.vocabulary, dim=64, layers=1, fading=2.0, dtype=torch.float64)
+    model.prepare(data)
+    layer, time = model.layer_list()[0], model.time
+    elapsed = np.array([model.time_scale * factor for factor in (1e-3, 1.0, 10.0)])
+    start = 0.3 * time.M
+    nothing = torch.zeros(model.dim, dtype=torch.float64)
+
+    def vector(matrix: torch.Tensor, t: float) -> torch.Tensor:
+        features = time(torch.tensor([t], dtype=torch.float64), torch.float64)[0]
+        return matrix[0] @ torch.cat([torch.ones(1, dtype=torch.float64), features, nothing])
+
+    key = vector(layer.K, start)
+    logits = [float(key.detach() @ vector(layer.Q, start + gap).detach()) / model.dim**0.5 for gap in elapsed]
+    assert logits[0] > logits[1] > logits[2]
+    assert abs(logits[1]) < 2.5  # the sinusoids make it wiggle around 0
+
+
+def test_an_event_starts_by_raising_its_own_type_and_rates_start_at_those_of_poisson():
+    data = simulate(PoissonProcess(np.array([0.5, 0.2, 0.1])), 40, 20.0, 4)
+    model = ANHP(data.vocabulary, dim=32, layers=1, echo=8.0, dtype=torch.float64)
+    model.prepare(data)
+    nothing_yet = EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 20.0, "empty")
+    np.testing.assert_allclose(model.intensity(nothing_yet, [1.0])[0], starting_rates(data), rtol=1e-9)
+    for kind in range(3):
+        once = EventSequence(np.array([1.0]), np.array([kind], dtype=np.int32), 20.0, "once")
+        raised = model.intensity(once, [1.01])[0] / starting_rates(data)
+        assert raised.argmax() == kind and raised[kind] > 1.5

@@ -166,7 +166,7 @@ def test_a_configuration_written_as_toml_reads_back_to_the_same(table: dict[str,
 
 def test_what_is_written_names_every_option_so_that_later_defaults_change_nothing():
     text = to_toml(make_config({}))
-    for name in ("kind", "dim", "layers", "seed", "cool", "pseudo_count", "split_seed", "window", "dev_nodes"):
+    for name in ("kind", "dim", "layers", "seed", "cool", "pseudo_count", "split_seed", "window", "dev_points"):
         assert f"\n{name} = " in text
 
 

@@ -110,7 +110,7 @@ def test_the_model_is_left_with_its_best_parameters(monkeypatch: pytest.MonkeyPa
 
 def test_the_best_dev_score_is_that_of_the_model_that_is_left():
     result = trained(epochs=4)
-    assert mean_log_likelihood(result.model, DEV, options().dev_nodes) == pytest.approx(result.best, abs=1e-6)
+    assert mean_log_likelihood(result.model, DEV, options().dev_points) == pytest.approx(result.best, abs=1e-6)
 
 
 def test_training_stops_after_patience_epochs_without_a_better_dev_score(monkeypatch: pytest.MonkeyPatch):

@@ -70,7 +70,6 @@ def evaluate(
         return
     console = out()
     console.print(score_table(evaluations, opened.time_unit))
-    for evaluation in evaluations:
-        for line in remarks(evaluation):
-            console.print(line)
+    for line in remarks(evaluations):
+        console.print(line)
     console.print(f"event by event: {written}")

@@ -20,7 +20,8 @@ PLAIN_LINE_EVERY = 5.0  # seconds
 
 
 def out() -> Console:
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """On a terminal as wide as it is; elsewhere as wide as the tables need."""
+    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=140, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -71,7 +72,7 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     """One row a model, each score with its 95 % interval."""
     first = evaluations[0]
     table = Table(
-        title=f"{first.data}: {first.events} events in {first.sequences} sequences, window {first.window}",
+        title=f"{first.data}: {first.events} events in {counted(first.sequences)}, window {first.window}",
         caption=f"nats an event, higher is better; [95 % intervals: {first.bootstrap}]",
         title_justify="left",
         caption_justify="left",
@@ -86,6 +87,10 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     return table
 
 
+def counted(sequences: int) -> str:
+    return "1 sequence" if sequences == 1 else f"{sequences} sequences"
+
+
 def _cell(estimate: Any, percent: bool) -> str:
     if estimate is None or math.isnan(estimate.value):
         return "–"
@@ -95,8 +100,17 @@ def _cell(estimate: Any, percent: bool) -> str:
     return f"{estimate.value:.{digits}f}\n\\[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
 
 
-def remarks(evaluation: Evaluation) -> list[str]:
+def remarks(evaluations: list[Evaluation]) -> list[str]:
     """What a reader must know beside the numbers."""
+    found = [line for evaluation in evaluations for line in _remarks(evaluation)]
+    if evaluations[-1].unseen_events:
+        found.append(
+            f"{evaluations[-1].unseen_events} of these events are of {evaluations[-1].unseen_types} types that never occur in training"
+        )
+    return found
+
+
+def _remarks(evaluation: Evaluation) -> list[str]:
     found = []
     used = evaluation.integral
     if used.fallback:
@@ -110,10 +124,6 @@ def remarks(evaluation: Evaluation) -> list[str]:
         )
     elif used.standard_error is not None:
         found.append(f"{evaluation.model}: integral by {used.method} draws, standard error {used.standard_error:.1e}")
-    if evaluation.unseen_events:
-        found.append(
-            f"{evaluation.model}: {evaluation.unseen_events} events are of {evaluation.unseen_types} types that never occur in training"
-        )
     if evaluation.undefined_times:
         found.append(
             f"{evaluation.model}: {evaluation.undefined_times} events have no expected time and are not in the RMSE"

@@ -7,6 +7,7 @@ import signal
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -93,6 +94,8 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
                 {**table.get(section, {}), **values} if isinstance(table.get(section, {}), dict) else values
             )
         config = make_config(table, str(path) if path is not None else "options")
+        if Path(config.data.path).exists():  # a run is opened again from anywhere
+            config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
         if folder is None:
             folder = Path("runs") / f"{Path(config.data.path).name.split('.')[0]}-{config.model.kind}"
         run = None

@@ -52,7 +52,7 @@ class TrainOptions:
     clip: float = 5.0  # largest norm of a step's gradient, nats an event; 0: no clipping
     integral: Integral = "stratified"
     points: int = 1  # integration points a gap (uniform: an event)
-    dev_nodes: int = 5  # quadrature nodes a gap in the dev score after every epoch
+    dev_points: int = 5  # draws a gap in the dev score after every epoch, the same draws each time
     window: Window = "all"
     seed: int = 0
     device: str = "cpu"
@@ -88,7 +88,7 @@ class RunConfig:
                 ("pseudo_count", "0 or more", train.pseudo_count >= 0.0),
                 ("clip", "0 or more", train.clip >= 0.0),
                 ("points", "1 or more", train.points >= 1),
-                ("dev_nodes", "1 or more", train.dev_nodes >= 1),
+                ("dev_points", "1 or more", train.dev_points >= 1),
                 ("seed", SEEDS, 0 <= train.seed <= LARGEST_SEED),
                 ("piece", "0 or more", train.piece >= 0),
                 ("checkpoint_seconds", "0 or more", train.checkpoint_seconds >= 0.0),

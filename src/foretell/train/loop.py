@@ -125,7 +125,7 @@ class Loop:
         began = time.monotonic()
         dev_score = None
         if self.dev is not None:
-            dev_score = mean_log_likelihood(self.model, self.dev, options.dev_nodes, options.window)
+            dev_score = mean_log_likelihood(self.model, self.dev, options.dev_points, options.window)
             if math.isnan(dev_score):
                 raise ForetellError(f"the log-likelihood of {self.dev.name} is not a number in epoch {progress.epoch}")
         judged = train_score if dev_score is None else dev_score

@@ -25,7 +25,7 @@ log = logging.getLogger("foretell")
 CPU_GAPS, CPU_MOST = 640, 1 << 14  # gaps, and queries, at a time: a CPU's caches
 GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, and its memory
 # Between these two, queries at a time for each gap of the batch: more points a gap are cut, not more sequences.
-GPU_A_GAP = 24
+GPU_A_GAP = 16
 GPU_ENCODED = 1 << 19  # events encoded at a time
 MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
 SEED_STRIDE = 1_000_003
