@@ -7,6 +7,8 @@ times are drawn afresh for every step, from a seed made of the run's seed and th
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,9 @@ from foretell.objective.loglik import training_loss
 
 log = logging.getLogger("foretell")
 
-CPU_GAPS, CPU_MOST = 640, 1 << 14  # gaps, and queries, at a time: a CPU's caches
+# Gaps, and queries, at a time on a CPU: between the two limits a batch is cut into four, so that threads and caches are well used.
+CPU_LEAST_GAPS, CPU_MOST_GAPS, CPU_MOST = 600, 2048, 1 << 14
+SIDE_BY_SIDE = 1 << 13  # queries of a batch from which on threads take pieces side by side and not one after the other
 GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, and its memory
 # Between these two, queries at a time for each gap of the batch: more points a gap are cut, not more sequences.
 GPU_A_GAP = 16
@@ -70,6 +74,8 @@ class Stepper:
             [group for group in groups if group["params"]], lr=rate, fused=True, capturable=cuda
         )
         self.generator = torch.Generator(self.device)
+        self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+        self.pool: ThreadPoolExecutor | None = None
         self.capturing = (
             options.capture and self.device.type == "cuda" and not model.dropout and options.integral != "uniform"
         )
@@ -109,15 +115,49 @@ class Stepper:
         scored = batch.scored.sum().clamp(min=1).to(self.model.dtype)
         if self.options.events:
             scored = torch.full_like(scored, self.options.events)
-        summed = torch.zeros((), dtype=torch.float64, device=self.device)
-        row = 0
-        for piece in batch.pieces(self.options.points + 1, self._limits(batch).whole):
-            piece_draws = None if draws is None else draws[row : row + len(piece)]
-            summed += self._piece(piece, piece_draws, scored)
-            row += len(piece)
+        pieces = list(batch.pieces(self.options.points + 1, self._limits(batch).whole))
+        if len(pieces) > 1 and self.threads > 1 and not self.model.dropout:
+            summed = self._side_by_side(pieces, scored)
+        else:
+            summed = torch.zeros((), dtype=torch.float64, device=self.device)
+            row = 0
+            for piece in pieces:
+                piece_draws = None if draws is None else draws[row : row + len(piece)]
+                summed += self._piece(piece, piece_draws, scored)
+                row += len(piece)
         if self.options.clip:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
         return summed
+
+    def _side_by_side(self, pieces: list[Batch], scored: Tensor) -> Tensor:
+        """On a CPU: a thread for each piece, of which each works alone, instead of all threads on every small operation.
+
+        Draws are made before and gradients added after, both in the order of the pieces: threads change no number.
+        """
+        if self.pool is None:
+            self.pool = ThreadPoolExecutor(self.threads, "piece", initializer=lambda: torch.set_num_threads(1))
+        tasks = [(piece, self._points(piece, None)) for piece in pieces]
+        queries = sum(piece.gap_start.numel() for piece in pieces) * (self.options.points + 1)
+        summed = torch.zeros((), dtype=torch.float64)
+        for group in [tasks] if queries >= SIDE_BY_SIDE else [[task] for task in tasks]:
+            done = self.pool.map(lambda task: self._apart(task[0], task[1], scored), group)
+            summed += self._gather(done)
+        torch.set_num_threads(self.threads)  # a pool thread's own number becomes that of threads to come
+        return summed
+
+    def _gather(self, done: Iterable[tuple[Tensor, tuple[Tensor | None, ...]]]) -> Tensor:
+        summed = torch.zeros((), dtype=torch.float64)
+        for loss, gradients in done:
+            summed += loss
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
+                if gradient is not None and parameter.grad is not None:
+                    parameter.grad += gradient
+        return summed
+
+    def _apart(self, piece: Batch, points: Points, scored: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        loss = training_loss(self.model, piece, points, self.options.pseudo_rate)
+        gradients = torch.autograd.grad(loss.objective / scored, self.parameters, allow_unused=True)
+        return loss.negative_log_likelihood.detach().double(), gradients
 
     def _zero_gradients(self) -> None:
         for parameter in self.parameters:
@@ -158,7 +198,8 @@ class Stepper:
         if self.options.piece:
             return Limits(self.options.piece, self.options.piece)
         if self.device.type == "cpu":
-            piece = min(CPU_GAPS * (self.options.points + 1), CPU_MOST)
+            gaps = min(max(batch.gap_start.numel() // 4, CPU_LEAST_GAPS), CPU_MOST_GAPS)
+            piece = min(gaps * (self.options.points + 1), CPU_MOST)
             return Limits(piece, piece)
         gaps = batch.gap_start.numel()
         return Limits(GPU_ENCODED * (self.options.points + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
