@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,6 +18,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
+from foretell.models.anhp_layers import AttentionLayer, Drop, Folded, History, LayerMatrices, Parts, Table
+from foretell.models.anhp_start import fade, start
 from foretell.models.base import EndsAndInside, IntensityModel, Queries
 from foretell.models.batch import Batch, make_batch
 from foretell.models.structure import Coarse, Edge, make_structure
@@ -29,101 +31,6 @@ from foretell.nn.time import TimeEmbedding
 
 # With fewer keys than this many times the dimension, it is cheaper to fold Q into the keys than to project every query.
 FOLD_BELOW = 2
-
-
-class AttentionLayer(nn.Module):
-    """`V, K, Q` of every head of one layer, and the optional sublayers (paper, appendix A, "simplification")."""
-
-    def __init__(self, heads: int, dim: int, width: int, layer_norm: bool, feed_forward: int) -> None:
-        super().__init__()
-        self.V = nn.Parameter(torch.empty(heads, dim, width))
-        self.K = nn.Parameter(torch.empty(heads, dim, width))
-        self.Q = nn.Parameter(torch.empty(heads, dim, width))
-        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(1 + (feed_forward > 0))) if layer_norm else None
-        self.expand = _unfilled(dim, feed_forward) if feed_forward else None
-        self.contract = _unfilled(feed_forward, dim) if feed_forward else None
-
-    @property
-    def is_plain(self) -> bool:
-        """Equation 1 alone, without sublayers."""
-        return self.norms is None and self.expand is None
-
-    def combine(self, embedding: Tensor, attended: Tensor, drop: Drop) -> Tensor:
-        """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
-        x = embedding + drop(torch.tanh(attended))
-        if self.norms is not None:
-            x = self.norms[0](x)
-        if self.expand is not None and self.contract is not None:
-            x = x + drop(self.contract(torch.relu(self.expand(x))))
-            if self.norms is not None:
-                x = self.norms[1](x)
-        return x
-
-
-def _unfilled(inputs: int, outputs: int) -> nn.Linear:
-    """Without numbers yet: nn.Linear would draw them from the process's random state, which is not ours to move."""
-    linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
-    assert isinstance(linear, nn.Linear)
-    return linear
-
-
-class Drop:
-    """Dropout whose noise comes from a generator that is handed in, so that a run can be repeated and resumed."""
-
-    def __init__(self, share: float, generator: torch.Generator | None) -> None:
-        self.share, self.generator = share, generator
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self.share == 0.0:
-            return x
-        kept = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.share
-        return x * kept / (1.0 - self.share)
-
-
-@dataclass(frozen=True)
-class Parts:
-    by_time: Tensor  # [heads, D, width of [1; time]]
-    by_embedding: Tensor  # [heads, D, D]
-
-
-@dataclass(frozen=True)
-class LayerMatrices:
-    K: Parts
-    V: Parts
-    Q: Parts
-
-
-@dataclass(frozen=True)
-class Folded:
-    """Keys times Q, in the two parts that meet [1; time] and the embedding of a query."""
-
-    by_time: Tensor  # [B, N + 1, width of [1; time]]
-    by_embedding: Tensor  # [B, N + 1, D]
-
-    def based_on(self, base: Tensor) -> Tensor:
-        """`by_time` for queries whose embedding is counted from `base`: its share is a constant, and joins the 1."""
-        level = (self.by_embedding @ base).unsqueeze(-1)
-        return self.by_time + F.pad(level, (0, self.by_time.shape[-1] - 1))
-
-
-@dataclass(frozen=True)
-class Table:
-    """What one head of one layer offers to queries: keys (already divided by sqrt(D)) and values, the null row first."""
-
-    keys: Tensor  # [B, N + 1, D]
-    values: Tensor  # [B, N + 1, D]
-    folded: Folded | None
-    hidden: Tensor | None  # bool [B, N + 1]: True where this head must not look
-
-
-@dataclass(frozen=True)
-class History:
-    """The encoded events: `tables[layer][head]`, and the layers' embeddings of the events themselves."""
-
-    tables: list[list[Table]]
-    embeddings: list[
-        Tensor
-    ]  # layers 0 … as far as they were computed; the null event first, then a `bos` where there is one
 
 
 class ANHP(IntensityModel):
@@ -184,7 +91,7 @@ class ANHP(IntensityModel):
         self.w_constant = nn.Parameter(torch.empty(self.types))
         self.log_tau = nn.Parameter(torch.zeros(self.types))
         self._index_groups()
-        self._start(seed)
+        start(self, seed)
         self.to(dtype)
 
     def _index_groups(self) -> None:
@@ -195,59 +102,6 @@ class ANHP(IntensityModel):
         for index, group in enumerate(self.structure.groups):
             of_type[list(group.members)] = index
         self.register_buffer("group_of_type", torch.from_numpy(of_type), persistent=False)
-
-    def _start(self, seed: int) -> None:
-        """Small random numbers, and attention that begins as a memory that fades: see `_fade`."""
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for layer in self.layer_list():
-                for matrix in (layer.V, layer.K, layer.Q):
-                    matrix.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(matrix.shape[-1]))
-                for linear in (layer.expand, layer.contract):
-                    if linear is not None:
-                        for parameter in linear.parameters():
-                            parameter.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(linear.in_features))
-            for base in (self.fine, self.coarse_base, self.bos_base):
-                if base is not None:
-                    base.normal_(generator=generator)
-            self.w.normal_(generator=generator).mul_(0.1 / math.sqrt(self.dim))
-            self.w_constant.zero_()
-            self._echo()
-
-    def _echo(self) -> None:
-        """Let an event start by raising its own type: layer 1 passes embeddings on as they are, and `w` looks for them.
-
-        Types that are rare in training keep what they start with; that they come again is the better guess.
-        """
-        self.layer_list()[0].V[:, :, 1 + self.time_dim :] += torch.eye(self.dim) / self.heads
-        self.w += self.fine * (self.echo / self.dim)
-
-    def _fade(self, gap: float) -> None:
-        """Let attention start as a memory that fades like the power `fading` of the elapsed time, with weight 1 at the mean gap.
-
-        Equal diagonal Q and K on the time features give the logit `s²·Σ cos(ω_d(t−s))/sqrt(D)`: the sinusoids are spread evenly in
-        log wavelength, so it falls by a constant for every factor of elapsed time. The longest wave's cosine is almost 1
-        throughout and, with opposite signs, sets the level. Values start without absolute time.
-        """
-        waves = min(self.time_dim, self.dim) // 2 - 1
-        if waves < 1 or self.time.m >= 5.0 * self.time.M:  # too few waves, or none of them shorter than the longest
-            return
-        chosen = torch.linspace(0, self.time_dim // 2 - 2, waves).round().long()
-        span = math.log(5.0 * self.time.M / self.time.m)
-        strength = self.fading * span * math.sqrt(self.dim) / waves
-        level = self.fading * (span - math.log(max(gap / self.time.m, 1.0))) * math.sqrt(self.dim)
-        columns = torch.cat([2 * chosen, 2 * chosen + 1])
-        rows = torch.arange(len(columns))
-        longest = 2 * (self.time_dim // 2) - 1
-        with torch.no_grad():
-            for layer in self.layer_list():
-                time = slice(1, 1 + self.time_dim)
-                layer.V[:, :, time] = 0.0
-                for matrix, sign in ((layer.Q, 1.0), (layer.K, -1.0)):
-                    matrix[:, :, time] = 0.0
-                    matrix[:, :, 0] = 0.0
-                    matrix[:, rows, 1 + columns] = math.sqrt(strength)
-                    matrix[:, len(columns), 1 + longest] = sign * math.sqrt(level)
 
     def layer_list(self) -> list[AttentionLayer]:
         return [layer for layer in self.attention if isinstance(layer, AttentionLayer)]
@@ -260,7 +114,7 @@ class ANHP(IntensityModel):
             rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
             base = (self.w * self._bases()[self.group_of_type]).sum(-1)
             self.w_constant.copy_(inverse_softplus(rates).to(base) - base)  # these rates, as long as nothing is seen
-        self._fade(self.time_scale)
+        fade(self, self.time_scale)
         self.fitted = True
 
     # Events
@@ -292,9 +146,7 @@ class ANHP(IntensityModel):
         time = self.time.with_one(F.pad(batch.times, (len(bases), 0)), self.dtype)
         time[:, 0] = 0.0
         embedding = lookup(table, types)
-        visible = Visible(
-            None, 1, extra=-1
-        )  # the null event sees nothing, the next nothing, the one after that one more …
+        visible = Visible(None, 1, extra=-1)  # the null event sees nothing, the next nothing, then each one more
         matrices = self._matrices()
         timely = self._time_shares(time, matrices)
         embeddings, tables = [embedding], []

@@ -1,0 +1,104 @@
+"""The pieces of an A-NHP: the matrices of a layer with its optional sublayers, and what an encoded history offers to queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+
+class AttentionLayer(nn.Module):
+    """`V, K, Q` of every head of one layer, and the optional sublayers (paper, appendix A, "simplification")."""
+
+    def __init__(self, heads: int, dim: int, width: int, layer_norm: bool, feed_forward: int) -> None:
+        super().__init__()
+        self.V = nn.Parameter(torch.empty(heads, dim, width))
+        self.K = nn.Parameter(torch.empty(heads, dim, width))
+        self.Q = nn.Parameter(torch.empty(heads, dim, width))
+        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(1 + (feed_forward > 0))) if layer_norm else None
+        self.expand = _unfilled(dim, feed_forward) if feed_forward else None
+        self.contract = _unfilled(feed_forward, dim) if feed_forward else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Equation 1 alone, without sublayers."""
+        return self.norms is None and self.expand is None
+
+    def combine(self, embedding: Tensor, attended: Tensor, drop: Drop) -> Tensor:
+        """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
+        x = embedding + drop(torch.tanh(attended))
+        if self.norms is not None:
+            x = self.norms[0](x)
+        if self.expand is not None and self.contract is not None:
+            x = x + drop(self.contract(torch.relu(self.expand(x))))
+            if self.norms is not None:
+                x = self.norms[1](x)
+        return x
+
+
+def _unfilled(inputs: int, outputs: int) -> nn.Linear:
+    """Without numbers yet: nn.Linear would draw them from the process's random state, which is not ours to move."""
+    linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    assert isinstance(linear, nn.Linear)
+    return linear
+
+
+class Drop:
+    """Dropout whose noise comes from a generator that is handed in, so that a run can be repeated and resumed."""
+
+    def __init__(self, share: float, generator: torch.Generator | None) -> None:
+        self.share, self.generator = share, generator
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.share == 0.0:
+            return x
+        kept = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.share
+        return x * kept / (1.0 - self.share)
+
+
+@dataclass(frozen=True)
+class Parts:
+    by_time: Tensor  # [heads, D, width of [1; time]]
+    by_embedding: Tensor  # [heads, D, D]
+
+
+@dataclass(frozen=True)
+class LayerMatrices:
+    K: Parts
+    V: Parts
+    Q: Parts
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Keys times Q, in the two parts that meet [1; time] and the embedding of a query."""
+
+    by_time: Tensor  # [B, N + 1, width of [1; time]]
+    by_embedding: Tensor  # [B, N + 1, D]
+
+    def based_on(self, base: Tensor) -> Tensor:
+        """`by_time` for queries whose embedding is counted from `base`: its share is a constant, and joins the 1."""
+        level = (self.by_embedding @ base).unsqueeze(-1)
+        return self.by_time + F.pad(level, (0, self.by_time.shape[-1] - 1))
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one head of one layer offers to queries: keys (already divided by sqrt(D)) and values, the null row first."""
+
+    keys: Tensor  # [B, N + 1, D]
+    values: Tensor  # [B, N + 1, D]
+    folded: Folded | None
+    hidden: Tensor | None  # bool [B, N + 1]: True where this head must not look
+
+
+@dataclass(frozen=True)
+class History:
+    """The encoded events: `tables[layer][head]`, and the layers' embeddings of the events themselves."""
+
+    tables: list[list[Table]]
+    embeddings: list[
+        Tensor
+    ]  # layers 0 … as far as they were computed; the null event first, then a `bos` where there is one
