@@ -161,3 +161,15 @@ def test_what_is_not_seen_does_not_matter_to_the_last_bit():
     sees_four = 5 * PER_GAP
     assert torch.equal(first[:, :sees_four], second[:, :sees_four])
     assert not torch.equal(first[:, sees_four:], second[:, sees_four:])
+
+
+def test_weights_that_are_computed_again_give_the_same_gradients(monkeypatch: pytest.MonkeyPatch):
+    queries, keys, bias, values = inputs()
+    leaves = [*queries, *keys, bias, values]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    kept = torch.autograd.grad(prefix_attention(queries, keys, bias, values, by_gaps()).square().sum(), leaves)
+    monkeypatch.setattr("foretell.nn.attention.SAVED_ELEMENTS", 0)
+    again = torch.autograd.grad(prefix_attention(queries, keys, bias, values, by_gaps()).square().sum(), leaves)
+    for one, other in zip(kept, again, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)

@@ -16,7 +16,7 @@ from foretell.models.base import IntensityModel, Queries
 from foretell.models.batch import Batch, Window
 from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
 from foretell.objective.loglik import integral_terms
-from foretell.train.score import batches_of
+from foretell.train.score import QUERIES_AT_A_TIME, batches_of
 
 QUADRATURE_TOLERANCE = 1e-3  # nats an event between n and 2n nodes; above it, evaluation falls back to draws
 
@@ -148,8 +148,16 @@ def _by_draws(method: Integral, points: int, seed: int) -> Integrator:
 
 
 def _summed(model: IntensityModel, history: Any, batch: Batch, points: Points) -> Tensor:
-    terms = integral_terms(model, history, points).double()
-    return terms.unflatten(1, (batch.gap_counts.shape[1], -1)).sum(-1)
+    """The integral over every gap; some of its points at a time, where they are many."""
+    gaps = batch.gap_counts.shape
+    times, weights = (part.unflatten(1, (gaps[1], -1)) for part in (points.queries.times, points.weights))
+    at_a_time = max(1, QUERIES_AT_A_TIME.get(model.device.type, 1 << 19) // max(1, gaps.numel()))
+    value = torch.zeros(gaps, dtype=torch.float64, device=times.device)
+    for some in range(0, times.shape[2], at_a_time):
+        part = slice(some, some + at_a_time)
+        total = model.total(model.state(history, Queries.by_gap(times[:, :, part]))).double()
+        value += (total.unflatten(1, (gaps[1], -1)) * weights[:, :, part]).sum(-1)
+    return value
 
 
 def _uniform_gaps(batch: Batch, drawn: Points, terms: Tensor) -> _GapIntegrals:

@@ -39,7 +39,7 @@ def _echo(model: ANHP) -> None:
     Types that are rare in training keep what they start with; that they come again is the better guess.
     """
     model.layer_list()[0].V[:, :, 1 + model.time_dim :] += torch.eye(model.dim) / model.heads
-    model.w += model.fine * (model.echo / model.dim)
+    model.w.add_(model.fine * (model.echo / model.dim))
 
 
 def fade(model: ANHP, gap: float) -> None:

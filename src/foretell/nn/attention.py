@@ -11,7 +11,7 @@ it can see; nothing larger than queries × keys of a tile is ever made, and noth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +26,8 @@ from torch.nn import functional as F  # noqa: N812
 GAPS_A_TILE = {"cpu": 24, "cuda": 36}
 MOST_TILES = {"cpu": 8, "cuda": 4}
 ENOUGH_PRODUCTS, MANY_ROWS = 128, 512  # products of a batch that keep a GPU busy; rows worth sharing out
+TILE_ELEMENTS = 1 << 22  # queries × keys of a tile, of one sequence, at the most
+SAVED_ELEMENTS = 1 << 26  # queries × keys of a batch up to which attention weights are kept for the way back
 LOOSE_ROWS = 4096  # queries a tile where they do not lie gap by gap
 
 
@@ -64,8 +66,9 @@ def tiles(visible: Visible, rows: int, keys: int, like: Tensor) -> list[Tile]:
     assert visible.seen is not None
     found = []
     position = torch.arange(keys + 1, device=like.device)
-    for row in range(0, rows, LOOSE_ROWS):
-        row_end = min(row + LOOSE_ROWS, rows)
+    height = max(1, min(LOOSE_ROWS, TILE_ELEMENTS // (keys + 1)))
+    for row in range(0, rows, height):
+        row_end = min(row + height, rows)
         unseen = position > (visible.seen[:, row:row_end, None] + visible.extra).clamp(min=0)
         found.append(Tile(row, row_end, keys, 0, _minus_infinity_where(unseen, like.dtype)))
     return found
@@ -92,6 +95,7 @@ def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, dtype: torch.dtyp
     assert gaps * per_gap == rows, "queries lie gap by gap"
     kind = device.type if device.type in MOST_TILES else "cuda"
     count = max(1, min(MOST_TILES[kind], round(gaps / GAPS_A_TILE[kind])))
+    count = min(max(gaps, 1), max(count, -(-rows * (keys + 1) // TILE_ELEMENTS)))
     found = []
     for index in range(count):
         gap, gap_end = gaps * index // count, gaps * (index + 1) // count
@@ -111,7 +115,7 @@ def _minus_infinity_where(unseen: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class _PrefixAttention(torch.autograd.Function):
-    """Saves the attention weights of each tile (queries × keys) and nothing of the logits."""
+    """Keeps the attention weights of each tile (queries × keys) for the way back, or, where they are many, computes them again."""
 
     @staticmethod
     def forward(
@@ -121,24 +125,17 @@ class _PrefixAttention(torch.autograd.Function):
         values: Tensor,  # [B, N + 1, D]
         *parts: Tensor,  # x_1 [B, Q, d_1], k_1 [B, N + 1, d_1], x_2, k_2 …
     ) -> Tensor:
-        queries, keys = parts[0::2], parts[1::2]
-        out = values.new_empty(values.shape[0], queries[0].shape[1], values.shape[2])
+        out = values.new_empty(values.shape[0], parts[0].shape[1], values.shape[2])
+        kept = len(values) * parts[0].shape[1] * values.shape[1] <= SAVED_ELEMENTS
         weights = []
         for tile in laid_out:
-            rows, width = slice(tile.row, tile.row_end), tile.keys + 1
-            logits = torch.bmm(queries[0][:, rows], keys[0][:, :width].transpose(1, 2))
-            for x, k in zip(queries[1:], keys[1:], strict=True):
-                logits.baddbmm_(x[:, rows], k[:, :width].transpose(1, 2))
-            if tile.unsure < width:
-                logits[:, :, tile.unsure :] += tile.mask
-            if hidden is not None:
-                logits.masked_fill_(hidden[:, None, :width], -math.inf)
-            weight = torch.softmax(logits, dim=-1)
-            del logits
-            _multiply_into(out, rows, weight, values[:, :width])
-            weights.append(weight)
-        ctx.laid_out = laid_out
-        ctx.save_for_backward(values, *parts, *weights)
+            weight = _weights(tile, hidden, parts)
+            _multiply_into(out, slice(tile.row, tile.row_end), weight, values[:, : tile.keys + 1])
+            if kept:
+                weights.append(weight)
+            del weight
+        ctx.laid_out, ctx.kept, ctx.parts = laid_out, kept, len(parts)
+        ctx.save_for_backward(hidden, values, *parts, *weights)
         return out
 
     @staticmethod
@@ -146,14 +143,16 @@ class _PrefixAttention(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (grad,) = grad_outputs
         laid_out: list[Tile] = ctx.laid_out
-        values, *rest = ctx.saved_tensors
-        parts, weights = rest[: len(rest) - len(laid_out)], rest[len(rest) - len(laid_out) :]
+        hidden, values, *rest = ctx.saved_tensors
+        parts, weights = rest[: ctx.parts], rest[ctx.parts :]
         queries, keys = parts[0::2], parts[1::2]
         grad_values = torch.empty_like(values)
         grad_queries = [torch.empty_like(x) if ctx.needs_input_grad[3 + 2 * i] else None for i, x in enumerate(queries)]
         grad_keys = [torch.empty_like(k) for k in keys]
         filled = 0  # keys that have a gradient so far; the widest tile is last, so it goes first
-        for tile, weight in reversed(list(zip(laid_out, weights, strict=True))):
+        for place in reversed(range(len(laid_out))):
+            tile = laid_out[place]
+            weight = weights[place] if ctx.kept else _weights(tile, hidden, parts)
             rows, width = slice(tile.row, tile.row_end), tile.keys + 1
             grad_tile = grad[:, rows]
             _accumulate(grad_values, _over_rows(weight, grad_tile), filled)
@@ -170,6 +169,20 @@ class _PrefixAttention(torch.autograd.Function):
             gradient[:, filled:] = 0.0
         interleaved = [g for pair in zip(grad_queries, grad_keys, strict=True) for g in pair]
         return None, None, grad_values, *interleaved
+
+
+def _weights(tile: Tile, hidden: Tensor | None, parts: Sequence[Tensor]) -> Tensor:
+    """The attention of a tile's queries to the null key and the keys they see: [B, rows, keys + 1], each row sums to 1."""
+    rows, width = slice(tile.row, tile.row_end), tile.keys + 1
+    queries, keys = parts[0::2], parts[1::2]
+    logits = torch.bmm(queries[0][:, rows], keys[0][:, :width].transpose(1, 2))
+    for x, k in zip(queries[1:], keys[1:], strict=True):
+        logits.baddbmm_(x[:, rows], k[:, :width].transpose(1, 2))
+    if tile.unsure < width:
+        logits[:, :, tile.unsure :] += tile.mask
+    if hidden is not None:
+        logits.masked_fill_(hidden[:, None, :width], -math.inf)
+    return torch.softmax(logits, dim=-1)
 
 
 def _multiply_into(out: Tensor, rows: slice, left: Tensor, right: Tensor) -> None:
