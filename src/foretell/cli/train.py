@@ -94,12 +94,12 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
                 {**table.get(section, {}), **values} if isinstance(table.get(section, {}), dict) else values
             )
         config = make_config(table, str(path) if path is not None else "options")
-        if Path(config.data.path).exists():  # a run is opened again from anywhere
-            config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
         if folder is None:
             folder = Path("runs") / f"{Path(config.data.path).name.split('.')[0]}-{config.model.kind}"
         run = None
     dataset = load_splits(config.data)
+    if Path(config.data.path).exists():  # the run can be opened again from anywhere
+        config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
     assert dataset.train is not None
     import torch
 
