@@ -59,6 +59,7 @@ def test_the_summary_says_what_was_reached_and_where(bursts: Path, tmp_path: Pat
         "best": max(record["dev"] for record in metrics),
         "epochs": 2,
         "judged_on": "dev",
+        "window": "all",
     }
 
 

@@ -98,7 +98,7 @@ def convert(
     dataset = _open(str(source), columns, reader, origin)
     splits = dataset.splits()
     if formats.suffix_of(target) is None:
-        if target.suffix in (".json", ".pkl", ".gz", ".txt", ".tsv"):
+        if target.suffix and not target.is_dir():
             raise ForetellError(f"{target}: written are {', '.join(formats.SUFFIXES)}, or a folder")
         if target.is_file():
             raise ForetellError(f"{target}: this is a file; expected a folder, or one of {', '.join(formats.SUFFIXES)}")

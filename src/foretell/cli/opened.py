@@ -50,4 +50,7 @@ def chosen_sequences(data: EventData, sequence: str | None) -> EventData:
         return data.select(by_id[:1])
     if sequence.isdecimal() and int(sequence) < len(data):
         return data.select([int(sequence)])
-    raise ForetellError(f"{data.name}: no sequence {sequence!r}; there are {len(data)}, counted from 0")
+    some = ", ".join(one.id for one in list(data)[:5]) + (", …" if len(data) > 5 else "")
+    raise ForetellError(
+        f"{data.name}: no sequence {sequence!r}; there are {len(data)}: {some}; other splits are asked for with --split"
+    )

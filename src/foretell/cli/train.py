@@ -141,11 +141,13 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
         "epochs": len(result.records),
     }
     summary["judged_on"] = "dev" if dataset.dev is not None else "train"
+    summary["window"] = config.train.window
+    window = "" if config.train.window == "all" else f", window {config.train.window}"
     if as_json:
         print_json(summary)
     else:
         typer.echo(
-            f"best log-likelihood on {summary['judged_on']}: {result.best:.4f} nats an event (epoch {result.best_epoch})\n"
+            f"best log-likelihood on {summary['judged_on']}: {result.best:.4f} nats an event (epoch {result.best_epoch}{window})\n"
             f"run: {run.path}    next: foretell evaluate {run.path}"
         )
 

@@ -16,7 +16,7 @@ from foretell.errors import DataError
 SPLITS = ("train", "dev", "test")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EventData:
     """One split. `origin="first-event"` says that each sequence's first event, at time 0, is history, not scored."""
 
@@ -41,6 +41,9 @@ class EventData:
             raise DataError(problems)
         if self.report is None:
             object.__setattr__(self, "report", describe_load(columns, self.name))
+
+    def __repr__(self) -> str:
+        return f"EventData({self.name!r}, {len(self)} sequences, {self.event_count} events)"
 
     @property
     def columns(self) -> Columns:
@@ -84,7 +87,7 @@ class EventData:
         return iter(self.columns)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """The splits of a data set over one vocabulary, with its card and the place it was read from."""
 
@@ -94,6 +97,11 @@ class Dataset:
     vocabulary: Vocabulary
     card: Card
     path: str = ""
+
+    def __repr__(self) -> str:
+        return (
+            f"Dataset({self.card.name!r}, {len(self.vocabulary)} types, {', '.join(map(repr, self.splits().values()))})"
+        )
 
     def splits(self) -> dict[str, EventData]:
         """The splits that exist, by name, in the order train, dev, test."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +25,14 @@ TYPES_FILE = "types.json"
 OTHER_NAMES_OF_DEV = ("valid", "val", "validation")
 
 
-def load(path_or_name: str | Path, *, columns: ColumnMap | None = None) -> Dataset:
-    """A data set: a folder of splits, one file (its events are `train`), or the name of an embedded one."""
+def load(path_or_name: str | Path, *, columns: ColumnMap | Mapping[str, str] | None = None) -> Dataset:
+    """A data set: a folder of splits, one file (its events are `train`), or the name of an embedded one.
+
+    `columns` says which column of a long table plays which part: `{"sequence": "patient", "time": "when", "event": "code"}`.
+    """
     path = Path(path_or_name)
+    if columns is not None and not isinstance(columns, ColumnMap):
+        columns = ColumnMap.parse(",".join(f"{part}={name}" for part, name in columns.items()))
     if path.is_dir():
         return _load_folder(path, columns, path.resolve().name)
     if not path.exists():

@@ -6,6 +6,7 @@ mistake with its place; `checked` adds those of the values, in bulk.
 
 from __future__ import annotations
 
+import contextlib
 import reprlib
 from array import array
 from collections.abc import Collection, Iterable, Mapping
@@ -264,10 +265,8 @@ class Gatherer:
             return np.nan
         if type(t_end) in NUMBERS:
             assert isinstance(t_end, int | float)
-            try:
+            with contextlib.suppress(OverflowError):  # an integer beyond all floats is told of below
                 return float(t_end)
-            except OverflowError:
-                pass
         self.fault(place, f"{where}: t_end is {_short(t_end)}, expected a number or null")
         return np.nan
 

@@ -54,7 +54,11 @@ def intensities_at(
         raise ForetellError(f"grid = {grid}: expected 2 times or more")
     answers = []
     for sequence in data:
-        wanted = np.linspace(0.0, sequence.t_end, grid) if grid is not None else np.asarray(times, dtype=np.float64)
+        wanted = (
+            np.linspace(0.0, sequence.t_end, grid)
+            if grid is not None
+            else np.atleast_1d(np.asarray(times, dtype=np.float64))
+        )
         seen = np.searchsorted(sequence.times, wanted, side="left")
         answers.append(Answer(sequence.id, wanted, seen, model.intensity(sequence, wanted)))
     return answers
@@ -64,4 +68,6 @@ def embeddings_of(model: IntensityModel, data: EventData, layers: Literal["all",
     """The embedding of every event, [events, (L + 1)·D] or [events, D]; one array a sequence."""
     if not isinstance(model, ANHP):
         raise ForetellError(f"{model.title} has no embeddings of events; train an A-NHP")
+    if layers not in ("all", "top"):
+        raise ForetellError(f'layers = {layers!r}: expected "all" or "top"')
     return [model.embed(sequence, layers) for sequence in data]

@@ -187,11 +187,11 @@ def _score(
     for indices, batch in batches_of(data, model, window, 2 * max(points, 1)):
         history = model.encode(batch)
         state = model.state(history, Queries.of_events(batch))
-        intensities = model.intensities(state)
+        logs = model.log_intensities(state).double()
         gaps = integrate(model, history, batch)
         doubling += float((gaps.value - gaps.doubled).abs().sum())
         variance += float(gaps.variance.sum())
-        table = _rows(indices, batch, model, state, intensities, gaps)
+        table = _rows(indices, batch, model, state, logs, gaps)
         rows.append(table)
         np.add.at(log_likelihoods, table["sequence"], table["log_intensity"] - table["integral"] - table["tail"])
         scored[indices] = batch.scored.cpu().numpy()
@@ -212,7 +212,7 @@ def _score(
 
 
 def _rows(
-    indices: list[int], batch: Batch, model: IntensityModel, state: Tensor, intensities: Tensor, gaps: _GapIntegrals
+    indices: list[int], batch: Batch, model: IntensityModel, state: Tensor, logs: Tensor, gaps: _GapIntegrals
 ) -> dict[str, np.ndarray]:
     """The scored events of a batch, and one row for each sequence that has none but a gap that counts."""
     counts, scored = batch.event_counts, batch.scored
@@ -225,8 +225,8 @@ def _rows(
     bare = torch.nonzero(scored == 0).squeeze(1)
     names = torch.tensor(indices, device=row.device)
     log_intensity = model.log_intensity(state, batch.types).double()
-    log_total = intensities.double().sum(-1).log()
-    predicted = intensities.argmax(-1)
+    log_total = logs.logsumexp(-1)
+    predicted = logs.argmax(-1)
     nothing = torch.zeros(len(bare), dtype=torch.float64, device=row.device)
     found = {
         "sequence": torch.cat([names[row], names[bare]]),

@@ -99,7 +99,8 @@ def predict_next_times(
     window: Window = "all",
     progress: Callable[[int, int], None] | None = None,
 ) -> NextTimes:
-    horizon = HORIZON * max((sequence.t_end for sequence in data), default=1.0)
+    longest = model.longest if model.longest is not None else max((sequence.t_end for sequence in data), default=1.0)
+    horizon = HORIZON * longest
     first_panel = _first_panel(data, horizon)
     rule = gauss_kronrod(model.device)
     parts: list[tuple[np.ndarray, ...]] = []
@@ -142,10 +143,13 @@ def _march(
     width = torch.full_like(start, first_panel)
     active = batch.event_counts.clone()
     enough = -float(np.log(SURVIVAL_BELOW))
+    # As far as an intensity like the present one would need, and no less than the horizon: what is left then may never happen.
+    rate = model.total(model.state(history, Queries.by_gap(start.unsqueeze(-1)))).double()
+    ends = torch.clamp(2.0 * enough / rate.clamp(min=1e-300), min=horizon, max=1e3 * horizon)
     while bool(active.any()):
         place, used = _packed(active)
         at = elapsed.gather(1, place)
-        step = torch.minimum(width.gather(1, place), horizon - at)
+        step = torch.minimum(width.gather(1, place), ends.gather(1, place) - at)
         times = start.gather(1, place)[..., None] + at[..., None] + step[..., None] * rule.nodes
         seen = place[..., None].expand_as(times).flatten(1)
         state = model.state(history, Queries.seeing(times.flatten(1), seen))
@@ -165,7 +169,7 @@ def _march(
             min=first_panel * 1e-9
         )
         _add(width, place, torch.where(used, wider - width.gather(1, place), 0.0))
-        active &= (hazard < enough) & (elapsed < horizon * (1.0 - 1e-12))
+        active &= (hazard < enough) & (elapsed < ends * (1.0 - 1e-12))
     return expected, torch.exp(-hazard)
 
 

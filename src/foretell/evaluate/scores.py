@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -89,30 +89,32 @@ def score(
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Scored:
+    if not isinstance(data, EventData):
+        raise ForetellError(f"no data to score: expected a split such as data.test, found {data!r}")
+    if integral not in get_args(Integral):
+        raise ForetellError(f"integral = {integral!r}: expected one of {', '.join(get_args(Integral))}")
     if data.vocabulary != model.vocabulary:
         raise ForetellError(f"{data.name}: its event types are not those of the model")
     if seed < 0:
         raise ForetellError(f"seed = {seed}: expected 0 or more")
     told = progress or (lambda what, done, of: None)
-    was_training = model.training
-    model.eval()
-    events = score_events(
-        model,
-        data,
-        integral=integral,
-        points=points,
-        window=window,
-        seed=seed,
-        progress=lambda done, of: told("log-likelihood", done, of),
-    )
-    if not events.is_event.any():
-        raise ForetellError(f"{data.name}: no event counts in the window {window!r}, so there is nothing to score")
-    next_times = None
-    if times:
-        next_times = predict_next_times(
-            model, data, window=window, progress=lambda done, of: told("next times", done, of)
+    with model.evaluating():
+        events = score_events(
+            model,
+            data,
+            integral=integral,
+            points=points,
+            window=window,
+            seed=seed,
+            progress=lambda done, of: told("log-likelihood", done, of),
         )
-    model.train(was_training)
+        if not events.is_event.any():
+            raise ForetellError(f"{data.name}: no event counts in the window {window!r}, so there is nothing to score")
+        next_times = None
+        if times:
+            next_times = predict_next_times(
+                model, data, window=window, progress=lambda done, of: told("next times", done, of)
+            )
     return Scored(_summarise(model, data, window, events, next_times, np.random.default_rng(seed)), events, next_times)
 
 

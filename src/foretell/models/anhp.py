@@ -37,6 +37,7 @@ class ANHP(IntensityModel):
     kind = "anhp"
     title = "A-NHP"
     back_to_types: Tensor
+    group_order: Tensor
     group_of_type: Tensor
 
     def __init__(
@@ -98,6 +99,7 @@ class ANHP(IntensityModel):
         """Types in the order of their groups, and back."""
         order = [member for group in self.structure.groups for member in group.members]
         self.register_buffer("back_to_types", torch.tensor(np.argsort(order), dtype=torch.long), persistent=False)
+        self.register_buffer("group_order", torch.tensor(order, dtype=torch.long), persistent=False)
         of_type = np.empty(self.types, dtype=np.int64)
         for index, group in enumerate(self.structure.groups):
             of_type[list(group.members)] = index
@@ -125,10 +127,8 @@ class ANHP(IntensityModel):
     @torch.no_grad()
     def embed(self, history: EventSequence, layers: Literal["all", "top"] = "all") -> np.ndarray:
         """The embedding of every event, float64: layers 0 … L side by side [events, (L + 1)·D], or the top one [events, D]."""
-        was_training = self.training
-        self.eval()
-        by_layer = self.embeddings(make_batch(EventData([history], self.vocabulary), [0], device=self.device))
-        self.train(was_training)
+        with self.evaluating():
+            by_layer = self.embeddings(make_batch(EventData([history], self.vocabulary), [0], device=self.device))
         chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
         return chosen[0].double().cpu().numpy()
 
@@ -305,10 +305,10 @@ class ANHP(IntensityModel):
         if len(groups) == self.types:
             embeddings = state.unflatten(-1, (len(groups), self.dim))
             return (embeddings[..., self.group_of_type, :] * w).sum(-1) + constant
-        parts = []
-        for group, embedding in zip(groups, state.split(self.dim, dim=-1), strict=True):
-            members = torch.tensor(group.members, device=state.device)
-            parts.append(F.linear(embedding, w[members], constant[members]))
+        sizes = [len(group.members) for group in groups]
+        in_order = lookup(torch.cat([w, constant[:, None]], dim=1), self.group_order).split(sizes)
+        embeddings = state.split(self.dim, dim=-1)
+        parts = [F.linear(one, rows[:, :-1], rows[:, -1]) for one, rows in zip(embeddings, in_order, strict=True)]
         return torch.cat(parts, dim=-1)[..., self.back_to_types]
 
     def _constants(self) -> Tensor:

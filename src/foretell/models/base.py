@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.errors import ForetellError
 from foretell.models.batch import Batch, make_batch
 from foretell.nn.attention import Visible
 
@@ -85,6 +87,7 @@ class IntensityModel(nn.Module, ABC):
         self.dropout, self.noise = 0.0, None
         self.fitted = False  # True once units and starting rates were taken from data
         self.unseen: tuple[int, ...] = ()  # types that never occurred in the training data
+        self.longest: float | None = None  # the largest t_end of the training data
 
     @property
     def types(self) -> int:
@@ -136,19 +139,30 @@ class IntensityModel(nn.Module, ABC):
         """Take units and starting rates from training data; called once, by the first fit."""
         self.fitted = True
 
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Without dropout inside; afterwards as before, whatever happened."""
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)
+
     @torch.no_grad()
     def intensity(self, history: EventSequence, times: Sequence[float] | np.ndarray) -> np.ndarray:
         """Intensities of all types at `times`, each from the events of `history` with a smaller time: float64 [times, K]."""
-        was_training = self.training
-        self.eval()
-        batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
-        encoded = self.encode(batch)
-        wanted = torch.from_numpy(np.asarray(times, dtype=np.float64)).to(self.device)
-        rows = [np.empty((0, self.types))]
-        for chunk in wanted.split(QUERIES_AT_A_TIME):
-            state = self.state(encoded, Queries.at_times(batch, chunk[None]))
-            rows.append(self.intensities(state)[0].double().cpu().numpy())
-        self.train(was_training)
+        asked = np.atleast_1d(np.asarray(times, dtype=np.float64))
+        if asked.ndim != 1 or not (np.isfinite(asked) & (asked >= 0.0)).all():
+            raise ForetellError(f"times: expected a list of numbers from 0 on, found {times!r}")
+        with self.evaluating():
+            batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
+            encoded = self.encode(batch)
+            wanted = torch.from_numpy(asked).to(self.device)
+            rows = [np.empty((0, self.types))]
+            for chunk in wanted.split(QUERIES_AT_A_TIME):
+                state = self.state(encoded, Queries.at_times(batch, chunk[None]))
+                rows.append(self.intensities(state)[0].double().cpu().numpy())
         return np.concatenate(rows)
 
     @abstractmethod

@@ -97,6 +97,7 @@ def describe(model: IntensityModel) -> dict[str, Any]:
         "kind": model.kind,
         "types": list(model.vocabulary.names),
         "unseen": list(model.unseen),
+        "longest": model.longest,
         "spec": model.spec(),
     }
 
@@ -104,17 +105,19 @@ def describe(model: IntensityModel) -> dict[str, Any]:
 def rebuild(description: dict[str, Any]) -> IntensityModel:
     model = CLASSES[description["kind"]].from_spec(description["spec"], Vocabulary(tuple(description["types"])))
     model.unseen = tuple(int(kind) for kind in description["unseen"])
+    model.longest = None if description["longest"] is None else float(description["longest"])
     return model
 
 
-def save_model(model: IntensityModel, path: Path) -> None:
+def save_model(model: IntensityModel, path: str | Path) -> None:
     """One file, written under another name and then renamed."""
+    path = Path(path)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with replacing(path) as temporary:
         temporary.write_bytes(save(tensors, {"foretell": json.dumps(describe(model))}))
 
 
-def load_model(path: Path, device: torch.device | str = "cpu") -> IntensityModel:
+def load_model(path: str | Path, device: torch.device | str = "cpu") -> IntensityModel:
     """From a `model.safetensors`; a file that is not one is the user's error, never code that runs."""
     try:
         with safe_open(path, framework="pt") as file:

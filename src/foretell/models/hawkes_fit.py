@@ -59,6 +59,11 @@ def fit_hawkes(
     model: Hawkes, data: EventData, dev: EventData | None = None, progress: Callable[[int, float], None] | None = None
 ) -> list[float]:
     """Fit in place; the mean log-likelihood an event after each round comes back."""
+    if model.dtype != torch.float64 or model.device.type != "cpu":
+        dtype, device = model.dtype, model.device
+        curve = fit_hawkes(model.double().cpu(), data, dev, progress)
+        model.to(device, dtype)
+        return curve
     counts, observed = scored_counts(data)
     scored = float(counts.sum() - PSEUDO_COUNT * len(counts))
     exposure = _exposure(data)
@@ -97,7 +102,10 @@ def _start(model: Hawkes, data: EventData, rates: np.ndarray, exposure: Exposure
         model.mu.copy_(rate / 2.0)
         share = exposure.by_type(model.beta.double(), model.types).sum()
         observed = sum(sequence.t_end for sequence in data)
-        model.alpha.copy_((rate * observed / 2.0 / share)[:, None, None].expand_as(model.alpha))
+        each = (
+            rate * observed / 2.0 / share if share > 0.0 else torch.zeros_like(rate)
+        )  # no event is watched after: no excitement
+        model.alpha.copy_(each[:, None, None].expand_as(model.alpha))
 
 
 class _Blocks:

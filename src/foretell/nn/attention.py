@@ -54,7 +54,15 @@ class Tile:
     row_end: int
     keys: int
     unsure: int
-    mask: Tensor  # [1 or B, rows, keys + 1 - unsure]
+    mask: Tensor | None  # [1, rows, keys + 1 - unsure]; None: made from `seen` when it is needed
+    seen: Tensor | None = None  # [B, rows]
+
+    def unseen(self, logits: Tensor) -> Tensor:
+        if self.mask is not None:
+            return self.mask
+        assert self.seen is not None
+        position = torch.arange(self.unsure, self.keys + 1, device=logits.device)
+        return _minus_infinity_where(position > self.seen[..., None], logits.dtype)
 
 
 def tiles(visible: Visible, rows: int, keys: int, like: Tensor) -> list[Tile]:
@@ -64,14 +72,10 @@ def tiles(visible: Visible, rows: int, keys: int, like: Tensor) -> list[Tile]:
             holder.append(found)
         return found
     assert visible.seen is not None
-    found = []
-    position = torch.arange(keys + 1, device=like.device)
     height = max(1, min(LOOSE_ROWS, TILE_ELEMENTS // (keys + 1)))
-    for row in range(0, rows, height):
-        row_end = min(row + height, rows)
-        unseen = position > (visible.seen[:, row:row_end, None] + visible.extra).clamp(min=0)
-        found.append(Tile(row, row_end, keys, 0, _minus_infinity_where(unseen, like.dtype)))
-    return found
+    counts = (visible.seen + visible.extra).clamp(min=0)
+    starts = range(0, rows, height)
+    return [Tile(row, min(row + height, rows), keys, 0, None, counts[:, row : row + height]) for row in starts]
 
 
 _holders: list[list[list[Tile]]] = []
@@ -179,7 +183,7 @@ def _weights(tile: Tile, hidden: Tensor | None, parts: Sequence[Tensor]) -> Tens
     for x, k in zip(queries[1:], keys[1:], strict=True):
         logits.baddbmm_(x[:, rows], k[:, :width].transpose(1, 2))
     if tile.unsure < width:
-        logits[:, :, tile.unsure :] += tile.mask
+        logits[:, :, tile.unsure :] += tile.unseen(logits)
     if hidden is not None:
         logits.masked_fill_(hidden[:, None, :width], -math.inf)
     return torch.softmax(logits, dim=-1)
@@ -199,11 +203,9 @@ def _over_rows(left: Tensor, right: Tensor) -> Tensor:
     On a GPU a few sequences with many rows each would keep few processors busy for long: the rows are shared out and summed after.
     """
     batch, rows, wide = left.shape
-    shares = (
-        max((c for c in range(1, ENOUGH_PRODUCTS // max(batch, 1) + 1) if rows % c == 0), default=1)
-        if left.is_cuda
-        else 1
-    )
+    shares = 1
+    if left.is_cuda and rows >= MANY_ROWS:
+        shares = max((c for c in range(1, ENOUGH_PRODUCTS // max(batch, 1) + 1) if rows % c == 0), default=1)
     if shares == 1:
         return torch.bmm(left.transpose(1, 2), right)
     split = left.reshape(batch * shares, rows // shares, wide)

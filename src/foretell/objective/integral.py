@@ -45,10 +45,9 @@ def stratified(batch: Batch, points: int, generator: torch.Generator | None, uni
 
 def quadrature(batch: Batch, nodes: int) -> Points:
     """Gauss-Legendre nodes in every gap: exact for polynomials of degree 2·nodes − 1."""
-    place, weight = gauss_legendre(nodes)
     start, length = batch.gap_start.unsqueeze(-1), batch.gap_length.unsqueeze(-1)
-    times = start + length * place.to(start.device)
-    return _by_gap(times, length * weight.to(start.device))
+    place, weight = gauss_legendre(nodes, start.device)
+    return _by_gap(start + length * place, length * weight)
 
 
 def uniform(batch: Batch, points: Tensor, generator: torch.Generator | None) -> Points:
@@ -66,10 +65,10 @@ def uniform(batch: Batch, points: Tensor, generator: torch.Generator | None) -> 
 
 
 @lru_cache
-def gauss_legendre(nodes: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights on [0, 1]."""
+def gauss_legendre(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Nodes and weights on [0, 1]; kept, since a captured graph may not copy them to its device."""
     place, weight = np.polynomial.legendre.leggauss(nodes)
-    return torch.from_numpy((place + 1.0) / 2.0), torch.from_numpy(weight / 2.0)
+    return torch.from_numpy((place + 1.0) / 2.0).to(device), torch.from_numpy(weight / 2.0).to(device)
 
 
 def _by_gap(times: Tensor, weights: Tensor) -> Points:

@@ -55,6 +55,13 @@ def fit(
             raise ForetellError(f"{data.name}: its event types are not those of the model")
     on_epoch = on_epoch or (lambda record: None)
     model.unseen = tuple(int(kind) for kind in np.flatnonzero(train.type_counts() == 0))
+    model.longest = max(sequence.t_end for sequence in train)
+    if model.longest <= 0.0:
+        raise ForetellError(f"{train.name}: every sequence ends at time 0, so there is no time to learn from")
+    if model.closed_form and options.window != "all":
+        raise ForetellError(
+            f'{model.title} is fitted to everything that happened: train with window = "all", evaluate in another'
+        )
     if model.closed_form:
         return _fit_directly(model, train, dev, run, on_epoch, stop or (lambda: False), options)
     if not model.fitted:

@@ -77,8 +77,11 @@ class Loop:
 
     def run(self) -> Progress:
         """Train to the end; the model is left with its best parameters."""
-        while not self.progress.done:
-            self._epoch()
+        try:
+            while not self.progress.done:
+                self._epoch()
+        finally:
+            self.model.noise = None
         if self.best:
             self.model.load_state_dict({name: tensor.to(self.model.device) for name, tensor in self.best.items()})
         self.model.eval()

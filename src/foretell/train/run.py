@@ -79,7 +79,8 @@ class RunFolder:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
+    def open(cls, path: str | Path) -> RunFolder:
+        path = Path(path)
         if not path.is_dir():
             raise ForetellError(f"{path}: no such run folder")
         if not (path / CONFIG).exists():

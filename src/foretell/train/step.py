@@ -139,10 +139,12 @@ class Stepper:
         tasks = [(piece, self._points(piece, None)) for piece in pieces]
         queries = sum(piece.gap_start.numel() for piece in pieces) * (self.options.points + 1)
         summed = torch.zeros((), dtype=torch.float64)
-        for group in [tasks] if queries >= SIDE_BY_SIDE else [[task] for task in tasks]:
-            done = self.pool.map(lambda task: self._apart(task[0], task[1], scored), group)
-            summed += self._gather(done)
-        torch.set_num_threads(self.threads)  # a pool thread's own number becomes that of threads to come
+        try:
+            for group in [tasks] if queries >= SIDE_BY_SIDE else [[task] for task in tasks]:
+                done = self.pool.map(lambda task: self._apart(task[0], task[1], scored), group)
+                summed += self._gather(done)
+        finally:
+            torch.set_num_threads(self.threads)  # a pool thread's own number becomes that of threads to come
         return summed
 
     def _gather(self, done: Iterable[tuple[Tensor, tuple[Tensor | None, ...]]]) -> Tensor:
