@@ -9,7 +9,7 @@ import typer
 
 Option = typer.Option
 
-# Chosen on the dev game; see experiments/robocup. Two long games are few data for 528 types: hence the pseudo-count and dropout.
+# How these were chosen: experiments/README. Two long games are few data for 528 types: hence the pseudo-count and dropout.
 MODEL = {"kind": "anhp", "dim": 32, "layers": 1, "dropout": 0.1, "fading": 4.0, "shortest_wave": 3.0}
 TRAIN = {"epochs": 120, "batch": 1, "lr": 5e-3, "patience": 15, "cool": 5, "decay": 1.0, "pseudo_count": 0.5}
 
