@@ -14,7 +14,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # mkdocs-material prints a long notice about MkDocs 2 otherwise; we use 1.6.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help install demo test lint format docs bench clean
+.PHONY: help install demo test lint format docs bench bench-replay clean
 
 help:
 	@echo "make demo    train on the embedded data and print scores (about a minute)"
@@ -22,7 +22,7 @@ help:
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make format  let ruff rewrite the code"
 	@echo "make docs    build the documentation into site/"
-	@echo "make bench   run the speed benchmark"
+	@echo "make bench   run the speed benchmark (bench-replay: that of the database)"
 	@echo "make clean   remove what the other targets made, .venv included"
 
 install: $(READY)
@@ -59,6 +59,9 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/anhp.py
+
+bench-replay: $(READY)
+	$(BIN)/python benchmarks/replay.py $(if $(FORETELL_DATA),--data $(FORETELL_DATA))
 
 clean:
 	rm -rf $(VENV) site build dist demo-run .pytest_cache .ruff_cache .hypothesis .import_linter_cache

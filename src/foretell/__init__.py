@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from foretell.errors import DataError, ForetellError
     from foretell.evaluate.ask import embeddings_of, intensities_at
     from foretell.evaluate.scores import evaluate
+    from foretell.ground.explain import why
+    from foretell.ground.replay import replay
+    from foretell.lang.diagnostics import ProgramError
+    from foretell.lang.program import Program
     from foretell.models.anhp import ANHP
     from foretell.models.build import load_model, save_model
     from foretell.models.hawkes import Hawkes
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "foretell.data": "Dataset EventData EventSequence Vocabulary load load_file save save_dataset",
     "foretell.errors": "DataError ForetellError",
+    "foretell.ground.explain": "why",
+    "foretell.ground.replay": "replay",
+    "foretell.lang.program": "Program",
+    "foretell.lang.diagnostics": "ProgramError",
     "foretell.models.anhp": "ANHP",
     "foretell.models.hawkes": "Hawkes",
     "foretell.models.poisson": "Poisson",
@@ -50,6 +58,8 @@ __all__ = [
     "ForetellError",
     "Hawkes",
     "Poisson",
+    "Program",
+    "ProgramError",
     "RunFolder",
     "Vocabulary",
     "embeddings_of",
@@ -60,9 +70,11 @@ __all__ = [
     "load_file",
     "load_model",
     "plot",
+    "replay",
     "save",
     "save_dataset",
     "save_model",
+    "why",
 ]
 
 

@@ -28,8 +28,8 @@ from foretell.data import (
     save,
     save_dataset,
 )
-from foretell.data.terms import NameProblem, normalise
 from foretell.errors import ForetellError
+from foretell.terms import NameProblem, normalise
 
 SUFFIXES = [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".parquet"]
 

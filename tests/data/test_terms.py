@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.data.terms import NameProblem, build, normalise
+from foretell.terms import NameProblem, build, normalise
 
 
 @pytest.mark.parametrize(

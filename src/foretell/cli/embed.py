@@ -25,7 +25,8 @@ def embed(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Embed events in the context of what came before them."""
-    from foretell.cli.opened import chosen_sequences, open_run
+    from foretell.cli.opened import open_run
+    from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import print_json
     from foretell.data.writing import text_file
     from foretell.evaluate.ask import embeddings_of

@@ -26,7 +26,8 @@ def intensity(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Intensities of every event type at given times, each from the events before it."""
-    from foretell.cli.opened import chosen_sequences, open_run
+    from foretell.cli.opened import open_run
+    from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import out, print_json
     from foretell.evaluate.ask import intensities_at
 

@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from foretell.cli import data, demo, embed, evaluate, intensity, params, train
+from foretell.cli import check, data, demo, embed, evaluate, intensity, params, replay, train, why
 from foretell.errors import ForetellError
 
 app = typer.Typer(
@@ -28,6 +28,9 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("intensity")(intensity.intensity)
 app.command("embed")(embed.embed)
 app.command("params")(params.params)
+app.command("check")(check.check)
+app.command("replay")(replay.replay)
+app.command("why")(why.why)
 app.command("demo")(demo.demo)
 
 
@@ -55,7 +58,11 @@ def run() -> None:
     try:
         app()
     except ForetellError as error:
-        sys.stderr.write("".join(f"error: {line}\n" for line in str(error).splitlines()))
+        from foretell.lang.diagnostics import ProgramError
+
+        lines = str(error).splitlines()
+        placed = isinstance(error, ProgramError)  # each of its messages says itself that it is an error, and where
+        sys.stderr.write("".join(f"{line}\n" if placed else f"error: {line}\n" for line in lines))
         sys.exit(1)
     except BrokenPipeError:
         # The reader of our output went away (`foretell … | head`): that is its right.

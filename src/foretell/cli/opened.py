@@ -39,18 +39,3 @@ def open_run(run: Path, data: str | None, split: str | None, columns: str = "", 
     if chosen not in splits:
         raise ForetellError(f"{dataset.path}: there is no split {chosen!r}; there are {', '.join(splits)}")
     return Opened(folder, model, in_vocabulary(splits[chosen], model.vocabulary), dataset.card.time_unit)
-
-
-def chosen_sequences(data: EventData, sequence: str | None) -> EventData:
-    """All sequences, or the one with this id or (if no id matches) this place."""
-    if sequence is None:
-        return data
-    by_id = [place for place, one in enumerate(data) if one.id == sequence]
-    if by_id:
-        return data.select(by_id[:1])
-    if sequence.isdecimal() and int(sequence) < len(data):
-        return data.select([int(sequence)])
-    some = ", ".join(one.id for one in list(data)[:5]) + (", …" if len(data) > 5 else "")
-    raise ForetellError(
-        f"{data.name}: no sequence {sequence!r}; there are {len(data)}: {some}; other splits are asked for with --split"
-    )

@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from foretell.evaluate.scores import Evaluation
+if TYPE_CHECKING:
+    from foretell.evaluate.scores import Evaluation
 
 PLAIN_LINE_EVERY = 5.0  # seconds
 

@@ -12,6 +12,7 @@ from foretell.data.columns import Columns
 from foretell.data.loadreport import LoadReport, gaps_of, grid_shares, tie_share
 from foretell.data.sequence import EventSequence, Vocabulary
 from foretell.errors import DataError
+from foretell.terms import NameProblem, normalise
 
 SPLITS = ("train", "dev", "test")
 
@@ -41,6 +42,20 @@ class EventData:
             raise DataError(problems)
         if self.report is None:
             object.__setattr__(self, "report", describe_load(columns, self.name))
+
+    @classmethod
+    def from_names(
+        cls, events: Iterable[Sequence[str]], times: Iterable[Sequence[float]], *, t_ends: Sequence[float] | None = None
+    ) -> EventData:
+        """From the names and times of each sequence's events; without `t_ends`, a sequence ends with its last event."""
+        named = [[_normalised(name) for name in sequence] for sequence in events]
+        vocabulary = Vocabulary(tuple(sorted({name for sequence in named for name in sequence})))
+        made = []
+        for place, (names, when) in enumerate(zip(named, times, strict=True)):
+            kinds = np.asarray([vocabulary.index(name) for name in names], dtype=np.int32)
+            end = t_ends[place] if t_ends is not None else max(when, default=0.0)
+            made.append(EventSequence(np.asarray(when, dtype=np.float64), kinds, end, str(place)))
+        return cls(made, vocabulary)
 
     def __repr__(self) -> str:
         return f"EventData({self.name!r}, {len(self)} sequences, {self.event_count} events)"
@@ -107,6 +122,13 @@ class Dataset:
         """The splits that exist, by name, in the order train, dev, test."""
         found = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: data for name, data in found.items() if data is not None}
+
+
+def _normalised(name: str) -> str:
+    try:
+        return normalise(name)
+    except NameProblem as problem:
+        raise DataError(str(problem)) from None
 
 
 def not_from_zero(columns: Columns) -> list[tuple[int, str]]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from foretell.data.columns import offsets_of
 from foretell.data.sequence import NO_METADATA, encodable, time_mistakes
-from foretell.data.terms import NameProblem, normalise
+from foretell.terms import NameProblem, normalise
 
 NUMBERS = frozenset({int, float})
 LARGEST_TYPE = 2**31 - 2

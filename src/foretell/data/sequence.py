@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foretell.data.terms import NameProblem, normalise
 from foretell.errors import DataError
+from foretell.terms import NameProblem, normalise
 
 NO_METADATA: Mapping[str, object] = {}  # shared and never changed; a mapping proxy could not be sent to a process
 MOST_TYPES = 1_000_000  # more than that is a mistaken id, not a vocabulary

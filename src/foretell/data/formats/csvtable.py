@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from foretell.data.formats.lines import text_lines
 from foretell.data.formats.longtable import ColumnMap, LongTable, find_columns, gather
 from foretell.data.raw import LARGEST_TYPE, Gatherer, Problem, RawEvents
-from foretell.data.terms import NameProblem, build
 from foretell.data.writing import text_file
+from foretell.terms import NameProblem, build
 
 if TYPE_CHECKING:
     from foretell.data.dataset import EventData

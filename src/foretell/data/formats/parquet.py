@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.data.formats.longtable import ColumnMap, LongTable, find_columns, gather
 from foretell.data.raw import Gatherer, RawEvents
-from foretell.data.terms import NameProblem, build
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
+from foretell.terms import NameProblem, build
 
 if TYPE_CHECKING:
     import pyarrow

@@ -1,4 +1,4 @@
-"""An event's name as written in a file → the one spelling that the library uses.
+"""An event's name as written in a file, or a constant of a program → the one spelling that the library uses.
 
 A name without parentheses is free text (`Nice Question`): only the spaces around it are dropped. A name with
 parentheses is a flat, ground term, `functor(arg,…)`, in which spaces mean nothing: `join(eve, sales)` is
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 _PLAIN = re.compile(r"[^\W\d_]\w*\Z")
-_INTEGER = re.compile(r"-?\d+\Z")
+_INTEGER = re.compile(r"-?[0-9]+\Z")
 _TOKEN = re.compile(
     r"""\s*(?:(?P<word>-?\w+)|(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")|(?P<mark>[(),]))\s*""", re.S
 )
@@ -48,6 +48,26 @@ def constant(text: str) -> str:
         return text
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def is_integer(text: str) -> bool:
+    return _INTEGER.match(text) is not None
+
+
+def plain(spelled: str) -> str:
+    """The text that a constant stands for: `'New York'` gives `New York`."""
+    return re.sub(r"\\(.)", r"\1", spelled[1:-1], flags=re.S) if spelled[:1] == "'" else spelled
+
+
+def split(name: str) -> tuple[str, tuple[str, ...]]:
+    """Functor and arguments of a normalised name, each as a constant is spelled: `pass(a,'New York')` gives `pass`, (`a`, `'New York'`).
+
+    A name without parentheses is a functor alone, in quotes if it needs them.
+    """
+    if not name.endswith(")") or "(" not in name:
+        return (name if name[:1] == "'" and name == unquote(name) else constant(name)), ()
+    tokens = _tokens(name)
+    return tokens[0][1], tuple(value for kind, value in tokens[1:] if kind == "atom")
 
 
 def _term(text: str) -> str:
@@ -97,14 +117,15 @@ def _tokens(text: str) -> list[tuple[str, str]]:
                 )
             tokens.append(("atom", word))
         elif quoted is not None:
-            tokens.append(("atom", _unquote(quoted)))
+            tokens.append(("atom", unquote(quoted)))
         else:
             tokens.append(("mark", mark))
         place = match.end()
     return tokens
 
 
-def _unquote(quoted: str) -> str:
+def unquote(quoted: str) -> str:
+    """What stands in quotes → a constant's spelling, with quotes only where it needs them."""
     quote = quoted[0]
     inner = re.sub(r"\\(.)", r"\1", quoted[1:-1].replace(quote * 2, "\\" + quote), flags=re.S)
     # '3' is text and 3 a number: only words lose their quotes

@@ -1,0 +1,212 @@
+"""How fast a program is replayed: `make bench-replay`, or `python benchmarks/replay.py [--data FOLDER] [--json FILE]`.
+
+RoboCup in events a second on one core; whether an event's cost grows with facts, users, rules or a past that have nothing to do with it;
+a table of 100,000 facts; a program of 2,000 rules; and, if the folder has `iptv`, all its users merged into one stream. CPU time of this
+process, medians of repeats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import foretell.data as data
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.ground.engine import Engine
+from foretell.ground.replay import EventFacts, ReplayOptions, Walk, replay, replay_chunk
+from foretell.lang.program import Program
+from foretell.terms import build, constant
+
+ROOT = Path(__file__).resolve().parents[1]
+REPEATS = 5
+
+
+def cpu(function, repeats: int = REPEATS) -> float:
+    """Median CPU seconds."""
+    took = []
+    for _ in range(repeats):
+        start = time.process_time()
+        function()
+        took.append(time.process_time() - start)
+    return statistics.median(took)
+
+
+def robocup() -> dict:
+    program = Program.from_file(ROOT / "programs" / "robocup.ndtt")
+    splits = list(data.load("robocup").splits().values())
+    events = sum(split.event_count for split in splits)
+    seconds = cpu(lambda: [replay(program, split) for split in splits])
+    return {"events": events, "events_a_second": round(events / seconds)}
+
+
+CLUB = """
+:- event(enter). :- event(leave). :- event(talk). :- exogenous(ban).
+enter(P) :- guest(P), not inside(P), not banned(P).
+leave(P) :- inside(P).
+talk(P,Q) :- inside(P), inside(Q), friend(P,Q).
+inside(P) <- enter(P).
+!inside(P) <- leave(P).
+banned(P) <- ban(P).
+!inside(P) <- ban(P).
+guest(P) <- talk(P,Q), inside(Q).
+knows(P,Q) <- talk(P,Q).
+circle(P,Q) :- knows(P,Q), inside(Q).
+circle(P,R) :- circle(P,Q), knows(Q,R), inside(R), P != R.
+"""
+
+
+def club_stream(length: int, guests: int, seed: int = 0) -> EventData:
+    """Few guests are inside at a time; the same people whatever else the program knows."""
+    draw = np.random.default_rng(seed)
+    inside: list[int] = []
+    names: dict[str, int] = {}
+    kinds = []
+    for _ in range(length):
+        talkers = [g for g in inside if (g + 1) % guests in inside]
+        outside = [g for g in range(guests) if g not in inside]
+        if talkers and draw.random() < 0.5:
+            who = int(draw.choice(talkers))
+            name = f"talk(g{who},g{(who + 1) % guests})"
+        elif len(inside) < 6 and outside:
+            who = int(draw.choice(outside))
+            inside.append(who)
+            name = f"enter(g{who})"
+        else:
+            who = inside.pop(int(draw.integers(len(inside))))
+            name = f"leave(g{who})"
+        kinds.append(names.setdefault(name, len(names)))
+    times = np.arange(1.0, length + 1)
+    return EventData(
+        [EventSequence(times, np.asarray(kinds, dtype=np.int32), length + 1.0, "club")], Vocabulary(tuple(names))
+    )
+
+
+def growth() -> dict:
+    """CPU time of the same events where ten times as much that is unrelated is known, over that of the small program; in turns."""
+    events = club_stream(4000, 20)
+    sizes = {"plain": (20, 10, 100), "facts": (20, 10, 1000), "users": (200, 10, 100), "rules": (20, 100, 100)}
+    # More guests change who is whose friend only beyond the twentieth: the stream stays possible.
+    programs = {name: Engine(_widened(*size)) for name, size in sizes.items()}
+    took: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(REPEATS + 2):
+        for name, engine in programs.items():
+            took[name].append(cpu(lambda engine=engine: replay_chunk(engine, events, ReplayOptions()), 1))
+    medians = {name: statistics.median(times[1:]) for name, times in took.items()}
+    return {name: round(medians[name] / medians["plain"], 2) for name in ("facts", "users", "rules")}
+
+
+def _widened(guests: int, rules: int, facts: int) -> Program:
+    lines = [CLUB, *(f"guest(g{g}). friend(g{g},g{(g + 1) % 20})." for g in range(20))]
+    lines += [f"guest(g{g}). friend(g{g},g{g + 1})." for g in range(20, guests)]
+    lines += [f"thing(t{fact})." for fact in range(facts)]
+    for rule in range(rules):
+        lines.append(f"noted{rule}(P) <- talk(P,x{rule}), guest(P).")  # the same event with another constant
+        lines.append(f"mood{rule}(P) :- inside(P), special{rule}(P).\nspecial{rule}(y{rule}).")
+        lines.append(f":- exogenous(alarm{rule}).\nalarmed{rule} <- alarm{rule}.")
+    return Program.from_text("\n".join(lines))
+
+
+def long_past() -> float:
+    """Cost of an event in the last third of a long sequence over that in its second tenth, when most has been met before."""
+    program, data = _widened(20, 10, 100), club_stream(60_000, 20)
+    kinds = np.asarray(data[0].types).tolist()
+    ratios = []
+    for _ in range(REPEATS):
+        engine = Engine(program)
+        facts, walk = EventFacts(engine, data), Walk(engine)
+        blocks = []
+        for block in range(30):
+            start = time.process_time()
+            for place in range(block * 2000, (block + 1) * 2000):
+                walk.take(facts.of(kinds[place]), place, True)
+            blocks.append(time.process_time() - start)
+        ratios.append(statistics.median(blocks[20:]) / statistics.median(blocks[3:6]))
+    return round(statistics.median(ratios), 2)
+
+
+def big_table() -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "likes.csv"
+        rows = "".join(f"person{i},item{i % 977}\n" for i in range(100_000))
+        path.write_text("who,what\n" + rows)
+        text = ':- table(likes, "likes.csv").\n:- event(buy).\nbuy(P,I) :- likes(P,I).\n'
+        return round(cpu(lambda: Program.from_text(text, folder=folder), 3), 2)
+
+
+def many_rules() -> float:
+    rules = [":- event(e0). :- exogenous(x).", "s(a). s(b)."]
+    for i in range(2000):
+        rules.append(f"e{i + 1}(X) :- {'e' + str(i) + '(X)' if i else 's(X)'}, s(X), not t{i}(X).")
+        rules.append(f"t{i}(X) <- x(X), s(X).")
+    text = "\n".join(rules[:2002]).replace(":- event(e0). ", "")
+    return round(cpu(lambda: Program.from_text(text), 3), 2)
+
+
+def iptv(folder: Path) -> dict:
+    """All users in one stream, watch(U,C), ordered by time."""
+    train = data.load(str(folder / "iptv")).train
+    assert train is not None
+    categories = train.vocabulary.names
+    users = [str(sequence.metadata["user"]) for sequence in train]
+    times = np.concatenate([sequence.times for sequence in train])
+    kinds = np.concatenate([len(categories) * place + np.asarray(one.types) for place, one in enumerate(train)])
+    order = np.argsort(times, kind="stable")
+    names = tuple(build("watch", [user, category]) for user in users for category in categories)
+    stream = EventSequence(times[order], kinds[order].astype(np.int32), float(times.max()), "all")
+    merged = EventData([stream], Vocabulary(names))
+    lines = [":- event(watch).", *(f"user({user})." for user in users)]
+    for place, category in enumerate(categories):
+        name = constant(category)
+        lines += [f"category({name}).", f"tag({name},t{place % 4}).", f"topic(t{place % 4})."]
+    lines += [
+        "watch(U,C) :- user(U), category(C).",
+        "user(U) <- watch(U,C), category(C).",
+        "category(C) <- watch(U,C), user(U).",
+        "topic(T) <- watch(U,C), tag(C,T).",
+    ]
+    program = Program.from_text("\n".join(dict.fromkeys(lines)))
+    start = time.process_time()
+    done = replay(program, merged)
+    seconds = time.process_time() - start
+    return {
+        "events": len(stream),
+        "seconds": round(seconds, 1),
+        "additions": len(done.timelines[0].additions),
+        "peak_MiB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="folder with iptv/, for the large stream")
+    parser.add_argument("--json", type=Path, help="also write the results there")
+    given = parser.parse_args()
+    results: dict[str, object] = {"machine": platform.machine(), "python": platform.python_version()}
+    steps = {
+        "robocup": robocup,
+        "cost of an event, ten times the unrelated": growth,
+        "cost of an event, late over early": long_past,
+        "table of 100,000 facts, seconds": big_table,
+        "2,000 rules, seconds": many_rules,
+    }
+    if given.data is not None and (given.data / "iptv").is_dir():
+        steps["iptv in one stream"] = lambda: iptv(given.data)
+    for name, step in steps.items():
+        results[name] = step()
+        sys.stdout.write(f"{name}: {results[name]}\n")
+        sys.stdout.flush()
+    if given.json is not None:
+        given.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""`foretell check P.ndtt`: every mistake of a program, or what the program is. No torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foretell.lang.program import Program
+    from foretell.lang.shapes import Counts
+
+Option = typer.Option
+
+
+class Stage(StrEnum):
+    """What `--show` prints."""
+
+    ast = "ast"
+    rules = "rules"
+    graph = "graph"
+
+
+class Undeclared(StrEnum):
+    """What an event is that nothing declares."""
+
+    error = "error"
+    exogenous = "exogenous"
+
+
+def check(
+    program: Annotated[Path, typer.Argument(metavar="P.ndtt", help="A program.")],
+    as_json: Annotated[bool, Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    show: Annotated[Stage | None, Option(help="Print a stage instead of the summary: ast, rules or graph.")] = None,
+    graph: Annotated[Path | None, Option(help="Draw predicates and rules into this SVG file.")] = None,
+    dim: Annotated[int, Option(min=0, help="The dimension of functors that declare none.")] = 32,
+    layers: Annotated[int, Option(min=0, help="Layers of attention, for counting parameters.")] = 2,
+    time_dim: Annotated[int | None, Option(min=0, help="The dimension of times; that of --dim if not given.")] = None,
+    undeclared: Annotated[
+        Undeclared, Option(help="Events that the program waits for and does not declare: an error, or exogenous.")
+    ] = Undeclared.error,
+) -> None:
+    """Check a program: all mistakes at once, or its facts, rules, events, dimensions, parameters and strata."""
+    from foretell.lang.diagnostics import ProgramError
+    from foretell.lang.program import Program
+    from foretell.lang.shapes import count_parameters
+
+    try:
+        checked = Program.from_file(program, undeclared=undeclared.value, dim=dim)
+    except ProgramError as error:
+        if not as_json:
+            raise
+        _print_json({"ok": False, **_diagnostics(error.diagnostics)})
+        raise typer.Exit(1) from None
+    if graph is not None:
+        _draw(checked, graph, program.name)
+    counts = count_parameters(
+        checked.rules, checked.tables, checked.functors, dim=dim, layers=layers, time_dim=time_dim
+    )
+    if as_json:
+        report = _summary(checked, counts, dim, layers, dim if time_dim is None else time_dim)
+        _print_json({**report, **_diagnostics(checked.warnings), **_stage(checked, show)})
+        return
+    for one in checked.warnings:
+        typer.echo(one.render(), err=True)
+    if show is not None:
+        typer.echo("\n".join(_stage_lines(checked, show)))
+    else:
+        _show(checked, counts, program.name, dim)
+    if graph is not None:
+        typer.echo(f"picture: {graph}", err=show is not None)
+
+
+def _draw(program: Program, path: Path, title: str) -> None:
+    from foretell.data.writing import text_file
+    from foretell.errors import ForetellError
+    from foretell.lang.graph import graph_of
+    from foretell.lang.svg import draw
+
+    if path.suffix.lower() != ".svg":
+        raise ForetellError(f"--graph {path}: the picture is an SVG; give a name that ends in .svg")
+    with text_file(path) as file:
+        file.write(draw(graph_of(program), title))
+
+
+def _diagnostics(found: Any) -> dict[str, Any]:
+    return {
+        "errors": [one.to_json() for one in found if one.severity == "error"],
+        "warnings": [one.to_json() for one in found if one.severity == "warning"],
+    }
+
+
+# --- stages ----------------------------------------------------------------------------------------------------------
+
+
+def _stage(program: Program, show: Stage | None) -> dict[str, Any]:
+    from foretell.lang.dump import tree
+    from foretell.lang.graph import graph_json, graph_of
+
+    if show is Stage.ast:
+        return {"ast": tree(_statements(program))}
+    return {"graph": graph_json(graph_of(program))} if show is Stage.graph else {}
+
+
+def _stage_lines(program: Program, show: Stage) -> list[str]:
+    from foretell.lang.dump import tree, tree_lines
+    from foretell.lang.graph import graph_lines, graph_of
+    from foretell.lang.pretty import pretty_rule
+
+    if show is Stage.ast:
+        return list(tree_lines(tree(_statements(program))))
+    if show is Stage.graph:
+        return list(graph_lines(graph_of(program)))
+    width = len(f"rule{len(program.rules)}")
+    lines = [f"{one.name:{width}}  {pretty_rule(one.rule)}" for one in program.rules]
+    return [
+        *lines,
+        *(f"{'table':{width}}  {one.functor}/{one.arity}, {len(one.rows):,} rows" for one in program.tables),
+    ]
+
+
+def _statements(program: Program) -> list[Any]:
+    """Of all files, one after the other, as they were read."""
+    from foretell.lang.parse import parse
+
+    return [statement for source in program.sources for statement in parse(source).file.statements]
+
+
+# --- the summary -----------------------------------------------------------------------------------------------------
+
+
+def _summary(program: Program, counts: Counts, dim: int, layers: int, time_dim: int) -> dict[str, Any]:
+    from foretell.lang.pretty import pretty_atom, pretty_rule
+    from foretell.lang.shapes import dimension
+
+    kinds = ("deduce", "add", "remove")
+    return {
+        "ok": True,
+        "digest": program.digest,
+        "dim": dim,
+        "layers": layers,
+        "time_dim": time_dim,
+        "facts": sum(one.rule.is_fact for one in program.rules),
+        "tables": [{"functor": one.functor, "arity": one.arity, "rows": len(one.rows)} for one in program.tables],
+        "rules": {kind: sum(one.rule.kind == kind and not one.rule.is_fact for one in program.rules) for kind in kinds},
+        "functors": [
+            {
+                "functor": name,
+                "arity": one.arity,
+                "kind": one.kind,
+                "dim": dimension(program.functors, name, dim),
+                "key": one.key,
+                "stratum": program.stratum.get(name, 0),
+            }
+            for name, one in program.functors.items()
+        ],
+        "strata": _strata(program),
+        "recursive": [list(one.functors) for one in program.components if one.recursive],
+        "parameters": {
+            "rules": [
+                {
+                    "rule": count.rule.name,
+                    "text": pretty_rule(count.rule.rule),
+                    "name": pretty_atom(count.shapes.name),
+                    "matrices": {letter: list(shape) for letter, shape in count.shapes.matrices.items()},
+                    "parameters": count.parameters,
+                    "shared_with": count.shared_with,
+                    "per_value_of": list(count.shapes.groups),
+                }
+                for count in counts.rules
+            ],
+            "tables": counts.tables,
+            "intensities": counts.intensities,
+            "total": counts.total,
+            "per_value": counts.per_value,
+        },
+    }
+
+
+def _strata(program: Program) -> list[list[str]]:
+    found: dict[int, list[str]] = {}
+    for component in program.components:
+        for name in component.functors:
+            found.setdefault(program.stratum.get(name, 0), []).append(name)
+    return [found[level] for level in sorted(found)]
+
+
+def _show(program: Program, counts: Counts, name: str, dim: int) -> None:
+    from rich.markup import escape
+
+    console = _console()
+    rules = [one.rule for one in program.rules]
+    kinds = {kind: sum(one.kind == kind and not one.is_fact for one in rules) for kind in ("deduce", "add", "remove")}
+    rows = sum(len(one.rows) for one in program.tables)
+    parts = [_counted(sum(one.is_fact for one in rules), "fact")]
+    parts += [f"{_counted(len(program.tables), 'table')} with {rows:,} facts"] if program.tables else []
+    words = {"deduce": "deduce", "add": "add", "remove": "remove"}
+    split = ", ".join(f"{count} {words[kind]}" for kind, count in kinds.items() if count)
+    parts.append(_counted(sum(kinds.values()), "rule") + (f" ({split})" if split else ""))
+    console.print(f"[bold]{escape(name)}[/bold] is fine: {', '.join(parts)}")
+    _show_functors(console, program, dim)
+    _show_rules(console, counts)
+    notes = (
+        "; groups of parameters that are named by a variable are counted for one value of it"
+        if counts.per_value
+        else ""
+    )
+    console.print(f"parameters: {counts.total:,} in all{notes}")
+    strata = _strata(program)
+    if len(strata) > 1:
+        for level, names in enumerate(strata):
+            console.print(f"stratum {level}: {escape(', '.join(names))}")
+    for component in program.components:
+        if component.recursive:
+            console.print(f"recursive: {escape(', '.join(component.functors))}")
+
+
+def _show_functors(console: Console, program: Program, dim: int) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from foretell.lang.shapes import dimension
+
+    if not program.functors:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, justify in (("functor", "left"), ("is", "left"), ("dimension", "right"), ("key", "right")):
+        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for name, one in program.functors.items():
+        kind = {"fact": "fact", "event": "event", "exogenous": "exogenous event"}[one.kind]
+        key = "" if one.key is None else str(one.key)
+        table.add_row(escape(_short(str(one), 40)), kind, str(dimension(program.functors, name, dim)), key)
+    console.print(table)
+
+
+def _show_rules(console: Console, counts: Counts) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from foretell.lang.pretty import pretty_rule
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("rule")
+    table.add_column("")
+    table.add_column("parameters", justify="right")
+    for count in counts.rules:
+        if count.rule.rule.is_fact:
+            continue
+        note = f" (shared with {count.shared_with})" if count.shared_with else ""
+        note += f" for each {', '.join(count.shapes.groups)}" if count.shapes.groups else ""
+        text = escape(_short(pretty_rule(count.rule.rule), 90))
+        table.add_row(count.rule.name, text, f"{count.parameters:,}{escape(note)}")
+    facts = [count for count in counts.rules if count.rule.rule.is_fact]
+    if facts:
+        table.add_row("", _counted(len(facts), "fact"), f"{sum(count.parameters for count in facts):,}")
+    if counts.tables:
+        table.add_row("", "facts of tables", f"{counts.tables:,}")
+    if counts.intensities:
+        table.add_row("", "intensities of events", f"{counts.intensities:,}")
+    console.print(table)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=140, soft_wrap=True)
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,233 @@
+"""`foretell replay P.ndtt DATA`: the facts and possible events that the rules make of a sequence, state by state."""
+
+from __future__ import annotations
+
+import json
+import sys
+from bisect import bisect_left, insort
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foretell.errors import ForetellError
+
+if TYPE_CHECKING:
+    from foretell.data import EventData
+    from foretell.ground.replay import Replay
+    from foretell.ground.timeline import Timeline
+    from foretell.lang.program import Program
+
+SHOWN_CHANGES = 12
+
+
+class Impossible(StrEnum):
+    error = "error"
+    skip = "skip"
+    exogenous = "exogenous"
+
+
+class Undeclared(StrEnum):
+    error = "error"
+    exogenous = "exogenous"
+
+
+ProgramArgument = Annotated[Path, typer.Argument(help="A program, P.ndtt.")]
+DataArgument = Annotated[str, typer.Argument(help="A file, a folder, or the name of an embedded data set (robocup).")]
+SequenceOption = Annotated[str | None, typer.Option("--sequence", help="Only the sequence with this id or place.")]
+SplitOption = Annotated[str | None, typer.Option("--split", help="train, dev or test; default: all.")]
+ImpossibleOption = Annotated[
+    Impossible,
+    typer.Option("--impossible", help="Events the program makes impossible: an error, left out, or kept unscored."),
+]
+UndeclaredOption = Annotated[
+    Undeclared, typer.Option("--undeclared", help="Events that nothing declares: an error, or taken to be exogenous.")
+]
+ColumnsOption = Annotated[
+    str, typer.Option("--columns", help="Columns of a long table: sequence=patient,time=when,event=code.")
+]
+LimitOption = Annotated[
+    float, typer.Option("--limit", help="Multiplies how many instantiations of rules are allowed.", min=1e-6)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+def replay(
+    program: ProgramArgument,
+    data: DataArgument,
+    at: Annotated[float | None, typer.Option("--at", help="Only the state at this time.")] = None,
+    sequence: SequenceOption = None,
+    split: SplitOption = None,
+    impossible: ImpossibleOption = Impossible.error,
+    undeclared: UndeclaredOption = Undeclared.error,
+    columns: ColumnsOption = "",
+    workers: Annotated[int, typer.Option("--workers", help="Processes; 0: one a core where it pays.", min=0)] = 0,
+    limit: LimitOption = 1.0,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", help="Where replays are kept; default: FORETELL_CACHE.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing, use nothing kept.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no counts.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The facts and the possible events after each event, or at one time."""
+    from foretell.cli.sequences import chosen_among, open_data
+    from foretell.ground.cache import default_folder
+
+    check_time(at)
+    checked = read_program(program, undeclared)
+    parts = chosen_among(open_data(data, split, columns), sequence)
+    folder = None if no_cache else (cache or default_folder())
+    timelines: list[Timeline] = []
+    for part in parts:
+        done = replayed(checked, part, impossible, limit, workers, folder, quiet)
+        timelines.extend(done.timelines)
+        say_counts(done, impossible, part.name, quiet)
+    if as_json:
+        _print_json(timelines, at)
+    else:
+        for timeline in timelines:
+            _print(timeline, at)
+
+
+def read_program(path: Path, undeclared: Undeclared) -> Program:
+    """The checked program; how many warnings there are goes to stderr."""
+    from foretell.lang.program import Program
+
+    program = Program.from_file(path, undeclared=undeclared.value)
+    if program.warnings:
+        count = "1 warning" if len(program.warnings) == 1 else f"{len(program.warnings)} warnings"
+        sys.stderr.write(f"{path}: {count}; foretell check {path} shows them\n")
+    return program
+
+
+def check_time(at: float | None) -> None:
+    if at is not None and not 0.0 <= at < float("inf"):
+        raise ForetellError(f"--at {at}: expected a time from 0 on")
+
+
+def replayed(
+    program: Program,
+    data: EventData,
+    impossible: Impossible,
+    limit: float,
+    workers: int,
+    cache: Path | None,
+    quiet: bool,
+) -> Replay:
+    import os
+
+    from foretell.cli.show import bar
+    from foretell.ground.engine import Limits
+    from foretell.ground.replay import replay as run
+
+    usual = Limits()
+    limits = Limits(max(1, int(usual.instances * limit)), max(1, int(usual.steps * limit)))
+    with bar(quiet) as shown:
+        return run(
+            program,
+            data,
+            impossible=impossible.value,
+            workers=workers or os.cpu_count() or 1,
+            cache=cache,
+            limits=limits,
+            progress=lambda done, of: shown.move(f"replaying {data.name}", done, of),
+        )
+
+
+def say_counts(done: Replay, impossible: Impossible, name: str, quiet: bool = False) -> None:
+    if done.impossible and not quiet:
+        fate = "left out" if impossible is Impossible.skip else "kept as unscored history"
+        sys.stderr.write(f"{name}: {done.impossible} impossible events {fate}\n")
+    if done.undeclared and not quiet:
+        sys.stderr.write(f"{name}: {done.undeclared} events that nothing declares are taken to be exogenous\n")
+
+
+class _States:
+    """Facts of each state as sorted names, each change made once."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        text, is_event = timeline.grounding.text, timeline.grounding.is_event
+        self.begins: dict[int, list[tuple[str, bool]]] = {}
+        self.ends: dict[int, list[tuple[str, bool]]] = {}
+        for fact, start, stop in timeline.holds.tolist():
+            self.begins.setdefault(start, []).append((text(fact), is_event(fact)))
+            self.ends.setdefault(stop, []).append((text(fact), is_event(fact)))
+        always = timeline.grounding.always.tolist()
+        self.facts = sorted(text(fact) for fact in always)
+        self.possible = sorted(text(fact) for fact in always if is_event(fact))
+
+    def enter(self, state: int) -> None:
+        for name, event in self.ends.get(state, ()):
+            del self.facts[bisect_left(self.facts, name)]
+            if event:
+                del self.possible[bisect_left(self.possible, name)]
+        for name, event in self.begins.get(state, ()):
+            insort(self.facts, name)
+            if event:
+                insort(self.possible, name)
+
+    def record(self, state: int) -> dict[str, Any]:
+        return {
+            "index": state,
+            "after": self.timeline.after(state),
+            "time": self.timeline.time_of(state),
+            "facts": self.facts,
+            "possible": self.possible,
+        }
+
+
+def _print_json(timelines: list[Timeline], at: float | None) -> None:
+    """State by state as it is made: all states together can be far larger than the timeline."""
+    write = sys.stdout.write
+    write("[")
+    for place, timeline in enumerate(timelines):
+        write(
+            ("," if place else "") + f'{{"sequence": {json.dumps(timeline.sequence, ensure_ascii=False)}, "states": ['
+        )
+        wanted = range(timeline.states) if at is None else [timeline.state_at(at)]
+        states, first = _States(timeline), True
+        for state in range(max(wanted) + 1):
+            states.enter(state)
+            if state in wanted:
+                write(("" if first else ", ") + json.dumps(states.record(state), ensure_ascii=False))
+                first = False
+        write("]}")
+    write("]\n")
+
+
+def _print(timeline: Timeline, at: float | None) -> None:
+    states = _States(timeline)
+    always = len(states.facts)
+    typer.echo(
+        f"sequence {timeline.sequence}: {len(timeline.events)} events, {timeline.states} states, "
+        f"{always} facts that always hold, {len(timeline.additions)} additions"
+    )
+    if at is not None:
+        state = timeline.state_at(at)
+        for one in range(state + 1):
+            states.enter(one)
+        typer.echo(f"state {state}, {_after(timeline, state)}")
+        typer.echo("  possible: " + (", ".join(states.possible) or "nothing"))
+        events = set(states.possible)
+        typer.echo("  facts: " + (", ".join(name for name in states.facts if name not in events) or "none"))
+        return
+    for state in range(timeline.states):
+        states.enter(state)
+        began = [f"+{name}" for name, _ in states.begins.get(state, ())]
+        ended = [f"-{name}" for name, _ in states.ends.get(state, ())]
+        if state == 0:
+            typer.echo(f"  {state:5d}  before bos: {len(states.facts)} facts, {len(states.possible)} possible events")
+            continue
+        changes = began + ended
+        more = f" … and {len(changes) - SHOWN_CHANGES} more" if len(changes) > SHOWN_CHANGES else ""
+        typer.echo(
+            f"  {state:5d}  {_after(timeline, state)}: {len(states.facts)} facts, {len(states.possible)} possible events"
+            + ("  " + " ".join(changes[:SHOWN_CHANGES]) + more if changes else "")
+        )
+
+
+def _after(timeline: Timeline, state: int) -> str:
+    return f"after {timeline.after(state)} at {timeline.time_of(state):g}"

@@ -1,0 +1,72 @@
+"""`foretell why P.ndtt DATA FACT --at T`: the proof of a fact, or what is missing for it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foretell.cli.replay import (
+    ColumnsOption,
+    DataArgument,
+    Impossible,
+    ImpossibleOption,
+    JsonOption,
+    LimitOption,
+    ProgramArgument,
+    SequenceOption,
+    SplitOption,
+    Undeclared,
+    UndeclaredOption,
+)
+
+
+def why(
+    program: ProgramArgument,
+    data: DataArgument,
+    fact: Annotated[str, typer.Argument(help="A fact or an event, as it is written in data: 'pass(purple1,purple2)'.")],
+    at: Annotated[float | None, typer.Option("--at", help="When; default: after the last event.")] = None,
+    sequence: SequenceOption = None,
+    split: SplitOption = None,
+    impossible: ImpossibleOption = Impossible.error,
+    undeclared: UndeclaredOption = Undeclared.error,
+    columns: ColumnsOption = "",
+    limit: LimitOption = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
+    import numpy as np
+
+    from foretell.cli.replay import check_time, read_program, replayed, say_counts
+    from foretell.cli.sequences import chosen_among, open_data
+    from foretell.cli.show import print_json
+    from foretell.data import EventData, EventSequence
+    from foretell.errors import ForetellError
+    from foretell.ground.explain import why as explain
+
+    check_time(at)
+    checked = read_program(program, undeclared)
+    parts = chosen_among(open_data(data, split, columns), sequence)
+    chosen = next((part for part in parts if len(part)), None)
+    if chosen is None:
+        raise ForetellError(f"{data}: there is no sequence in it")
+    if sequence is None and sum(len(part) for part in parts) > 1:
+        typer.echo(f"several sequences: this is the first, {chosen[0].id}; --sequence asks for another", err=True)
+    whole = chosen[0]
+    # What comes later has no say, and must not stop us if it is impossible.
+    count = len(whole) if at is None else int(np.searchsorted(whole.times, at, side="left"))
+    before = EventSequence(whole.times[:count], whole.types[:count], whole.t_end, whole.id, whole.metadata)
+    only = EventData([before], chosen.vocabulary, name=chosen.name)
+    done = replayed(checked, only, impossible, limit, 1, None, True)
+    say_counts(done, impossible, chosen.name)
+    timeline = done.timelines[0]
+    state = timeline.states - 1
+    explanation = explain(timeline, fact, state)
+    if as_json:
+        print_json([{**explanation.to_json(), "time": timeline.time_of(state) if at is None else at}])
+        return
+    typer.echo(
+        f"sequence {timeline.sequence}, state {state}, after {timeline.after(state)} at {timeline.time_of(state):g}:"
+    )
+    for line in explanation.lines():
+        typer.echo(line)

@@ -1,0 +1,258 @@
+"""The database through time: which facts hold and by which proofs, kept up to date as events happen.
+
+An event costs what it changes. Rules that it fires are joined with the database just before it; then the facts it added or removed
+are carried through the deduction rules component by component, in order of dependence, so that each component sees the final truth of
+everything below it: new proofs are found from what became true (or, for `not`, false), and proofs that lost a condition are taken back. How
+a component settles is in `settle.py`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from foretell.errors import ForetellError
+from foretell.ground.instances import Instances
+from foretell.ground.join import Plan, Reads
+from foretell.ground.loading import load
+from foretell.ground.rules import CompiledRule
+from foretell.ground.settle import Founding
+from foretell.ground.symbols import FactKey, Symbols
+from foretell.ground.wiring import BOS, Wiring
+from foretell.lang.program import Program
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a program may ask for before it is refused: rules can multiply without end."""
+
+    instances: int = 2_000_000  # proofs that hold at one time
+    steps: int = 10_000_000  # of joins while one event is applied, or one component of the program is loaded
+
+
+INSTANCE_STEPS = 8  # what a new instantiation costs beside its conditions, counted in facts looked at
+
+
+class GroundingError(ForetellError):
+    """A rule has more instantiations than can be held."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What awaits a component."""
+
+    added: list[int] = field(default_factory=list)  # facts
+    removed: list[int] = field(default_factory=list)
+    found: list[tuple[Plan, int]] = field(default_factory=list)  # plans set off by facts that are true now
+    freed: list[tuple[Plan, int]] = field(default_factory=list)  # plans set off by facts that are false now
+    lost: list[int] = field(default_factory=list)  # proofs
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What an event does, as long as what was read to find it is unchanged."""
+
+    reads: Reads
+    additions: list[int]  # instantiations of `<-` rules
+    removals: list[int]
+    added: tuple[int, ...]  # their heads, each once, without those that are true for ever
+    removed: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Rows:
+    """What one sequence ended, in order: raw material of a timeline."""
+
+    holds: list[tuple[int, int, int]] = field(default_factory=list)  # fact, from, to
+    proofs: list[tuple[int, int, int]] = field(default_factory=list)  # instance, from, to
+
+
+class Engine:
+    def __init__(self, program: Program, limits: Limits | None = None) -> None:
+        self.program, self.limits = program, limits or Limits()
+        self.symbols = Symbols()
+        self.keys = self.symbols.keys
+        self.wiring = Wiring(program, self.symbols)
+        self.relations, self.instances = self.wiring.relations, Instances()
+        self.steps = self.limits.steps
+        self.live = 0  # active proofs
+        self.true, self.added, self.permanent = bytearray(), bytearray(), bytearray()  # of each fact
+        self.support: list[int] = []  # active proofs of each fact
+        self.uses: dict[int, dict[int, None]] = {}  # active proofs by each body fact that can become false
+        self.open_facts: dict[int, int] = {}  # true now though not for ever → since which state
+        self.open_proofs: dict[int, int] = {}
+        self.permanent_proofs: set[int] = set()
+        self._now_added: dict[int, None] = {}
+        self._fired: dict[int, Fired] = {}
+        self.is_loading = True
+        self.founding = Founding(self)
+        load(self)
+        self.is_loading = False
+        self.bos = self.fact((self.symbols.functor(BOS),))
+        self._initial_facts, self._initial_proofs = dict(self.open_facts), dict(self.open_proofs)
+        self.base_functors = len(self.symbols.functors)
+        self.base_constants, self.base_facts = len(self.symbols.constants), len(self.keys)
+        self.base_groups, self.base_instances = len(self.instances.groups), len(self.instances)
+
+    # Names and instantiations
+
+    def fact(self, key: FactKey) -> int:
+        fact = self.symbols.fact(key)
+        while len(self.true) <= fact:
+            self.true.append(0)
+            self.added.append(0)
+            self.permanent.append(0)
+            self.support.append(0)
+        return fact
+
+    def event(self, name: str) -> int:
+        """The fact that an event of the data is."""
+        fact = self.symbols.named(name)
+        self.wiring.know(self.keys[fact][0])
+        return self.fact(self.keys[fact])
+
+    def is_possible(self, event: int) -> bool:
+        """A declared event is possible while it is true; others may always happen."""
+        return bool(self.true[event]) or not self.is_declared_event(event)
+
+    def is_declared_event(self, event: int) -> bool:
+        return self.wiring.is_event[self.keys[event][0]]
+
+    def instance(self, rule: CompiledRule, facts: tuple[int, ...], binding: list[int]) -> int:
+        found = self.instances.find(rule.index, facts)
+        if found is not None:
+            return found
+        self.steps -= INSTANCE_STEPS + len(facts)
+        if self.steps < 0:
+            raise self.overrun(rule)
+        head = self.fact((rule.head.functor, *[binding[slot] for slot in rule.head.slots]))
+        group = tuple([binding[slot] for slot in rule.group])
+        absent = [(index, key(binding)) for index, key in self.wiring.absent[rule.index]]
+        watched = [] if self.is_loading or rule.kind != "deduce" else self.breakable(facts)
+        return self.instances.make(rule.index, facts, head, group, absent, watched)
+
+    def breakable(self, body: Sequence[int]) -> list[int]:
+        """Those facts of a body that can become false."""
+        return [fact for fact in dict.fromkeys(body) if not self.permanent[fact]]
+
+    def overrun(self, rule: CompiledRule) -> GroundingError:
+        numbered = self.program.rules[rule.index]
+        return GroundingError(
+            f"{numbered.rule.span.place}: {numbered.name} has too many instantiations: gave up after {self.limits.steps} steps, "
+            f"or {self.limits.instances} proofs that hold at one time; join its conditions on shared variables, or "
+            f"split it into rules with fewer variables (--limit raises the limit)"
+        )
+
+    # A change of the facts that events added, carried through
+
+    def _transition(self, removed: Iterable[int], added: Iterable[int], now: int, rows: Rows | None) -> None:
+        """State `now` is the one that follows. Facts and proofs that end are written to `rows`."""
+        wiring, true, keys = self.wiring, self.true, self.keys
+        component, reading, head_component = wiring.component, wiring.reading, wiring.head_component
+        rule_of = self.instances.rule
+        waiting: list[int] = []
+        work: dict[int, Work] = {}
+        self.steps = self.limits.steps
+
+        def of(number: int) -> Work:
+            found = work.get(number)
+            if found is None:
+                found = work[number] = Work()
+                heapq.heappush(waiting, number)
+            return found
+
+        for fact in removed:
+            self.added[fact] = 0
+            del self._now_added[fact]
+            of(component[keys[fact][0]]).removed.append(fact)
+        for fact in added:
+            self.added[fact] = 1
+            self._now_added[fact] = None
+            of(component[keys[fact][0]]).added.append(fact)
+        while waiting:
+            number = heapq.heappop(waiting)
+            settle = self.founding.settle_recursive if wiring.recursive[number] else self.founding.settle_plain
+            changed = settle(number, work.pop(number), now, rows)
+            negated: dict[int, None] = {}
+            for fact in changed:
+                key = keys[fact]
+                readers = reading[key[0]]
+                if not readers.is_read:
+                    continue
+                if readers.negated:
+                    negated[key[0]] = None
+                if true[fact]:
+                    for plan in readers.above.of_fact(fact, key):
+                        of(head_component[plan.rule.index]).found.append((plan, fact))
+                else:
+                    # All of them end now: those of this component have ended already, the others when their turn comes.
+                    last, lost = -1, []
+                    for instance in self.uses.pop(fact, ()):
+                        target = head_component[rule_of[instance]]
+                        if target != last:
+                            last, lost = target, of(target).lost
+                        lost.append(instance)
+            for functor in negated:
+                for plan, instance, fact in self._negations(functor, changed):
+                    if plan is None:
+                        of(head_component[self.instances.rule[instance]]).lost.append(instance)
+                    else:
+                        of(head_component[plan.rule.index]).freed.append((plan, fact))
+
+    def _negations(self, functor: int, changed: Iterable[int]) -> list[tuple[Plan | None, int, int]]:
+        """Keys under which there are facts no more, and those under which there are some again: `not` came to hold, or ceased to."""
+        found: list[tuple[Plan | None, int, int]] = []
+        for index, plans in self.wiring.reading[functor].negated:
+            change: dict[object, tuple[int, int]] = {}  # net change in number, and a fact with that key
+            for fact in changed:
+                key = self.keys[fact]
+                if key[0] == functor:
+                    place = index.key_of(key)
+                    change[place] = (change.get(place, (0, 0))[0] + (1 if self.true[fact] else -1), fact)
+            for place, (net, fact) in change.items():
+                bucket = index.buckets.get(place)
+                size = len(bucket.facts) if bucket is not None else 0
+                if bucket is not None and size and size == net:  # there were none
+                    found.extend((None, instance, fact) for instance in bucket.watchers)
+                elif not size and net < 0:
+                    found.extend((plan, -1, fact) for plan in plans)
+        return found
+
+    # Events
+
+    def start(self) -> None:
+        """Back to the state before `bos`: nothing was added."""
+        self._transition(list(self._now_added), (), 0, None)
+        self.open_facts, self.open_proofs = dict(self._initial_facts), dict(self._initial_proofs)
+
+    def fire(self, event: int) -> Fired:
+        """What an event does in the present state."""
+        kept = self._fired.get(event)
+        if kept is not None:
+            for bucket, version in kept.reads:
+                if bucket.version != version:
+                    break
+            else:
+                return kept
+        self.steps = self.limits.steps
+        key, heads = self.keys[event], self.instances.head
+        reads: Reads = []
+        additions: list[int] = []
+        removals: list[int] = []
+        for plan in self.wiring.reading[key[0]].as_event.of(key):
+            read, found = plan.remembered(event, self)
+            reads.extend(read)
+            (additions if plan.rule.kind == "add" else removals).extend(found)
+        added = tuple([head for head in dict.fromkeys([heads[one] for one in additions]) if not self.permanent[head]])
+        removed = tuple(dict.fromkeys([heads[one] for one in removals]))
+        fired = self._fired[event] = Fired(reads, additions, removals, added, removed)
+        return fired
+
+    def apply(self, fired: Fired, now: int, rows: Rows) -> None:
+        """Make it so; `now` is the state that follows."""
+        flags = self.added
+        new = [fact for fact in fired.added if not flags[fact]]
+        gone = [fact for fact in fired.removed if flags[fact] and fact not in fired.added] if fired.removed else ()
+        if new or gone:
+            self._transition(gone, new, now, rows)

@@ -1,0 +1,270 @@
+"""Why a fact holds in a state of a timeline: its proofs, down to additions and facts; or why it does not: what fails in each rule."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from foretell.errors import ForetellError
+from foretell.ground.timeline import Timeline
+from foretell.ground.whynot import Failure, failures
+from foretell.terms import NameProblem, normalise, split
+
+SHOWN_PROOFS, SHOWN_ADDITIONS = 5, 5
+MOST_LINES, MOST_FACTS = 400, 10_000  # of a proof tree: what is printed, and what is gathered
+
+
+@dataclass(frozen=True)
+class Addition:
+    """The fact was added by an event, and not removed since."""
+
+    rule: str
+    place: str
+    event_index: int
+    time: float
+    conditions: tuple[str, ...]  # the event first
+
+    def words(self) -> str:
+        when = "at the start" if self.event_index == 0 else f"by event {self.event_index} at {self.time:g}"
+        rest = f" with {', '.join(self.conditions[1:])}" if self.conditions[1:] else ""
+        return f"added {when}: {self.conditions[0]}{rest}  ({self.rule}, {self.place})"
+
+    def to_json(self) -> dict[str, Any]:
+        event, *conditions = self.conditions
+        return {
+            "rule": self.rule,
+            "place": self.place,
+            "event_index": self.event_index,
+            "time": self.time,
+            "event": event,
+            "conditions": conditions,
+        }
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The fact follows by a rule from others; a fact of the program follows from nothing."""
+
+    rule: str
+    place: str
+    body: tuple[str, ...]
+
+    def words(self) -> str:
+        return (
+            f"deduced by {self.rule}, {self.place}"
+            if self.body
+            else f"a fact of the program: {self.rule}, {self.place}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rule": self.rule, "place": self.place, "body": list(self.body)}
+
+
+@dataclass(frozen=True)
+class Because:
+    """One fact of a proof; the facts that its proofs name are explained in the same way, each once."""
+
+    fact: str
+    proofs: tuple[Proof, ...]
+    additions: tuple[Addition, ...]
+    more: int = 0  # proofs and additions that are not shown
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "fact": self.fact,
+            "proofs": [one.to_json() for one in self.proofs],
+            "additions": [one.to_json() for one in self.additions],
+            "not_shown": self.more,
+        }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    fact: str
+    sequence: str
+    state: int
+    holds: bool
+    because: dict[str, Because]  # by fact, the one that was asked for first; empty if it is not true
+    failures: tuple[Failure, ...]
+
+    def lines(self) -> list[str]:
+        if self.holds:
+            found = self._tree()
+            return (
+                found
+                if len(found) <= MOST_LINES
+                else [*found[:MOST_LINES], f"… and {len(found) - MOST_LINES} lines more"]
+            )
+        if not self.failures:
+            return [f"`{self.fact}` is not true, and no fact, table or rule of the program can make it so"]
+        return [f"`{self.fact}` is not true:", *(f"  {line}" for one in self.failures for line in one.lines())]
+
+    def _tree(self) -> list[str]:
+        """Depth first, without recursion in Python: proofs can be long."""
+        told: set[str] = set()
+        found: list[str] = []
+        stack: list[tuple[str, str | None]] = [("", self.fact)]  # an indent and a fact, or a line that is ready
+        while stack:
+            indent, fact = stack.pop()
+            node = self.because.get(fact) if fact is not None else None
+            if fact is None or node is None or fact in told:
+                found.append(indent if fact is None else f"{indent}{fact}{'  (see above)' if fact in told else ''}")
+                continue
+            told.add(fact)
+            found.append(f"{indent}{fact}")
+            inner = indent + "  "
+            found.extend(f"{inner}{addition.words()}" for addition in node.additions)
+            following: list[tuple[str, str | None]] = []
+            for proof in node.proofs:
+                following.append((f"{inner}{proof.words()}", None))
+                following.extend((inner + "  ", one) for one in proof.body)
+            if node.more:
+                following.append((f"{inner}… and {node.more} more proofs or additions", None))
+            stack.extend(reversed(following))
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "fact": self.fact,
+            "sequence": self.sequence,
+            "index": self.state,
+            "holds": self.holds,
+            "because": [one.to_json() for one in self.because.values()],
+            "failures": [one.to_json() for one in self.failures],
+        }
+
+
+def why(timeline: Timeline, fact: str, state: int) -> Explanation:
+    """Why `fact` (a name, as in data files) holds in a state, or why not."""
+    try:
+        name = normalise(fact)
+    except NameProblem as problem:
+        raise ForetellError(f"{problem}") from None
+    functor, args = split(name)
+    known = timeline.grounding.program.functors.get(functor)
+    if known is None:
+        close = difflib.get_close_matches(functor, list(timeline.grounding.program.functors), n=1)
+        hint = f"; did you mean `{close[0]}`?" if close else ""
+        raise ForetellError(f"`{name}`: the program has no functor `{functor}`{hint}")
+    if known.arity is not None and known.arity != len(args):
+        raise ForetellError(f"`{name}` has {len(args)} arguments; the program has `{known}`")
+    number = timeline.grounding.find(functor, args)
+    tree = _Tree(timeline, state)
+    if number is not None and tree.is_true(number):
+        return Explanation(name, timeline.sequence, state, True, tree.because(number), ())
+    return Explanation(name, timeline.sequence, state, False, {}, tuple(failures(timeline, functor, args, state)))
+
+
+class _Tree:
+    """Proofs and additions in force in one state, by head."""
+
+    def __init__(self, timeline: Timeline, state: int) -> None:
+        self.timeline, self.grounding, self.state = timeline, timeline.grounding, state
+
+    @cached_property
+    def proofs(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for instance in self.timeline.proofs_at(self.state):
+            found.setdefault(self.grounding.head[instance], []).append(instance)
+        return found
+
+    @cached_property
+    def additions(self) -> dict[int, list[tuple[int, int]]]:
+        found: dict[int, list[tuple[int, int]]] = {}
+        for instance, event, _ in self.timeline.additions_at(self.state).tolist():
+            found.setdefault(self.grounding.head[instance], []).append((instance, event))
+        return found
+
+    def is_true(self, fact: int) -> bool:
+        rows = self.timeline.holds
+        now = (rows[:, 0] == fact) & (rows[:, 1] <= self.state) & (self.state < rows[:, 2])
+        return bool(now.any()) or bool((self.grounding.always == fact).any())
+
+    @cached_property
+    def rank(self) -> dict[int, int]:
+        """How many rounds of deduction each fact needs: a proof that uses only facts of lower rank leads to the ground."""
+        rank = {fact: 0 for fact in self.additions if self.is_true(fact)}
+        users: dict[int, list[int]] = {}
+        missing: dict[int, int] = {}
+        ready: list[int] = []
+        for head, instances in self.proofs.items():
+            for instance in instances:
+                body = set(self.grounding.body[instance])
+                missing[instance] = len(body)
+                for fact in body:
+                    users.setdefault(fact, []).append(instance)
+                if not body:
+                    ready.append(instance)
+                    rank.setdefault(head, 0)
+        waiting = list(rank)
+        while waiting:
+            following = []
+            for fact in waiting:
+                for instance in users.get(fact, ()):
+                    missing[instance] -= 1
+                    head = self.grounding.head[instance]
+                    if missing[instance] == 0 and head not in rank:
+                        rank[head] = 1 + max(rank[one] for one in self.grounding.body[instance])
+                        following.append(head)
+            waiting = following
+        return rank
+
+    def because(self, fact: int) -> dict[str, Because]:
+        """Every fact that some shown proof names, each once, in the order in which they are met."""
+        made: dict[str, Because] = {}
+        seen = {fact}
+        waiting = [fact]
+        while waiting and len(made) < MOST_FACTS:
+            one = waiting.pop()
+            proofs = self._well_founded(one)[:SHOWN_PROOFS]
+            made[self.grounding.text(one)] = self._node(one, proofs)
+            for other in reversed([other for proof in proofs for other in self.grounding.body[proof]]):
+                if other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        return made
+
+    def _well_founded(self, fact: int) -> list[int]:
+        rank = self.rank.get(fact, 0)
+        proofs = self.proofs.get(fact, [])
+        return [
+            one
+            for one in proofs
+            if all(self.rank.get(other, 0) < rank or rank == 0 for other in self.grounding.body[one])
+        ] or [one for one in proofs if not self.grounding.body[one]]
+
+    def _node(self, fact: int, proofs: list[int]) -> Because:
+        text = self.grounding.text
+        shown = tuple(
+            Proof(
+                self.grounding.group_name(self.grounding.group[one]),
+                self._place(self.grounding.rule[one]),
+                tuple(text(other) for other in self.grounding.body[one]),
+            )
+            for one in proofs
+        )
+        rows = self.additions.get(fact, [])
+        recent = sorted(rows, key=lambda row: -row[1])[:SHOWN_ADDITIONS]
+        additions = tuple(self._addition(instance, event) for instance, event in recent)
+        more = len(self.proofs.get(fact, ())) - len(shown) + len(rows) - len(additions)
+        return Because(text(fact), shown, additions, more)
+
+    def _addition(self, instance: int, event: int) -> Addition:
+        return Addition(
+            self.grounding.group_name(self.grounding.group[instance]),
+            self._place(self.grounding.rule[instance]),
+            event,
+            self.timeline.time_of(event + 1),
+            tuple(self.grounding.text(fact) for fact in self.grounding.body[instance]),
+        )
+
+    def _place(self, rule: int) -> str:
+        program = self.grounding.program
+        span = (
+            program.rules[rule].rule.span
+            if rule < len(program.rules)
+            else program.tables[rule - len(program.rules)].span
+        )
+        return span.place

@@ -1,0 +1,229 @@
+"""Program + sequences → timelines: every event is checked against the database just before it, then applied.
+
+Sequences are independent. They are shared out in chunks, replayed here or in other processes, and kept on disk by a hash of all that they
+depend on; the result is the same in each case.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal as OneOf
+
+import numpy as np
+
+from foretell.data import EventData
+from foretell.errors import DataError
+from foretell.ground.assemble import assemble, permanent, with_erasures
+from foretell.ground.cache import Cache, chunk_hash
+from foretell.ground.chunk import Chunk, SequenceRows, make_chunk
+from foretell.ground.engine import Engine, Limits, Rows
+from foretell.ground.explain import why
+from foretell.ground.timeline import Grounding, Timeline
+from foretell.ground.undeclared import check_declared
+from foretell.lang.program import Program
+
+log = logging.getLogger("foretell")
+
+Impossible = OneOf["error", "skip", "exogenous"]
+CHUNK_EVENTS = 20_000  # a chunk is whole sequences with at least this many events
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    impossible: Impossible = "error"
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    timelines: list[Timeline]
+    impossible: int  # events that the program made impossible: skipped or kept as history
+    undeclared: int  # events taken to be exogenous because nothing declares them
+
+
+def replay(
+    program: Program,
+    data: EventData,
+    *,
+    impossible: Impossible = "error",
+    workers: int = 1,
+    cache: Path | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> Replay:
+    """Timelines of all sequences of a split. Undeclared events are treated as the program was told to (`undeclared`)."""
+    undeclared = check_declared(program, data)
+    options = ReplayOptions(impossible, limits or Limits())
+    engine = Engine(program, options.limits)
+    parts = list(chunks_of(data))
+    store = None if cache is None else Cache(cache)
+    hashes = [chunk_hash(program, part, impossible) for part in parts] if store is not None else []
+    done: list[Chunk | None] = [store.get(key) for key in hashes] if store is not None else [None] * len(parts)
+    todo = [place for place, chunk in enumerate(done) if chunk is None]
+    counted = sum(parts[place].event_count for place in range(len(parts)) if done[place] is not None)
+    total = max(data.event_count, 1)
+
+    def finished(place: int, chunk: Chunk) -> None:
+        nonlocal counted
+        done[place] = chunk
+        if store is not None:
+            store.put(hashes[place], chunk)
+        counted += parts[place].event_count
+        if progress is not None:
+            progress(counted, total)
+
+    if workers > 1 and len(todo) > 1:
+        from foretell.ground.parallel import in_processes
+
+        for place, chunk in in_processes(program, [(place, parts[place]) for place in todo], options, workers):
+            finished(place, chunk)
+    else:
+        for place in todo:
+            finished(place, replay_chunk(engine, parts[place], options))
+    chunks = [chunk for chunk in done if chunk is not None]
+    timelines = assemble(engine, chunks, data)
+    return Replay(timelines, sum(chunk.impossible for chunk in chunks), undeclared)
+
+
+def chunks_of(data: EventData) -> Iterator[EventData]:
+    """Whole sequences, in order, with about as many events each."""
+    places: list[int] = []
+    events = 0
+    for place, sequence in enumerate(data):
+        places.append(place)
+        events += len(sequence)
+        if events >= CHUNK_EVENTS:
+            yield data.select(places)
+            places, events = [], 0
+    if places:
+        yield data.select(places)
+
+
+def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chunk:
+    """Raises `DataError` with the first impossible event of each sequence, unless told otherwise."""
+    facts = EventFacts(engine, data)
+    sequences, problems = [], []
+    impossible = 0
+    for sequence in data:
+        walked = Walk(engine)
+        for place, kind in enumerate(np.asarray(sequence.types).tolist()):
+            event = facts.of(kind)
+            allowed = engine.is_possible(event)
+            if allowed or options.impossible == "exogenous":
+                walked.take(event, place, allowed)
+            elif options.impossible == "error":
+                problems.append(_explained(walked, sequence.id, place, sequence.times, event))
+                break
+            impossible += not allowed
+        sequences.append(walked.rows())
+    if problems:
+        raise DataError(problems)
+    return make_chunk(engine, sequences, impossible, 0)
+
+
+class EventFacts:
+    """The fact of each type of event, looked up once."""
+
+    def __init__(self, engine: Engine, data: EventData) -> None:
+        self.engine, self.names = engine, data.vocabulary.names
+        self.found: dict[int, int] = {}
+
+    def of(self, kind: int) -> int:
+        fact = self.found.get(kind)
+        if fact is None:
+            fact = self.found[kind] = self.engine.event(self.names[kind])
+        return fact
+
+
+class Walk:
+    """One sequence through the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        engine.start()
+        self.changes = Rows()
+        self.kept, self.events, self.possible = array("i"), array("i"), bytearray()
+        self.additions, self.counts = array("i"), array("i")
+        self.removals, self.removal_counts = array("i"), array("i")
+        self._apply(engine.bos)
+
+    def take(self, event: int, place: int, allowed: bool) -> None:
+        engine = self.engine
+        self.kept.append(place)
+        self.events.append(event)
+        self.possible.append(allowed and engine.is_declared_event(event))
+        self._apply(event)
+
+    def _apply(self, event: int) -> None:
+        fired = self.engine.fire(event)
+        self.additions.extend(fired.additions)
+        self.counts.append(len(fired.additions))
+        self.removals.extend(fired.removals)
+        self.removal_counts.append(len(fired.removals))
+        self.engine.apply(fired, len(self.events) + 1, self.changes)
+
+    def rows(self) -> SequenceRows:
+        """Closes what is still open: it holds to the end."""
+        end = len(self.events) + 2
+        holds = [*self.changes.holds, *((fact, since, end) for fact, since in self.engine.open_facts.items())]
+        proofs = [*self.changes.proofs, *((one, since, end) for one, since in self.engine.open_proofs.items())]
+        return SequenceRows(
+            np.asarray(self.kept, dtype=np.int32),
+            np.asarray(self.events, dtype=np.int32),
+            np.frombuffer(bytes(self.possible), dtype=np.bool_),
+            np.asarray(holds, dtype=np.int32).reshape(-1, 3),
+            np.asarray(proofs, dtype=np.int32).reshape(-1, 3),
+            _with_events(self.additions, self.counts),
+            _with_events(self.removals, self.removal_counts),
+        )
+
+    def timeline(self, sequence: str, times: np.ndarray) -> Timeline:
+        """So far, in the engine's own numbering."""
+        rows, engine = self.rows(), self.engine
+        made, symbols = engine.instances, engine.symbols
+        grounding = Grounding(
+            engine.program,
+            symbols.functors,
+            symbols.constants,
+            symbols.keys,
+            made.rule,
+            made.group,
+            made.head,
+            made.body,
+            made.groups,
+            *permanent(engine),
+        )
+        additions = with_erasures(grounding, rows.additions, rows.removals)
+        return Timeline(
+            grounding,
+            sequence,
+            np.asarray(times)[rows.kept],
+            rows.events,
+            rows.possible,
+            rows.holds,
+            rows.proofs,
+            additions,
+            rows.removals,
+        )
+
+
+def _with_events(instances: array[int], counts: array[int]) -> np.ndarray:
+    events = np.repeat(np.arange(len(counts), dtype=np.int32), np.asarray(counts, dtype=np.int64))
+    return np.column_stack([np.asarray(instances, dtype=np.int32), events]).reshape(-1, 2)
+
+
+def _explained(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
+    timeline = walked.timeline(sequence, np.asarray(times))
+    name = timeline.grounding.text(event)
+    reasons = why(timeline, name, timeline.states - 1).lines()
+    head = (
+        f"sequence {sequence}, event {place + 1} at time {float(times[place]):g}: `{name}` happens, "
+        f"but the program makes it impossible then"
+    )
+    tail = "correct the program or the data, or say --impossible=skip (leave such events out) or =exogenous (keep them as unscored history)"
+    return "\n".join([head, *(f"  {line}" for line in reasons), f"  {tail}"])

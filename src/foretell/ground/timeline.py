@@ -1,0 +1,159 @@
+"""What the rules make true, when, and why: tables of intervals over integers, not snapshots.
+
+States count the events applied so far: state 0 is before `bos`, state 1 after it, state i + 1 after the i-th event. `[from, to)` are
+states; an addition's `event` is 0 for `bos` and i for the i-th event, and `erased` the event that removed it (NEVER: none did).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from foretell.ground.symbols import FactKey
+from foretell.lang.program import Program
+from foretell.lang.syntax import Variable
+
+NEVER = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False)
+class Grounding:
+    """What all timelines of one program share: names, instantiations, and what is true for ever."""
+
+    program: Program
+    functors: Sequence[str]
+    constants: Sequence[str]
+    keys: Sequence[FactKey] = field(repr=False)  # of facts: functor, then constants
+    rule: Sequence[int] = field(repr=False)  # of instantiations: place in the program's rules, then in its tables
+    group: Sequence[int] = field(repr=False)
+    head: Sequence[int] = field(repr=False)
+    body: Sequence[tuple[int, ...]] = field(repr=False)
+    groups: Sequence[tuple[int, ...]] = field(
+        repr=False
+    )  # rule, then the values of the variables in its parameter names
+    always: np.ndarray = field(repr=False)  # int32: facts that hold in every state of every sequence
+    always_proofs: np.ndarray = field(repr=False)  # int32: instantiations that do
+
+    def text(self, fact: int) -> str:
+        functor, *args = self.keys[fact]
+        name = self.functors[functor]
+        return f"{name}({','.join([self.constants[arg] for arg in args])})" if args else name
+
+    def is_event(self, fact: int) -> bool:
+        return self._event_functors[self.keys[fact][0]]
+
+    @cached_property
+    def _event_functors(self) -> list[bool]:
+        known = self.program.functors
+        return [name in known and known[name].kind == "event" for name in self.functors]
+
+    @cached_property
+    def fact_ids(self) -> dict[FactKey, int]:
+        return {key: number for number, key in enumerate(self.keys)}
+
+    def find(self, functor: str, args: Sequence[str]) -> int | None:
+        """A fact by its name, if it ever came up."""
+        try:
+            key = (self._functor_ids[functor], *(self._constant_ids[arg] for arg in args))
+        except KeyError:
+            return None
+        return self.fact_ids.get(key)
+
+    @cached_property
+    def _functor_ids(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.functors)}
+
+    @cached_property
+    def _constant_ids(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.constants)}
+
+    def rule_name(self, rule: int) -> str:
+        """`rule7`, or the table a row comes from."""
+        rules = self.program.rules
+        return rules[rule].name if rule < len(rules) else f"table {self.program.tables[rule - len(rules)].functor}"
+
+    def group_name(self, group: int) -> str:
+        """The `r` of the equations: the rule, and the values of the variables in its parameter names."""
+        rule, *values = self.groups[group]
+        name = self.rule_name(rule)
+        if rule >= len(self.program.rules):
+            return self.program.tables[rule - len(self.program.rules)].functor + self._row(values)
+        return f"{name}[{', '.join(self._bindings(rule, values))}]" if values else name
+
+    def _row(self, values: Sequence[int]) -> str:
+        return f"({','.join(self.constants[value] for value in values)})" if values else ""
+
+    def _bindings(self, rule: int, values: Sequence[int]) -> Iterator[str]:
+        written = self.program.rules[rule].rule
+        names: dict[str, None] = {}
+        for name in (written.matrix, written.beta):
+            for argument in name.args if name is not None else ():
+                if isinstance(argument, Variable):
+                    names[argument.name] = None
+        if len(names) == len(values):
+            return (f"{name}={self.constants[value]}" for name, value in zip(names, values, strict=True))
+        return (self.constants[value] for value in values)
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    grounding: Grounding
+    sequence: str
+    times: np.ndarray  # float64 [n], of the events that were applied
+    events: np.ndarray  # int32 [n], facts
+    possible_events: np.ndarray  # bool [n]: declared events that were possible; the others are history only
+    holds: np.ndarray  # int32 [·, 3]: fact, from, to; without what holds for ever
+    proofs: np.ndarray  # int32 [·, 3]: instantiation, from, to; likewise
+    additions: np.ndarray  # int32 [·, 3]: instantiation, event, erased; sorted by (r, head, event)
+    removals: np.ndarray  # int32 [·, 2]: instantiation, event; in order of time
+
+    @property
+    def states(self) -> int:
+        return len(self.events) + 2
+
+    def state_at(self, time: float) -> int:
+        """The state at a time: the events before it are applied, one at the very time is not."""
+        return 1 + int(np.searchsorted(self.times, time, side="left"))
+
+    def time_of(self, state: int) -> float:
+        return 0.0 if state < 2 else float(self.times[state - 2])
+
+    def after(self, state: int) -> str | None:
+        """The event that led to a state."""
+        if state == 0:
+            return None
+        return "bos" if state == 1 else self.grounding.text(int(self.events[state - 2]))
+
+    def facts_at(self, state: int) -> list[int]:
+        """Everything true, possible events included."""
+        rows = self.holds
+        now = rows[(rows[:, 1] <= state) & (state < rows[:, 2]), 0]
+        return [*self.grounding.always.tolist(), *now.tolist()]
+
+    def proofs_at(self, state: int) -> list[int]:
+        rows = self.proofs
+        now = rows[(rows[:, 1] <= state) & (state < rows[:, 2]), 0]
+        return [*self.grounding.always_proofs.tolist(), *now.tolist()]
+
+    def additions_at(self, state: int) -> np.ndarray:
+        """Additions that are in force: rows of `additions`."""
+        rows = self.additions
+        return rows[(rows[:, 1] < state) & (rows[:, 2] >= state)]
+
+    def walk(self) -> Iterator[tuple[int, list[int]]]:
+        """(state, facts) for every state in turn, each change made once."""
+        begins: dict[int, list[int]] = {}
+        ends: dict[int, list[int]] = {}
+        for fact, start, stop in self.holds.tolist():
+            begins.setdefault(start, []).append(fact)
+            ends.setdefault(stop, []).append(fact)
+        now = dict.fromkeys(self.grounding.always.tolist())
+        for state in range(self.states):
+            for fact in ends.get(state, ()):
+                now.pop(fact, None)
+            for fact in begins.get(state, ()):
+                now[fact] = None
+            yield state, list(now)

@@ -1,0 +1,249 @@
+"""Why a fact is not true: every rule that could make it so, with the first condition that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from foretell.ground.timeline import NEVER, Timeline
+from foretell.lang.pretty import pretty_rule
+from foretell.lang.program import NumberedRule
+from foretell.lang.syntax import Atom, Compare, Constant, Literal, Not, Rule, Term, Variable
+
+Binding = dict[str, str]  # variable → constant
+SHOWN_EVENTS = 3
+SHOWN_RULE = 200  # characters
+MOST_STEPS = 20_000  # of a search for the condition that fails
+
+
+@dataclass(frozen=True)
+class Failure:
+    rule: str
+    place: str
+    text: str  # the rule as it is written
+    kind: str
+    reasons: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.rule} ({self.place}) could {'add' if self.kind == 'add' else 'deduce'} it: {self.text}"
+        for reason in self.reasons:
+            yield f"  {reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "place": self.place,
+            "text": self.text,
+            "kind": self.kind,
+            "reasons": list(self.reasons),
+        }
+
+
+def failures(timeline: Timeline, functor: str, args: tuple[str, ...], state: int) -> list[Failure]:
+    past = _Past(timeline)
+    found = []
+    for numbered in timeline.grounding.program.rules:
+        rule = numbered.rule
+        if rule.kind == "remove" or rule.head.functor != functor or rule.is_fact:
+            continue
+        binding: Binding | None = _match(rule.head.args, args, {})
+        if binding is None:
+            continue
+        binding = _with_equalities(rule.body, binding)
+        if binding is None:
+            reasons: list[str] = ["its equalities rule this fact out"]
+        elif rule.kind == "deduce":
+            reasons = [_failing(past, rule.body, binding, state)]
+        else:
+            reasons = _not_added(past, numbered, binding, functor, args, state)
+        found.append(Failure(numbered.name, rule.span.place, _text(rule), rule.kind, tuple(reasons)))
+    return found
+
+
+class _Past:
+    """Facts by functor in any state of a timeline, as names."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self._states: dict[int, dict[str, list[tuple[str, ...]]]] = {}
+
+    def facts(self, state: int, functor: str) -> list[tuple[str, ...]]:
+        found = self._states.get(state)
+        if found is None:
+            grounding = self.timeline.grounding
+            found = {}
+            for fact in self.timeline.facts_at(state):
+                key = grounding.keys[fact]
+                found.setdefault(grounding.functors[key[0]], []).append(self.args(fact))
+            self._states = {state: found}  # one state at a time: a database can be large
+        return found.get(functor, [])
+
+    def args(self, fact: int) -> tuple[str, ...]:
+        grounding = self.timeline.grounding
+        return tuple(grounding.constants[arg] for arg in grounding.keys[fact][1:])
+
+
+def _text(rule: Rule) -> str:
+    written = pretty_rule(rule)
+    return written if len(written) <= SHOWN_RULE else f"{written[:SHOWN_RULE]} …"
+
+
+def _failing(past: _Past, body: tuple[Literal, ...], binding: Binding, state: int) -> str:
+    """The condition at which the search came furthest, in program order; what cannot be decided yet waits for its variables."""
+    steps = MOST_STEPS
+    best = (-1, "")
+    stack: list[tuple[Binding, tuple[Literal, ...], int]] = [(binding, body, 0)]
+    while stack and steps > 0:
+        steps -= 1
+        now, left, done = stack.pop()
+        place = next((place for place, one in enumerate(left) if _decidable(one, now)), None)
+        if place is None:
+            return "its conditions hold in another state only"
+        literal, rest = left[place], left[:place] + left[place + 1 :]
+        following, reason = _try(past, literal, now, state)
+        if not following:
+            if done > best[0]:
+                best = (done, reason)
+            continue
+        if not rest:
+            return "all its conditions hold"
+        stack.extend((one, rest, done + 1) for one in following[:steps])
+    return best[1]
+
+
+def _decidable(literal: Literal, binding: Binding) -> bool:
+    if isinstance(literal, Atom):
+        return True
+    if isinstance(literal, Not):
+        return all(one.is_anonymous or one.name in binding for one in literal.atom.variables())
+    sides = [side for side in (literal.left, literal.right) if isinstance(side, Variable)]
+    return all(side.name in binding for side in sides)
+
+
+def _try(past: _Past, literal: Literal, binding: Binding, state: int) -> tuple[list[Binding], str]:
+    """All ways to go on, or the reason why there is none."""
+    if isinstance(literal, Compare):
+        left, right = _value(literal.left, binding), _value(literal.right, binding)
+        if (left == right) == literal.equal:
+            return [binding], ""
+        return (
+            [],
+            f"`{literal}` fails: {'both are' if left == right else 'they are'} {left}{'' if left == right else f' and {right}'}",
+        )
+    if isinstance(literal, Not):
+        for fact in past.facts(state, literal.atom.functor):
+            if _match(literal.atom.args, fact, binding) is not None:
+                return (
+                    [],
+                    f"`not {_shown(literal.atom, binding)}` fails: `{_written(literal.atom.functor, fact)}` is true",
+                )
+        return [binding], ""
+    following = []
+    for fact in past.facts(state, literal.functor):
+        found = _match(literal.args, fact, binding)
+        if found is not None:
+            following.append(found)
+    if following:
+        return following, ""
+    shown = _shown(literal, binding)
+    free = any(isinstance(arg, Variable) and arg.name not in binding for arg in literal.args)
+    return [], f"no fact matches `{shown}`" if free else f"`{shown}` is not true"
+
+
+def _not_added(
+    past: _Past, numbered: NumberedRule, binding: Binding, functor: str, args: tuple[str, ...], state: int
+) -> list[str]:
+    timeline, rule = past.timeline, numbered.rule
+    erased = _erased(timeline, numbered.number - 1, functor, args, state)
+    if erased is not None:
+        return [erased]
+    event = rule.body[0]
+    assert isinstance(event, Atom), "the first condition of `<-` is an event"
+    reasons = []
+    matching = 0
+    for place in range(state - 1, -1, -1):
+        if place == 0:
+            name, values = "bos", ()
+        else:
+            fact = int(timeline.events[place - 1])
+            name, values = timeline.grounding.functors[timeline.grounding.keys[fact][0]], past.args(fact)
+        found = _match(event.args, values, binding) if name == event.functor else None
+        if found is None:
+            continue
+        matching += 1
+        if len(reasons) < SHOWN_EVENTS:
+            reason = _failing(past, rule.body[1:], found, place) if rule.body[1:] else "it was removed"
+            when = "at the start" if place == 0 else f"at event {place}, time {timeline.time_of(place + 1):g}"
+            reasons.append(f"{when}, `{_written(name, values)}`: {reason}")
+        elif matching > 1000:
+            break
+    if not matching:
+        return [f"no event `{_shown(event, binding)}` has happened"]
+    if matching > len(reasons):
+        reasons.append(f"… and {matching - len(reasons)} earlier events that did not add it either")
+    return reasons
+
+
+def _erased(timeline: Timeline, rule: int, functor: str, args: tuple[str, ...], state: int) -> str | None:
+    """If this rule added the fact once: when it was removed."""
+    grounding = timeline.grounding
+    fact = grounding.find(functor, args)
+    last: tuple[int, int] | None = None
+    for instance, event, erased in timeline.additions.tolist():
+        if grounding.head[instance] == fact and grounding.rule[instance] == rule and event < state and erased != NEVER:
+            last = max(last or (-1, -1), (event, erased))
+    if last is None:
+        return None
+    event, erased = last
+    remover = next(
+        (one for one, when in timeline.removals.tolist() if when == erased and grounding.head[one] == fact), None
+    )
+    by = "" if remover is None else f" ({grounding.rule_name(grounding.rule[remover])})"
+    cause = grounding.text(int(timeline.events[erased - 1])) if erased else "bos"
+    when = "at the start" if event == 0 else f"by event {event} at {timeline.time_of(event + 1):g}"
+    return f"it was added {when} and removed by event {erased}, `{cause}` at {timeline.time_of(erased + 1):g}{by}"
+
+
+def _match(pattern: tuple[Term, ...], values: tuple[str, ...], binding: Binding) -> Binding | None:
+    if len(pattern) != len(values):
+        return None
+    found = binding
+    for term, value in zip(pattern, values, strict=True):
+        if isinstance(term, Constant):
+            if term.text != value:
+                return None
+        elif term.is_anonymous:
+            continue
+        elif found.get(term.name, value) != value:
+            return None
+        elif term.name not in found:
+            found = {**found, term.name: value}
+    return found
+
+
+def _with_equalities(body: tuple[Literal, ...], binding: Binding) -> Binding | None:
+    """Values that `=` passes on, until nothing changes; None if two different ones meet."""
+    found = dict(binding)
+    equalities = [one for one in body if isinstance(one, Compare) and one.equal]
+    for _ in equalities:
+        for one in equalities:
+            left, right = _value(one.left, found), _value(one.right, found)
+            if left is not None and right is not None and left != right:
+                return None
+            for side, value in ((one.left, right), (one.right, left)):
+                if isinstance(side, Variable) and value is not None:
+                    found.setdefault(side.name, value)
+    return found
+
+
+def _value(term: Term, binding: Binding) -> str | None:
+    return term.text if isinstance(term, Constant) else binding.get(term.name)
+
+
+def _shown(atom: Atom, binding: Binding) -> str:
+    return _written(atom.functor, tuple(_value(arg, binding) or str(arg) for arg in atom.args))
+
+
+def _written(functor: str, args: tuple[str, ...]) -> str:
+    return f"{functor}({','.join(args)})" if args else functor

@@ -1,0 +1,58 @@
+"""Bytes of files → text, or the reason why not, in words. Only ordinary files are opened: a pipe or device could last for ever."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class Unreadable(Exception):
+    """Why a file cannot be read; `missing` where there is none."""
+
+    def __init__(self, reason: str, hint: str = "write the file again", missing: bool = False) -> None:
+        self.hint, self.missing = hint, missing
+        super().__init__(reason)
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, without a byte order mark; raises `Unreadable`."""
+    data = read_bytes(path)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Unreadable(
+            f"it is not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}", "save it as UTF-8"
+        ) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    check_file(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror or error}", "look at its permissions") from None
+
+
+def check_file(path: Path) -> None:
+    """Raises `Unreadable` unless this is an ordinary file."""
+    try:
+        if path.is_dir():
+            raise Unreadable("it is a folder", "name a file in it")
+        if path.is_file():
+            return
+        exists = path.exists()
+    except (OSError, ValueError) as error:
+        # a name that is too long, or that holds a NUL: there can be no such file
+        raise Unreadable(f"there is no such file ({getattr(error, 'strerror', None) or error})", missing=True) from None
+    if exists:
+        raise Unreadable("it is no ordinary file", "give a file: pipes and devices are not read")
+    raise Unreadable("there is no such file", missing=True)
+
+
+def neighbours(path: Path) -> list[str]:
+    """Names of the files beside it, for a suggestion."""
+    try:
+        return sorted(os.listdir(path.parent))[:1000]
+    except (OSError, ValueError):
+        return []

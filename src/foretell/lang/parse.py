@@ -1,0 +1,128 @@
+"""Source → statements, mistakes, and the words of the statements that could not be read. One bad statement does not hide the next."""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark
+from lark.exceptions import UnexpectedToken
+from lark.lexer import Lexer
+
+from foretell.lang.build import Builder, Written, WrittenRule, spelling
+from foretell.lang.diagnostics import Diagnostic
+from foretell.lang.mistakes import Trouble, name_mistake
+from foretell.lang.source import Source, Span
+from foretell.lang.statement import DECLARATIONS, Refused, read
+from foretell.lang.syntax import SourceFile, Statement
+from foretell.lang.tokens import FUNCTORS, Token, statements, tokenize
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+MOST_ERRORS = 100  # of one file; after so many, the text is probably no program at all
+
+
+@dataclass(frozen=True)
+class Parsed:
+    file: SourceFile
+    errors: tuple[Diagnostic, ...]
+    unread: frozenset[str]  # words of statements that could not be read: nothing is known about them
+    is_complete: bool  # False: part of the text was not looked at
+
+
+class _NoLexer(Lexer):
+    """The parser is fed tokens; it never reads text."""
+
+    def __init__(self, config: object) -> None:
+        del config
+
+    def lex(self, lexer_state: object, parser_state: object) -> Any:
+        raise AssertionError("tokens are made by foretell.lang.tokens")
+
+
+@cache
+def _parser() -> Lark:
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer=_NoLexer, transformer=Builder(), maybe_placeholders=True)
+
+
+@cache
+def _fresh() -> Any:
+    """The parser's state before the first token; each statement starts from a copy."""
+    return _parser().parse_interactive().parser_state
+
+
+def parse(source: Source) -> Parsed:
+    surrogate = _SURROGATE.search(source.text)
+    if surrogate:
+        message = f"U+{ord(surrogate.group()):04X} is half a character: this is no Unicode text"
+        error = Diagnostic(
+            "unreadable-file", Span(source, surrogate.start(), surrogate.end()), message, "save it as UTF-8"
+        )
+        return Parsed(SourceFile(source, ()), (error,), frozenset(), is_complete=False)
+    tokens = tokenize(source)
+    found: list[Statement] = []
+    errors: list[Diagnostic] = []
+    unread: set[str] = set()
+    for start, end in statements(tokens):
+        while start < end and len(errors) < MOST_ERRORS:
+            outcome = _statement(tokens, start, end)
+            cut = end
+            if isinstance(outcome, Trouble):
+                mistake = name_mistake(outcome)
+                cut = mistake.resume or end
+                errors.append(mistake.diagnostic)
+                unread.update(_words(tokens, start, cut))
+            else:
+                try:
+                    found.append(read(outcome))
+                except Refused as refused:
+                    errors.append(refused.diagnostic)
+                    unread.update(_words(tokens, start, end))
+            start = cut
+    if len(errors) == MOST_ERRORS:
+        last = errors[-1].span
+        message = f"{MOST_ERRORS} mistakes: the rest of the file was not read"
+        errors.append(Diagnostic("too-many-errors", Span(source, last.end, last.end), message, "is this a program?"))
+    return Parsed(SourceFile(source, tuple(found)), tuple(errors), frozenset(unread), len(errors) < MOST_ERRORS)
+
+
+def _statement(tokens: list[Token], start: int, end: int) -> Written | Trouble:
+    """A statement, its full stop included; `Trouble` says at which of its tokens the parser gave up."""
+    state = copy(_fresh())
+    place = start
+    try:
+        for place in range(start, end):
+            token = tokens[place]
+            if token.type == "STOP":
+                break
+            state.feed_token(token)
+        else:
+            place = end
+        last = tokens[end - 1]
+        written: Written = state.feed_token(Token("$END", "", last.source, last.end, last.end), True)
+    except UnexpectedToken as error:
+        return Trouble(tokens, start, place, end, frozenset(error.expected))
+    if place == end:
+        return Trouble(tokens, start, end, end, frozenset(("STOP",)))
+    return _swallowed(tokens, start, end, written) or written
+
+
+def _swallowed(tokens: list[Token], start: int, end: int, written: Written) -> Trouble | None:
+    """`empl(eve)` without its full stop makes a rule of the declaration on the next line; layout tells."""
+    if not isinstance(written, WrittenRule) or written.kind != "deduce" or len(written.body) != 1:
+        return None
+    arrow = next(place for place in range(start, end) if tokens[place].type == "RULE")
+    token, word = tokens[arrow], tokens[arrow + 1]
+    source = token.source
+    at_margin = token.start == 0 or source.text[token.start - 1] == "\n"
+    if not at_margin or arrow == start or word.type != "NAME" or word.text not in DECLARATIONS:
+        return None
+    return Trouble(tokens, start, arrow, end, frozenset(("STOP",)))
+
+
+def _words(tokens: list[Token], start: int, end: int) -> set[str]:
+    return {spelling(tokens[place]) for place in range(start, end) if tokens[place].type in FUNCTORS}

@@ -1,0 +1,92 @@
+"""A checked program: rules numbered, functors resolved, tables read, dependencies sorted. Databases and models are built from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal as OneOf
+
+from foretell.lang.diagnostics import Diagnostic
+from foretell.lang.source import Source, Span
+from foretell.lang.syntax import Rule
+
+FunctorKind = OneOf["fact", "event", "exogenous"]
+Undeclared = OneOf["error", "exogenous"]
+DEFAULT_DIM = 32  # that of the models
+
+
+@dataclass(frozen=True, slots=True)
+class Functor:
+    name: str
+    arity: int | None  # None: declared, used nowhere, and its arity not given
+    kind: FunctorKind
+    dim: int | None  # as declared; None: the model's
+    key: int | None  # key and query length of rules that add it, where declared
+
+    def __str__(self) -> str:
+        return self.name if self.arity is None else f"{self.name}/{self.arity}"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedRule:
+    """A fact or rule with its place in the program: `rule1`, `rule2`, …"""
+
+    number: int
+    rule: Rule
+
+    @property
+    def name(self) -> str:
+        return f"rule{self.number}"
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """Facts that come from a file: one row each, constants in their one spelling, no row twice."""
+
+    functor: str
+    arity: int
+    rows: list[tuple[str, ...]] = field(repr=False)
+    span: Span = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Functors that are deduced from one another; a component comes after all it depends on."""
+
+    functors: tuple[str, ...]
+    recursive: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    rules: tuple[NumberedRule, ...]
+    tables: tuple[FactTable, ...]
+    functors: Mapping[str, Functor]
+    components: tuple[Component, ...]  # of the `:-` rules, in order of dependence
+    stratum: Mapping[str, int]  # of each functor: how many negations lie below it
+    undeclared: Undeclared
+    warnings: tuple[Diagnostic, ...]
+    sources: tuple[Source, ...]
+    digest: str  # of everything above that has a meaning: equal programs replay equally
+
+    @staticmethod
+    def from_file(path: str | Path, *, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> Program:
+        """Read and check a program with all it includes; raises `ProgramError` with every mistake of it."""
+        from foretell.lang.load import load_program
+
+        return load_program(Path(path), undeclared=undeclared, dim=dim)
+
+    @staticmethod
+    def from_text(
+        text: str,
+        name: str = "<program>",
+        *,
+        folder: str | Path = ".",
+        undeclared: Undeclared = "error",
+        dim: int = DEFAULT_DIM,
+    ) -> Program:
+        """The same for a text; includes and tables are looked for in `folder`."""
+        from foretell.lang.load import read_program
+
+        return read_program(Source(name, text), Path(folder), undeclared=undeclared, dim=dim)

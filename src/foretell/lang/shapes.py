@@ -1,0 +1,220 @@
+"""Dimensions of functors → the shape of every parameter, how many numbers each rule learns, and names used for two shapes.
+
+The first input of every matrix multiplies the constant 1. A condition under `not` and a comparison add no input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from foretell.lang.diagnostics import Diagnostic
+from foretell.lang.program import FactTable, Functor, NumberedRule
+from foretell.lang.syntax import Atom, Constant, Term, Variable
+from foretell.lang.wording import shown
+
+Shape = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class RuleShapes:
+    """The matrices of one rule: `W` of a deduction, or `V`, `K`, `Q` of one layer of an addition; a removal has none."""
+
+    stem: str  # `deduce` or `add`
+    name: Atom
+    beta: Atom | None  # the name of the pool exponent, where there is one
+    matrices: Mapping[str, Shape]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The variables in the name: there is one set of matrices for each of their values."""
+        return tuple(dict.fromkeys(term.name for term in self.name.args if isinstance(term, Variable)))
+
+
+def dimension(functors: Mapping[str, Functor], name: str, dim: int) -> int:
+    """`bos` has no embedding."""
+    functor = functors.get(name)
+    return 0 if functor is None else dim if functor.dim is None else functor.dim
+
+
+def shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int, time_dim: int) -> RuleShapes:
+    rule = one.rule
+    own = Atom(one.name, (), rule.head.span, rule.head.functor_span)
+    head = dimension(functors, rule.head.functor, dim)
+    body = sum(dimension(functors, atom.functor, dim) for atom in rule.body if isinstance(atom, Atom))
+    if rule.kind == "remove":
+        return RuleShapes("remove", own, None, {})
+    if rule.kind == "deduce":
+        beta = None if rule.is_fact else rule.beta or own
+        return RuleShapes("deduce", rule.matrix or own, beta, {"W": (head, 1 + body)})
+    functor = functors.get(rule.head.functor)  # None: a reserved name, which is reported
+    key = head if functor is None or functor.key is None else functor.key
+    past = 1 + time_dim + body
+    return RuleShapes(
+        "add", rule.matrix or own, None, {"V": (head, past), "K": (key, past), "Q": (key, 1 + time_dim + head)}
+    )
+
+
+# --- counts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    rule: NumberedRule
+    shapes: RuleShapes
+    parameters: int  # of its matrices, all layers, for one binding of the variables in its name, and its exponent
+    shared_with: str | None  # an earlier rule whose matrices these are
+
+
+@dataclass(frozen=True)
+class Counts:
+    rules: tuple[RuleCount, ...]
+    tables: int
+    intensities: int
+    total: int  # each shared matrix once; each group of `:: post(C)` for one value of C
+    per_value: bool  # True: there are such groups, and the total grows with their values
+
+
+def count_parameters(
+    rules: Iterable[NumberedRule],
+    tables: Iterable[FactTable],
+    functors: Mapping[str, Functor],
+    *,
+    dim: int,
+    layers: int,
+    time_dim: int | None = None,
+) -> Counts:
+    time_dim = dim if time_dim is None else time_dim
+    owner: dict[object, str] = {}
+    counts: list[RuleCount] = []
+    total = 0
+    for one in rules:
+        shapes = shapes_of(one, functors, dim, time_dim)
+        matrices = sum(map(prod, shapes.matrices.values())) * (layers if shapes.stem == "add" else 1)
+        shared = owner.setdefault((shapes.stem, _pattern(shapes.name)), one.name) if shapes.matrices else one.name
+        exponent = 0 if shapes.beta is None else 1
+        total += (matrices if shared == one.name else 0) + (
+            exponent and owner.setdefault(("beta", _pattern(shapes.beta or shapes.name)), one.name) == one.name
+        )
+        counts.append(RuleCount(one, shapes, matrices + exponent, None if shared == one.name else shared))
+    rows = sum(len(table.rows) * dimension(functors, table.functor, dim) for table in tables)
+    events = sum(2 + dimension(functors, name, dim) for name, one in functors.items() if one.kind == "event")
+    per_value = any(count.shapes.groups for count in counts)
+    return Counts(tuple(counts), rows, events, total + rows + events, per_value)
+
+
+def _pattern(name: Atom) -> tuple[object, ...]:
+    """A name up to the names of its variables."""
+    places: dict[str, int] = {}
+    args = tuple(
+        one.text if isinstance(one, Constant) else places.setdefault(one.name, len(places)) for one in name.args
+    )
+    return (name.functor, *args)
+
+
+# --- one name, two shapes ----------------------------------------------------------------------------------------------
+
+
+class _Family:
+    """Names with one functor and arity, found again by the constants at their places: thousands need not be compared pairwise."""
+
+    def __init__(self, arity: int) -> None:
+        self.members: list[tuple[RuleShapes, NumberedRule]] = []
+        self.seen: set[object] = set()
+        self.at: list[dict[str | None, list[int]]] = [{} for _ in range(arity)]  # None: a variable
+
+    def is_new(self, shapes: RuleShapes) -> bool:
+        key = (_pattern(shapes.name), tuple(shapes.matrices.items()))
+        new = key not in self.seen
+        self.seen.add(key)
+        return new
+
+    def candidates(self, name: Atom) -> Iterable[int]:
+        """Members that agree with the name at the place that leaves the fewest."""
+        best: list[int] | None = None
+        for term, members in zip(name.args, self.at, strict=True):
+            if isinstance(term, Constant):
+                found = members.get(term.text, []) + members.get(None, [])
+                best = found if best is None or len(found) < len(best) else best
+        return range(len(self.members)) if best is None else sorted(best)
+
+    def add(self, shapes: RuleShapes, rule: NumberedRule) -> None:
+        for term, members in zip(shapes.name.args, self.at, strict=True):
+            members.setdefault(term.text if isinstance(term, Constant) else None, []).append(len(self.members))
+        self.members.append((shapes, rule))
+
+
+def check_names(
+    rules: Iterable[NumberedRule], tables: Iterable[FactTable], functors: Mapping[str, Functor], dim: int
+) -> Iterator[Diagnostic]:
+    """Two rules share a matrix where their names can be bound to the same term; then its shape must be the same."""
+    families: dict[tuple[str, str, int], _Family] = {}
+    for one in rules:
+        shapes = shapes_of(one, functors, dim, dim)
+        if not shapes.matrices:
+            continue
+        arity = len(shapes.name.args)
+        family = families.setdefault((shapes.stem, shapes.name.functor, arity), _Family(arity))
+        if not family.is_new(shapes):
+            continue
+        for number in family.candidates(shapes.name):
+            earlier, rule = family.members[number]
+            if earlier.matrices != shapes.matrices and unify(earlier.name.args, shapes.name.args):
+                yield _clash(one, shapes, earlier, f"{rule.name} ({rule.rule.span.place})")
+                break
+        family.add(shapes, one)
+    for table in tables:
+        shape = {"W": (dimension(functors, table.functor, dim), 1)}
+        family = families.get(("deduce", table.functor, table.arity))
+        for shapes, rule in family.members if family is not None else ():
+            if shapes.matrices != shape and any(_matches(shapes.name, row) for row in table.rows):
+                named = RuleShapes("deduce", shapes.name, None, shape)
+                yield _clash(rule, shapes, named, f"the facts of a table ({table.span.place})")
+
+
+def _clash(one: NumberedRule, here: RuleShapes, there: RuleShapes, where: str) -> Diagnostic:
+    letter = next(name for name in here.matrices if here.matrices[name] != there.matrices[name])
+    span = one.rule.matrix.span if one.rule.matrix is not None else one.rule.head.span
+    return Diagnostic(
+        "shape-clash",
+        span,
+        f"{shown(str(here.name))} names a matrix of {_sides(here.matrices[letter])} here and of "
+        f"{_sides(there.matrices[letter])} for {shown(str(there.name))} in {where}",
+        "give one of them another name, or declare dimensions that agree",
+    )
+
+
+def _sides(shape: Shape) -> str:
+    return f"{shape[0]} × {shape[1]}"
+
+
+def _matches(name: Atom, row: tuple[str, ...]) -> bool:
+    bound: dict[str, str] = {}
+    for term, cell in zip(name.args, row, strict=True):
+        wanted = term.text if isinstance(term, Constant) else bound.setdefault(term.name, cell)
+        if wanted != cell:
+            return False
+    return True
+
+
+def unify(left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
+    """Whether some binding makes two flat lists equal; a variable of the one is not the same one of the other."""
+    parent: dict[object, object] = {}
+
+    def root(side: int, term: Term) -> object:
+        node: object = term.text if isinstance(term, Constant) else (side, term.name)
+        while node in parent:
+            node = parent[node]
+        return node
+
+    for one, other in zip(left, right, strict=True):
+        a, b = root(0, one), root(1, other)
+        if a == b:
+            continue
+        if isinstance(a, str) and isinstance(b, str):
+            return False
+        if isinstance(a, str):
+            a, b = b, a
+        parent[a] = b
+    return True

@@ -1,0 +1,250 @@
+"""A statement as written → a rule or declaration of the syntax tree: `_` numbered, parameter names told apart, declarations read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from foretell import terms
+from foretell.lang.build import Wide, Written, WrittenDeclaration, WrittenRule, spelling
+from foretell.lang.diagnostics import Diagnostic
+from foretell.lang.source import Span
+from foretell.lang.syntax import (
+    Atom,
+    Compare,
+    Constant,
+    Declaration,
+    Embed,
+    EventDeclaration,
+    Include,
+    Key,
+    Literal,
+    Not,
+    Rule,
+    Statement,
+    Table,
+    Term,
+    Variable,
+)
+from foretell.lang.wording import did_you_mean, listed, shown
+
+DECLARATIONS = {
+    "embed": ":- embed(forum, 8).",
+    "event": ":- event(message, 16).",
+    "exogenous": ":- exogenous(release).",
+    "key": ":- key(forum, 4).",
+    "include": ':- include("teams.ndtt").',
+    "table": ':- table(teammate, "teammate.csv").',
+}
+PARAMETERS = ("mparams", "betaparams", "allparams")
+LARGEST = 1_000_000  # a dimension above it is a mistake, and would not fit any machine
+
+
+class Refused(Exception):
+    """A statement that is well-formed but says nothing that can be meant."""
+
+    def __init__(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
+        self.diagnostic = Diagnostic(code, span, message, hint)
+        super().__init__(message)
+
+
+def read(written: Written) -> Statement:
+    """Raises `Refused`."""
+    return _rule(written) if isinstance(written, WrittenRule) else _declaration(written)
+
+
+# --- rules ---------------------------------------------------------------------------------------------------------
+
+
+def _rule(written: WrittenRule) -> Rule:
+    for literal in written.body:
+        if isinstance(literal, Atom) and literal.args and _source_text(literal.functor_span) == "not":
+            hint = "write `not g(X)`; a fact that is called not stands in quotes: 'not'(X)"
+            raise Refused("negation-sign", literal.functor_span, "`not` takes a condition, without parentheses", hint)
+    beta, matrix = _names(written)
+    rule = Rule(written.kind, written.head, written.body, beta, matrix, written.span)
+    return number_anonymous(rule)
+
+
+def _names(written: WrittenRule) -> tuple[Atom | None, Atom | None]:
+    """`: b`, `:: w`, `:: mparams(w), betaparams(b)`, `:: allparams(p)` → the names of the exponent and of the matrices."""
+    beta, matrix = written.beta, None
+    for name in written.names:
+        wrapped = name.functor.type == "NAME" and name.functor.text in PARAMETERS and bool(name.args)
+        if not wrapped and len(written.names) > 1:
+            names = listed([_source_text(one.span) for one in written.names])
+            raise Refused("parameter-names", name.span, f"{names} are names of one rule", "give one name after `::`")
+        atom = _inner(name) if wrapped else _flat(name)
+        if not wrapped or name.functor.text in ("mparams", "allparams"):
+            if matrix is not None:
+                raise Refused("parameter-names", name.span, "the matrices are named twice", "remove one of the names")
+            matrix = atom
+        if wrapped and name.functor.text in ("betaparams", "allparams"):
+            if name.functor.text == "allparams" and written.kind == "deduce" and not written.body:
+                continue  # a fact has no exponent to name
+            if beta is not None:
+                raise Refused(
+                    "parameter-names", name.span, "the pool exponent is named twice", "remove one of the names"
+                )
+            beta = atom
+    return beta, matrix
+
+
+def _inner(name: Wide) -> Atom:
+    word = name.functor.text
+    if len(name.args) != 1 or not isinstance(name.args[0], Atom):
+        raise Refused("parameter-names", name.span, f"`{word}` takes one name", f"write {word}(w) or {word}(post(C))")
+    return name.args[0]
+
+
+def _flat(wide: Wide) -> Atom:
+    args: list[Term] = []
+    for arg in wide.args:
+        if isinstance(arg, Atom):
+            if arg.args:
+                raise nested(arg)
+            args.append(Constant(arg.functor, arg.span))
+        else:
+            args.append(arg)
+    return Atom(spelling(wide.functor), tuple(args), wide.span, wide.functor.span)
+
+
+def nested(inner: Atom) -> Refused:
+    return Refused(
+        "nested-term",
+        inner.span,
+        f"{shown(str(inner))} is a term inside a term: arguments are constants and variables",
+        "give its parts as arguments of their own",
+    )
+
+
+def number_anonymous(rule: Rule) -> Rule:
+    """Each `_` becomes a variable of its own, `_1`, `_2`, …, whose name nothing else in the rule has."""
+    terms_of = list(rule_terms(rule))
+    if not any(isinstance(one, Variable) and one.is_anonymous for one in terms_of):
+        return rule
+    taken = {one.name for one in terms_of if isinstance(one, Variable) and not one.is_anonymous}
+    count = 0
+
+    def fresh(term: Term) -> Term:
+        nonlocal count
+        if isinstance(term, Constant) or not term.is_anonymous:
+            return term
+        count += 1
+        while f"_{count}" in taken:
+            count += 1
+        return replace(term, name=f"_{count}")
+
+    def atom(one: Atom) -> Atom:
+        return replace(one, args=tuple(map(fresh, one.args)))
+
+    def literal(one: Literal) -> Literal:
+        if isinstance(one, Atom):
+            return atom(one)
+        if isinstance(one, Not):
+            return replace(one, atom=atom(one.atom))
+        return replace(one, left=fresh(one.left), right=fresh(one.right))
+
+    head, body = atom(rule.head), tuple(map(literal, rule.body))
+    beta = rule.beta and atom(rule.beta)
+    return replace(rule, head=head, body=body, beta=beta, matrix=rule.matrix and atom(rule.matrix))
+
+
+def rule_terms(rule: Rule) -> Iterator[Term]:
+    """All arguments of a rule, in the order in which they are printed."""
+    yield from rule.head.args
+    for literal in rule.body:
+        yield from literal_terms(literal)
+    for name in (rule.beta, rule.matrix):
+        if name is not None:
+            yield from name.args
+
+
+def literal_terms(literal: Literal) -> tuple[Term, ...]:
+    if isinstance(literal, Compare):
+        return literal.left, literal.right
+    return literal.atom.args if isinstance(literal, Not) else literal.args
+
+
+# --- declarations --------------------------------------------------------------------------------------------------
+
+
+def _declaration(written: WrittenDeclaration) -> Declaration:
+    term = written.term
+    word = term.functor.text
+    if term.functor.type != "NAME" or word not in DECLARATIONS:
+        raise Refused(
+            "unknown-declaration",
+            term.functor.span,
+            f"{shown(word)} is no declaration",
+            did_you_mean(word, DECLARATIONS)
+            or f"declarations are {listed(DECLARATIONS)}; a rule needs a head before `:-`",
+        )
+    wanted = (1, 2) if word in ("event", "exogenous") else (1,) if word == "include" else (2,)
+    if len(term.args) not in wanted:
+        number = "1 argument" if wanted == (1,) else f"{' or '.join(map(str, wanted))} arguments"
+        raise Refused(
+            "bad-declaration",
+            term.span,
+            f"`{word}` takes {number}, not {len(term.args)}",
+            f"write {DECLARATIONS[word]}",
+        )
+    if word == "include":
+        return Include(_path(term, 0), written.span)
+    if word == "table":
+        return Table(_functor(term)[0], _path(term, 1), written.span)
+    if word == "embed":
+        functor = None if isinstance(term.args[0], Variable) and term.args[0].is_anonymous else _functor(term)[0]
+        return Embed(functor, _number(term, 0), written.span)
+    if word == "key":
+        return Key(_functor(term)[0], _number(term, 1), written.span)
+    functor, arity = _functor(term, may_have_arguments=True)
+    dim = _number(term, 0) if len(term.args) == 2 else None
+    return EventDeclaration(functor, word == "exogenous", dim, arity, written.span)
+
+
+def _functor(term: Wide, may_have_arguments: bool = False) -> tuple[str, int | None]:
+    first, word = term.args[0], term.functor.text
+    if isinstance(first, Variable) or (first.args and not may_have_arguments):
+        raise Refused(
+            "bad-declaration",
+            first.span,
+            f"`{word}` takes a functor first, not {shown(str(first))}",
+            f"write {DECLARATIONS[word]}",
+        )
+    return first.functor, len(first.args) or None
+
+
+def _number(term: Wide, least: int) -> int:
+    value, word = term.args[1], term.functor.text
+    what = "a key length" if word == "key" else "a dimension"
+    text = _source_text(value.span)
+    if isinstance(value, Variable) or value.args or not terms.is_integer(value.functor):
+        raise Refused(
+            "bad-dimension", value.span, f"{what} is a whole number, not {shown(text)}", f"write {DECLARATIONS[word]}"
+        )
+    if len(text) > 8 or not least <= int(text) <= LARGEST:
+        raise Refused(
+            "bad-dimension",
+            value.span,
+            f"{what} is {shown(text)}, expected {least} to {LARGEST:,}",
+            f"write {DECLARATIONS[word]}",
+        )
+    return int(text)
+
+
+def _path(term: Wide, place: int) -> str:
+    value, word = term.args[place], term.functor.text
+    text = _source_text(value.span)
+    if isinstance(value, Variable) or value.args or text[:1] not in "'\"":
+        raise Refused(
+            "bad-declaration",
+            value.span,
+            f"`{word}` takes a path in quotes, not {shown(text)}",
+            f"write {DECLARATIONS[word]}",
+        )
+    return terms.plain(value.functor)
+
+
+def _source_text(span: Span) -> str:
+    return span.source.text[span.start : span.end]

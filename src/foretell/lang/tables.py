@@ -1,0 +1,227 @@
+"""A table file → facts: one row each, constants in their one spelling, no row twice. CSV with a header, and Parquet.
+
+Mistakes are placed in the CSV file itself; those of a Parquet file at the declaration, with the number of the row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foretell import terms
+from foretell.lang.diagnostics import Diagnostic
+from foretell.lang.files import Unreadable, check_file, neighbours, read_text
+from foretell.lang.program import FactTable
+from foretell.lang.source import Source, Span
+from foretell.lang.syntax import Table
+from foretell.lang.wording import did_you_mean, shown
+
+SHOWN_ROWS = 20
+LOOKED_FOR = "a path is relative to the file that names it"
+_FRACTION = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+
+
+class _Empty(Exception):
+    """There is not even a header."""
+
+
+@dataclass
+class _Rows:
+    """Rows as they come, and what is wrong with them."""
+
+    columns: list[str]
+    table: Table
+    path: str
+    found: list[Diagnostic] = field(default_factory=list)
+    wrong: int = 0
+
+    def refuse(self, span: Span, message: str, hint: str) -> None:
+        self.wrong += 1
+        if self.wrong <= SHOWN_ROWS:
+            self.found.append(Diagnostic("bad-table", span, message, hint))
+
+    def column(self, number: int) -> str:
+        name = self.columns[number].strip()
+        return f"column {number + 1} ({shown(name)})" if name else f"column {number + 1}"
+
+
+def read_table(
+    table: Table, path: Path, known: AbstractSet[tuple[str, ...]]
+) -> tuple[FactTable | None, list[Diagnostic]]:
+    """The facts that are not known yet, or None where they cannot be read; and what is wrong or odd with them."""
+
+    def refuse(code: str, message: str, hint: str | None = None) -> tuple[None, list[Diagnostic]]:
+        return None, [Diagnostic(code, table.span, f"{shown(table.path)}: {message}", hint)]
+
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".parquet":
+            rows, read = _parquet(table, path)
+        elif suffix == ".csv":
+            rows, read = _csv(table, path)
+        else:
+            return refuse("unreadable-file", "tables are read from .csv and .parquet files", "convert the file")
+    except _Empty:
+        return refuse("bad-table", "the file is empty", "the first row is a header, which names the columns")
+    except Unreadable as error:
+        if error.missing:
+            return refuse("missing-file", str(error), did_you_mean(path.name, neighbours(path)) or LOOKED_FOR)
+        return refuse("unreadable-file", str(error), error.hint)
+    if rows.wrong > SHOWN_ROWS:
+        more = f"… and {rows.wrong - SHOWN_ROWS:,} more rows of {shown(table.path)} are wrong"
+        rows.found.append(Diagnostic("bad-table", table.span, more))
+    if rows.wrong:
+        return None, rows.found
+    distinct = list(dict.fromkeys(read))
+    if known:
+        distinct = [row for row in distinct if row not in known]
+    if len(distinct) < len(read):
+        count = len(read) - len(distinct)
+        words = "1 row is there already and is" if count == 1 else f"{count:,} rows are there already and are"
+        rows.found.append(
+            Diagnostic(
+                "duplicate-row", table.span, f"{shown(table.path)}: {words} dropped", "a fact is true once", "warning"
+            )
+        )
+    if not read:
+        message = f"{shown(table.path)} has a header and no rows: it makes nothing true"
+        rows.found.append(Diagnostic("empty-table", table.span, message, "add rows, or remove the table", "warning"))
+    return FactTable(table.functor, len(rows.columns), distinct, table.span), rows.found
+
+
+# --- CSV -----------------------------------------------------------------------------------------------------------
+
+
+def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
+    text = read_text(path)
+    source = Source(str(path), text)
+    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+    lines = _records(reader, source)
+    header = next(lines, None)
+    if header is None:
+        raise _Empty
+    rows = _Rows(header[1], table, str(path))
+    read: list[tuple[str, ...]] = []
+    spelled: dict[str, str | None] = {}
+    width = len(rows.columns)
+    for number, cells in lines:
+        if len(cells) != width:
+            rows.refuse(
+                _line(source, number),
+                f"{_counted(len(cells), 'cell')}, but the header has {_counted(width, 'column')}",
+                "give every row one cell a column; put cells with commas in double quotes",
+            )
+            continue
+        row = []
+        for cell in cells:
+            try:
+                known = spelled[cell]
+            except KeyError:
+                known = spelled[cell] = _cell(cell)
+            row.append(known)
+        if None in row:
+            _refuse_cell(rows, _line(source, number), row.index(None), cells[row.index(None)])
+        else:
+            read.append(tuple(row))
+    return rows, read
+
+
+def _records(reader: Iterator[list[str]], source: Source) -> Iterator[tuple[int, list[str]]]:
+    """Each row with the number of the line on which it begins; blank lines are skipped."""
+    start = 1
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise Unreadable(f"line {start} is no CSV: {error}") from None
+        if cells is None:
+            return
+        if cells:
+            yield start, cells
+        start = reader.line_num + 1  # type: ignore[attr-defined]
+
+
+def _cell(cell: str) -> str | None:
+    text = cell.strip()
+    return None if not text or _FRACTION.match(text) else terms.constant(text)
+
+
+def _refuse_cell(rows: _Rows, span: Span, column: int, cell: str) -> None:
+    if cell.strip():
+        rows.refuse(
+            span,
+            f"{rows.column(column)} is {shown(cell.strip())}, a fractional number",
+            "constants are names and whole numbers",
+        )
+    else:
+        rows.refuse(span, f"{rows.column(column)} is empty", "give every cell a value, or remove the row")
+
+
+def _line(source: Source, number: int) -> Span:
+    start = source.line_starts[number - 1]
+    return Span(source, start, start + max(1, len(source.line(number).rstrip("\r"))))
+
+
+# --- Parquet -------------------------------------------------------------------------------------------------------
+
+
+def _parquet(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
+    check_file(path)
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise Unreadable("Parquet files are read with pyarrow, which is not installed here; use a .csv file") from None
+    try:
+        found = parquet.read_table(path)
+    except (OSError, ValueError, pyarrow.ArrowException):
+        raise Unreadable("it is no Parquet file that can be read") from None
+    rows = _Rows(list(found.column_names), table, str(path))
+    if not rows.columns:
+        raise _Empty
+    columns = [_column(rows, number, found.column(number)) for number in range(len(rows.columns))]
+    return rows, list(zip(*columns, strict=True)) if not rows.wrong else []
+
+
+def _column(rows: _Rows, number: int, column: Any) -> Sequence[str]:
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_dictionary(kind):
+        kind = kind.value_type
+    whole = pyarrow.types.is_integer(kind)
+    text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
+    if not whole and not text:
+        what = "fractional numbers" if pyarrow.types.is_floating(kind) else f"values of type {kind}"
+        rows.refuse(
+            rows.table.span,
+            f"{shown(rows.table.path)}: {rows.column(number)} holds {what}",
+            "constants are names and whole numbers: write the column as text or as integers",
+        )
+        return []
+    return list(_cells(rows, number, column.to_pylist()))
+
+
+def _cells(rows: _Rows, number: int, values: Iterable[object]) -> Iterator[str]:
+    spelled: dict[object, str | None] = {None: None}
+    for place, value in enumerate(values):
+        try:
+            known = spelled[value]
+        except KeyError:
+            known = spelled[value] = _cell(str(value))
+        if known is None:
+            where = f"{shown(rows.table.path)}, row {place + 1}: {rows.column(number)}"
+            what = f"is {shown(str(value))}, a fractional number" if value and str(value).strip() else "has no value"
+            rows.refuse(rows.table.span, f"{where} {what}", "give every cell a name or a whole number")
+        else:
+            yield known
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,93 @@
+"""A program's text → tokens, and tokens → statements. What is no token of the language becomes an `ODD` one, for the parser to name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from foretell import terms
+from foretell.lang.source import Source, Span
+
+_PIECE = re.compile(
+    r"""
+    (?P<space>[\s\ufeff]+|%[^\n]*)
+  | (?P<ODD_NUMBER>-?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?)
+  | (?P<word>-?\w+)
+  | (?P<STRING>'(?:[^'\\\n]|\\[^\n]|'')*+'|"(?:[^"\\\n]|\\[^\n]|"")*+")
+  | (?P<ODD_QUOTE>['"][^\n]*)
+  | (?P<ODD>/\*|//|\\==|\\=|\\\+|=\\=|=:=|:=|===|==>|==|=<|=>|<=>|<=|<>|>=|!==|-->|->|~=|\|\||&&)
+  | (?P<mark>:-|<-|::|!=|[(),.:!=])
+  | (?P<odd>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+MARKS = {
+    ":-": "RULE",
+    "<-": "ADD",
+    "::": "_NAMES",
+    ":": "_COLON",
+    "!=": "UNEQUAL",
+    "=": "EQUAL",
+    "!": "BANG",
+    "(": "_OPEN",
+    ")": "CLOSE",
+    ",": "_COMMA",
+    ".": "STOP",
+}
+FUNCTORS = frozenset(("NAME", "INTEGER", "STRING"))
+
+
+class Token:
+    """A word or mark with its place. `type` is what the grammar knows it by."""
+
+    __slots__ = ("end", "source", "start", "text", "type")
+
+    def __init__(self, type: str, text: str, source: Source, start: int, end: int) -> None:
+        self.type, self.text, self.source, self.start, self.end = type, text, source, start, end
+
+    @property
+    def span(self) -> Span:
+        return Span(self.source, self.start, self.end)
+
+    def __repr__(self) -> str:
+        return f"{self.type}({self.text[:40]!r})"
+
+
+def tokenize(source: Source) -> list[Token]:
+    found: list[Token] = []
+    for match in _PIECE.finditer(source.text):
+        kind, text = match.lastgroup, match.group()
+        assert kind is not None
+        if kind == "space":
+            continue
+        if kind == "word":
+            kind = _word(text)
+        elif kind == "mark":
+            kind = MARKS[text]
+        elif kind == "odd":
+            kind = "ODD"
+        if found and found[-1].text == "not" and found[-1].type == "NAME" and (kind in FUNCTORS or kind == "VARIABLE"):
+            found[-1].type = "NOT"  # two words side by side can mean nothing else
+        found.append(Token(kind, text, source, match.start(), match.end()))
+    return found
+
+
+def _word(text: str) -> str:
+    first = text[0]
+    if first == "_" or first.isupper():
+        return "VARIABLE"
+    if terms.is_integer(text):
+        return "INTEGER"
+    return "NAME" if terms.constant(text) == text else "ODD_WORD"
+
+
+def statements(tokens: list[Token]) -> Iterator[tuple[int, int]]:
+    """Where each begins and ends, its full stop included; only the last of a text may lack one."""
+    start = 0
+    for place, token in enumerate(tokens):
+        # a quote left open has swallowed the rest of its line: its statement ends there if a full stop did
+        if token.type == "STOP" or (token.type == "ODD_QUOTE" and token.text.rstrip().endswith(".")):
+            yield start, place + 1
+            start = place + 1
+    if start < len(tokens):
+        yield start, len(tokens)

@@ -1,0 +1,54 @@
+"""Facts, possible events, proofs and additions of random programs: the engine, the slow twin, and clingo."""
+
+from __future__ import annotations
+
+import pytest
+
+from foretell.reference.database import states
+from tests.ground.clingo_states import clingo_states
+from tests.ground.random_programs import random_case
+from tests.ground.timelines import additions_at, fact_of, proofs_at, replay_of
+
+QUICK, ALL, BLOCK = 200, 1000, 20
+
+
+def _agree(seed: int) -> None:
+    """Three sequences, so that going back to the start is tested too."""
+    case = random_case(seed)
+    sequences = [case.events, case.events[: len(case.events) // 2], case.events]
+    for timeline, events in zip(replay_of(case.program, *sequences).timelines, sequences, strict=True):
+        second = clingo_states(case.program, events)
+        for state, slow in enumerate(states(case.program, events)):
+            facts = [fact_of(timeline.grounding, fact) for fact in timeline.facts_at(state)]
+            assert len(facts) == len(set(facts)), (seed, state)
+            assert set(facts) == slow.facts == second[state], (seed, state, case.text)
+            proofs = proofs_at(timeline, state)
+            expected = [(one.rule, one.head, one.body, one.parameters) for one in slow.proofs]
+            assert sorted(proofs) == sorted(expected), (seed, state, case.text)
+            wanted = [
+                (one.rule, one.head, one.body, one.parameters, added.event)
+                for added in slow.additions
+                for one in [added.instantiation]
+            ]
+            assert sorted(additions_at(timeline, state)) == sorted(wanted), (seed, state, case.text)
+
+
+@pytest.mark.parametrize("block", range(QUICK // BLOCK))
+def test_replay_equals_recomputation_and_clingo_after_every_event(block: int) -> None:
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        _agree(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(QUICK // BLOCK, ALL // BLOCK))
+def test_replay_equals_recomputation_and_clingo_on_all_thousand_programs(block: int) -> None:
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        _agree(seed)
+
+
+def test_random_programs_use_every_feature_of_the_language() -> None:
+    texts = [random_case(seed).text for seed in range(100)]
+    recursive = sum(any(one.recursive for one in random_case(seed).program.components) for seed in range(100))
+    assert recursive > 5
+    for feature in ("not ", "!=", " = ", "!d", "<- bos", ":: w", "_"):
+        assert sum(feature in text for text in texts) > 10, feature
