@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foretell.data import load
+from foretell.data import EventData, EventSequence, load
 from foretell.models.anhp import ANHP
-from foretell.models.batch import make_batch
+from foretell.models.anhp_fused import fuses
+from foretell.models.batch import Batch, make_batch
+from foretell.objective.integral import Integral
 from foretell.train.config import make_config
 from foretell.train.fit import fit
 from foretell.train.loop import Interrupted
@@ -44,6 +46,61 @@ def test_captured_steps_are_the_eager_ones():
         losses[capture] = [float(stepper(batch, number)) for number in range(5)]
     assert losses[True] == pytest.approx(losses[False], rel=1e-9)
     assert len(set(losses[True])) == 5
+
+
+def short(dim: int = 32, **options: object) -> tuple[ANHP, Batch]:
+    """A float32 model, on the device, with a batch of the data's first three hundred events."""
+    made = ANHP(DATA.vocabulary, dim=dim, layers=2, **options)  # pyright: ignore[reportArgumentType]
+    made.prepare(DATA.train)
+    whole = DATA.train[0]
+    piece = EventSequence(whole.times[:300], whole.types[:300], float(whole.times[300]), "start")
+    return made.to("cuda"), make_batch(EventData([piece, piece], DATA.vocabulary), [0, 1], device="cuda")
+
+
+@pytest.mark.parametrize("integral", ["stratified", "quadrature"])
+def test_captured_steps_of_the_fused_kernels_are_the_eager_ones_to_the_last_bit(integral: Integral):
+    losses = {}
+    for capture in (False, True):
+        there, batch = short()
+        assert fuses(there)
+        stepper = Stepper(there, 1e-3, StepOptions(capture=capture, points=3, integral=integral))
+        losses[capture] = [float(stepper(batch, number)) for number in range(5)]
+    assert losses[True] == losses[False]
+    assert len(set(losses[True])) == 5
+
+
+def test_fused_steps_descend_as_the_separate_operations_do(monkeypatch: pytest.MonkeyPatch):
+    losses = {}
+    for fused in (True, False):
+        there, batch = short()
+        if not fused:
+            monkeypatch.setattr("foretell.models.anhp_fused.kernels_run_on", lambda device: False)
+        stepper = Stepper(there, 1e-2, StepOptions(points=2))
+        losses[fused] = [float(stepper(batch, number)) for number in range(20)]
+    assert losses[True] == pytest.approx(losses[False], rel=1e-4)
+    assert losses[True][-1] < losses[True][0]
+
+
+def test_a_quadrature_can_be_captured_without_the_fused_kernels():
+    batch = make_batch(DATA.train, [0, 1], device="cuda")
+    losses = {}
+    for capture in (False, True):
+        there = model(torch.float64).to("cuda")
+        stepper = Stepper(there, 1e-3, StepOptions(capture=capture, points=3, integral="quadrature"))
+        losses[capture] = [float(stepper(batch, number)) for number in range(4)]
+    assert losses[True] == pytest.approx(losses[False], rel=1e-9)
+
+
+def test_a_coarse_mapping_can_be_captured():
+    kinds = {name: name.split("(")[0] for name in DATA.vocabulary.names}
+    assert 1 < len(set(kinds.values())) < len(kinds)
+    losses = {}
+    for capture in (False, True):
+        there, batch = short(coarse={name: f"any {kind}" for name, kind in kinds.items()})
+        assert not fuses(there)
+        stepper = Stepper(there, 1e-3, StepOptions(capture=capture, points=2))
+        losses[capture] = [float(stepper(batch, number)) for number in range(4)]
+    assert losses[True] == pytest.approx(losses[False], rel=1e-5)
 
 
 def test_many_shapes_can_be_captured_without_disturbing_each_other():

@@ -1,7 +1,7 @@
 """Where the integral of the total intensity is looked at, and with what weights (paper, appendix C).
 
 `uniform` draws times on the whole of [0, T] (the paper's), `stratified` inside every gap between events, and `quadrature` puts
-Gauss-Legendre nodes into every gap. All three give times, weights, and the gap each point belongs to.
+Gauss-Legendre nodes into every gap. All three give times and weights.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ Integral = Literal["stratified", "uniform", "quadrature"]
 
 @dataclass(frozen=True)
 class Points:
-    """`Σ weight·λ(time)` over a sequence's points is its integral; `gap` says where each point lies."""
+    """`Σ weight·λ(time)` over a sequence's points is its integral."""
 
     queries: Queries
     weights: Tensor  # float64 [B, Q]
-    gap: Tensor  # int64 [1 or B, Q]
+
+    @property
+    def gap(self) -> Tensor:
+        """Where each point lies, which is also how many events it sees: int64 [1 or B, Q]."""
+        return self.queries.seen()
 
 
 def stratified(batch: Batch, points: int, generator: torch.Generator | None, uniform: Tensor | None = None) -> Points:
@@ -61,7 +65,7 @@ def uniform(batch: Batch, points: Tensor, generator: torch.Generator | None) -> 
     times = batch.gap_start.gather(1, gap) + (draws - cumulative.gather(1, gap))
     used = torch.arange(most, device=length.device)[None] < points[:, None]
     weights = torch.where(used, whole / points.clamp(min=1)[:, None], torch.zeros_like(draws))
-    return Points(Queries.seeing(times, gap), weights, gap)
+    return Points(Queries.seeing(times, gap), weights)
 
 
 @lru_cache
@@ -72,6 +76,4 @@ def gauss_legendre(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _by_gap(times: Tensor, weights: Tensor) -> Points:
-    rows, gaps, per_gap = times.shape
-    gap = torch.arange(gaps, device=times.device).repeat_interleave(per_gap, output_size=gaps * per_gap)[None]
-    return Points(Queries.by_gap(times), weights.reshape(rows, gaps * per_gap), gap)
+    return Points(Queries.by_gap(times), weights.flatten(1))

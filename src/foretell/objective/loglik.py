@@ -7,11 +7,13 @@ so that every report above this level is a sum of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
+from foretell.models.anhp import ANHP
+from foretell.models.anhp_fused import fuses, losses
 from foretell.models.base import EndsAndInside, IntensityModel, Queries
 from foretell.models.batch import Batch
 from foretell.objective.integral import Points
@@ -68,6 +70,8 @@ def training_loss(
     types that are rare in training from becoming impossible, just as the pseudo-count of the Poisson floor does. `history` is the
     encoded batch, where the caller has it.
     """
+    if history is None and points is not None and is_fused(model, points):
+        return Loss(*losses(model, batch, points.queries.times, points.weights, pseudo_rate))
     history = model.encode(batch) if history is None else history
     if points is None:
         exact = model.exact_integral(history, batch)
@@ -80,6 +84,11 @@ def training_loss(
     if found.log_sum_inside is None:
         return Loss(loss, loss)
     return Loss(loss - pseudo_rate * (found.log_sum_inside * weights).sum(), loss)
+
+
+def is_fused(model: IntensityModel, points: Points) -> TypeGuard[ANHP]:
+    """Whether `training_loss` takes the kernels that go from the events to the gradients at once."""
+    return points.queries.visible.per_gap is not None and len(points.weights) > 0 and fuses(model)
 
 
 def _ends_and_inside(model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool) -> EndsAndInside:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from foretell.models.anhp_fused import fuses
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Batch
 from foretell.models.pieces import tensors_of, with_tensors
@@ -31,7 +32,10 @@ GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, 
 # Between these two, queries at a time for each gap of the batch: more points a gap are cut, not more sequences.
 GPU_A_GAP = 16
 GPU_ENCODED = 1 << 19  # events encoded at a time
+GPU_FUSED = 1 << 21  # queries at a time in the fused kernels, which keep four vectors of a query and not dozens
 MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
+# Events of a batch up to which its tensors are copied by few calls: there the calls take longer than the copies.
+COPIED_TOGETHER = 1 << 15
 SEED_STRIDE = 1_000_003
 
 
@@ -111,10 +115,15 @@ class Stepper:
 
     def _gradients(self, batch: Batch, draws: Tensor | None) -> Tensor:
         """Fill `.grad` with the gradient of the loss an event; the summed loss comes back."""
-        self._zero_gradients()
-        scored = batch.scored.sum().clamp(min=1).to(self.model.dtype)
+        if self.device.type == "cuda":
+            for parameter in self.parameters:
+                parameter.grad = None  # the first piece's gradient is taken as it is, and not added to zeros
+        else:
+            self._zero_gradients()
         if self.options.events:
-            scored = torch.full_like(scored, self.options.events)
+            scored = torch.full((), self.options.events, dtype=self.model.dtype, device=self.device)
+        else:
+            scored = batch.event_counts.sum().clamp(min=1).to(self.model.dtype)
         pieces = list(batch.pieces(self.options.points + 1, self._limits(batch).whole))
         if len(pieces) > 1 and self.threads > 1 and not self.model.dropout:
             summed = self._side_by_side(pieces, scored)
@@ -125,6 +134,9 @@ class Stepper:
                 piece_draws = None if draws is None else draws[row : row + len(piece)]
                 summed += self._piece(piece, piece_draws, scored)
                 row += len(piece)
+        for parameter in self.parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         if self.options.clip:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
         return summed
@@ -170,6 +182,8 @@ class Stepper:
 
     def _piece(self, batch: Batch, draws: Tensor | None, scored: Tensor) -> Tensor:
         """Encode some sequences once, then ask about them in pieces whose gradients meet again at the encoded history."""
+        if self._is_fused():
+            return self._descend(batch, draws, None, scored)
         history = self.model.encode(batch)
         pieces = list(batch.pieces(self.options.points + 1, self._limits(batch).asked))
         if len(pieces) == 1:
@@ -203,8 +217,14 @@ class Stepper:
             gaps = min(max(batch.gap_start.numel() // 4, CPU_LEAST_GAPS), CPU_MOST_GAPS)
             piece = min(gaps * (self.options.points + 1), CPU_MOST)
             return Limits(piece, piece)
+        if self._is_fused():
+            return Limits(GPU_FUSED, GPU_FUSED)
         gaps = batch.gap_start.numel()
         return Limits(GPU_ENCODED * (self.options.points + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
+
+    def _is_fused(self) -> bool:
+        """Whether kernels go from the events to the gradients at once, without an encoded history in between."""
+        return self.options.integral != "uniform" and fuses(self.model)
 
     def _points(self, batch: Batch, draws: Tensor | None) -> Points:
         if self.options.integral == "quadrature":
@@ -230,6 +250,9 @@ class _Graph:
 
     def __init__(self, stepper: Stepper, batch: Batch) -> None:
         self.inputs = Batch(*(tensor.clone() for tensor in batch.tensors()))
+        kinds = [tensor.dtype for tensor in batch.tensors()]
+        # Tensors of one dtype can be copied by one call.
+        self.alike = [[i for i, one in enumerate(kinds) if one == kind] for kind in dict.fromkeys(kinds)]
         rows, width = batch.times.shape
         self.draws: Tensor | None = None
         if stepper.options.integral == "stratified":
@@ -248,8 +271,13 @@ class _Graph:
                 stepper.optimizer.step()
 
     def replay(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        for target, source in zip(self.inputs.tensors(), batch.tensors(), strict=True):
-            target.copy_(source, non_blocking=True)
+        targets, sources = self.inputs.tensors(), batch.tensors()
+        if batch.times.numel() < COPIED_TOGETHER:
+            for alike in self.alike:
+                torch._foreach_copy_([targets[i] for i in alike], [sources[i] for i in alike], non_blocking=True)  # pyright: ignore[reportPrivateImportUsage]
+        else:
+            for target, source in zip(targets, sources, strict=True):
+                target.copy_(source, non_blocking=True)
         if self.draws is not None:
             self.draws.uniform_(generator=generator)
         self.graph.replay()

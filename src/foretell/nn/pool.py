@@ -1,0 +1,76 @@
+"""Pooling over the proofs of a fact: `pool_β(x) = v⁻¹(Σ v(x))`, `v(x) = sign(x)·|x|^β`, coordinate by coordinate.
+
+β = 1 is a plain sum, β → ∞ the entry of largest magnitude. The value is exactly this formula; only on the way back is a sum that nearly
+cancels kept away from zero, since there the true derivative is unbounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+SMALLEST = 1e-6  # of a sum, relative to its largest entry, on the way back
+
+
+def pool(x: Tensor, segment: Tensor, count: int, beta: Tensor) -> Tensor:
+    """Rows [R, D] of `count` segments (`segment` [R] says of which) to [count, D]; `beta` [count] ≥ 1 is each segment's own."""
+    return _Pool.apply(x, segment, count, beta)  # pyright: ignore[reportReturnType]
+
+
+class _Pool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, segment: Tensor, count: int, beta: Tensor) -> Tensor:
+        size = x.abs()
+        largest = _spread(size, segment, count)
+        unit = torch.where(largest > 0, largest, torch.ones_like(largest))  # nothing over- or underflows
+        share = size / unit[segment]
+        powers = share ** beta[segment].unsqueeze(-1)
+        summed = torch.zeros_like(largest).index_add_(0, segment, x.sign() * powers)
+        root = summed.abs() ** (1.0 / beta).unsqueeze(-1)
+        ctx.save_for_backward(x, segment, beta, unit, share, powers, summed, root)
+        return summed.sign() * root * unit
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (grad,) = grads
+        x, segment, beta, unit, share, powers, summed, root = ctx.saved_tensors
+        safe = summed.abs().clamp(min=SMALLEST)
+        b = beta.unsqueeze(-1)
+        outer = safe ** (1.0 / b - 1.0)
+        grad_x = (grad * outer)[segment] * share ** (b[segment] - 1.0)
+        logs = torch.where(share > 0, share, torch.ones_like(share)).log()
+        inner = torch.zeros_like(summed).index_add_(0, segment, x.sign() * powers * logs)
+        value = summed.sign() * root * unit
+        by_beta = -value * safe.log() / b**2 + unit * outer * inner / b
+        return grad_x, None, None, (grad * by_beta).sum(-1)
+
+
+def _spread(size: Tensor, segment: Tensor, count: int) -> Tensor:
+    """The largest entry of every segment: [count, D]."""
+    largest = size.new_zeros(count, size.shape[1])
+    return largest.scatter_reduce_(0, segment.unsqueeze(-1).expand_as(size), size, "amax")
+
+
+class _AtLeastOne(torch.autograd.Function):
+    """`1 + max(b, 0)`, whose gradient also reaches a `b` at or below 0 where it would raise it."""
+
+    @staticmethod
+    def forward(ctx: Any, b: Tensor) -> Tensor:
+        ctx.save_for_backward(b)
+        return 1.0 + b.clamp(min=0.0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (grad,) = grads
+        (b,) = ctx.saved_tensors
+        return torch.where((b > 0) | (grad < 0), grad, torch.zeros_like(grad))
+
+
+def at_least_one(b: Tensor) -> Tensor:
+    """A pool exponent from its parameter: exactly 1 at `b ≤ 0`, and not stuck there."""
+    return _AtLeastOne.apply(b)  # pyright: ignore[reportReturnType]

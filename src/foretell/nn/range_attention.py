@@ -1,0 +1,174 @@
+"""Attention with the extra `1 +` of every query over a contiguous range of one key table: `Σ α v / (1 + Σ α)`, `α = exp(x·k)`.
+
+Queries with overlapping ranges are cut into tiles (`RangeTiles`, made once from the ranges): each tile looks at one window of the table
+with plain batched products. Windows of similar size go together. Nothing larger than queries × keys of such a group of tiles is made,
+and weights are computed again on the way back, so that memory is linear in what comes in and goes out. An empty range gives zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+ROWS_A_TILE = {"cpu": 64, "cuda": 64}
+GROWTH = {"cpu": 1.5, "cuda": 4.0}  # of one size of window to the next: many tight ones, or few launches
+SMALLEST_WINDOW = 8
+MOST_ELEMENTS = 1 << 22  # of the logits of tiles that are worked on together
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Tiles with windows of one size. Rows that fill up a tile repeat its first, and see nothing."""
+
+    rows: Tensor  # int64 [T, R]: queries
+    valid: Tensor  # bool [T, R]
+    window: Tensor  # int64 [T, W]: keys, clamped to the table
+    low: Tensor  # int32 [T, R]: of the range, in the window
+    high: Tensor
+
+    def to(self, device: torch.device) -> Tiles:
+        return Tiles(*(getattr(self, name).to(device) for name in ("rows", "valid", "window", "low", "high")))
+
+
+@dataclass(frozen=True)
+class RangeTiles:
+    groups: tuple[Tiles, ...]
+    queries: int
+
+    def to(self, device: torch.device) -> RangeTiles:
+        return RangeTiles(tuple(group.to(device) for group in self.groups), self.queries)
+
+
+def range_tiles(
+    lo: np.ndarray, hi: np.ndarray, keys: int, *, device: str = "cpu", segment: np.ndarray | None = None
+) -> RangeTiles:
+    """Tiles for queries with ranges `[lo, hi)`, best given in an order in which neighbours have similar ranges.
+
+    `segment` [Q] says which queries may share a tile; without it, any may.
+    """
+    lo, hi = np.asarray(lo, dtype=np.int64), np.asarray(hi, dtype=np.int64)
+    assert lo.shape == hi.shape and (len(lo) == 0 or (lo.min() >= 0 and hi.max() <= keys))
+    kind = device if device in ROWS_A_TILE else "cuda"
+    height = ROWS_A_TILE[kind]
+    some = np.flatnonzero(hi > lo)
+    groups: list[Tiles] = []
+    if len(some):
+        starts, ends = _cut(some, segment, height)
+        first = np.minimum.reduceat(lo[some], starts)
+        last = np.maximum.reduceat(hi[some], starts)
+        sizes = _window_sizes(last - first, GROWTH[kind])
+        for size in np.unique(sizes):
+            chosen = np.flatnonzero(sizes == size)
+            step = max(1, MOST_ELEMENTS // (height * int(size)))
+            for place in range(0, len(chosen), step):
+                part = chosen[place : place + step]
+                groups.append(_tiles(some, lo, hi, starts[part], ends[part], first[part], int(size), height, keys))
+    return RangeTiles(tuple(groups), len(lo))
+
+
+def _cut(some: np.ndarray, segment: np.ndarray | None, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where tiles start and end among the queries that see something: at most `height` rows, never across segments."""
+    count = len(some)
+    if segment is None:
+        runs = np.array([0])
+    else:
+        own = segment[some]
+        runs = np.concatenate([[0], np.flatnonzero(own[1:] != own[:-1]) + 1])
+    lengths = np.diff(np.concatenate([runs, [count]]))
+    tiles = -(-lengths // height)
+    within = np.arange(tiles.sum()) - np.repeat(np.cumsum(tiles) - tiles, tiles)
+    starts = np.repeat(runs, tiles) + within * height
+    ends = np.minimum(starts + height, np.repeat(runs + lengths, tiles))
+    return starts, ends
+
+
+def _window_sizes(widths: np.ndarray, growth: float) -> np.ndarray:
+    """Rounded up to the next of a geometric series of sizes."""
+    series = [SMALLEST_WINDOW]
+    while series[-1] < widths.max():
+        series.append(int(np.ceil(series[-1] * growth / 8) * 8))
+    table = np.asarray(series)
+    return table[np.searchsorted(table, widths)]
+
+
+def _tiles(
+    some: np.ndarray,
+    lo: np.ndarray,
+    hi: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    first: np.ndarray,
+    size: int,
+    height: int,
+    keys: int,
+) -> Tiles:
+    tallest = int((ends - starts).max())
+    height = min(height, tallest)
+    place = starts[:, None] + np.arange(height)[None]
+    valid = place < ends[:, None]
+    rows = some[np.where(valid, place, starts[:, None])]
+    low = np.where(valid, lo[rows] - first[:, None], 0)
+    high = np.where(valid, hi[rows] - first[:, None], 0)
+    window = np.minimum(first[:, None] + np.arange(size)[None], keys - 1)
+    return Tiles(
+        torch.from_numpy(rows),
+        torch.from_numpy(valid),
+        torch.from_numpy(window),
+        torch.from_numpy(low.astype(np.int32)),
+        torch.from_numpy(high.astype(np.int32)),
+    )
+
+
+def range_attention(x: Tensor, k: Tensor, v: Tensor, tiles: RangeTiles) -> Tensor:
+    """x: [Q, d]; k: [N, d]; v: [N, D]; gives [Q, D]."""
+    assert len(x) == tiles.queries
+    return _RangeAttention.apply(tiles, x, k, v)  # pyright: ignore[reportReturnType]
+
+
+def _weights(group: Tiles, x: Tensor, k: Tensor) -> Tensor:
+    """Attention weights [T, R, W]; each row and its share of the 1 sum to 1."""
+    logits = torch.bmm(x, k.transpose(1, 2))
+    place = torch.arange(group.window.shape[1], device=x.device, dtype=torch.int32)
+    seen = (place >= group.low.unsqueeze(-1)) & (place < group.high.unsqueeze(-1))
+    logits.masked_fill_(~seen, -torch.inf)
+    largest = logits.amax(-1, keepdim=True).clamp_(min=0.0)
+    weights = logits.sub_(largest).exp_()
+    return weights.div_(weights.sum(-1, keepdim=True).add_(torch.exp(-largest)))
+
+
+class _RangeAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tiles: RangeTiles, x: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out = v.new_zeros(len(x), v.shape[1])
+        for group in tiles.groups:
+            weights = _weights(group, x[group.rows], k[group.window])
+            found = torch.bmm(weights, v[group.window])
+            out[group.rows[group.valid]] = found[group.valid]
+        ctx.tiles = tiles
+        ctx.save_for_backward(x, k, v)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (grad,) = grads
+        x, k, v = ctx.saved_tensors
+        grad_x, grad_k, grad_v = torch.zeros_like(x), torch.zeros_like(k), torch.zeros_like(v)
+        for group in ctx.tiles.groups:
+            xs, ks, vs = x[group.rows], k[group.window], v[group.window]
+            weights = _weights(group, xs, ks)
+            given = grad[group.rows] * group.valid.unsqueeze(-1)
+            flat = group.window.flatten()
+            grad_v.index_add_(0, flat, torch.bmm(weights.transpose(1, 2), given).flatten(0, 1))
+            by_weight = torch.bmm(given, vs.transpose(1, 2))
+            inner = (by_weight * weights).sum(-1, keepdim=True)
+            by_logit = weights * (by_weight - inner)
+            grad_k.index_add_(0, flat, torch.bmm(by_logit.transpose(1, 2), xs).flatten(0, 1))
+            found = torch.bmm(by_logit, ks)
+            grad_x[group.rows[group.valid]] = found[group.valid]
+        return None, grad_x, grad_k, grad_v

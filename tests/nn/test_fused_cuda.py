@@ -1,0 +1,200 @@
+"""The fused kernels against the separate operations: the same loss and the same gradients, on whatever they are handed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.models import anhp_fused
+from foretell.models.anhp import ANHP
+from foretell.models.anhp_fused import fuses
+from foretell.models.batch import Batch, make_batch
+from foretell.objective.integral import Points, quadrature, stratified
+from foretell.objective.loglik import training_loss
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+def made_up(lengths: tuple[int, ...], types: int, seed: int = 0) -> EventData:
+    """Sequences of these lengths on [0, 11], with a tail each."""
+    draw = np.random.default_rng(seed)
+    sequences = [
+        EventSequence(np.sort(draw.uniform(0.0, 10.0, n)), draw.integers(0, types, n), 11.0, str(row))
+        for row, n in enumerate(lengths)
+    ]
+    return EventData(sequences, Vocabulary.of_size(types))
+
+
+def stirred(data: EventData, **options: object) -> ANHP:
+    """A model on the device whose parameters are away from their start, where some gradients would be zero."""
+    model = ANHP(data.vocabulary, seed=1, **options)  # pyright: ignore[reportArgumentType]
+    model.prepare(data)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.15 * torch.randn(parameter.shape, generator=generator))
+    return model.to("cuda")
+
+
+@dataclass(frozen=True)
+class Found:
+    objective: float
+    likelihood: float
+    gradients: list[Tensor]
+
+
+def found(model: ANHP, batch: Batch, points: Points, pseudo_rate: float) -> Found:
+    model.zero_grad()
+    loss = training_loss(model, batch, points, pseudo_rate)
+    loss.objective.backward()
+    gradients = [p.grad.double() for p in model.parameters() if p.grad is not None]
+    return Found(loss.objective.item(), loss.negative_log_likelihood.item(), gradients)
+
+
+def off(one: Tensor, other: Tensor) -> float:
+    return float((one - other).norm() / other.norm().clamp(min=1e-6))
+
+
+def check(model: ANHP, data: EventData, points: int, pseudo_rate: float = 0.0) -> None:
+    batch = make_batch(data, range(len(data)), device="cuda")
+    drawn = stratified(batch, points, torch.Generator("cuda").manual_seed(3))
+    assert fuses(model)
+    fused = found(model, batch, drawn, pseudo_rate)
+    exact = model.double()
+    assert not fuses(exact)
+    slow = found(exact, batch, drawn, pseudo_rate)
+    assert fused.objective == pytest.approx(slow.objective, rel=1e-6)
+    assert fused.likelihood == pytest.approx(slow.likelihood, rel=1e-6)
+    assert len(fused.gradients) == len(slow.gradients)
+    for one, other in zip(fused.gradients, slow.gradients, strict=True):
+        assert off(one, other) < 1e-5
+
+
+@pytest.mark.parametrize("dim", [16, 32, 64, 128])
+def test_loss_and_gradients_are_those_of_the_separate_operations_in_float64(dim: int):
+    data = made_up((40, 7, 0, 1, 65), types=5)
+    check(stirred(data, dim=dim), data, points=3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"layers": 1},
+        {"layers": 3, "heads": 2},
+        {"layers": 1, "heads": 3, "bos": True},
+        {"time_dim": 10},
+        {"time_dim": 40},
+        {"bos": True},
+    ],
+    ids=str,
+)
+def test_layers_heads_time_features_and_a_bos_may_be_what_they_are(options: dict[str, int]):
+    data = made_up((33, 4, 71), types=4)
+    check(stirred(data, dim=32, **options), data, points=2)
+
+
+@pytest.mark.parametrize("types", [1, 3, 22, 33, 150])
+def test_types_may_be_few_or_more_than_dimensions(types: int):
+    data = made_up((20, 31), types=types)
+    check(stirred(data, dim=32), data, points=1)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "points"), [((1,), 1), ((17, 16, 15), 1), ((73, 72), 20), ((300, 150), 2), ((0, 0), 4)]
+)
+def test_sizes_need_not_fit_the_tiles(lengths: tuple[int, ...], points: int):
+    data = made_up(lengths, types=6)
+    check(stirred(data, dim=32), data, points=points)
+
+
+def test_pseudo_events_are_in_the_objective_and_not_in_the_likelihood():
+    data = made_up((20, 31), types=5)
+    check(stirred(data, dim=32), data, points=2, pseudo_rate=0.3)
+
+
+def test_nodes_of_a_quadrature_are_points_like_others():
+    data = made_up((20, 31), types=5)
+    batch = make_batch(data, range(len(data)), device="cuda")
+    model = stirred(data, dim=32)
+    fused = found(model, batch, quadrature(batch, 5), 0.0)
+    slow = found(model.double(), batch, quadrature(batch, 5), 0.0)
+    assert fused.objective == pytest.approx(slow.objective, rel=1e-6)
+
+
+def test_intensities_that_all_but_vanish_keep_their_logarithm_and_gradient():
+    data = made_up((20, 31), types=5)
+    model = stirred(data, dim=32)
+    with torch.no_grad():
+        model.w_constant -= 60.0
+    check(model, data, points=2)
+
+
+def test_padding_changes_nothing():
+    data = made_up((20, 31), types=5)
+    model = stirred(data, dim=32)
+    losses = []
+    for width in (31, 50):
+        batch = make_batch(data, range(2), device="cuda", width=width)
+        middle = torch.full((2, width + 1, 1), 0.5, dtype=torch.float64, device="cuda")
+        losses.append(training_loss(model, batch, stratified(batch, 1, None, middle)).objective.item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-7)
+
+
+def test_the_same_question_has_the_same_answer_to_the_last_bit():
+    data = made_up((70, 40, 72, 3), types=9)
+    model = stirred(data, dim=64)
+    batch = make_batch(data, range(len(data)), device="cuda")
+    drawn = stratified(batch, 20, torch.Generator("cuda").manual_seed(3))
+    first = found(model, batch, drawn, 0.0)
+    for _ in range(5):
+        again = found(model, batch, drawn, 0.0)
+        assert again.objective == first.objective
+        assert all(torch.equal(one, other) for one, other in zip(again.gradients, first.gradients, strict=True))
+
+
+def test_without_gradients_there_is_the_loss_alone():
+    data = made_up((20, 31), types=5)
+    model = stirred(data, dim=32)
+    batch = make_batch(data, range(len(data)), device="cuda")
+    drawn = stratified(batch, 2, torch.Generator("cuda").manual_seed(3))
+    with torch.no_grad():
+        alone = training_loss(model, batch, drawn).objective.item()
+    assert alone == pytest.approx(found(model, batch, drawn, 0.0).objective, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dim": 24},
+        {"dim": 8},
+        {"dim": 32, "dropout": 0.1},
+        {"dim": 32, "layer_norm": True},
+        {"dim": 32, "feed_forward": 16},
+        {"dim": 32, "coarse": "none"},
+        {"dim": 32, "edges": [("0", "1")]},
+        {"dim": 32, "dtype": torch.float64},
+    ],
+    ids=str,
+)
+def test_what_the_kernels_are_not_made_for_takes_the_general_way(options: dict[str, object]):
+    data = made_up((20, 31), types=3)
+    assert not fuses(stirred(data, **options))
+
+
+def test_where_the_kernels_cannot_be_built_the_general_way_is_taken(monkeypatch: pytest.MonkeyPatch):
+    data = made_up((20, 31), types=5)
+    model = stirred(data, dim=32)
+    batch = make_batch(data, range(len(data)), device="cuda")
+    drawn = stratified(batch, 2, torch.Generator("cuda").manual_seed(3))
+    fused = found(model, batch, drawn, 0.0)
+    monkeypatch.setattr(anhp_fused, "kernels_run_on", lambda device: False)
+    assert not fuses(model)
+    assert found(model, batch, drawn, 0.0).objective == pytest.approx(fused.objective, rel=1e-6)
