@@ -95,7 +95,7 @@ def test_an_impossible_event_is_refused_with_what_fails_and_can_be_skipped(progr
     assert "`message(bob,sales)`" in message and "`member(bob,sales)` is not true" in message and "rule6" in message
     skipped = foretell("replay", program, data, "--impossible", "skip", "--json")
     assert skipped.code == 0 and len(skipped.json[0]["states"]) == 3
-    assert "1 impossible events left out" in skipped.err
+    assert "1 impossible event left out" in skipped.err
     assert len(fine("replay", program, data, "--impossible", "exogenous", "--json").json[0]["states"]) == 4
 
 
@@ -103,7 +103,7 @@ def test_undeclared_events_are_refused_or_taken_as_exogenous(program: Path, tmp_
     data = _events(tmp_path / "odd.jsonl", ("g", [1.0], ["mesage(eve,sales)"]))
     assert "did you mean `message`?" in refused("replay", program, data)
     outcome = fine("replay", program, data, "--undeclared", "exogenous")
-    assert "1 events that nothing declares" in outcome.err
+    assert "1 event that nothing declares" in outcome.err
 
 
 def test_why_gives_a_proof_or_what_fails(program: Path, data: Path) -> None:

@@ -76,8 +76,12 @@ def replay(
     from foretell.ground.cache import default_folder
 
     check_time(at)
+    if cache is not None and no_cache:
+        raise typer.BadParameter("--cache and --no-cache exclude one another")
     checked = read_program(program, undeclared)
     parts = chosen_among(open_data(data, split, columns), sequence)
+    if at is not None:
+        parts = [before(part, at) for part in parts]
     folder = None if no_cache else (cache or default_folder())
     timelines: list[Timeline] = []
     for part in parts:
@@ -91,15 +95,35 @@ def replay(
             _print(timeline, at)
 
 
+def before(data: EventData, time: float) -> EventData:
+    """The same sequences without what happens at this time or later: it has no say, and must not stop us if it is impossible."""
+    import numpy as np
+
+    from foretell.data import EventData, EventSequence
+
+    cut = []
+    for one in data:
+        count = int(np.searchsorted(one.times, time, side="left"))
+        if time > one.t_end:
+            sys.stderr.write(
+                f"sequence {one.id} was observed until {one.t_end:g}: after that, nothing is known to happen\n"
+            )
+        cut.append(EventSequence(one.times[:count], one.types[:count], one.t_end, one.id, one.metadata))
+    return EventData(cut, data.vocabulary, name=data.name)
+
+
 def read_program(path: Path, undeclared: Undeclared) -> Program:
     """The checked program; how many warnings there are goes to stderr."""
     from foretell.lang.program import Program
 
     program = Program.from_file(path, undeclared=undeclared.value)
     if program.warnings:
-        count = "1 warning" if len(program.warnings) == 1 else f"{len(program.warnings)} warnings"
-        sys.stderr.write(f"{path}: {count}; foretell check {path} shows them\n")
+        sys.stderr.write(f"{path}: {counted(len(program.warnings), 'warning')}; see foretell check {path}\n")
     return program
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def check_time(at: float | None) -> None:
@@ -139,9 +163,9 @@ def replayed(
 def say_counts(done: Replay, impossible: Impossible, name: str, quiet: bool = False) -> None:
     if done.impossible and not quiet:
         fate = "left out" if impossible is Impossible.skip else "kept as unscored history"
-        sys.stderr.write(f"{name}: {done.impossible} impossible events {fate}\n")
+        sys.stderr.write(f"{name}: {counted(done.impossible, 'impossible event')} {fate}\n")
     if done.undeclared and not quiet:
-        sys.stderr.write(f"{name}: {done.undeclared} events that nothing declares are taken to be exogenous\n")
+        sys.stderr.write(f"{name}: {counted(done.undeclared, 'event')} that nothing declares, taken to be exogenous\n")
 
 
 class _States:
@@ -200,31 +224,33 @@ def _print_json(timelines: list[Timeline], at: float | None) -> None:
 
 def _print(timeline: Timeline, at: float | None) -> None:
     states = _States(timeline)
-    always = len(states.facts)
-    typer.echo(
-        f"sequence {timeline.sequence}: {len(timeline.events)} events, {timeline.states} states, "
-        f"{always} facts that always hold, {len(timeline.additions)} additions"
-    )
     if at is not None:
         state = timeline.state_at(at)
         for one in range(state + 1):
             states.enter(one)
-        typer.echo(f"state {state}, {_after(timeline, state)}")
+        typer.echo(f"sequence {timeline.sequence}, state {state}, {_after(timeline, state)}:")
         typer.echo("  possible: " + (", ".join(states.possible) or "nothing"))
         events = set(states.possible)
         typer.echo("  facts: " + (", ".join(name for name in states.facts if name not in events) or "none"))
         return
+    typer.echo(
+        f"sequence {timeline.sequence}: {counted(len(timeline.events), 'event')}, {timeline.states} states, "
+        f"{counted(len(states.facts), 'fact')} that always hold, {counted(len(timeline.additions), 'addition')}"
+    )
     for state in range(timeline.states):
         states.enter(state)
         began = [f"+{name}" for name, _ in states.begins.get(state, ())]
         ended = [f"-{name}" for name, _ in states.ends.get(state, ())]
         if state == 0:
-            typer.echo(f"  {state:5d}  before bos: {len(states.facts)} facts, {len(states.possible)} possible events")
+            typer.echo(
+                f"  {state:5d}  before bos: {counted(len(states.facts), 'fact')}, {counted(len(states.possible), 'possible event')}"
+            )
             continue
         changes = began + ended
         more = f" … and {len(changes) - SHOWN_CHANGES} more" if len(changes) > SHOWN_CHANGES else ""
         typer.echo(
-            f"  {state:5d}  {_after(timeline, state)}: {len(states.facts)} facts, {len(states.possible)} possible events"
+            f"  {state:5d}  {_after(timeline, state)}: {counted(len(states.facts), 'fact')}, "
+            f"{counted(len(states.possible), 'possible event')}"
             + ("  " + " ".join(changes[:SHOWN_CHANGES]) + more if changes else "")
         )
 

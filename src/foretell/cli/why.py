@@ -35,12 +35,9 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
-    import numpy as np
-
-    from foretell.cli.replay import check_time, read_program, replayed, say_counts
+    from foretell.cli.replay import before, check_time, read_program, replayed, say_counts
     from foretell.cli.sequences import chosen_among, open_data
     from foretell.cli.show import print_json
-    from foretell.data import EventData, EventSequence
     from foretell.errors import ForetellError
     from foretell.ground.explain import why as explain
 
@@ -52,11 +49,7 @@ def why(
         raise ForetellError(f"{data}: there is no sequence in it")
     if sequence is None and sum(len(part) for part in parts) > 1:
         typer.echo(f"several sequences: this is the first, {chosen[0].id}; --sequence asks for another", err=True)
-    whole = chosen[0]
-    # What comes later has no say, and must not stop us if it is impossible.
-    count = len(whole) if at is None else int(np.searchsorted(whole.times, at, side="left"))
-    before = EventSequence(whole.times[:count], whole.types[:count], whole.t_end, whole.id, whole.metadata)
-    only = EventData([before], chosen.vocabulary, name=chosen.name)
+    only = before(chosen.select([0]), at) if at is not None else chosen.select([0])
     done = replayed(checked, only, impossible, limit, 1, None, True)
     say_counts(done, impossible, chosen.name)
     timeline = done.timelines[0]

@@ -48,6 +48,19 @@ class EventData:
         cls, events: Iterable[Sequence[str]], times: Iterable[Sequence[float]], *, t_ends: Sequence[float] | None = None
     ) -> EventData:
         """From the names and times of each sequence's events; without `t_ends`, a sequence ends with its last event."""
+        events, times = list(events), list(times)
+        if any(isinstance(one, str) for one in events) or not all(
+            isinstance(one, Sequence | np.ndarray) for one in times
+        ):
+            raise DataError(
+                "from_names: expected lists of names and of times, one of each a sequence: [['a', 'b']], [[0.5, 2.0]]"
+            )
+        if any(len(names) != len(when) for names, when in zip(events, times, strict=False)) or len(events) != len(
+            times
+        ):
+            raise DataError("from_names: there must be as many times as events, in every sequence")
+        if t_ends is not None and (not isinstance(t_ends, Sequence | np.ndarray) or len(t_ends) != len(events)):
+            raise DataError("from_names: t_ends: expected one time for each sequence")
         named = [[_normalised(name) for name in sequence] for sequence in events]
         vocabulary = Vocabulary(tuple(sorted({name for sequence in named for name in sequence})))
         made = []

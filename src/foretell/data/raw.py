@@ -189,7 +189,7 @@ class Gatherer:
             if values is not None and len(values) != len(clock):
                 counts = f"{len(clock)} times but {len(values)} {other}"
                 self.fault(place, f"{where}: {counts}: the lists are ragged; each event needs one of both")
-        self._append(place, where, clock, kinds, named, label)
+        self._append(place, where, clock, kinds, named, label, rows)
         if numbers is not None and len(self.problems) == before:
             self._note_pairs(place, where, numbers)
         if len(self.problems) > before:
@@ -270,7 +270,20 @@ class Gatherer:
         self.fault(place, f"{where}: t_end is {_short(t_end)}, expected a number or null")
         return np.nan
 
-    def _append(self, place: int, where: str, times: list[Any], listed: list[Any], named: bool, label: str) -> None:
+    def _append(
+        self,
+        place: int,
+        where: str,
+        times: list[Any],
+        listed: list[Any],
+        named: bool,
+        label: str,
+        rows: list[int] | None,
+    ) -> None:
+        def line(index: int) -> int:
+            """Where an event stands: in its own line or row, or in that of the whole sequence."""
+            return rows[index] if rows is not None and index < len(rows) else place
+
         try:
             self._times.extend(times)
         except OverflowError:
@@ -292,12 +305,14 @@ class Gatherer:
             if self._table.faults:
                 for written in dict.fromkeys(listed):
                     if written in self._table.faults:
-                        self.fault(place, f"{where}: {label}[{listed.index(written)}]: {self._table.faults[written]}")
+                        index = listed.index(written)
+                        self.fault(line(index), f"{where}: {label}[{index}]: {self._table.faults[written]}")
             return
         low, high = min(listed), max(listed)
         if low < 0 or high > LARGEST_TYPE:
             index = listed.index(low if low < 0 else high)
-            self.fault(place, f"{where}: {label}[{index}] is {listed[index]}, expected an integer from 0 to 2^31 - 2")
+            said = f"{label}[{index}] is {listed[index]}, expected an integer from 0 to 2^31 - 2"
+            self.fault(line(index), f"{where}: {said}")
             return
         self._codes.extend(listed)
 

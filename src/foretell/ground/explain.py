@@ -88,6 +88,10 @@ class Explanation:
     holds: bool
     because: dict[str, Because]  # by fact, the one that was asked for first; empty if it is not true
     failures: tuple[Failure, ...]
+    remarks: tuple[str, ...] = ()  # what else a reader should know of a fact that is not true
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
         if self.holds:
@@ -98,8 +102,12 @@ class Explanation:
                 else [*found[:MOST_LINES], f"… and {len(found) - MOST_LINES} lines more"]
             )
         if not self.failures:
-            return [f"`{self.fact}` is not true, and no fact, table or rule of the program can make it so"]
-        return [f"`{self.fact}` is not true:", *(f"  {line}" for one in self.failures for line in one.lines())]
+            return [
+                f"`{self.fact}` is not true, and no fact, table or rule of the program can make it so",
+                *self.remarks,
+            ]
+        told = [f"  {line}" for one in self.failures for line in one.lines()]
+        return [f"`{self.fact}` is not true:", *told, *self.remarks]
 
     def _tree(self) -> list[str]:
         """Depth first, without recursion in Python: proofs can be long."""
@@ -133,15 +141,18 @@ class Explanation:
             "holds": self.holds,
             "because": [one.to_json() for one in self.because.values()],
             "failures": [one.to_json() for one in self.failures],
+            "remarks": list(self.remarks),
         }
 
 
 def why(timeline: Timeline, fact: str, state: int) -> Explanation:
     """Why `fact` (a name, as in data files) holds in a state, or why not."""
-    try:
-        name = normalise(fact)
-    except NameProblem as problem:
-        raise ForetellError(f"{problem}") from None
+    if not isinstance(timeline, Timeline):
+        raise ForetellError(
+            f"timeline: expected one of a replay's timelines, found {type(timeline).__name__}; give replay(…).timelines[0]"
+        )
+    timeline.check_state(state)
+    name = _name(fact)
     functor, args = split(name)
     known = timeline.grounding.program.functors.get(functor)
     if known is None:
@@ -154,7 +165,49 @@ def why(timeline: Timeline, fact: str, state: int) -> Explanation:
     tree = _Tree(timeline, state)
     if number is not None and tree.is_true(number):
         return Explanation(name, timeline.sequence, state, True, tree.because(number), ())
-    return Explanation(name, timeline.sequence, state, False, {}, tuple(failures(timeline, functor, args, state)))
+    found = tuple(failures(timeline, functor, args, state))
+    return Explanation(
+        name, timeline.sequence, state, False, {}, found, tuple(_remarks(timeline, functor, args, state))
+    )
+
+
+def _name(fact: str) -> str:
+    """The fact as the library spells it; what a program would write beside it is refused with a word on it."""
+    text = fact.strip()
+    if text.startswith("not ") or text.startswith("!"):
+        raise ForetellError(
+            f"{fact!r}: ask about the fact itself, without {text.split()[0][:3]!r}; the answer says whether it is true"
+        )
+    if text.endswith(")."):
+        text = text[:-1]
+    try:
+        return normalise(text)
+    except NameProblem as problem:
+        what = str(problem).replace("event `", "`").replace("an event name", "the fact")
+        raise ForetellError(
+            f"{what}. Ask about one fact with its values; `foretell replay … --at T` lists all that are true"
+        ) from None
+
+
+def _remarks(timeline: Timeline, functor: str, args: tuple[str, ...], state: int) -> list[str]:
+    """Values that occur nowhere, and events that are not facts."""
+    grounding = timeline.grounding
+    found = []
+    for value in dict.fromkeys(args):
+        if value not in grounding.constants:
+            close = difflib.get_close_matches(value, list(grounding.constants), n=1)
+            hint = f"; did you mean `{close[0]}`?" if close else ""
+            found.append(f"`{value}` occurs nowhere in the program or in this sequence{hint}")
+    if grounding.program.functors[functor].kind == "exogenous":
+        fact = grounding.find(functor, args)
+        times = [
+            timeline.time_of(place + 2)
+            for place, event in enumerate(timeline.events[: state - 1].tolist())
+            if event == fact
+        ]
+        last = f"; last at {times[-1]:g}" if times else "; it has not happened yet"
+        found.append(f"`{functor}` is exogenous: it may happen at any time, and need not be true for that{last}")
+    return found
 
 
 class _Tree:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal as OneOf
+from typing import get_args
 
 import numpy as np
 
 from foretell.data import EventData
-from foretell.errors import DataError
+from foretell.errors import DataError, ForetellError
 from foretell.ground.assemble import assemble, permanent, with_erasures
 from foretell.ground.cache import Cache, chunk_hash
 from foretell.ground.chunk import Chunk, SequenceRows, make_chunk
@@ -39,11 +40,16 @@ class ReplayOptions:
     limits: Limits = field(default_factory=Limits)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Replay:
+    """What `replay` gives: a timeline for each sequence, and how many events were no ordinary ones."""
+
     timelines: list[Timeline]
     impossible: int  # events that the program made impossible: skipped or kept as history
     undeclared: int  # events taken to be exogenous because nothing declares them
+
+    def __repr__(self) -> str:
+        return f"Replay({len(self.timelines)} timelines, {self.impossible} impossible and {self.undeclared} undeclared events)"
 
 
 def replay(
@@ -52,16 +58,24 @@ def replay(
     *,
     impossible: Impossible = "error",
     workers: int = 1,
-    cache: Path | None = None,
+    cache: Path | str | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Replay:
     """Timelines of all sequences of a split. Undeclared events are treated as the program was told to (`undeclared`)."""
+    if not isinstance(program, Program):
+        raise ForetellError(f"program: expected a Program, found {type(program).__name__}; Program.from_file reads one")
+    if not isinstance(data, EventData):
+        raise ForetellError(
+            f"data: expected the events of one split, found {type(data).__name__}; give data.train, or load_file(path)"
+        )
+    if impossible not in get_args(Impossible):
+        raise ForetellError(f"impossible = {impossible!r}: expected one of {', '.join(get_args(Impossible))}")
     undeclared = check_declared(program, data)
     options = ReplayOptions(impossible, limits or Limits())
     engine = Engine(program, options.limits)
     parts = list(chunks_of(data))
-    store = None if cache is None else Cache(cache)
+    store = None if cache is None else Cache(Path(cache))
     hashes = [chunk_hash(program, part, impossible) for part in parts] if store is not None else []
     done: list[Chunk | None] = [store.get(key) for key in hashes] if store is not None else [None] * len(parts)
     todo = [place for place, chunk in enumerate(done) if chunk is None]
@@ -223,7 +237,7 @@ def _explained(walked: Walk, sequence: str, place: int, times: Sequence[float] |
     reasons = why(timeline, name, timeline.states - 1).lines()
     head = (
         f"sequence {sequence}, event {place + 1} at time {float(times[place]):g}: `{name}` happens, "
-        f"but the program makes it impossible then"
+        f"but the program makes it impossible then (the first such event of this sequence)"
     )
     tail = "correct the program or the data, or say --impossible=skip (leave such events out) or =exogenous (keep them as unscored history)"
     return "\n".join([head, *(f"  {line}" for line in reasons), f"  {tail}"])

@@ -6,12 +6,14 @@ states; an addition's `event` is 0 for `bos` and i for the i-th event, and `eras
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from foretell.errors import ForetellError
 from foretell.ground.symbols import FactKey
 from foretell.lang.program import Program
 from foretell.lang.syntax import Variable
@@ -19,7 +21,7 @@ from foretell.lang.syntax import Variable
 NEVER = np.iinfo(np.int32).max
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Grounding:
     """What all timelines of one program share: names, instantiations, and what is true for ever."""
 
@@ -98,8 +100,10 @@ class Grounding:
         return (self.constants[value] for value in values)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
+    """The database of one sequence, state by state."""
+
     grounding: Grounding
     sequence: str
     times: np.ndarray  # float64 [n], of the events that were applied
@@ -110,13 +114,22 @@ class Timeline:
     additions: np.ndarray  # int32 [·, 3]: instantiation, event, erased; sorted by (r, head, event)
     removals: np.ndarray  # int32 [·, 2]: instantiation, event; in order of time
 
+    def __repr__(self) -> str:
+        return f"Timeline({self.sequence!r}, {len(self.events)} events, {self.states} states)"
+
     @property
     def states(self) -> int:
         return len(self.events) + 2
 
     def state_at(self, time: float) -> int:
         """The state at a time: the events before it are applied, one at the very time is not."""
+        if not 0.0 <= time < math.inf:
+            raise ForetellError(f"time {time}: expected a number from 0 on")
         return 1 + int(np.searchsorted(self.times, time, side="left"))
+
+    def check_state(self, state: int) -> None:
+        if type(state) is not int or not 0 <= state < self.states:
+            raise ForetellError(f"state {state!r}: there are {self.states}, 0 to {self.states - 1}")
 
     def time_of(self, state: int) -> float:
         return 0.0 if state < 2 else float(self.times[state - 2])
@@ -129,6 +142,7 @@ class Timeline:
 
     def facts_at(self, state: int) -> list[int]:
         """Everything true, possible events included."""
+        self.check_state(state)
         rows = self.holds
         now = rows[(rows[:, 1] <= state) & (state < rows[:, 2]), 0]
         return [*self.grounding.always.tolist(), *now.tolist()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,35 +12,64 @@ from foretell.errors import DataError
 from foretell.lang.program import Program
 from foretell.terms import split
 
+RESERVED = ("bos", "eos")
+
+
+@dataclass
+class _Kind:
+    """Events with one functor and number of arguments."""
+
+    functor: str
+    arity: int
+    events: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def words(self) -> str:
+        times = "once" if self.events == 1 else f"{self.events} times"
+        other = f" and {len(self.names) - 1} others" if len(self.names) > 1 else ""
+        return f"event `{self.names[0]}`{other} ({times})"
+
 
 def check_declared(program: Program, data: EventData) -> int:
-    """How many events nothing declares, where they are accepted as exogenous; where not, an error that names them all."""
+    """How many events nothing declares, where they are accepted as exogenous; where not, an error that names each functor once."""
     counts = data.type_counts()
+    kinds: dict[tuple[str, int], _Kind] = {}
+    for number in np.flatnonzero(counts).tolist():
+        name = data.vocabulary.names[number]
+        functor, args = split(name)
+        kind = kinds.setdefault((functor, len(args)), _Kind(functor, len(args)))
+        kind.events += int(counts[number])
+        kind.names.append(name)
     undeclared = 0
     problems = []
-    for kind in np.flatnonzero(counts).tolist():
-        functor, args = split(data.vocabulary.names[kind])
-        known = program.functors.get(functor)
-        if known is not None and known.kind != "fact":
-            if known.arity is not None and known.arity != len(args):
-                problems.append(
-                    f"{data.name}: event `{data.vocabulary.names[kind]}` ({counts[kind]} times) has {len(args)} arguments, "
-                    f"but the program has `{known}`"
+    for kind in kinds.values():
+        known = program.functors.get(kind.functor)
+        if kind.functor in RESERVED:
+            problems.append(
+                f"{data.name}: {kind.words()}: `{kind.functor}` is reserved, it stands for the beginning or the end of a sequence; "
+                f"rename the event in the data, or leave it out"
+            )
+        elif known is not None and known.kind != "fact":
+            if known.arity is not None and known.arity != kind.arity:
+                arguments = (
+                    "no arguments" if not kind.arity else "1 argument" if kind.arity == 1 else f"{kind.arity} arguments"
                 )
+                hint = "" if kind.arity else "; columns of a table are named with --columns …,arg1=…,arg2=…"
+                problems.append(f"{data.name}: {kind.words()} has {arguments}, but the program has `{known}`{hint}")
         elif program.undeclared == "exogenous":
-            undeclared += int(counts[kind])
+            undeclared += kind.events
         else:
-            problems.append(_problem(program, data, kind, functor, int(counts[kind])))
+            problems.append(f"{data.name}: {_problem(program, kind)}")
     if problems:
         raise DataError(problems)
     return undeclared
 
 
-def _problem(program: Program, data: EventData, kind: int, functor: str, count: int) -> str:
+def _problem(program: Program, kind: _Kind) -> str:
     events = [name for name, one in program.functors.items() if one.kind != "fact"]
-    close = difflib.get_close_matches(functor, events, n=1)
+    close = difflib.get_close_matches(kind.functor, events, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
     return (
-        f"{data.name}: event `{data.vocabulary.names[kind]}` ({count} times) is declared neither event nor exogenous: {hint}"
-        f"write `:- event({functor}).` or `:- exogenous({functor}).` in the program, or say --undeclared=exogenous"
+        f"{kind.words()} is declared neither event nor exogenous: {hint}write `:- event({kind.functor}).` or "
+        f"`:- exogenous({kind.functor}).` in the program, or say --undeclared=exogenous"
     )

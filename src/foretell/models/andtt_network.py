@@ -1,4 +1,4 @@
-"""The embeddings of a plan's slots, layer by layer (paper, section 5): a number of tensor operations that depends on rules and layers alone.
+"""The embeddings of a plan's slots, layer by layer (paper, section 5), in a number of tensor operations that depends on rules and layers.
 
 `emb^ℓ(h,t) = emb^(ℓ-1)(h,t) + tanh(deduced^ℓ(h,t) + Σ_r attended_r^ℓ(h,t))`. What is attended looks at the layer below only, so it is
 computed for all slots at once; what is deduced looks at the same layer, so it is computed level by level.
@@ -103,9 +103,7 @@ class Network(nn.Module):
         """Columns for `[1; time; 0 …]` and then for what follows."""
         return torch.cat([self.time.widen(matrices), matrices[..., 1 + self.time.dim :]], dim=-1)
 
-    def _deduced(
-        self, plan: Plan, below: Embeddings | None, attended: Embeddings, dtype: torch.dtype
-    ) -> Embeddings:
+    def _deduced(self, plan: Plan, below: Embeddings | None, attended: Embeddings, dtype: torch.dtype) -> Embeddings:
         blocks: dict[int, list[Tensor]] = {dim: [] for dim in plan.tables}
         depth = max((len(table.levels) for table in plan.tables.values()), default=0)
         for number in range(depth):
@@ -152,9 +150,7 @@ class Network(nn.Module):
 
 def _rows(tables: Mapping[int, Tensor], part: Gathered) -> Tensor:
     """Row `len(table)` is zeros: an event that was no fact."""
-    table = tables[part.dim] if part.dim in tables else None
-    assert table is not None
-    return F.embedding(part.rows, F.pad(table, (0, 0, 0, 1)))
+    return F.embedding(part.rows, F.pad(tables[part.dim], (0, 0, 0, 1)))
 
 
 def _apply(matrices: Tensor, inputs: Tensor, index: Tensor | None) -> Tensor:

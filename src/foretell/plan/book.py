@@ -39,7 +39,9 @@ class ParameterBook:
         self.shapes: list[RuleShapes] = [
             shapes_of(one, self.program.functors, layout.dim, time_dim) for one in self.program.rules
         ]
-        for place, numbered in enumerate(self.program.rules):  # names without variables exist before anything is grounded
+        for place, numbered in enumerate(
+            self.program.rules
+        ):  # names without variables exist before anything is grounded
             shapes = self.shapes[place]
             if shapes.stem != "remove" and not shapes.groups and (shapes.beta is None or not _variables(shapes.beta)):
                 self.numbers(place, ())

@@ -110,7 +110,12 @@ class Plan:
             "points": self.points,
             "slots": sum(len(table.point) for table in self.tables.values()),
             "levels": self.levels,
-            "proofs": sum(len(d.body[0].rows) if d.body else d.pools for t in self.tables.values() for v in t.levels for d in v.deduce),
+            "proofs": sum(
+                len(d.body[0].rows) if d.body else d.pools
+                for t in self.tables.values()
+                for v in t.levels
+                for d in v.deduce
+            ),
             "additions": sum(add.count for table in self.tables.values() for add in table.adds),
             "attending": sum(len(table.ask) for table in self.tables.values()),
             "possible events": len(self.possible_query),
@@ -122,7 +127,9 @@ def make_plan(parts: Sequence[SequenceSlots], layout: Layout, book: ParameterBoo
 
 
 class _Merger:
-    def __init__(self, parts: Sequence[SequenceSlots], layout: Layout, book: ParameterBook, device: torch.device) -> None:
+    def __init__(
+        self, parts: Sequence[SequenceSlots], layout: Layout, book: ParameterBook, device: torch.device
+    ) -> None:
         self.parts, self.layout, self.book, self.device = parts, layout, book, device
         self.grounding = parts[0].grounding
         assert all(part.grounding is self.grounding for part in parts), "sequences of one plan share a numbering"
@@ -149,7 +156,10 @@ class _Merger:
         possible = _joined([part.possible_slot + self.slot_offset[i] for i, part in enumerate(parts)])
         query = _joined([part.possible_query + queries[i] for i, part in enumerate(parts)])
         happened = _joined(
-            [np.where(part.happened_slot >= 0, part.happened_slot + self.slot_offset[i], -1) for i, part in enumerate(parts)]
+            [
+                np.where(part.happened_slot >= 0, part.happened_slot + self.slot_offset[i], -1)
+                for i, part in enumerate(parts)
+            ]
         )
         scored = np.flatnonzero(happened >= 0)
         deductions, owns = self._proofs()
@@ -189,7 +199,9 @@ class _Merger:
     def _gathered(self, dim: int, slots: Ints) -> Gathered:
         """Slot -1 is the row of zeros behind the table."""
         zero = int((self.dim == dim).sum())
-        rows = np.where(slots >= 0, self.row[np.maximum(slots, 0)], zero) if len(self.row) else np.full(len(slots), zero)
+        rows = (
+            np.where(slots >= 0, self.row[np.maximum(slots, 0)], zero) if len(self.row) else np.full(len(slots), zero)
+        )
         return Gathered(dim, self._tensor(rows))
 
     def _numbers(self, groups: Ints) -> tuple[Family, Ints, Ints]:
@@ -276,12 +288,11 @@ class _Merger:
         point = _joined([part.event_point[part.addition_event] + self.point_offset[i] for i, part in enumerate(parts)])
         rule, group = self.rule[instance], self.group[instance]
         body = [
-            np.where(part.addition_body >= 0, part.addition_body + self.slot_offset[i], -1) for i, part in enumerate(parts)
+            np.where(part.addition_body >= 0, part.addition_body + self.slot_offset[i], -1)
+            for i, part in enumerate(parts)
         ]
         flat = _joined(body)
-        starts = _joined(
-            [part.addition_start[:-1] + sum(len(one) for one in body[:i]) for i, part in enumerate(parts)]
-        )
+        starts = _joined([part.addition_start[:-1] + sum(len(one) for one in body[:i]) for i, part in enumerate(parts)])
         head_dim = np.asarray(
             [self.layout.dimension(one.head) if one is not None else 0 for one in self.layout.rules], dtype=np.int64
         )[rule]

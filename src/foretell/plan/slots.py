@@ -315,5 +315,3 @@ def _cycle(grounding: Grounding, head: Ints, body: Ints, fact: Ints) -> str:
         f"proofs go in a circle, so there is no order in which to compute embeddings: {' needs '.join(names)}; "
         f"give these functors dimension 0 (`:- embed(…, 0).`) or write rules whose proofs do not depend on one another"
     )
-
-

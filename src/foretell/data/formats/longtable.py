@@ -84,7 +84,7 @@ def find_columns(columns: ColumnMap, header: list[str], gatherer: Gatherer, plac
             gatherer.fault(
                 place,
                 f"no column {column!r}; found {', '.join(map(repr, header))}{did_you_mean(column, header)} "
-                f"(other names can be mapped: sequence=…,time=…,event=…)",
+                f"(other names are mapped with --columns sequence=…,time=…,event=…)",
             )
     used = [*needed, *arguments, columns.t_end, columns.metadata]
     for column in dict.fromkeys(used):
