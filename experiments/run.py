@@ -3,7 +3,8 @@
     python experiments/run.py experiments/synth_hawkes1 --data DATA_FOLDER [--seeds 0 1 2] [--device cuda] [--floors]
 
 DATA_FOLDER holds one folder for each data set, as `foretell data describe` reads them. `FORETELL_DATA` may name it instead. A result of
-another device or seed that is in the file already is kept; one of the same is replaced.
+another device or seed that is in the file already is kept; one of the same is replaced. The floors are Poisson and Hawkes with their
+defaults and, where the experiment has a `hawkes.toml`, Hawkes with the settings in it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import torch
 from foretell.data import Dataset
 from foretell.evaluate.scores import evaluate
 from foretell.models.base import IntensityModel
+from foretell.models.build import AnhpOptions
+from foretell.models.hawkes import Hawkes
 from foretell.train.config import RunConfig, make_config, read_config
 from foretell.train.fit import fit
 from foretell.train.floors import floors_for
@@ -45,11 +48,7 @@ def main() -> int:
         table["train"] = {**table.get("train", {}), "device": args.device}
         config = make_config(table, str(experiment / "config.toml"))
         dataset = load_splits(config.data)
-        found = (
-            [floor(model, dataset, args.times) for model in reversed(floors_for(dataset.vocabulary))]
-            if args.floors
-            else []
-        )
+        found = [floor(model, dataset, args.times) for model in floors(experiment, dataset)] if args.floors else []
         if not args.floors:
             found = [one_seed(config, table, dataset, seed, args.times) for seed in args.seeds]
         record((args.out or experiment) / (f"results-{experiment.name}.json" if args.out else "results.json"), found)
@@ -66,9 +65,19 @@ def one_seed(config: RunConfig, table: dict[str, Any], dataset: Dataset, seed: i
     began = time.perf_counter()
     result = fit(model, dataset.train, dataset.dev, config.train)
     seconds = time.perf_counter() - began
-    sizes = {"dim": config.model.dim, "layers": config.model.layers} if config.model.kind == "anhp" else {}
+    options = config.model
+    sizes = {"dim": options.dim, "layers": options.layers} if isinstance(options, AnhpOptions) else {}
     about = {"seed": seed, **sizes, "epochs": len(result.records), "best_epoch": result.best_epoch, "dev": result.best}
     return {**about, "fit_seconds": round(seconds, 1), **scores(model, dataset, times), **machine(config.train.device)}
+
+
+def floors(experiment: Path, dataset: Dataset) -> list[IntensityModel]:
+    found = list(reversed(floors_for(dataset.vocabulary)))
+    own = experiment / "hawkes.toml"
+    if own.exists():
+        config = make_config(read_config(own), str(own))
+        found.append(config.model.make(dataset.vocabulary, seed=0, dtype=torch.float64))
+    return found
 
 
 def floor(model: IntensityModel, dataset: Dataset, times: bool) -> dict[str, Any]:
@@ -76,7 +85,9 @@ def floor(model: IntensityModel, dataset: Dataset, times: bool) -> dict[str, Any
     began = time.perf_counter()
     result = fit(model, dataset.train, dataset.dev)
     seconds = round(time.perf_counter() - began, 1)
-    return {"seed": None, "dev": result.best, "fit_seconds": seconds, **scores(model, dataset, times), **machine("cpu")}
+    sizes = {"decays": model.decays} if isinstance(model, Hawkes) else {}
+    about = {"seed": None, **sizes, "dev": result.best, "fit_seconds": seconds}
+    return {**about, **scores(model, dataset, times), **machine("cpu")}
 
 
 def scores(model: IntensityModel, dataset: Dataset, times: bool) -> dict[str, Any]:
@@ -96,9 +107,13 @@ def machine(device: str) -> dict[str, Any]:
 
 def record(path: Path, found: list[dict[str, Any]]) -> None:
     earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    same = {(one["model"], one["seed"], one["device"]) for one in found}
-    kept = [one for one in earlier if (one["model"], one["seed"], one["device"]) not in same]
+    same = {name_of(one) for one in found}
+    kept = [one for one in earlier if name_of(one) not in same]
     path.write_text(json.dumps(kept + found, indent=1) + "\n", encoding="utf-8")
+
+
+def name_of(one: dict[str, Any]) -> tuple[Any, ...]:
+    return one["model"], one.get("decays"), one["seed"], one["device"]
 
 
 if __name__ == "__main__":

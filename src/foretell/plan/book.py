@@ -1,7 +1,7 @@
 """Canonical names of parameters, stacked: all matrices of one shape and name functor are slices of one tensor.
 
-A rule's own name is `ruleN`; a named parameter is named by its term after binding, `post(joke)`. Facts of the program and rows of tables have
-one vector each, and these are rows of one table for each dimension.
+A rule's own name is `ruleN`; a named parameter is named by its term after binding, `post(joke)`. Facts of the program and rows of tables
+have one vector each, and these are rows of one table for each dimension.
 """
 
 from __future__ import annotations
@@ -39,13 +39,10 @@ class ParameterBook:
         self.shapes: list[RuleShapes] = [
             shapes_of(one, self.program.functors, layout.dim, time_dim) for one in self.program.rules
         ]
-        for place, numbered in enumerate(
-            self.program.rules
-        ):  # names without variables exist before anything is grounded
-            shapes = self.shapes[place]
+        # Names without variables exist before anything is grounded.
+        for place, shapes in enumerate(self.shapes):
             if shapes.stem != "remove" and not shapes.groups and (shapes.beta is None or not _variables(shapes.beta)):
                 self.numbers(place, ())
-            del numbered
         for place, table in enumerate(self.program.tables):
             for row in table.rows:
                 self.numbers(len(self.program.rules) + place, row)

@@ -165,7 +165,7 @@ class _Merger:
         deductions, owns = self._proofs()
         adds, tiles = self._additions()
         tables = {}
-        for dim in np.unique(self.dim).tolist():
+        for dim in _distinct(self.dim):
             mine = self.order[self.dim[self.order] == dim]
             levels = []
             for level in range(int(self.level[mine].max()) + 1 if len(mine) else 0):
@@ -220,7 +220,7 @@ class _Merger:
     def _by_functor(self, slots: Ints, place: Ints) -> tuple[Intensities, ...]:
         functor = np.asarray([key[0] for key in self.grounding.keys], dtype=np.int64)[self.fact[slots]]
         found = []
-        for number in np.unique(functor).tolist():
+        for number in _distinct(functor):
             mine = np.flatnonzero(functor == number)
             name = self.grounding.functors[number]
             rows = self._gathered(self.layout.dimension(name), slots[mine])
@@ -323,7 +323,7 @@ class _Merger:
         high = _joined([part.ask_high + offsets[i] for i, part in enumerate(parts)])
         own = _joined([part.ask_segment + offsets[i] for i, part in enumerate(parts)])  # at most as many as additions
         tiles = {}
-        for dim in np.unique(self.dim[slot]).tolist():
+        for dim in _distinct(self.dim[slot]):
             mine = np.flatnonzero(self.dim[slot] == dim)
             first, last = key[low[mine]], key[high[mine] - 1] + 1
             total = int((head_dim == dim).sum())
@@ -353,3 +353,7 @@ def _runs(*columns: Ints) -> list[tuple[int, int]]:
         new[1:] |= column[1:] != column[:-1]
     starts = np.flatnonzero(new)
     return list(zip(starts.tolist(), [*starts[1:].tolist(), count], strict=True))
+
+
+def _distinct(values: Ints) -> list[int]:
+    return [int(value) for value in np.unique(values)]

@@ -1,12 +1,13 @@
 """One sequence: which facts are needed at which points of time, by which proofs and additions. Integers only, times come later.
 
-Points are the events' own times (each in the state just before it; point of event 0 is `bos`) and the queries' times. A *slot* is a fact at a
-point, needed because it is a possible event at a query, an event that happened, a condition of an addition, or in the body of a proof of
-a needed slot. Facts whose embeddings never change have one slot for the sequence.
+Points are the events' own times (each in the state just before it; the point of event 0 is `bos`) and the queries' times. A *slot* is a
+fact at a point, needed because it is a possible event at a query, an event that happened, a condition of an addition, or in the body of a
+proof of a needed slot. Facts whose embeddings never change have one slot for the sequence.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,7 +144,10 @@ class _Builder:
         )
         codes, proof_code, proof_instance = self._close(codes)
         fact, point = codes // self._stride, codes % self._stride
-        slot_of = lambda code: np.searchsorted(codes, code)  # noqa: E731
+
+        def slot_of(code: Ints) -> Ints:
+            return np.searchsorted(codes, code)
+
         proof_slot = slot_of(proof_code)
         proof_body = self._proof_bodies(proof_instance, point[proof_slot], slot_of)
         level = self._levels(len(codes), proof_slot, proof_body, fact)
@@ -254,9 +258,8 @@ class _Builder:
         within = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
         return (flat[start[inverse][row] + within] if len(row) else flat[:0]), row, within
 
-    def _proof_bodies(self, instances: Ints, points: Ints, slot_of: object) -> list[Ints]:
+    def _proof_bodies(self, instances: Ints, points: Ints, slot_of: Callable[[Ints], Ints]) -> list[Ints]:
         """[row, place, slot] of every embedded condition of every proof."""
-        assert callable(slot_of)
         fact, row, place = self._bodies(instances)
         return [row, place, slot_of(self._code(fact, points[row])) if len(row) else row]
 
