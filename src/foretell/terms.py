@@ -11,6 +11,7 @@ import re
 
 _PLAIN = re.compile(r"[^\W\d_]\w*\Z")
 _INTEGER = re.compile(r"-?[0-9]+\Z")
+_QUOTED = re.compile(r"""(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")\Z""", re.S)
 _TOKEN = re.compile(
     r"""\s*(?:(?P<word>-?\w+)|(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")|(?P<mark>[(),]))\s*""", re.S
 )
@@ -65,7 +66,7 @@ def split(name: str) -> tuple[str, tuple[str, ...]]:
     A name without parentheses is a functor alone, in quotes if it needs them.
     """
     if not name.endswith(")") or "(" not in name:
-        return (name if name[:1] == "'" and name == unquote(name) else constant(name)), ()
+        return (unquote(name) if _QUOTED.match(name) else constant(name)), ()
     tokens = _tokens(name)
     return tokens[0][1], tuple(value for kind, value in tokens[1:] if kind == "atom")
 

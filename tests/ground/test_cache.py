@@ -90,6 +90,18 @@ def test_an_edited_program_never_meets_the_old_replay(tmp_path: Path) -> None:
     assert len(list((tmp_path / "timelines").iterdir())) == count, "layout changes nothing"
 
 
+def test_the_order_of_declarations_changes_no_replay(tmp_path: Path) -> None:
+    first = ":- embed(red, 8).\n:- embed(blue, 4).\n:- exogenous(x).\n:- exogenous(y).\n"
+    rules = "red(X) <- x(X).\nblue(X) <- x(X), red(X).\nblue(X) <- y(X).\n"
+    data = event_data(["x(a)", "x(b)", "y(c)"])
+    orders = [first, "".join(reversed(first.splitlines(keepends=True)))]
+    facts = []
+    for declared in orders:
+        timeline = replay(Program.from_text(declared + rules), data, cache=tmp_path).timelines[0]
+        facts.append(sorted(timeline.grounding.text(fact) for fact in timeline.facts_at(4)))
+    assert facts[0] == facts[1] == ["blue(c)", "red(a)", "red(b)"]
+
+
 def test_a_damaged_file_is_replayed_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     program, data = Program.from_text(PROGRAM), _data(2)
     first = replay(program, data, cache=tmp_path)

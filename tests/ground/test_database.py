@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from foretell.errors import DataError
-from foretell.ground.engine import GroundingError, Limits
+from foretell.ground.engine import Engine, GroundingError, Limits, Rows
 from foretell.ground.timeline import NEVER
 from foretell.lang.program import Program
 from foretell.reference.database import states
@@ -209,3 +210,72 @@ def test_possible_events_are_the_true_facts_of_event_functors() -> None:
 def test_facts_of_one_program_do_not_leak_into_another() -> None:
     timeline_of(DOOR, ["push"])
     assert names_at(timeline_of(DOOR, []), 1) == []
+
+
+# What an event costs, in facts looked at
+
+
+def _steps(engine: Engine, name: str, state: int) -> int:
+    """Of one event."""
+    event = engine.event(name)
+    before = engine.limits.steps
+    fired = engine.fire(event)
+    used = before - engine.steps
+    engine.apply(fired, state, Rows())
+    return used + before - engine.steps
+
+
+def test_a_join_order_chosen_when_little_was_known_is_given_up(tmp_path: Path) -> None:
+    """A large table, and a relation that is empty at first and then grows."""
+    (tmp_path / "owner.csv").write_text("what,who\n" + "".join(f"p{i},u{i}\n" for i in range(20_000)))
+    program = Program.from_text(
+        ':- table(owner, "owner.csv").\n:- exogenous(login). :- exogenous(watch).\nonline(U) <- login(U).\n'
+        "seen(P) <- watch(P), owner(P,U), online(U).\n",
+        folder=tmp_path,
+    )
+    engine = Engine(program)
+    engine.start()
+    early = _steps(engine, "watch(p1)", 1)
+    for place in range(3000):
+        _steps(engine, f"login(u{place})", 2 + place)
+    late = [_steps(engine, f"watch(p{place})", 5000) for place in range(10, 20)]
+    assert max(late) <= early + 40, "what was logged in has nothing to do with it"
+
+
+def test_losing_one_of_two_proofs_looks_at_nothing_that_rests_on_the_fact() -> None:
+    size = 2000
+    chain = "".join(f"next({i},{i + 1}). " for i in range(size))
+    program = Program.from_text(
+        f":- exogenous(on). :- exogenous(off).\n{chain}\nsrc(X) <- on(X).\n!src(X) <- off(X).\n"
+        "up(0) :- src(X).\nup(Y) :- up(X), next(X,Y).\n"
+    )
+    engine = Engine(program)
+    engine.start()
+    for place, name in enumerate(["on(a)", "on(b)"]):
+        _steps(engine, name, 1 + place)
+    asked = []
+    look = engine.founding._new_basis
+    engine.founding._new_basis = lambda fact, lost: asked.append(fact) or look(fact, lost)  # pyright: ignore
+    for place, name in enumerate(["off(a)", "on(a)", "off(b)", "on(b)"]):
+        _steps(engine, name, 3 + place)
+    assert len(asked) <= 4
+    assert engine.true[engine.event(f"up({size})")]
+
+
+def test_rules_with_hundreds_of_conditions_end() -> None:
+    joined = ", ".join(f"l(X{i},X{i + 1})" for i in range(150))
+    absent = ", ".join(f"not k(c{i})" for i in range(3000))
+    unequal = ", ".join(f"X != c{i}" for i in range(5000))
+    equal = ", ".join(f"Y{i} = Y{i + 1}" for i in range(5000))
+    program = (
+        f":- exogenous(e).\nl(X,Y) <- e(X,Y).\nk(z).\nlong(X0) :- {joined}.\nnone :- l(X,X), {absent}.\n"
+        f"other(X) :- l(X,X), {unequal}.\nsame(Y0) :- l(Y0,Y0), {equal}.\n"
+    )
+    timeline = timeline_of(program, ["e(a,a)", "e(a,b)"])
+    assert {"long(a)", "none", "other(a)", "same(a)"} <= set(names_at(timeline, 3))
+
+
+def test_the_reserved_events_cannot_be_in_the_data() -> None:
+    for name in ("bos", "eos", "bos(x)"):
+        with pytest.raises(DataError, match="is reserved"):
+            replay_of(Program.from_text(CLUB, undeclared="exogenous"), [name])

@@ -54,6 +54,33 @@ def test_the_first_condition_that_fails_is_named_in_every_rule() -> None:
     assert "no event `join(bob,it)` has happened" in _reasons("member(bob,it)", 5)
 
 
+def test_values_that_equalities_pass_on_are_used() -> None:
+    program = ":- exogenous(e).\ng(a). k(a).\nh :- g(X), Y = X, not k(Y).\nj <- e(X), Y = X, Y != a.\n"
+    timeline = timeline_of(program, ["e(a)"])
+    assert "`not k(a)` fails: `k(a)` is true" in str(why(timeline, "h", 2))
+    assert "`Y != a` fails" in str(why(timeline, "j", 2))
+
+
+def test_a_fact_that_was_removed_and_not_added_again_says_both() -> None:
+    program = ":- exogenous(e). :- exogenous(x). :- exogenous(y).\nok <- bos.\n!ok <- y.\ng <- e, ok.\n!g <- x.\n"
+    text = str(why(timeline_of(program, ["e", "x", "y", "e"]), "g", 5))
+    assert "removed by event 2" in text and "at event 4, time 4, `e`: `ok` is not true" in text
+
+
+def test_a_misspelt_value_and_an_exogenous_event_are_told() -> None:
+    assert "did you mean `sales`?" in _reasons("forum(slaes)", 5)
+    timeline = timeline_of(FORUM, EVENTS)
+    assert "is exogenous" in str(why(timeline, "create(sales)", 5)) and "last at 1" in str(
+        why(timeline, "create(sales)", 5)
+    )
+
+
+@pytest.mark.parametrize("state", [-1, 6, 2.5])
+def test_a_state_that_does_not_exist_is_refused(state) -> None:
+    with pytest.raises(ForetellError, match="there are 6, 0 to 5"):
+        why(timeline_of(FORUM, EVENTS), "forum(sales)", state)
+
+
 def test_a_fact_that_nothing_can_make_true_is_told_apart() -> None:
     assert "no fact, table or rule" in _reasons("empl(zoe)", 2)
 

@@ -91,25 +91,29 @@ def test_ten_thousand_damaged_inputs_give_an_error_or_an_answer(block: int, tmp_
 
 
 @pytest.mark.parametrize(
-    "program",
+    ("refused", "program"),
     [
-        "e(a,b). e(b,c). e(c,d). " + "p :- " + ", ".join(f"e(A{i},B{i})" for i in range(40)) + ".",
-        "".join(f"n({i}). " for i in range(60)) + "p(A,B,C,D) :- n(A), n(B), n(C), n(D).",
-        "".join(f"n({i}). " for i in range(60)) + "p :- n(A), n(B), n(C), n(D), n(E), A = 1, E != E.",
-        "d(0). d(1). "
-        + "p("
-        + ",".join(f"X{i}" for i in range(30))
-        + ") :- "
-        + ", ".join(f"d(X{i})" for i in range(30))
-        + ".",
+        (True, "e(a,b). e(b,c). e(c,d). p :- " + ", ".join(f"e(A{i},B{i})" for i in range(40)) + "."),
+        (True, "".join(f"n({i}). " for i in range(60)) + "p(A,B,C,D) :- n(A), n(B), n(C), n(D)."),
+        (False, "".join(f"n({i}). " for i in range(60)) + "p :- n(A), n(B), n(C), n(D), n(E), A = 1, E != E."),
+        (
+            True,
+            "d(0). d(1). p("
+            + ",".join(f"X{i}" for i in range(30))
+            + ") :- "
+            + ", ".join(f"d(X{i})" for i in range(30))
+            + ".",
+        ),
     ],
 )
-def test_exponential_joins_end_with_a_message_or_an_answer(program: str) -> None:
+def test_exponential_joins_end_with_a_message_or_an_answer(refused: bool, program: str) -> None:
     start = time.monotonic()
-    try:
-        replay(Program.from_text(program, undeclared="exogenous"), _nothing())
-    except ForetellError as error:
-        assert "instantiations" in str(error)
+    checked = Program.from_text(program, undeclared="exogenous")
+    if refused:
+        with pytest.raises(ForetellError, match="instantiations"):
+            replay(checked, _nothing())
+    else:
+        replay(checked, _nothing())
     assert time.monotonic() - start < 90
 
 

@@ -22,6 +22,11 @@ def _agree(seed: int) -> None:
             facts = [fact_of(timeline.grounding, fact) for fact in timeline.facts_at(state)]
             assert len(facts) == len(set(facts)), (seed, state)
             assert set(facts) == slow.facts == second[state], (seed, state, case.text)
+            possible = {fact for fact in slow.facts if case.program.functors[fact[0]].kind == "event"}
+            grounding = timeline.grounding
+            assert {
+                fact_of(grounding, fact) for fact in timeline.facts_at(state) if grounding.is_event(fact)
+            } == possible
             proofs = proofs_at(timeline, state)
             expected = [(one.rule, one.head, one.body, one.parameters) for one in slow.proofs]
             assert sorted(proofs) == sorted(expected), (seed, state, case.text)

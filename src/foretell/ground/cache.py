@@ -23,7 +23,7 @@ from foretell.lang.program import Program
 
 log = logging.getLogger("foretell")
 
-FORMAT = 1  # of the files, and of the numbering that they rely on: raise it whenever the engine changes either
+FORMAT = 2  # of the files, and of the numbering that they rely on: raise it whenever the engine changes either
 VARIABLE = "FORETELL_CACHE"
 
 
@@ -39,6 +39,10 @@ def default_folder() -> Path:
 def chunk_hash(program: Program, data: EventData, impossible: str) -> str:
     """Of the program, the events in their order, and the options that change what is replayed; times do not matter."""
     digest = hashlib.sha256(f"{FORMAT}\n{program.digest}\n{program.undeclared}\n{impossible}\n".encode())
+    # Numbers are stored, and they follow the order in which things are declared, though the meaning does not.
+    order = [*program.functors, "", *(name for one in program.components for name in one.functors), ""]
+    order += [str((table.functor, table.rows)) for table in program.tables]
+    digest.update("\n".join(order).encode("utf-8", "surrogatepass"))
     used: dict[int, None] = {}
     for sequence in data:
         types = np.asarray(sequence.types, dtype=np.int32)

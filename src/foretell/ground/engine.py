@@ -31,6 +31,7 @@ class Limits:
     steps: int = 10_000_000  # of joins while one event is applied, or one component of the program is loaded
 
 
+KEPT_EVENTS = 100_000  # events whose effect is remembered
 INSTANCE_STEPS = 8  # what a new instantiation costs beside its conditions, counted in facts looked at
 
 
@@ -246,6 +247,8 @@ class Engine:
             (additions if plan.rule.kind == "add" else removals).extend(found)
         added = tuple([head for head in dict.fromkeys([heads[one] for one in additions]) if not self.permanent[head]])
         removed = tuple(dict.fromkeys([heads[one] for one in removals]))
+        if len(self._fired) >= KEPT_EVENTS:
+            self._fired.clear()
         fired = self._fired[event] = Fired(reads, additions, removals, added, removed)
         return fired
 

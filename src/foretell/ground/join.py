@@ -6,9 +6,10 @@ hold, or nothing (all instantiations at once). What it finds is kept per trigger
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import islice
+from typing import Protocol
 
 from foretell.ground.relation import Bucket, Getter, Index, Relation, getter
 from foretell.ground.rules import FREE, CompiledRule, Pattern
@@ -16,8 +17,10 @@ from foretell.ground.symbols import FactKey
 
 Reads = list[tuple[Bucket, int]]
 KEPT_READS = 512  # a join that read more buckets is not remembered
-KEPT_JOINS = 200_000  # remembered joins of a plan
+KEPT_JOINS = 50_000  # remembered joins of a plan
 UNKNOWN_SIZE = 64  # what a relation that may grow is taken to hold at the least
+OUTGROWN = 4  # a relation this many times as large as when an order was chosen asks for another
+CANDIDATES = 24  # conditions that are compared at a time
 
 
 class Database(Protocol):
@@ -77,6 +80,9 @@ class Plan:
     def __init__(self, rule: CompiledRule, trigger: int | None = None, negated: int | None = None) -> None:
         self.rule, self.trigger, self.negated = rule, trigger, negated
         self.levels: list[Level] | None = None
+        self.outgrown: list[
+            tuple[dict[int, None], int]
+        ] = []  # facts of a relation, and how many are too many for this order
         self.first = Filters((), (), ())
         self.kept: dict[int, tuple[Reads, list[int]]] = {}
         pattern = None
@@ -94,26 +100,31 @@ class Plan:
     # Order of lookups
 
     def prepare(self, database: Database) -> list[Level]:
-        """Bound arguments first, then the smaller relation: decided when the plan is first used."""
+        """Fewest facts first, as far as sizes tell: decided when the plan is first used, and again when a relation has outgrown it."""
         rule = self.rule
         bound = set(range(rule.variables, len(rule.template))) | {slot for _, slot in self.binds}
-        open_literals = [place for place in range(len(rule.positives)) if place != self.trigger]
-        pending = _Pending(rule, database)
-        self.first = pending.decided(bound, open_literals)
+        pending = _Pending(rule, database, self.trigger)
+        self.first = pending.bind(bound)
         levels = []
-        while open_literals:
-            best = min(open_literals, key=lambda place: _cost(rule.positives[place], bound, database, place))
-            open_literals.remove(best)
+        while pending.open:
+            database.steps -= 1 + len(pending.open)  # planning counts too: conditions can be many
+            if database.steps < 0:
+                raise database.overrun(rule)
+            best = min(pending.candidates(), key=lambda place: _cost(rule.positives[place], bound, database, place))
             pattern = rule.positives[best]
             known = tuple(place for place, slot in enumerate(pattern.slots) if slot in bound)
             binds, repeats = _binds(pattern, bound)
-            bound |= {slot for _, slot in binds}
+            new = {slot for _, slot in binds}
+            bound |= new
+            pending.close(best)
             relation = database.relations[pattern.functor]
             index = relation.index(known, database.keys)
             key = getter(tuple(pattern.slots[place] for place in known))
-            filters = pending.decided(bound, open_literals)
-            levels.append(Level(best, index, key, relation.is_static, binds, repeats, filters))
+            levels.append(Level(best, index, key, relation.is_static, binds, repeats, pending.bind(new)))
         self.levels = levels
+        changing = {pattern.functor for pattern in rule.positives if not database.relations[pattern.functor].is_static}
+        found = [database.relations[functor].facts.facts for functor in changing] if len(levels) > 1 else []
+        self.outgrown = [(facts, OUTGROWN * max(len(facts), UNKNOWN_SIZE)) for facts in found]
         return levels
 
     # Running it
@@ -170,7 +181,9 @@ class Plan:
         return found
 
     def _run(self, binding: list[int], facts: list[int], database: Database, reads: Reads, found: list[int]) -> None:
-        levels = self.levels if self.levels is not None else self.prepare(database)
+        levels = self.levels
+        if levels is None or (self.outgrown and any(len(facts) > most for facts, most in self.outgrown)):
+            levels = self.prepare(database)
         if not _passes(self.first, binding, facts, reads):
             return
         rule, keys = self.rule, database.keys
@@ -232,30 +245,63 @@ def _passes(filters: Filters, binding: list[int], facts: list[int], reads: Reads
 
 
 class _Pending:
-    """Conditions that only filter, each handed out as soon as all its variables are bound."""
+    """Conditions that are not placed yet. Those that only filter are handed out as soon as all their variables are bound."""
 
-    def __init__(self, rule: CompiledRule, database: Database) -> None:
+    def __init__(self, rule: CompiledRule, database: Database, trigger: int | None) -> None:
         self.rule, self.database = rule, database
-        self.unequal = list(rule.unequal)
-        self.negatives = list(rule.negatives)
+        self.open = dict.fromkeys(place for place in range(len(rule.positives)) if place != trigger)
+        self.near: dict[int, None] = {}  # open conditions with something bound
+        self.filters: list[tuple[str, int]] = [("holds", place) for place in self.open]
+        self.filters += [("absent", place) for place in range(len(rule.negatives))]
+        self.filters += [("unequal", place) for place in range(len(rule.unequal))]
+        self.missing: list[int] = []  # unbound slots of each filter
+        self.users: dict[int, list[int]] = {}  # filters by slot
+        self.ready: list[int] = []
+        for number, (kind, place) in enumerate(self.filters):
+            slots = {slot for slot in self._slots(kind, place) if slot != FREE}
+            self.missing.append(len(slots))
+            if not slots:
+                self.ready.append(number)
+            for slot in slots:
+                self.users.setdefault(slot, []).append(number)
 
-    def decided(self, bound: set[int], open_literals: list[int]) -> Filters:
-        unequal = tuple(pair for pair in self.unequal if bound.issuperset(pair))
-        self.unequal = [pair for pair in self.unequal if pair not in unequal]
-        absent = [one for one in self.negatives if all(slot in bound for slot in one.slots if slot != FREE)]
-        self.negatives = [one for one in self.negatives if one not in absent]
-        holds = []
-        for place in list(open_literals):
-            pattern = self.rule.positives[place]
-            if bound.issuperset(pattern.slots):
-                open_literals.remove(place)
-                relation, index, key = self._looked_up(pattern)
+    def _slots(self, kind: str, place: int) -> tuple[int, ...]:
+        if kind == "unequal":
+            return self.rule.unequal[place]
+        return (self.rule.positives if kind == "holds" else self.rule.negatives)[place].slots
+
+    def candidates(self) -> list[int]:
+        """Some open conditions, those with something bound before the others."""
+        return list(islice(self.near or self.open, CANDIDATES))
+
+    def close(self, place: int) -> None:
+        self.open.pop(place, None)
+        self.near.pop(place, None)
+
+    def bind(self, slots: Iterable[int]) -> Filters:
+        """What can be decided now that these are bound, too."""
+        for slot in slots:
+            for number in self.users.pop(slot, ()):
+                self.missing[number] -= 1
+                kind, place = self.filters[number]
+                if self.missing[number] == 0:
+                    self.ready.append(number)
+                elif kind == "holds" and place in self.open:
+                    self.near[place] = None
+        holds, absent, unequal = [], [], []
+        for number in self.ready:
+            kind, place = self.filters[number]
+            if kind == "unequal":
+                unequal.append(self.rule.unequal[place])
+            elif kind == "absent":
+                relation, index, key = self._looked_up(self.rule.negatives[place])
+                absent.append(Absent(index, key, relation.is_static))
+            elif place in self.open:
+                self.close(place)
+                relation, index, key = self._looked_up(self.rule.positives[place])
                 holds.append(Holds(place, index, key, relation.is_static))
-        return Filters(unequal, tuple(holds), tuple(self._absent(pattern) for pattern in absent))
-
-    def _absent(self, pattern: Pattern) -> Absent:
-        relation, index, key = self._looked_up(pattern)
-        return Absent(index, key, relation.is_static)
+        self.ready = []
+        return Filters(tuple(unequal), tuple(holds), tuple(absent))
 
     def _looked_up(self, pattern: Pattern) -> tuple[Relation, Index, Getter]:
         relation = self.database.relations[pattern.functor]
@@ -283,13 +329,14 @@ def _binds(pattern: Pattern | None, bound: set[int]) -> tuple[tuple[tuple[int, i
     return tuple((place, slot) for slot, place in first.items()), tuple(repeats)
 
 
-def _cost(pattern: Pattern, bound: set[int], database: Database, place: int) -> tuple[Any, ...]:
-    """Fewest facts to loop over, as far as sizes tell: each bound argument is taken to cut the relation by as much as any."""
+def _cost(pattern: Pattern, bound: set[int], database: Database, place: int) -> tuple[float, int, int]:
+    """How many facts there will be to loop over, as far as sizes tell."""
     relation = database.relations[pattern.functor]
     size = len(relation.facts.facts)
-    if not relation.is_static:
-        size = max(size, UNKNOWN_SIZE)
-    arity = len(pattern.slots)
-    free = sum(slot not in bound for slot in pattern.slots)
-    expected = size ** (free / arity) if arity and size else float(size)
+    known = tuple(position for position, slot in enumerate(pattern.slots) if slot in bound)
+    free = len(pattern.slots) - len(known)
+    if relation.is_static:  # counted: an index over it costs nothing to keep
+        expected = size / max(len(relation.index(known, database.keys).buckets), 1)
+    else:  # guessed: each bound argument cuts the relation by as much as any
+        expected = max(size, UNKNOWN_SIZE) ** (free / max(len(pattern.slots), 1))
     return expected, free, place

@@ -12,6 +12,7 @@ from typing import Any
 
 from foretell.ground.symbols import FactKey
 
+SWEEP = 10_000  # buckets of an index, before empty ones are looked for
 Getter = Callable[[Any], Any]  # from a sequence of numbers to a key: one number as it is, several as a tuple
 
 
@@ -33,21 +34,32 @@ class Bucket:
 
 
 class Index:
-    """Buckets by the arguments at some positions."""
+    """Buckets by the arguments at some positions. Looking up a key that has none makes an empty one, which can be watched."""
 
-    __slots__ = ("buckets", "key_of")
+    __slots__ = ("buckets", "key_of", "sweep_at")
 
     def __init__(self, positions: tuple[int, ...]) -> None:
         self.key_of = getter(
             tuple(1 + position for position in positions)
         )  # in front of a fact's arguments is its functor
         self.buckets: dict[Any, Bucket] = {}
+        self.sweep_at = SWEEP
 
     def bucket(self, key: Any) -> Bucket:
         found = self.buckets.get(key)
         if found is None:
+            if len(self.buckets) >= self.sweep_at:
+                self._sweep()
             found = self.buckets[key] = Bucket()
         return found
+
+    def _sweep(self) -> None:
+        """Drop what is empty and unwatched; a new version tells whoever remembers having read it."""
+        for key in [
+            key for key, bucket in self.buckets.items() if not bucket.facts and not bucket.watchers and key != ()
+        ]:
+            self.buckets.pop(key).version += 1
+        self.sweep_at = max(SWEEP, 2 * len(self.buckets))
 
     def insert(self, fact: int, fact_key: FactKey) -> None:
         bucket = self.bucket(self.key_of(fact_key))

@@ -30,6 +30,7 @@ from foretell.lang.program import Program
 log = logging.getLogger("foretell")
 
 Impossible = OneOf["error", "skip", "exogenous"]
+EXPLAINED = 5  # impossible events of a chunk for which the failing conditions are looked for
 CHUNK_EVENTS = 20_000  # a chunk is whole sequences with at least this many events
 Progress = Callable[[int, int], None]
 
@@ -131,7 +132,8 @@ def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chu
             if allowed or options.impossible == "exogenous":
                 walked.take(event, place, allowed)
             elif options.impossible == "error":
-                problems.append(_explained(walked, sequence.id, place, sequence.times, event))
+                told = _explained if len(problems) < EXPLAINED else _named
+                problems.append(told(walked, sequence.id, place, sequence.times, event))
                 break
             impossible += not allowed
         sequences.append(walked.rows())
@@ -196,22 +198,10 @@ class Walk:
             _with_events(self.removals, self.removal_counts),
         )
 
-    def timeline(self, sequence: str, times: np.ndarray) -> Timeline:
+    def timeline(self, sequence: str, times: np.ndarray, grounding: Grounding | None = None) -> Timeline:
         """So far, in the engine's own numbering."""
-        rows, engine = self.rows(), self.engine
-        made, symbols = engine.instances, engine.symbols
-        grounding = Grounding(
-            engine.program,
-            symbols.functors,
-            symbols.constants,
-            symbols.keys,
-            made.rule,
-            made.group,
-            made.head,
-            made.body,
-            made.groups,
-            *permanent(engine),
-        )
+        rows = self.rows()
+        grounding = grounding_of(self.engine) if grounding is None else grounding
         additions = with_erasures(grounding, rows.additions, rows.removals)
         return Timeline(
             grounding,
@@ -226,18 +216,49 @@ class Walk:
         )
 
 
+def grounding_of(engine: Engine) -> Grounding:
+    """In the engine's own numbering, which only ever grows: what it has learned by now and will learn."""
+    made, symbols = engine.instances, engine.symbols
+    return Grounding(
+        engine.program,
+        symbols.functors,
+        symbols.constants,
+        symbols.keys,
+        made.rule,
+        made.group,
+        made.head,
+        made.body,
+        made.groups,
+        *permanent(engine),
+    )
+
+
+def walk(engine: Engine, grounding: Grounding, names: Sequence[str], times: np.ndarray, sequence: str) -> Timeline:
+    """One sequence of possible events, in the numbering of an engine that may have seen others."""
+    walked = Walk(engine)
+    for place, name in enumerate(names):
+        event = engine.event(name)
+        if not engine.is_possible(event):
+            raise DataError(_explained(walked, sequence, place, times, event))
+        walked.take(event, place, True)
+    return walked.timeline(sequence, times, grounding)
+
+
 def _with_events(instances: array[int], counts: array[int]) -> np.ndarray:
     events = np.repeat(np.arange(len(counts), dtype=np.int32), np.asarray(counts, dtype=np.int64))
     return np.column_stack([np.asarray(instances, dtype=np.int32), events]).reshape(-1, 2)
 
 
-def _explained(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
-    timeline = walked.timeline(sequence, np.asarray(times))
-    name = timeline.grounding.text(event)
-    reasons = why(timeline, name, timeline.states - 1).lines()
-    head = (
+def _named(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
+    name = walked.engine.symbols.text(event)
+    return (
         f"sequence {sequence}, event {place + 1} at time {float(times[place]):g}: `{name}` happens, "
         f"but the program makes it impossible then (the first such event of this sequence)"
     )
+
+
+def _explained(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
+    timeline = walked.timeline(sequence, np.asarray(times))
+    reasons = why(timeline, timeline.grounding.text(event), timeline.states - 1).lines()
     tail = "correct the program or the data, or say --impossible=skip (leave such events out) or =exogenous (keep them as unscored history)"
-    return "\n".join([head, *(f"  {line}" for line in reasons), f"  {tail}"])
+    return "\n".join([_named(walked, sequence, place, times, event), *(f"  {line}" for line in reasons), f"  {tail}"])

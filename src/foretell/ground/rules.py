@@ -110,8 +110,12 @@ def _equal_names(rule: Rule) -> dict[str, Term] | None:
     stands_for: dict[str, Term] = {}
 
     def find(term: Term) -> Term:
+        passed = []
         while isinstance(term, Variable) and term.name in stands_for:
+            passed.append(term.name)
             term = stands_for[term.name]
+        for name in passed:  # the next search is short
+            stands_for[name] = term
         return term
 
     for literal in rule.body:

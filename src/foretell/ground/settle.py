@@ -19,6 +19,7 @@ class Founding:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.founded: dict[int, int] = {}  # the proof (or ADDED) that a fact of a recursive component rests on
+        self.rank: dict[int, int] = {}  # of such facts: above those of the same component that its founding proof uses
         self.supports: dict[int, dict[int, None]] = {}  # active proofs by head, in recursive components
         self.touched_facts: dict[int, bool] = {}  # → whether it was true before the component was settled
         self.touched_proofs: dict[int, bool] = {}
@@ -116,7 +117,7 @@ class Founding:
         self.touched_facts, self.touched_proofs, self.queue = {}, {}, []
         for fact in work.added:
             if not engine.true[fact]:
-                self.founded[fact] = ADDED
+                self.founded[fact], self.rank[fact] = ADDED, 0
                 self.make_true(fact)
         for plan, fact in work.found:
             for instance in plan.from_fact(fact, engine):
@@ -153,7 +154,7 @@ class Founding:
         if engine.wiring.recursive[engine.wiring.component[engine.keys[head][0]]]:
             self.supports.setdefault(head, {})[instance] = None
             if not engine.true[head]:
-                self.founded[head] = instance
+                self.founded[head], self.rank[head] = instance, self._rank(instance)
         if not engine.true[head]:
             self.make_true(head)
 
@@ -196,9 +197,14 @@ class Founding:
         """Facts whose founding proof is gone: found them anew, or make them false."""
         engine, instances, founded = self.engine, self.engine.instances, self.founded
         lost: dict[int, None] = {}
-        stack = [
-            fact for fact in doubtful if engine.true[fact] and not engine.permanent[fact] and not self._is_founded(fact)
-        ]
+        stack = []
+        for fact in doubtful:
+            if engine.true[fact] and not engine.permanent[fact] and not self._is_founded(fact):
+                basis = self._lower_basis(fact)
+                if basis is None:
+                    stack.append(fact)
+                else:
+                    founded[fact] = basis
         while stack:
             fact = stack.pop()
             if fact in lost:
@@ -206,7 +212,8 @@ class Founding:
             lost[fact] = None
             for instance in engine.uses.get(fact, ()):
                 head = instances.head[instance]
-                if founded.get(head) == instance and head not in lost and not engine.permanent[head]:
+                inside = engine.wiring.head_component[instances.rule[instance]] == number
+                if inside and founded.get(head) == instance and head not in lost and not engine.permanent[head]:
                     stack.append(head)
         queue = list(lost)
         while queue:
@@ -216,16 +223,31 @@ class Founding:
             basis = self._new_basis(fact, lost)
             if basis is None:
                 continue
-            founded[fact] = basis
+            founded[fact], self.rank[fact] = basis, 0 if basis == ADDED else self._rank(basis)
             del lost[fact]
             queue.extend(head for head in (instances.head[one] for one in engine.uses.get(fact, ())) if head in lost)
         for fact in lost:
-            del founded[fact]
+            del founded[fact], self.rank[fact]
             self._make_false(fact)
         for fact in lost:
             for instance in list(engine.uses.get(fact, ())):
                 if engine.wiring.head_component[instances.rule[instance]] == number:
                     self._deactivate(instance)
+
+    def _rank(self, instance: int) -> int:
+        """Above all facts of the same component in its body."""
+        component, keys = self.engine.wiring.component, self.engine.keys
+        own = component[keys[self.engine.instances.head[instance]][0]]
+        body = self.engine.instances.body[instance]
+        return 1 + max((self.rank.get(fact, 0) for fact in body if component[keys[fact][0]] == own), default=0)
+
+    def _lower_basis(self, fact: int) -> int | None:
+        """Another proof from facts of lower rank: these cannot rest on this one, so nothing else need be looked at."""
+        if self.engine.added[fact]:
+            self.rank[fact] = 0
+            return ADDED
+        rank = self.rank[fact]
+        return next((one for one in self.supports.get(fact, ()) if self._rank(one) <= rank), None)
 
     def _is_founded(self, fact: int) -> bool:
         basis = self.founded[fact]

@@ -45,12 +45,8 @@ class Grounding:
         return f"{name}({','.join([self.constants[arg] for arg in args])})" if args else name
 
     def is_event(self, fact: int) -> bool:
-        return self._event_functors[self.keys[fact][0]]
-
-    @cached_property
-    def _event_functors(self) -> list[bool]:
-        known = self.program.functors
-        return [name in known and known[name].kind == "event" for name in self.functors]
+        known = self.program.functors.get(self.functors[self.keys[fact][0]])
+        return known is not None and known.kind == "event"
 
     @cached_property
     def fact_ids(self) -> dict[FactKey, int]:

@@ -49,7 +49,7 @@ def check_declared(program: Program, data: EventData) -> int:
                 f"{data.name}: {kind.words()}: `{kind.functor}` is reserved, it stands for the beginning or the end of a sequence; "
                 f"rename the event in the data, or leave it out"
             )
-        elif known is not None and known.kind != "fact":
+        elif known is not None and (known.kind != "fact" or known.arity != kind.arity):
             if known.arity is not None and known.arity != kind.arity:
                 arguments = (
                     "no arguments" if not kind.arity else "1 argument" if kind.arity == 1 else f"{kind.arity} arguments"
@@ -60,9 +60,21 @@ def check_declared(program: Program, data: EventData) -> int:
             undeclared += kind.events
         else:
             problems.append(f"{data.name}: {_problem(program, kind)}")
+    for functor, arities in _arities(kinds).items():
+        if len(arities) > 1 and (functor not in program.functors or program.functors[functor].arity is None):
+            problems.append(
+                f"{data.name}: events `{functor}` have {' and '.join(map(str, arities))} arguments: expected always as many"
+            )
     if problems:
         raise DataError(problems)
     return undeclared
+
+
+def _arities(kinds: dict[tuple[str, int], _Kind]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for functor, arity in kinds:
+        found.setdefault(functor, []).append(arity)
+    return found
 
 
 def _problem(program: Program, kind: _Kind) -> str:

@@ -96,7 +96,15 @@ def _failing(past: _Past, body: tuple[Literal, ...], binding: Binding, state: in
     stack: list[tuple[Binding, tuple[Literal, ...], int]] = [(binding, body, 0)]
     while stack and steps > 0:
         steps -= 1
-        now, left, done = stack.pop()
+        found, left, done = stack.pop()
+        now = _with_equalities(body, found)
+        if now is None:
+            if done > best[0]:
+                best = (
+                    done,
+                    f"its equalities fail for {', '.join(f'{name} = {value}' for name, value in found.items())}",
+                )
+            continue
         place = next((place for place, one in enumerate(left) if _decidable(one, now)), None)
         if place is None:
             return "its conditions hold in another state only"
@@ -156,13 +164,11 @@ def _not_added(
 ) -> list[str]:
     timeline, rule = past.timeline, numbered.rule
     erased = _erased(timeline, numbered.number - 1, functor, args, state)
-    if erased is not None:
-        return [erased]
     event = rule.body[0]
     assert isinstance(event, Atom), "the first condition of `<-` is an event"
-    reasons = []
+    reasons = [] if erased is None else [erased[1]]
     matching = 0
-    for place in range(state - 1, -1, -1):
+    for place in range(state - 1, -1 if erased is None else erased[0], -1):
         if place == 0:
             name, values = "bos", ()
         else:
@@ -178,6 +184,8 @@ def _not_added(
             reasons.append(f"{when}, `{_written(name, values)}`: {reason}")
         elif matching > 1000:
             break
+    if erased is not None:
+        return reasons
     if not matching:
         return [f"no event `{_shown(event, binding)}` has happened"]
     if matching > len(reasons):
@@ -185,8 +193,8 @@ def _not_added(
     return reasons
 
 
-def _erased(timeline: Timeline, rule: int, functor: str, args: tuple[str, ...], state: int) -> str | None:
-    """If this rule added the fact once: when it was removed."""
+def _erased(timeline: Timeline, rule: int, functor: str, args: tuple[str, ...], state: int) -> tuple[int, str] | None:
+    """If this rule added the fact once: the event that removed it, and in words when."""
     grounding = timeline.grounding
     fact = grounding.find(functor, args)
     last: tuple[int, int] | None = None
@@ -202,7 +210,10 @@ def _erased(timeline: Timeline, rule: int, functor: str, args: tuple[str, ...], 
     by = "" if remover is None else f" ({grounding.rule_name(grounding.rule[remover])})"
     cause = grounding.text(int(timeline.events[erased - 1])) if erased else "bos"
     when = "at the start" if event == 0 else f"by event {event} at {timeline.time_of(event + 1):g}"
-    return f"it was added {when} and removed by event {erased}, `{cause}` at {timeline.time_of(erased + 1):g}{by}"
+    return (
+        erased,
+        f"it was added {when} and removed by event {erased}, `{cause}` at {timeline.time_of(erased + 1):g}{by}",
+    )
 
 
 def _match(pattern: tuple[Term, ...], values: tuple[str, ...], binding: Binding) -> Binding | None:
@@ -224,9 +235,13 @@ def _match(pattern: tuple[Term, ...], values: tuple[str, ...], binding: Binding)
 
 def _with_equalities(body: tuple[Literal, ...], binding: Binding) -> Binding | None:
     """Values that `=` passes on, until nothing changes; None if two different ones meet."""
-    found = dict(binding)
     equalities = [one for one in body if isinstance(one, Compare) and one.equal]
-    for _ in equalities:
+    if not equalities:
+        return binding
+    found = dict(binding)
+    before = -1
+    while len(found) > before:
+        before = len(found)
         for one in equalities:
             left, right = _value(one.left, found), _value(one.right, found)
             if left is not None and right is not None and left != right:

@@ -58,6 +58,37 @@ class Network(nn.Module):
     def stack(self, family: Family, letter: str) -> Tensor:
         return self.stacks[f"{self._keys[id(family)]}_{letter}"]
 
+    def named_arrays(self) -> dict[str, Tensor]:
+        """Every parameter under its canonical name."""
+        found: dict[str, Tensor] = {}
+        for family in self.book.families.values():
+            for letter in family.shapes:
+                stack = self.stack(family, letter)
+                for place, name in enumerate(family.names):
+                    if family.stem == "beta":
+                        found[f"deduce.{name}.beta"] = 1.0 + stack[place].clamp(min=0.0)
+                    elif family.stem == "add":
+                        found |= {
+                            f"add.{name}.{layer + 1}.{letter}": stack[place, layer] for layer in range(self.layers)
+                        }
+                    else:
+                        found[f"deduce.{name}.{letter}"] = stack[place]
+        return found
+
+    def load_named_arrays(self, arrays: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for family in self.book.families.values():
+                for letter in family.shapes:
+                    stack = self.stack(family, letter)
+                    for place, name in enumerate(family.names):
+                        if family.stem == "beta":
+                            stack[place] = arrays[f"deduce.{name}.beta"] - 1.0
+                        elif family.stem == "add":
+                            for layer in range(self.layers):
+                                stack[place, layer] = arrays[f"add.{name}.{layer + 1}.{letter}"]
+                        else:
+                            stack[place] = arrays[f"deduce.{name}.{letter}"]
+
     # Layers
 
     def forward(self, plan: Plan, times: Tensor) -> Embeddings:
@@ -72,27 +103,27 @@ class Network(nn.Module):
         return below
 
     def _attended(self, plan: Plan, time: Tensor, below: Embeddings, layer: int) -> Embeddings:
-        found = {}
-        for dim, table in plan.tables.items():
-            if len(table.ask):
-                found[dim] = self._attend(table, time, below, layer)
-        return found
+        padded = {dim: F.pad(table, (0, 0, 0, 1)) for dim, table in below.items()}  # behind: an event that was no fact
+        return {
+            dim: self._attend(table, time, below[dim], padded, layer)
+            for dim, table in plan.tables.items()
+            if table.asking
+        }
 
-    def _attend(self, table: Table, time: Tensor, below: Embeddings, layer: int) -> Tensor:
+    def _attend(self, table: Table, time: Tensor, own: Tensor, padded: Embeddings, layer: int) -> Tensor:
         """`Q` is folded into the keys: there are many more queries than additions."""
+        shares = _Shares(table.gathered, padded)
         keys, values = [], []
         for add in table.adds:
-            key, value = self._additions(add, time, below, layer)
+            key, value = self._additions(add, time, shares, layer)
             keys.append(key)
             values.append(value)
-        own = below[table.dim]
-        x = torch.cat([time[table.point], own], dim=-1)[table.ask]
-        out = range_attention(x, torch.cat(keys), torch.cat(values), table.tiles)
-        return torch.zeros_like(own).index_add_(0, table.ask, out)
+        x = torch.cat([time.index_select(0, table.point), own], dim=-1)
+        return range_attention(x, torch.cat(keys), torch.cat(values), table.tiles)
 
-    def _additions(self, add: Add, time: Tensor, below: Embeddings, layer: int) -> tuple[Tensor, Tensor]:
+    def _additions(self, add: Add, time: Tensor, shares: _Shares, layer: int) -> tuple[Tensor, Tensor]:
         """Folded keys [A, width + head] and values [A, head] of one rule's additions."""
-        inputs = torch.cat([time[add.point], *(_rows(below, part) for part in add.body)], dim=-1)
+        inputs = torch.cat([time.index_select(0, add.point), *(shares.next(part) for part in add.body)], dim=-1)
         k, v, q = (self.stack(add.family, letter)[:, layer - 1] for letter in "KVQ")
         scale = 1.0 / math.sqrt(max(k.shape[1], 1))
         keys = _apply(self._widened(k) * scale, inputs, add.index)
@@ -104,53 +135,64 @@ class Network(nn.Module):
         return torch.cat([self.time.widen(matrices), matrices[..., 1 + self.time.dim :]], dim=-1)
 
     def _deduced(self, plan: Plan, below: Embeddings | None, attended: Embeddings, dtype: torch.dtype) -> Embeddings:
-        blocks: dict[int, list[Tensor]] = {dim: [] for dim in plan.tables}
+        device = plan.event_point.device
+        done: Embeddings = {dim: torch.zeros(0, dim, dtype=dtype, device=device) for dim in plan.tables}
         depth = max((len(table.levels) for table in plan.tables.values()), default=0)
         for number in range(depth):
-            ready = {dim: torch.cat(found) for dim, found in blocks.items() if found}
+            made: Embeddings = {}
             for dim, table in plan.tables.items():
                 if number < len(table.levels):
                     level = table.levels[number]
-                    summed = self._level(level, dim, ready, table.point, dtype)
+                    summed = self._level(level, dim, done, dtype, device)
                     rows = slice(level.start, level.stop)
                     if dim in attended:
                         summed = summed + attended[dim][rows]
                     moved = torch.tanh(summed)
-                    blocks[dim].append(moved if below is None else below[dim][rows] + moved)
-        return {
-            dim: torch.cat(found) if found else torch.zeros(0, dim, dtype=dtype, device=plan.event_point.device)
-            for dim, found in blocks.items()
-        }
+                    made[dim] = moved if below is None else below[dim][rows] + moved
+            done = {dim: torch.cat([done[dim], made[dim]]) if dim in made else done[dim] for dim in done}
+        return done
 
-    def _level(self, level: Level, dim: int, ready: Embeddings, like: Tensor, dtype: torch.dtype) -> Tensor:
-        summed = torch.zeros(level.stop - level.start, dim, dtype=dtype, device=like.device)
+    def _level(self, level: Level, dim: int, done: Embeddings, dtype: torch.dtype, device: torch.device) -> Tensor:
+        summed = torch.zeros(level.stop - level.start, dim, dtype=dtype, device=device)
         if level.own is not None:
             family = self.book.families["own", dim]
             vectors = self.stack(family, "W").squeeze(-1)
-            summed = summed.index_add(0, level.own.head, vectors[level.own.index])
-        for deduce in level.deduce:
-            summed = summed.index_add(0, deduce.head, self._proofs(deduce, ready, dtype))
+            summed = summed.index_add(0, level.own.head, vectors.index_select(0, level.own.index))
+        if level.deduce:
+            shares = _Shares(level.gathered, done)
+            found = torch.cat([self._proofs(deduce, shares) for deduce in level.deduce])
+            summed = summed.index_add(0, torch.cat([deduce.head for deduce in level.deduce]), found)
         return summed
 
-    def _proofs(self, deduce: Deduce, ready: Embeddings, dtype: torch.dtype) -> Tensor:
+    def _proofs(self, deduce: Deduce, shares: _Shares) -> Tensor:
         w = self.stack(deduce.family, "W")
         if deduce.body:
-            inputs = torch.cat([_rows(ready, part) for part in deduce.body], dim=-1)
+            inputs = torch.cat([shares.next(part) for part in deduce.body], dim=-1)
             constant = w[:, :, 0]
             found = _apply(w[:, :, 1:], inputs, deduce.index)
-            found = found + (constant[deduce.index] if deduce.index is not None else constant[0])
+            found = found + (constant.index_select(0, deduce.index) if deduce.index is not None else constant[0])
         else:
             count = deduce.pools if deduce.segment is None else len(deduce.segment)
-            found = w[deduce.index, :, 0] if deduce.index is not None else w[0, :, 0].expand(count, -1)
+            found = (
+                w[:, :, 0].index_select(0, deduce.index) if deduce.index is not None else w[0, :, 0].expand(count, -1)
+            )
         if deduce.segment is None:
             return found
         beta = at_least_one(self.stack(self.book.families["beta",], "beta"))
-        return pool(found, deduce.segment, deduce.pools, beta[deduce.beta])
+        return pool(found, deduce.segment, deduce.pools, beta.index_select(0, deduce.beta))
 
 
-def _rows(tables: Mapping[int, Tensor], part: Gathered) -> Tensor:
-    """Row `len(table)` is zeros: an event that was no fact."""
-    return F.embedding(part.rows, F.pad(tables[part.dim], (0, 0, 0, 1)))
+class _Shares:
+    """What was gathered at once, handed out part by part in the order in which it was put together."""
+
+    def __init__(self, gathered: tuple[Gathered, ...], tables: Mapping[int, Tensor]) -> None:
+        self.found = {part.dim: tables[part.dim].index_select(0, part.rows) for part in gathered}
+        self.place = dict.fromkeys(self.found, 0)
+
+    def next(self, part: Gathered) -> Tensor:
+        start = self.place[part.dim]
+        self.place[part.dim] = start + len(part.rows)
+        return self.found[part.dim][start : start + len(part.rows)]
 
 
 def _apply(matrices: Tensor, inputs: Tensor, index: Tensor | None) -> Tensor:

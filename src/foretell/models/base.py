@@ -131,6 +131,18 @@ class IntensityModel(nn.Module, ABC):
         logs = self.log_intensities(inside).sum(-1) if pseudo else None
         return EndsAndInside(self.log_intensity(ends, types), self.total(inside), logs)
 
+    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside | None:
+        """The same straight from a history, for models that need not look at everything; None: ask for states."""
+        return None
+
+    def meet(self, data: EventData) -> None:
+        """Before a first fit: what a model must know of the data's events."""
+
+    @property
+    def unscored(self) -> np.ndarray | None:
+        """bool [K]: types that happen and are not predicted; None: all are."""
+        return None
+
     def exact_integral(self, history: Any, batch: Batch) -> Tensor | None:
         """The integral of the total intensity over every gap [B, N + 1], where it has a closed form."""
         return None

@@ -61,8 +61,9 @@ def make_batch(
     window: Window = "all",
     device: torch.device | str = "cpu",
     width: int | None = None,
+    unscored: np.ndarray | None = None,
 ) -> Batch:
-    """Pad the chosen sequences to the longest of them, or to `width` events."""
+    """Pad the chosen sequences to the longest of them, or to `width` events. Types that are `unscored` [K] happen, and do not count."""
     if window not in get_args(Window):
         raise ForetellError(f"unknown window {window!r}: choose one of {', '.join(get_args(Window))}")
     chosen = [data[int(i)] for i in indices]
@@ -75,6 +76,8 @@ def make_batch(
         times[row, : len(sequence)] = sequence.times
         types[row, : len(sequence)] = sequence.types
     event_counts, gap_counts = _what_counts(lengths, width, data.origin == "first-event", window)
+    if unscored is not None:
+        event_counts = event_counts & ~unscored[types]
     start = np.concatenate([np.zeros((len(chosen), 1)), times], axis=1)
     end = np.concatenate([times, t_end[:, None]], axis=1)
     arrays = times, types, t_end, lengths, start, end, (end - start) * gap_counts, event_counts, gap_counts

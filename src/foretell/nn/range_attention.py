@@ -7,7 +7,7 @@ and weights are computed again on the way back, so that memory is linear in what
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,12 @@ class Tiles:
     """Tiles with windows of one size. Rows that fill up a tile repeat its first, and see nothing."""
 
     rows: Tensor  # int64 [T, R]: queries
-    valid: Tensor  # bool [T, R]
     window: Tensor  # int64 [T, W]: keys, clamped to the table
     low: Tensor  # int32 [T, R]: of the range, in the window
     high: Tensor
 
     def to(self, device: torch.device) -> Tiles:
-        return Tiles(*(getattr(self, name).to(device) for name in ("rows", "valid", "window", "low", "high")))
+        return Tiles(*(getattr(self, name).to(device) for name in ("rows", "window", "low", "high")))
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,11 @@ class RangeTiles:
 
     def to(self, device: torch.device) -> RangeTiles:
         return RangeTiles(tuple(group.to(device) for group in self.groups), self.queries)
+
+    def asked_by(self, rows: np.ndarray, count: int) -> RangeTiles:
+        """The same for queries that are rows `rows` of a table of `count`: a row may ask about several ranges."""
+        table = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
+        return RangeTiles(tuple(replace(group, rows=table[group.rows]) for group in self.groups), count)
 
 
 def range_tiles(
@@ -117,7 +121,6 @@ def _tiles(
     window = np.minimum(first[:, None] + np.arange(size)[None], keys - 1)
     return Tiles(
         torch.from_numpy(rows),
-        torch.from_numpy(valid),
         torch.from_numpy(window),
         torch.from_numpy(low.astype(np.int32)),
         torch.from_numpy(high.astype(np.int32)),
@@ -125,9 +128,13 @@ def _tiles(
 
 
 def range_attention(x: Tensor, k: Tensor, v: Tensor, tiles: RangeTiles) -> Tensor:
-    """x: [Q, d]; k: [N, d]; v: [N, D]; gives [Q, D]."""
+    """x: [Q, d]; k: [N, d]; v: [N, D]; gives [Q, D]. A query that stands in several tiles gets the sum of what it finds there."""
     assert len(x) == tiles.queries
     return _RangeAttention.apply(tiles, x, k, v)  # pyright: ignore[reportReturnType]
+
+
+def _gathered(table: Tensor, places: Tensor) -> Tensor:
+    return table.index_select(0, places.flatten()).view(*places.shape, table.shape[1])
 
 
 def _weights(group: Tiles, x: Tensor, k: Tensor) -> Tensor:
@@ -146,9 +153,11 @@ class _RangeAttention(torch.autograd.Function):
     def forward(ctx: Any, tiles: RangeTiles, x: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out = v.new_zeros(len(x), v.shape[1])
         for group in tiles.groups:
-            weights = _weights(group, x[group.rows], k[group.window])
-            found = torch.bmm(weights, v[group.window])
-            out[group.rows[group.valid]] = found[group.valid]
+            weights = _weights(group, _gathered(x, group.rows), _gathered(k, group.window))
+            found = torch.bmm(weights, _gathered(v, group.window))
+            out.index_add_(
+                0, group.rows.flatten(), found.flatten(0, 1)
+            )  # rows that fill up a tile see nothing, and add 0
         ctx.tiles = tiles
         ctx.save_for_backward(x, k, v)
         return out
@@ -160,15 +169,13 @@ class _RangeAttention(torch.autograd.Function):
         x, k, v = ctx.saved_tensors
         grad_x, grad_k, grad_v = torch.zeros_like(x), torch.zeros_like(k), torch.zeros_like(v)
         for group in ctx.tiles.groups:
-            xs, ks, vs = x[group.rows], k[group.window], v[group.window]
+            xs, ks, vs = _gathered(x, group.rows), _gathered(k, group.window), _gathered(v, group.window)
             weights = _weights(group, xs, ks)
-            given = grad[group.rows] * group.valid.unsqueeze(-1)
+            given = _gathered(grad, group.rows)
             flat = group.window.flatten()
             grad_v.index_add_(0, flat, torch.bmm(weights.transpose(1, 2), given).flatten(0, 1))
-            by_weight = torch.bmm(given, vs.transpose(1, 2))
-            inner = (by_weight * weights).sum(-1, keepdim=True)
-            by_logit = weights * (by_weight - inner)
+            by_logit = torch.bmm(given, vs.transpose(1, 2))
+            by_logit.sub_((by_logit * weights).sum(-1, keepdim=True)).mul_(weights)
             grad_k.index_add_(0, flat, torch.bmm(by_logit.transpose(1, 2), xs).flatten(0, 1))
-            found = torch.bmm(by_logit, ks)
-            grad_x[group.rows[group.valid]] = found[group.valid]
+            grad_x.index_add_(0, group.rows.flatten(), torch.bmm(by_logit, ks).flatten(0, 1))
         return None, grad_x, grad_k, grad_v

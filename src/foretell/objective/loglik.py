@@ -44,6 +44,10 @@ def integral_terms(model: IntensityModel, history: Any, points: Points) -> Tenso
 def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None) -> Terms:
     """Terms of a batch, with the integral at `points`, or in closed form where there are none."""
     history = model.encode(batch)
+    if points is not None:
+        found = model.ends_and_inside(history, batch, points.queries, False)
+        if found is not None:
+            return _terms_of(found, batch, points)
     event_log = event_terms(model, history, batch).double()
     if points is None:
         exact = model.exact_integral(history, batch)
@@ -53,6 +57,13 @@ def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None) -
     by_gap = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=weighted.device)
     by_gap = by_gap.scatter_add(1, points.gap.expand_as(weighted), weighted)
     return Terms(event_log, by_gap)
+
+
+def _terms_of(found: EndsAndInside, batch: Batch, points: Points) -> Terms:
+    event_log = torch.where(batch.event_counts, found.log_at_end, torch.zeros_like(found.log_at_end)).double()
+    weighted = found.total_inside.flatten(1).double() * points.weights
+    by_gap = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=weighted.device)
+    return Terms(event_log, by_gap.scatter_add(1, points.gap.expand_as(weighted), weighted))
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,9 @@ def is_fused(model: IntensityModel, points: Points) -> TypeGuard[ANHP]:
 
 def _ends_and_inside(model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool) -> EndsAndInside:
     """One question to the model where the points lie gap by gap, since an event ends its gap; else two."""
+    found = model.ends_and_inside(history, batch, points.queries, pseudo)
+    if found is not None:
+        return found
     per_gap = points.queries.visible.per_gap
     if per_gap is None:
         state = model.state(history, points.queries)

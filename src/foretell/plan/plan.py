@@ -65,10 +65,19 @@ class Add:
 
 @dataclass(frozen=True)
 class Level:
+    """Slots `[start, stop)` of a table. All that its rules look at is gathered at once, by dimension, and shared out."""
+
     start: int
     stop: int
     own: Own | None
     deduce: tuple[Deduce, ...]
+    gathered: tuple[Gathered, ...]  # of each dimension, the bodies of all rules one after the other
+
+
+def together(parts: Sequence[Gathered]) -> tuple[Gathered, ...]:
+    """One for each dimension, in the order of the parts."""
+    dims = dict.fromkeys(part.dim for part in parts)
+    return tuple(Gathered(dim, torch.cat([part.rows for part in parts if part.dim == dim])) for dim in dims)
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,9 @@ class Table:
     point: Tensor  # int64 [S]
     levels: tuple[Level, ...]
     adds: tuple[Add, ...]
-    ask: Tensor  # int64 [X]: slots that attend
-    tiles: RangeTiles
+    gathered: tuple[Gathered, ...]  # the bodies of all additions
+    asking: int  # ranges that slots attend to
+    tiles: RangeTiles  # their queries are the slots
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,7 @@ class Plan:
                 for d in v.deduce
             ),
             "additions": sum(add.count for table in self.tables.values() for add in table.adds),
-            "attending": sum(len(table.ask) for table in self.tables.values()),
+            "ranges attended to": sum(table.asking for table in self.tables.values()),
             "possible events": len(self.possible_query),
         }
 
@@ -170,14 +180,17 @@ class _Merger:
             levels = []
             for level in range(int(self.level[mine].max()) + 1 if len(mine) else 0):
                 start, stop = np.searchsorted(self.level[mine], [level, level + 1]).tolist()
-                levels.append(Level(start, stop, owns.get((dim, level)), tuple(deductions.get((dim, level), ()))))
-            ask, tile = tiles.get(dim, (np.zeros(0, dtype=np.int64), range_tiles(np.zeros(0), np.zeros(0), 0)))
+                found = tuple(deductions.get((dim, level), ()))
+                parts = [part for one in found for part in one.body]
+                levels.append(Level(start, stop, owns.get((dim, level)), found, together(parts)))
+            asking, tile = tiles.get(dim, (0, RangeTiles((), len(mine))))
             tables[dim] = Table(
                 dim,
                 self._tensor(self.point[mine]),
                 tuple(levels),
                 tuple(adds.get(dim, ())),
-                self._tensor(ask),
+                together([part for one in adds.get(dim, ()) for part in one.body]),
+                asking,
                 tile.to(self.device),
             )
         return Plan(
@@ -281,7 +294,7 @@ class _Merger:
     def _level_start(self, dim: int, level: int) -> int:
         return int(((self.dim == dim) & (self.level < level)).sum())
 
-    def _additions(self) -> tuple[dict[int, list[Add]], dict[int, tuple[Ints, RangeTiles]]]:
+    def _additions(self) -> tuple[dict[int, list[Add]], dict[int, tuple[int, RangeTiles]]]:
         parts = self.parts
         instance = _joined([part.addition_instance for part in parts])
         offsets = _offsets([len(part.addition_instance) for part in parts])
@@ -327,10 +340,8 @@ class _Merger:
             mine = np.flatnonzero(self.dim[slot] == dim)
             first, last = key[low[mine]], key[high[mine] - 1] + 1
             total = int((head_dim == dim).sum())
-            tiles[dim] = (
-                self.row[slot[mine]],
-                range_tiles(first, last, total, device=self.device.type, segment=own[mine]),
-            )
+            made = range_tiles(first, last, total, device=self.device.type, segment=own[mine])
+            tiles[dim] = len(mine), made.asked_by(self.row[slot[mine]], int((self.dim == dim).sum()))
         return adds, tiles
 
 

@@ -50,6 +50,7 @@ def fit(
     options = _changed(options or TrainOptions(), changes)
     if train.event_count == 0:
         raise ForetellError(f"{train.name}: there is no event to learn from")
+    model.meet(train)
     for data in (train, dev):
         if data is not None and data.vocabulary != model.vocabulary:
             raise ForetellError(f"{data.name}: its event types are not those of the model")

@@ -102,6 +102,7 @@ class Loop:
                 window=options.window,
                 device=self.model.device,
                 width=self._width(batches[progress.step_in_epoch]),
+                unscored=self.model.unscored,
             )
             running += self.stepper(batch, progress.step)
             progress.epoch_events += sum_scored(self.train, batches[progress.step_in_epoch], options.window)

@@ -23,7 +23,7 @@ def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: in
     gaps = data.lengths + 1
     in_order = np.random.default_rng(0)  # any fixed order: it changes no sum
     for indices in length_buckets(gaps, max(1, len(data)), in_order, max_tokens=max(1, limit // nodes)):
-        yield indices.tolist(), make_batch(data, indices, window=window, device=model.device)
+        yield indices.tolist(), make_batch(data, indices, window=window, device=model.device, unscored=model.unscored)
 
 
 @torch.no_grad()

@@ -1,0 +1,404 @@
+"""A-NDTT from its equations (MODEL section 4): a program, named parameters and events in, embeddings and intensities out.
+
+One function is one equation, for one fact at one time, by recursion over layers and proofs. Parameters are float64, by
+their canonical names (`deduce.rule3.W`, `add.post(joke).1.K`, `intensity.message.tau`), and gradients flow back to them.
+
+An *r* is a rule with values for the variables in its parameter names: its own pool, or its own attention head. A name
+is shared by all who write it, so that two r with one name have the same matrices.
+
+States are counted as in `reference.database`: state 0 is before `bos`, and event `j` (`bos` is 0) happens in state `j`.
+A query that has seen `n` events looks at state `n + 1`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from foretell.errors import ForetellError
+from foretell.lang.program import Program
+from foretell.lang.syntax import Atom, Constant
+from foretell.reference.database import Added, Fact, Instantiation, State, states
+from foretell.terms import split
+
+Parameters = Mapping[str, Tensor]
+BOS: Fact = ("bos",)
+
+
+@dataclass(frozen=True)
+class Settings:
+    dim: int  # of functors without a declared one
+    layers: int  # L
+    time_dim: int
+    m: float
+    M: float
+
+
+def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Every parameter that this sequence touches, with its shape, in the order of their names."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for table in program.tables:
+        for row in table.rows:
+            fact = (table.functor, *row)
+            shapes[f"deduce.{_spelled(fact)}.W"] = (_dimension(program, settings, fact), 1)
+    for state in states(program, events):
+        for proof in state.proofs:
+            head, body = _sides(program, settings, proof)
+            shapes[f"deduce.{_matrix_name(program, proof)}.W"] = (head, 1 + body)
+            if not program.rules[proof.rule].rule.is_fact:
+                shapes[f"deduce.{_beta_name(program, proof)}.beta"] = ()
+        for added in state.additions:
+            one = added.instantiation
+            head, body = _sides(program, settings, one)
+            declared = program.functors[one.head[0]].key
+            key = head if declared is None else declared
+            past = 1 + settings.time_dim + body
+            for layer in range(1, settings.layers + 1):
+                stem = f"add.{_matrix_name(program, one)}.{layer}"
+                shapes[f"{stem}.V"] = (head, past)
+                shapes[f"{stem}.K"] = (key, past)
+                shapes[f"{stem}.Q"] = (key, 1 + settings.time_dim + head)
+    for name, functor in program.functors.items():
+        if functor.kind == "event":
+            shapes[f"intensity.{name}.w"] = (1 + _dimension(program, settings, (name,)),)
+            shapes[f"intensity.{name}.tau"] = ()
+    return dict(sorted(shapes.items()))
+
+
+def embedding(
+    program: Program,
+    settings: Settings,
+    parameters: Parameters,
+    events: Sequence[str],
+    times: Sequence[float],
+    fact: Fact,
+    time: float,
+    seen: int,
+    layer: int,
+) -> Tensor:
+    """Of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
+    model = _open(program, settings, parameters, events, times, seen)
+    functor = program.functors.get(fact[0])
+    if functor is not None and functor.kind != "exogenous" and fact not in model.states[-1].state.facts:
+        raise ForetellError(
+            f"`{_spelled(fact)}` has no embedding {_when(model.events, seen + 1)}, because it is not true then; "
+            "ask for a fact that is"
+        )
+    return model.event_embedding(fact, time, seen + 1, layer)
+
+
+def intensities(
+    program: Program,
+    settings: Settings,
+    parameters: Parameters,
+    events: Sequence[str],
+    times: Sequence[float],
+    at: float,
+    seen: int | None = None,
+) -> dict[Fact, Tensor]:
+    """Of all events that are possible at a time, from the first `seen` events; by default those with a smaller time."""
+    seen = sum(time < at for time in times) if seen is None else seen
+    return _open(program, settings, parameters, events, times, seen).intensities(at, seen + 1)
+
+
+def log_likelihood(
+    program: Program,
+    settings: Settings,
+    parameters: Parameters,
+    events: Sequence[str],
+    times: Sequence[float],
+    t_end: float,
+    points: Sequence[Sequence[tuple[float, float]]],
+) -> Tensor:
+    """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`; the integral is a sum over (time, weight), and gap `g` has seen `g` events.
+
+    Exogenous events are not scored, nor is a declared one that is not possible where it stands: who calls has decided
+    that it stays as history.
+    """
+    assert len(points) == len(events) + 1, f"{len(points)} gaps for {len(events)} events"
+    assert all(time <= t_end for time in times), f"an event after the end, {t_end}"
+    model = _open(program, settings, parameters, events, times, len(events))
+    value = _zeros()
+    for index in range(1, len(model.events)):
+        event = model.events[index]
+        if event in model.possible(index):
+            value = value + torch.log(model.intensity(event, model.times[index], index))
+    for gap, of_gap in enumerate(points):
+        for time, weight in of_gap:
+            value = value - weight * sum(model.intensities(time, gap + 1).values(), start=_zeros())
+    return value
+
+
+# --- the equations ---------------------------------------------------------------------------------------------------
+
+R = tuple[int, tuple[str, ...]]  # a rule's place in the program, and the values of the variables in its parameter names
+
+
+@dataclass(frozen=True)
+class _Indexed:
+    """A state, with its proofs and additions found by their head and then by their r."""
+
+    state: State
+    proofs: Mapping[Fact, Mapping[R, list[Instantiation]]]
+    additions: Mapping[Fact, Mapping[R, list[Added]]]
+
+
+@dataclass(frozen=True)
+class _Model:
+    program: Program
+    settings: Settings
+    parameters: Parameters
+    events: Sequence[Fact]  # bos is the first
+    times: Sequence[float]
+    states: Sequence[_Indexed]
+    table: frozenset[Fact]  # facts with a vector named after themselves
+    memo: dict[tuple[Fact, float, int, int], Tensor] = field(default_factory=dict, repr=False)
+
+    def possible(self, state: int) -> list[Fact]:
+        facts = self.states[state].state.facts
+        return sorted(fact for fact in facts if self.program.functors[fact[0]].kind == "event")
+
+    def intensities(self, time: float, state: int) -> dict[Fact, Tensor]:
+        return {event: self.intensity(event, time, state) for event in self.possible(state)}
+
+    def intensity(self, event: Fact, time: float, state: int) -> Tensor:
+        """`λ = τ log(1 + exp(w·[1; emb^(L)]/τ))`, with one `w` and `τ` for each functor."""
+        w, tau = self.parameters[f"intensity.{event[0]}.w"], self.parameters[f"intensity.{event[0]}.tau"]
+        score = torch.dot(w, _column(self.embedding(event, time, state, self.settings.layers)))
+        return tau * torch.logaddexp(_zeros(), score / tau)
+
+    def event_embedding(self, event: Fact, time: float, state: int, layer: int) -> Tensor:
+        """Of an event that happens: the fact's if it is true, else zeros."""
+        if event in self.states[state].state.facts:
+            return self.embedding(event, time, state, layer)
+        return _zeros(_dimension(self.program, self.settings, event))
+
+    def embedding(self, fact: Fact, time: float, state: int, layer: int) -> Tensor:
+        """`emb^(ℓ) = emb^(ℓ-1) + tanh(deduced^(ℓ) + Σ_r attended_r^(ℓ))`, and `emb^(-1) = 0`."""
+        dim = _dimension(self.program, self.settings, fact)
+        if layer < 0 or dim == 0:
+            return _zeros(dim)
+        key = (fact, time, state, layer)
+        if key not in self.memo:
+            inside = self.deduced(fact, time, state, layer)
+            if layer >= 1:
+                for additions in self.states[state].additions.get(fact, {}).values():
+                    inside = inside + self.attended(additions, fact, time, state, layer)
+            self.memo[key] = self.embedding(fact, time, state, layer - 1) + torch.tanh(inside)
+        return self.memo[key]
+
+    def deduced(self, fact: Fact, time: float, state: int, layer: int) -> Tensor:
+        """`Σ_r pool_{β_r}` of `W_r [1; emb^(ℓ)(g_1,t); …]` over the proofs by r."""
+        total = _zeros(_dimension(self.program, self.settings, fact))
+        if fact in self.table:
+            total = total + self.parameters[f"deduce.{_spelled(fact)}.W"] @ _column()
+        for proofs in self.states[state].proofs.get(fact, {}).values():
+            W = self.parameters[f"deduce.{_matrix_name(self.program, proofs[0])}.W"]
+            entries = [W @ _column(*(self.embedding(g, time, state, layer) for g in one.body)) for one in proofs]
+            if len(entries) == 1:  # a pool of one is that one; a fact of the program has no β at all
+                total = total + entries[0]
+            else:
+                beta = self.parameters[f"deduce.{_beta_name(self.program, proofs[0])}.beta"]
+                total = total + pool(entries, beta)
+        return total
+
+    def attended(self, additions: Sequence[Added], fact: Fact, time: float, state: int, layer: int) -> Tensor:
+        """`Σ α v / (1 + Σ α)` over additions of one fact by one r."""
+        stem = f"add.{_matrix_name(self.program, additions[0].instantiation)}.{layer}"
+        Q, K, V = (self.parameters[f"{stem}.{letter}"] for letter in "QKV")
+        query = Q @ _column(self.time_embedding(time), self.embedding(fact, time, state, layer - 1))
+        numerator, denominator = _zeros(len(V)), torch.ones((), dtype=torch.float64)
+        for added in additions:
+            column = self.past(added, layer - 1)
+            key, value = K @ column, V @ column
+            alpha = torch.exp(torch.dot(key, query) / math.sqrt(len(key)))
+            numerator = numerator + alpha * value
+            denominator = denominator + alpha
+        return numerator / denominator
+
+    def past(self, added: Added, layer: int) -> Tensor:
+        """`[1; time(s); emb(f,s); emb(g_1,s); …]`, with what was true just before event `f` at `s`."""
+        event, *conditions = added.instantiation.body
+        time, state = self.times[added.event], added.event
+        return _column(
+            self.time_embedding(time),
+            self.event_embedding(event, time, state, layer),
+            *(self.embedding(g, time, state, layer) for g in conditions),
+        )
+
+    def time_embedding(self, time: float) -> Tensor:
+        """MODEL section 2: sines and cosines, by pairs of one wavelength from `m` to `5M`."""
+        m, M, dim = self.settings.m, self.settings.M, self.settings.time_dim
+        components = []
+        for d in range(dim):
+            wave = m * (5.0 * M / m) ** (2 * (d // 2) / dim)
+            components.append(math.sin(time / wave) if d % 2 == 0 else math.cos(time / wave))
+        return torch.tensor(components, dtype=torch.float64)
+
+
+def pool(entries: Sequence[Tensor], beta: Tensor) -> Tensor:
+    """`v⁻¹(Σ v(x))` with `v(x) = sign(x)|x|^β`, for each coordinate.
+
+    Slopes are those of the formula, with two places set by hand: `0^β` has the slope of `0`, or of the plain sum at
+    `β = 1`; and where the sum is 0 and `|·|^(1/β)` infinitely steep, each entry has slope 1 and β none.
+    """
+    if len(entries) == 1:
+        return entries[0]
+    x = torch.stack(list(entries))
+    # A pool of multiples is the multiple of the pool: in units of the largest entry no power over- or underflows.
+    largest = x.detach().abs().amax(0)
+    unit = torch.where(largest > 0.0, largest, 1.0)
+    share = x / unit
+    at_zero = share if float(beta.detach()) == 1.0 else 0.0 * share
+    powers = torch.where(x == 0.0, at_zero, share.sign() * torch.where(x == 0.0, 1.0, share.abs()) ** beta)
+    total = powers.sum(0)
+    cancels = total == 0.0
+    root = unit * total.sign() * torch.where(cancels, 1.0, total.abs()) ** (1.0 / beta)
+    plain = x.sum(0)
+    return torch.where(cancels, plain - plain.detach(), root)
+
+
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float64)
+
+
+def _column(*parts: Tensor) -> Tensor:
+    """`[1; …]`"""
+    return torch.cat([torch.ones(1, dtype=torch.float64), *parts])
+
+
+# --- names and dimensions --------------------------------------------------------------------------------------------
+
+
+def _dimension(program: Program, settings: Settings, fact: Fact) -> int:
+    """`bos`, and events that the program never mentions, have no embedding."""
+    functor = program.functors.get(fact[0])
+    if functor is None:
+        return 0
+    return settings.dim if functor.dim is None else functor.dim
+
+
+def _sides(program: Program, settings: Settings, one: Instantiation) -> tuple[int, int]:
+    """Dimensions of the head, and of all the body together."""
+    head, *body = (_dimension(program, settings, fact) for fact in (one.head, *one.body))
+    return head, sum(body)
+
+
+def _matrix_name(program: Program, one: Instantiation) -> str:
+    numbered = program.rules[one.rule]
+    return numbered.name if numbered.rule.matrix is None else _bound(numbered.rule.matrix, _values(program, one))
+
+
+def _beta_name(program: Program, one: Instantiation) -> str:
+    numbered = program.rules[one.rule]
+    return numbered.name if numbered.rule.beta is None else _bound(numbered.rule.beta, _values(program, one))
+
+
+def _values(program: Program, one: Instantiation) -> dict[str, str]:
+    """What the variables in the parameter names stand for."""
+    rule = program.rules[one.rule].rule
+    names = [name for name in (rule.matrix, rule.beta) if name is not None]
+    variables = dict.fromkeys(variable.name for name in names for variable in name.variables())
+    return dict(zip(variables, one.parameters, strict=True))
+
+
+def _r(program: Program, one: Instantiation) -> R:
+    """`: b(X)` on `<-` names what only NDTT has: it makes no heads here."""
+    rule = program.rules[one.rule].rule
+    if rule.kind == "deduce":
+        return one.rule, one.parameters
+    values = _values(program, one)
+    return one.rule, () if rule.matrix is None else tuple(values[variable.name] for variable in rule.matrix.variables())
+
+
+def _bound(name: Atom, values: Mapping[str, str]) -> str:
+    return _spelled((name.functor, *(arg.text if isinstance(arg, Constant) else values[arg.name] for arg in name.args)))
+
+
+def _spelled(fact: Fact) -> str:
+    functor, *args = fact
+    return f"{functor}({','.join(args)})" if args else functor
+
+
+# --- from the database to the equations --------------------------------------------------------------------------------
+
+
+def _open(
+    program: Program,
+    settings: Settings,
+    parameters: Parameters,
+    events: Sequence[str],
+    times: Sequence[float],
+    seen: int,
+) -> _Model:
+    """What the first `seen` events leave to compute with: of those after them nothing is known."""
+    assert len(events) == len(times), f"{len(events)} events at {len(times)} times"
+    assert 0 <= seen <= len(events), f"{seen} of {len(events)} events seen"
+    happened: list[Fact] = [BOS]
+    for name in events[:seen]:
+        functor, args = split(name)
+        happened.append((functor, *args))
+    replayed = list(states(program, events[:seen]))
+    for number, state in enumerate(replayed):
+        _refuse_cycle(program, settings, state, _when(happened, number))
+    table = frozenset((one.functor, *row) for one in program.tables for row in one.rows)
+    indexed = [_indexed(program, state) for state in replayed]
+    return _Model(program, settings, parameters, happened, [0.0, *times[:seen]], indexed, table)
+
+
+def _indexed(program: Program, state: State) -> _Indexed:
+    proofs: dict[Fact, dict[R, list[Instantiation]]] = {}
+    for proof in sorted(state.proofs, key=_place):
+        proofs.setdefault(proof.head, {}).setdefault(_r(program, proof), []).append(proof)
+    additions: dict[Fact, dict[R, list[Added]]] = {}
+    for added in sorted(state.additions, key=lambda one: (one.event, _place(one.instantiation))):
+        one = added.instantiation
+        additions.setdefault(one.head, {}).setdefault(_r(program, one), []).append(added)
+    return _Indexed(state, proofs, additions)
+
+
+def _place(one: Instantiation) -> tuple[int, Fact, tuple[Fact, ...], tuple[str, ...]]:
+    """Sets have no order of their own, and sums of floats depend on theirs."""
+    return one.rule, one.head, one.body, one.parameters
+
+
+def _refuse_cycle(program: Program, settings: Settings, state: State, when: str) -> None:
+    """An embedding needs those of its proofs' bodies first. A fact of dimension 0 needs nothing, and ends every way."""
+    proofs = [one for one in sorted(state.proofs, key=_place) if _dimension(program, settings, one.head) > 0]
+    needs: dict[Fact, dict[Fact, Instantiation]] = {}
+    for one in proofs:
+        for fact in one.body:
+            needs.setdefault(one.head, {}).setdefault(fact, one)
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        # each fact, then one that it is deduced from; the first stands at the end again
+        cycle: list[Fact] = error.args[1][::-1]
+        steps = [(head, fact, needs[head][fact].rule) for head, fact in pairwise(cycle)]
+        raise ForetellError("\n".join(_cycle_lines(program, steps, when))) from None
+
+
+def _cycle_lines(program: Program, steps: Sequence[tuple[Fact, Fact, int]], when: str) -> Iterator[str]:
+    first, _, rule = steps[0]
+    yield (
+        f"{program.rules[rule].rule.span.place}: the embedding of `{_spelled(first)}` needs itself {when}: "
+        "proofs through facts with embeddings must not be cyclic"
+    )
+    for head, fact, number in steps:
+        numbered = program.rules[number]
+        yield f"  {_spelled(head)} is deduced from {_spelled(fact)} ({numbered.name}, {numbered.rule.span.place})"
+    yield (
+        f"  hint: give one of them no embedding, as in `:- embed({first[0]}, 0).`, or use `<-`, which looks at the past"
+    )
+
+
+def _when(events: Sequence[Fact], state: int) -> str:
+    if state <= 1:
+        return "before the first event"
+    return f"after event {state - 1} (`{_spelled(events[state - 1])}`)"
