@@ -71,6 +71,23 @@ def test_the_summary_says_what_the_program_is(forum: Path):
     assert "273" in text
 
 
+def test_the_summary_has_the_path_as_it_was_given_and_no_trailing_blanks(forum: Path):
+    text = fine("check", forum).out
+    assert text.startswith(f"{forum} is fine: ")
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_tables_are_listed_with_file_rows_and_header(tmp_path: Path):
+    (tmp_path / "staff.csv").write_text("kim,ward1\nlee,ward2\nmo,ward3\n")
+    (tmp_path / "p.ndtt").write_text(':- table(staff, "staff.csv").')
+    lines = fine("check", tmp_path / "p.ndtt").out.splitlines()
+    at = next(place for place, line in enumerate(lines) if line.startswith("table"))
+    assert lines[at].split() == ["table", "file", "rows", "header"]
+    assert lines[at + 1].split() == ["staff/2", "staff.csv", "2", "kim,", "ward1"]
+    (table,) = fine("check", tmp_path / "p.ndtt", "--json").json["tables"]
+    assert table == {"functor": "staff", "arity": 2, "file": "staff.csv", "rows": 2, "header": ["kim", "ward1"]}
+
+
 def test_the_same_as_json(forum: Path):
     found = fine("check", forum, "--json", "--dim", 4, "--layers", 1, "--time-dim", 2).json
     assert found["ok"] is True and found["facts"] == 3 and found["rules"] == {"deduce": 1, "add": 2, "remove": 1}
@@ -103,6 +120,9 @@ def test_every_stage_can_be_shown(forum: Path):
     assert "  :-   empl, forum, content, not banned  [rule3]" in fine("check", forum, "--show", "graph").out
     assert fine("check", forum, "--show", "ast", "--json").json["ast"][0]["node"] == "EventDeclaration"
     assert fine("check", forum, "--show", "graph", "--json").json["graph"]["predicates"]
+    listing = fine("check", forum, "--show", "rules", "--json").json["listing"]
+    assert listing[3] == {"rule": "rule4", "text": "forum(T) <- create(T)."} and len(listing) == 7
+    assert not {"ast", "graph", "listing"} & fine("check", forum, "--json").json.keys()
 
 
 def test_the_picture_is_an_svg_file(forum: Path, tmp_path: Path):

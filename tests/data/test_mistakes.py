@@ -6,6 +6,8 @@ import gzip
 import json
 import re
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -222,6 +224,24 @@ def test_an_event_outside_a_given_vocabulary_is_an_error_with_a_suggestion(jsonl
     path = jsonl({"id": "a", "times": [1, 2], "types": [0, 7], "t_end": 3})
     with pytest.raises(DataError, match=r":1: sequence 'a': type 7 is not one of the 2 known event types, 0 to 1"):
         load_file(path, words)
+
+
+def test_a_malformed_name_in_a_table_is_placed_in_its_own_line_or_row(tmp_path) -> None:
+    rows = ["a,1,in(x)", "a,2,out(x)", "b,1,in(x)", "a,3,in(x", "a,4,in((", "a,5,in(x"]
+    path = tmp_path / "par.csv"
+    path.write_text("\n".join(["sequence,time,event", *rows]))
+    with pytest.raises(DataError) as caught:
+        load_file(path)
+    assert [one.partition(": event `")[0] for one in caught.value.problems] == [
+        f"{path}:5: sequence 'a': events[2]",
+        f"{path}:6: sequence 'a': events[3]",
+    ]
+    cells = [row.split(",") for row in rows]
+    columns = {name: [row[place] for row in cells] for place, name in enumerate(("sequence", "time", "event"))}
+    table = pa.table({**columns, "time": [float(time) for time in columns["time"]]})
+    parquet.write_table(table, tmp_path / "par.parquet")
+    with pytest.raises(DataError, match=r"row 4: sequence 'a': events\[2\]"):
+        load_file(tmp_path / "par.parquet")
 
 
 def test_names_and_integers_do_not_mix(jsonl, tmp_path) -> None:

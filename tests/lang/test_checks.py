@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from foretell.errors import ForetellError
 from foretell.lang.diagnostics import ProgramError
 from foretell.lang.program import Program
 from tests.lang.reading import codes, diagnostics, errors, marked, program, warnings
@@ -249,9 +250,90 @@ def test_removing_what_nothing_adds_is_a_warning():
 
 def test_declarations_of_what_is_nowhere_are_warnings():
     assert warnings(":- embed(a, 3).") == ["unused-declaration"]
-    assert warnings(":- exogenous(a).") == ["unused-declaration"]
+    assert warnings(":- exogenous(a).") == []  # the data may have such events
     assert warnings(":- event(a).") == ["event-never-possible"]
     assert program(":- exogenous(a).").functors["a"].arity is None  # it may still occur in the data
+
+
+def test_an_event_as_a_condition_of_a_fact_is_possible_and_has_not_happened():
+    events = ":- event(admit). :- event(visit). p(x). admit(X) :- p(X). visit(X) :- admit(X), p(X)."
+    assert warnings(events) == []  # that one event is possible while another is, is often meant
+    (found,) = diagnostics(f"{events} lies(X) :- admit(X).")
+    assert (found.code, marked(found)) == ("event-as-condition", "admit")
+    assert found.hint and "`lies(X) <- admit(X).`" in found.hint
+    assert warnings(f"{events} free(X) :- p(X), not admit(X). lies(X) <- admit(X).") == []
+
+
+def test_a_declaration_without_its_arrow_is_a_warning_unless_a_rule_knows_such_facts():
+    (found,) = diagnostics("event(admit).")
+    assert (found.code, found.hint) == ("declaration-as-fact", "did you mean `:- event(admit).`?")
+    for text in (
+        "event(admit). a(X) :- event(X).",
+        "a(x). event(admit). event(X) :- a(X).",
+        "'event'(admit).",
+        "key(door).",
+        "eventful(x).",
+    ):
+        assert warnings(text) == [], text
+
+
+def test_a_fact_or_rule_that_is_there_twice_is_a_warning_unless_its_parameters_are_named_apart():
+    assert warnings("a(x). a(x).") == ["repeated-rule"]
+    assert warnings("a(x, y). b(X) :- a(X, _). b(X) :- a(X,_).") == ["repeated-rule"]
+    assert warnings("a(x). a(y). b(X) :- a(X). b(X) :- a(X) :: w. a(x) :: v.") == []
+
+
+def test_an_unbound_variable_is_reported_once_at_the_head_if_it_is_there():
+    found = diagnostics("b(x). c(x, x). a(P, X) :- b(X), not c(P, _), P != X.")
+    assert [(one.code, one.span.source.line_column(one.span.start)) for one in found] == [("unbound-head", (1, 18))]
+
+
+def test_any_value_is_suggested_only_for_a_variable_that_stands_nowhere_else():
+    once, twice = (
+        next(iter(diagnostics(f"b(x). a :- b(X), X = X, {rest}."))) for rest in ("not b(Y)", "not b(Y), not b(Y)")
+    )
+    assert once.code == twice.code == "unbound-negation" and once.hint and twice.hint
+    assert "`_`" in once.hint and "`_`" not in twice.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("b(x). a(X) :- b(X), X != Anna.", "`anna`"),
+        ("patient(P001).", "`p001` or `'P001'`"),
+        (":- event(Admitted).", "`admitted` or `'Admitted'`"),
+        ("a(X) :- b(X).", ":- table("),
+        (":- event(admit/2).", "`:- event(admit).`"),
+        (":- event admit.", "`:- event(admit).`"),
+        (":- embed ward 8.", "`:- embed(ward, 8).`"),
+        (':- table(staff/2, "staff.csv").', '`:- table(staff, "staff.csv").`'),
+        ("a(Y) :- b(X), Y = X + 1.", "results as facts, in a table"),
+    ],
+)
+def test_a_hint_says_what_to_write(text: str, hint: str):
+    first = next(one for one in diagnostics(text) if one.severity == "error")
+    assert first.hint and hint in first.hint
+
+
+def test_the_removal_by_what_is_no_event_is_not_told_to_deduce():
+    found = [one for one in diagnostics("b(x). a(X) <- b(X). !a(X) <- b(X).") if one.code == "unknown-event"]
+    assert [":-` if" in (one.hint or "") for one in found] == [True, False]
+
+
+def test_a_program_shows_itself_in_a_line_and_a_diagnostic_as_its_message():
+    found = program(":- event(e). :- exogenous(f). a(x). a(y). e :- a(_), b(Z). b(z).")
+    assert repr(found) == "<Program p.ndtt: 1 rule, 3 facts, 2 events>"
+    (one,) = found.warnings
+    assert str(one) == one.render() and str(one).startswith("p.ndtt:1:56: warning[used-once]")
+
+
+def test_an_unknown_choice_of_undeclared_names_the_choices(tmp_path):
+    (tmp_path / "p.ndtt").write_text("a.")
+    wrong = {"undeclared": "exo"}
+    with pytest.raises(ForetellError, match="undeclared='exo': expected 'error' or 'exogenous'"):
+        Program.from_text("a.", **wrong)
+    with pytest.raises(ForetellError, match="undeclared='exo': expected 'error' or 'exogenous'"):
+        Program.from_file(tmp_path / "p.ndtt", **wrong)
 
 
 def test_the_digest_is_that_of_the_meaning(tmp_path):

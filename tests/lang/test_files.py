@@ -181,3 +181,49 @@ def test_a_row_of_two_tables_of_one_functor_is_one_fact(tmp_path: Path):
     found = program(':- table(t, "one.csv"). :- table(t, "two.csv").', folder=tmp_path)
     assert [one.rows for one in found.tables] == [[("x",), ("y",)], [("z",)]]
     assert [one.code for one in found.warnings] == ["duplicate-row"]
+
+
+@pytest.mark.parametrize("name", ["ok.csv", "ok.CSV", "ok.jsonl", "ok.jsonl.gz", "ok.parquet"])
+def test_data_in_the_place_of_the_program_are_told_apart_by_their_name(tmp_path: Path, name: str):
+    (tmp_path / name).write_bytes(b"\x1f\x8b" if name[-2:] == "gz" else b"sequence,time,event\na,1,x\n")
+    with pytest.raises(ProgramError) as caught:
+        Program.from_file(tmp_path / name)
+    assert (
+        caught.value.diagnostics[0].hint
+        == f"`{name}` looks like data by its name; the program comes first, then the data"
+    )
+    assert not any("looks like data" in (one.hint or "") for one in caught.value.diagnostics[1:])
+
+
+def test_the_same_mistake_in_a_program_says_nothing_of_data(tmp_path: Path):
+    (tmp_path / "ok.ndtt").write_text("sequence,time,event\n")
+    with pytest.raises(ProgramError) as caught:
+        Program.from_file(tmp_path / "ok.ndtt")
+    assert "looks like data" not in str(caught.value)
+    with pytest.raises(ProgramError, match="there is no such file") as caught:
+        Program.from_file(tmp_path / "gone.csv")
+    assert "looks like data" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("kim,w1\nlee,w1\n", "`w1` is the header of column 2"),
+        ("Kim\nlee\nKim\n", "`Kim` is the header of column 1"),
+        ("nurse;ward\nkim;w1\nlee;w2\n", "semicolon"),
+        ("nurse,ward\nkim,w1\nw1,kim\n", None),
+        ("a;b\nkim\n", None),
+        ("nurse,ward\nkim,w1;w2\n", None),
+    ],
+)
+def test_a_table_without_a_header_or_with_semicolons_is_doubted(tmp_path: Path, table: str, said: str | None):
+    (tmp_path / "t.csv").write_text(table)
+    found = diagnostics(':- table(t, "t.csv").', folder=tmp_path)
+    assert [one.code for one in found] == (["doubtful-table"] if said else [])
+    assert said is None or said in found[0].message
+
+
+def test_a_table_remembers_its_file_and_its_header(tmp_path: Path):
+    write(tmp_path, {"sub/t.csv": "nurse, ward\nkim,w1\n"})
+    (table,) = program(':- table(t, "sub/t.csv").', folder=tmp_path).tables
+    assert (table.path, table.header, table.rows) == ("sub/t.csv", ("nurse", "ward"), [("kim", "w1")])

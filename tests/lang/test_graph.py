@@ -10,7 +10,7 @@ import pytest
 
 from foretell.lang.graph import graph_json, graph_lines, graph_of
 from foretell.lang.layout import arrange
-from foretell.lang.svg import draw
+from foretell.lang.svg import UNDERLINE, draw
 from tests.lang.reading import program
 
 FORUM = """
@@ -74,6 +74,10 @@ def test_every_predicate_is_a_box_or_an_underlined_ellipse_and_every_arrow_a_dot
         assert words in text
     underlines = [one for one in picture.findall(f"{SPACE}path") if one.attrib.get("stroke") == "#222222"]
     assert len(underlines) == len(graph.predicates) - len(facts)
+    bases = {float(one.attrib["y"]) for one in picture.findall(f"{SPACE}text") if one.text in ("message/3", "create/1")}
+    lines = {float(one.attrib["d"].split()[1]) for one in underlines}
+    assert all(min(abs(line - base - UNDERLINE) for line in lines) < 0.2 for base in bases)
+    assert UNDERLINE > 5, "a `_` reaches down about 3 px, and its line must stay apart from it"
 
 
 def test_kinds_of_arrows_differ_in_colour_and_dash(picture: ElementTree.Element):

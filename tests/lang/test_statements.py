@@ -245,3 +245,55 @@ def test_a_mistake_is_named_and_marked(text: str, code: str, under: str):
 def test_a_comparison_in_a_body_is_no_arrow():
     for sign in ("<=", "=>", ">=", "=<", "<", ">"):
         assert [one.code for one in parsed(f"a(X) :- b(X), X {sign} 3.").errors] == ["comparison-sign"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "under"),
+    [
+        (":- table(staff, staff.csv).", "bad-declaration", "staff.csv"),
+        (":- include(../rules/teams.ndtt).", "bad-declaration", "../rules/teams.ndtt"),
+        ("open(8:30).", "bad-word", ":"),
+        ("open(8 : 30).", "bad-word", ":"),
+        ("runs(v1.2.a).", "bad-word", "."),
+        ("busy(P : b :- empl(P).", "unclosed-parenthesis", "("),
+        ("a(X) :- b(X), NOT c(X).", "negation-sign", "NOT"),
+        ("a(X) :- Not(b(X)).", "negation-sign", "Not"),
+        ("a(X) :- b(X)\n  AND c(X).", "missing-comma", "AND"),
+        ("a :- b or c.", "disjunction", "or"),
+        ("a : - b.", "unknown-arrow", ": -"),
+        ("a < - b.", "unknown-arrow", "< -"),
+        (": - event(a).", "unknown-arrow", ": -"),
+        ("not(P) :- patient(P).", "negation-sign", "not"),
+    ],
+)
+def test_what_a_beginner_writes_is_one_mistake_under_its_own_name(text: str, code: str, under: str):
+    (found,) = parsed(text).errors
+    assert (found.code, marked(found)) == (code, under)
+
+
+def test_words_that_only_look_like_those_of_logic_are_functors():
+    assert not parsed("a :- and, or(x), b. and(x). 'not'(x) :- b.").errors
+
+
+def test_all_signs_and_words_of_other_languages_in_one_statement_are_reported():
+    found = parsed("a(X) :- Foo(X), Bar(X), X == 1.5; NOT c(3com).\nd.")
+    assert [(one.code, marked(one)) for one in found.errors] == [
+        ("upper-case-functor", "Foo"),
+        ("upper-case-functor", "Bar"),
+        ("comparison-sign", "=="),
+        ("fractional-number", "1.5"),
+        ("disjunction", ";"),
+        ("negation-sign", "NOT"),
+        ("bad-word", "3com"),
+    ]
+    assert {"foo", "bar"} <= found.unread and len(found.file.statements) == 1
+
+
+def test_what_may_only_follow_from_a_repair_is_not_reported():
+    assert [one.code for one in parsed("a :- F(X) == 3.").errors] == ["upper-case-functor", "comparison-sign"]
+    assert [one.code for one in parsed("a :- f(X) >= 3.").errors] == ["comparison-sign"]
+    assert [one.code for one in parsed("A(x)\nb(y)\nc.").errors] == [
+        "upper-case-functor",
+        "missing-full-stop",
+        "missing-full-stop",
+    ]

@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from foretell.lang.program import Program
     from foretell.lang.shapes import Counts
@@ -36,7 +37,9 @@ class Undeclared(StrEnum):
 
 def check(
     program: Annotated[Path, typer.Argument(metavar="P.ndtt", help="A program.")],
-    as_json: Annotated[bool, Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    as_json: Annotated[
+        bool, Option("--json", help="Print JSON, and nothing else, on stdout; with --show, the stage, too.")
+    ] = False,
     show: Annotated[Stage | None, Option(help="Print a stage instead of the summary: ast, rules or graph.")] = None,
     graph: Annotated[Path | None, Option(help="Draw predicates and rules into this SVG file.")] = None,
     dim: Annotated[int, Option(min=0, help="The dimension of functors that declare none.")] = 32,
@@ -72,7 +75,7 @@ def check(
     if show is not None:
         typer.echo("\n".join(_stage_lines(checked, show)))
     else:
-        _show(checked, counts, program.name, dim)
+        _show(checked, counts, str(program), dim)
     if graph is not None:
         typer.echo(f"picture: {graph}", err=show is not None)
 
@@ -102,9 +105,12 @@ def _diagnostics(found: Any) -> dict[str, Any]:
 def _stage(program: Program, show: Stage | None) -> dict[str, Any]:
     from foretell.lang.dump import tree
     from foretell.lang.graph import graph_json, graph_of
+    from foretell.lang.pretty import pretty_rule
 
     if show is Stage.ast:
         return {"ast": tree(_statements(program))}
+    if show is Stage.rules:
+        return {"listing": [{"rule": one.name, "text": pretty_rule(one.rule)} for one in program.rules]}
     return {"graph": graph_json(graph_of(program))} if show is Stage.graph else {}
 
 
@@ -147,7 +153,16 @@ def _summary(program: Program, counts: Counts, dim: int, layers: int, time_dim: 
         "layers": layers,
         "time_dim": time_dim,
         "facts": sum(one.rule.is_fact for one in program.rules),
-        "tables": [{"functor": one.functor, "arity": one.arity, "rows": len(one.rows)} for one in program.tables],
+        "tables": [
+            {
+                "functor": one.functor,
+                "arity": one.arity,
+                "file": one.path,
+                "rows": len(one.rows),
+                "header": list(one.header),
+            }
+            for one in program.tables
+        ],
         "rules": {kind: sum(one.rule.kind == kind and not one.rule.is_fact for one in program.rules) for kind in kinds},
         "functors": [
             {
@@ -194,17 +209,20 @@ def _strata(program: Program) -> list[list[str]]:
 def _show(program: Program, counts: Counts, name: str, dim: int) -> None:
     from rich.markup import escape
 
+    from foretell.lang.wording import counted
+
     console = _console()
     rules = [one.rule for one in program.rules]
     kinds = {kind: sum(one.kind == kind and not one.is_fact for one in rules) for kind in ("deduce", "add", "remove")}
     rows = sum(len(one.rows) for one in program.tables)
-    parts = [_counted(sum(one.is_fact for one in rules), "fact")]
-    parts += [f"{_counted(len(program.tables), 'table')} with {rows:,} facts"] if program.tables else []
+    parts = [counted(sum(one.is_fact for one in rules), "fact")]
+    parts += [f"{counted(len(program.tables), 'table')} with {rows:,} facts"] if program.tables else []
     words = {"deduce": "deduce", "add": "add", "remove": "remove"}
     split = ", ".join(f"{count} {words[kind]}" for kind, count in kinds.items() if count)
-    parts.append(_counted(sum(kinds.values()), "rule") + (f" ({split})" if split else ""))
+    parts.append(counted(sum(kinds.values()), "rule") + (f" ({split})" if split else ""))
     console.print(f"[bold]{escape(name)}[/bold] is fine: {', '.join(parts)}")
     _show_functors(console, program, dim)
+    _show_tables(console, program)
     _show_rules(console, counts)
     notes = (
         "; groups of parameters that are named by a variable are counted for one value of it"
@@ -236,7 +254,25 @@ def _show_functors(console: Console, program: Program, dim: int) -> None:
         kind = {"fact": "fact", "event": "event", "exogenous": "exogenous event"}[one.kind]
         key = "" if one.key is None else str(one.key)
         table.add_row(escape(_short(str(one), 40)), kind, str(dimension(program.functors, name, dim)), key)
-    console.print(table)
+    _print_table(console, table)
+
+
+def _show_tables(console: Console, program: Program) -> None:
+    """With the header of each, so that a first row that was meant as a fact is seen."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from foretell.lang.wording import printable
+
+    if not program.tables:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, justify in (("table", "left"), ("file", "left"), ("rows", "right"), ("header", "left")):
+        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for one in program.tables:
+        cells = (f"{one.functor}/{one.arity}", one.path, f"{len(one.rows):,}", ", ".join(one.header))
+        table.add_row(*(escape(printable(_short(cell, 40))) for cell in cells))
+    _print_table(console, table)
 
 
 def _show_rules(console: Console, counts: Counts) -> None:
@@ -244,6 +280,7 @@ def _show_rules(console: Console, counts: Counts) -> None:
     from rich.table import Table
 
     from foretell.lang.pretty import pretty_rule
+    from foretell.lang.wording import counted
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule")
@@ -258,12 +295,20 @@ def _show_rules(console: Console, counts: Counts) -> None:
         table.add_row(count.rule.name, text, f"{count.parameters:,}{escape(note)}")
     facts = [count for count in counts.rules if count.rule.rule.is_fact]
     if facts:
-        table.add_row("", _counted(len(facts), "fact"), f"{sum(count.parameters for count in facts):,}")
+        table.add_row("", counted(len(facts), "fact"), f"{sum(count.parameters for count in facts):,}")
     if counts.tables:
         table.add_row("", "facts of tables", f"{counts.tables:,}")
     if counts.intensities:
         table.add_row("", "intensities of events", f"{counts.intensities:,}")
-    console.print(table)
+    _print_table(console, table)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    """Without the blanks that fill the last column."""
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def _console() -> Console:
@@ -278,7 +323,3 @@ def _print_json(value: Any) -> None:
 
 def _short(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

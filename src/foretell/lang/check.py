@@ -7,11 +7,12 @@ from hashlib import sha256
 
 from foretell.lang.diagnostics import Diagnostic, ProgramError
 from foretell.lang.functors import Functors, resolve
-from foretell.lang.gathered import Gathered
+from foretell.lang.gathered import Gathered, conditions
 from foretell.lang.pretty import pretty_rule
 from foretell.lang.program import Program, Undeclared
 from foretell.lang.reach import Reach, check_reach
 from foretell.lang.shapes import check_names, dimension
+from foretell.lang.statement import ARGUMENTS
 from foretell.lang.stratify import Order, edges_of, order
 from foretell.lang.syntax import Rule
 from foretell.lang.variables import check_variables
@@ -26,6 +27,8 @@ def check(gathered: Gathered, *, undeclared: Undeclared, dim: int) -> Program:
         found += check_variables(one.rule)
         found += _names_without_use(one.rule)
     found += check_reach(Reach(gathered, functors, undeclared))
+    found += _repeated(gathered)
+    found += _declarations_as_facts(gathered)
     found += _cycles(dependence)
     found += check_names(gathered.rules, gathered.tables, functors.by_name, dim)
     found += _cyclic_proofs(gathered, functors, dim)
@@ -51,6 +54,36 @@ def _names_without_use(rule: Rule) -> Iterator[Diagnostic]:
         if name is not None and (rule.is_fact or rule.kind == "remove"):
             message = f"{what}: {shown(str(name))} names nothing"
             yield Diagnostic("unused-name", name.span, message, "remove the name", "warning")
+
+
+def _repeated(gathered: Gathered) -> Iterator[Diagnostic]:
+    first: dict[Rule, Rule] = {}
+    for one in gathered.rules:
+        before = first.setdefault(one.rule, one.rule)
+        if before is one.rule:
+            continue
+        what = "fact" if one.rule.is_fact else "rule"
+        hint = "remove one of the two"
+        if one.rule.kind != "remove":
+            hint += ", or, for parameters of its own, name those of one: `:: w2`"
+        message = f"the {what} is there already, at {before.span.place}"
+        yield Diagnostic("repeated-rule", one.rule.span, message, hint, "warning")
+
+
+def _declarations_as_facts(gathered: Gathered) -> Iterator[Diagnostic]:
+    """`event(admit).` where no rule knows an `event`: its `:-` was forgotten."""
+    known = {atom.functor for one in gathered.rules for atom, _ in conditions(one.rule.body)}
+    known |= {one.rule.head.functor for one in gathered.rules if not one.rule.is_fact}
+    known |= {table.functor for table in gathered.tables} | gathered.unread
+    for one in gathered.rules:
+        head = one.rule.head
+        if not one.rule.is_fact or head.functor in known or len(head.args) not in ARGUMENTS.get(head.functor, ()):
+            continue
+        text = head.span.source.text[head.span.start : head.span.end]
+        if text.startswith(head.functor):  # in quotes it is meant as it stands
+            message = f"{shown(text)} is a fact that no rule uses: was a declaration meant?"
+            hint = f"did you mean {shown(f':- {text}.')}?"
+            yield Diagnostic("declaration-as-fact", head.functor_span, message, hint, "warning")
 
 
 def _cycles(dependence: Order) -> Iterator[Diagnostic]:

@@ -56,7 +56,11 @@ WARNINGS = {
     "event-never-possible": "an event that no rule makes possible",
     "unused-declaration": "a declaration of what is used nowhere",
     "unused-name": "a parameter name that names nothing",
+    "event-as-condition": "an event as a condition of `:-`: it is possible, not past",
+    "declaration-as-fact": "a fact that looks like a declaration without its `:-`",
+    "repeated-rule": "a fact or rule that is there twice",
     "cyclic-proof": "recursion through facts with embeddings, whose proofs may be cyclic",
     "duplicate-row": "a row that a table has twice",
     "empty-table": "a table with a header and no rows",
+    "doubtful-table": "a table without a header, or with semicolons, by the look of it",
 }

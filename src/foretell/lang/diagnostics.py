@@ -29,6 +29,9 @@ class Diagnostic:
     def __post_init__(self) -> None:
         assert self.code in (ERRORS if self.severity == "error" else WARNINGS), f"{self.code} is not in codes.py"
 
+    def __str__(self) -> str:
+        return self.render()
+
     def render(self) -> str:
         lines = [printable(f"{self.span.place}: {self.severity}[{self.code}]: {self.message}")]
         if self.span.source.is_read:

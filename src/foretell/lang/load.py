@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from foretell.lang.check import check
@@ -17,10 +17,21 @@ from foretell.lang.syntax import Include, Rule, Statement, Table
 from foretell.lang.tables import LOOKED_FOR, read_table
 from foretell.lang.wording import nearest, shown
 
+DATA = (".csv", ".jsonl", ".parquet", ".gz")  # ends of names that event data have, and programs have not
+
 
 def load_program(path: Path, *, undeclared: Undeclared, dim: int) -> Program:
     """Raises `ProgramError` with every mistake of the file and of those that it includes."""
-    return check(gather_file(path), undeclared=undeclared, dim=dim)
+    try:
+        return check(gather_file(path), undeclared=undeclared, dim=dim)
+    except ProgramError as error:
+        found = list(error.diagnostics)
+        first = next(place for place, one in enumerate(found) if one.severity == "error")
+        if not path.name.lower().endswith(DATA) or found[first].code == "missing-file":
+            raise
+        said = f"{shown(path.name)} looks like data by its name; the program comes first, then the data"
+        found[first] = replace(found[first], hint=said)
+        raise ProgramError(found) from None
 
 
 def read_program(source: Source, folder: Path, *, undeclared: Undeclared, dim: int) -> Program:

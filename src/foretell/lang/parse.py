@@ -15,13 +15,16 @@ from lark.lexer import Lexer
 
 from foretell.lang.build import Builder, Written, WrittenRule, spelling
 from foretell.lang.diagnostics import Diagnostic
-from foretell.lang.mistakes import Trouble, name_mistake
+from foretell.lang.mistakes import name_mistake
 from foretell.lang.source import Source, Span
 from foretell.lang.statement import DECLARATIONS, Refused, read
 from foretell.lang.syntax import SourceFile, Statement
 from foretell.lang.tokens import FUNCTORS, Token, statements, tokenize
+from foretell.lang.trouble import Trouble
+from foretell.lang.wording import as_functor
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+MOST_REPAIRS = 20  # of one statement, which is read again after each
 MOST_ERRORS = 100  # of one file; after so many, the text is probably no program at all
 
 
@@ -72,9 +75,8 @@ def parse(source: Source) -> Parsed:
             outcome = _statement(tokens, start, end)
             cut = end
             if isinstance(outcome, Trouble):
-                mistake = name_mistake(outcome)
-                cut = mistake.resume or end
-                errors.append(mistake.diagnostic)
+                said, cut = _mistakes(tokens, outcome)
+                errors += said[: MOST_ERRORS - len(errors)]
                 unread.update(_words(tokens, start, cut))
             else:
                 try:
@@ -88,6 +90,28 @@ def parse(source: Source) -> Parsed:
         message = f"{MOST_ERRORS} mistakes: the rest of the file was not read"
         errors.append(Diagnostic("too-many-errors", Span(source, last.end, last.end), message, "is this a program?"))
     return Parsed(SourceFile(source, tuple(found)), tuple(errors), frozenset(unread), len(errors) < MOST_ERRORS)
+
+
+def _mistakes(tokens: list[Token], trouble: Trouble) -> tuple[list[Diagnostic], int]:
+    """What is wrong with a statement, and where the next one begins.
+
+    A word or sign of another language is taken for what was meant by it, so that the next of its kind is found, too. What
+    is wrong in other ways after such a repair may follow from it, and is not said.
+    """
+    start, end = trouble.start, trouble.end
+    mistake = name_mistake(trouble)
+    said = [mistake.diagnostic]
+    while mistake.repair is not None and len(said) < MOST_REPAIRS:
+        place, type = mistake.repair
+        wrong = tokens[place]
+        tokens[place] = Token(type, wrong.text, wrong.source, wrong.start, wrong.end)
+        outcome = _statement(tokens, start, end)
+        if not isinstance(outcome, Trouble):
+            break
+        mistake = name_mistake(outcome)
+        if mistake.repair is not None or mistake.resume is not None:
+            said.append(mistake.diagnostic)
+    return said, mistake.resume or end
 
 
 def _statement(tokens: list[Token], start: int, end: int) -> Written | Trouble:
@@ -125,4 +149,6 @@ def _swallowed(tokens: list[Token], start: int, end: int, written: Written) -> T
 
 
 def _words(tokens: list[Token], start: int, end: int) -> set[str]:
-    return {spelling(tokens[place]) for place in range(start, end) if tokens[place].type in FUNCTORS}
+    """Those that a repair made functors also as they should have been written."""
+    found = {spelling(tokens[place]) for place in range(start, end) if tokens[place].type in FUNCTORS}
+    return found | {as_functor(word) for word in found if word[0].isupper()}

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal as OneOf
+from typing import get_args
 
+from foretell.errors import ForetellError
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Rule
+from foretell.lang.wording import counted, printable
 
 FunctorKind = OneOf["fact", "event", "exogenous"]
 Undeclared = OneOf["error", "exogenous"]
@@ -48,6 +51,8 @@ class FactTable:
     arity: int
     rows: list[tuple[str, ...]] = field(repr=False)
     span: Span = field(repr=False)
+    path: str  # as the program writes it
+    header: tuple[str, ...]  # names of the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,10 @@ class Component:
     recursive: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Program:
+    """A program that was read and found to be without mistakes; `from_file` and `from_text` make one."""
+
     rules: tuple[NumberedRule, ...]
     tables: tuple[FactTable, ...]
     functors: Mapping[str, Functor]
@@ -70,11 +77,19 @@ class Program:
     sources: tuple[Source, ...]
     digest: str  # of everything above that has a meaning: equal programs replay equally
 
+    def __repr__(self) -> str:
+        rules = sum(not one.rule.is_fact for one in self.rules)
+        facts = len(self.rules) - rules + sum(len(one.rows) for one in self.tables)
+        events = sum(one.kind != "fact" for one in self.functors.values())
+        parts = ", ".join(counted(*one) for one in ((rules, "rule"), (facts, "fact"), (events, "event")))
+        return f"<Program {printable(self.sources[0].name)}: {parts}>"
+
     @staticmethod
     def from_file(path: str | Path, *, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> Program:
         """Read and check a program with all it includes; raises `ProgramError` with every mistake of it."""
         from foretell.lang.load import load_program
 
+        _check_choice(undeclared)
         return load_program(Path(path), undeclared=undeclared, dim=dim)
 
     @staticmethod
@@ -89,4 +104,11 @@ class Program:
         """The same for a text; includes and tables are looked for in `folder`."""
         from foretell.lang.load import read_program
 
+        _check_choice(undeclared)
         return read_program(Source(name, text), Path(folder), undeclared=undeclared, dim=dim)
+
+
+def _check_choice(undeclared: str) -> None:
+    choices = get_args(Undeclared)
+    if undeclared not in choices:
+        raise ForetellError(f"undeclared={undeclared!r}: expected {' or '.join(map(repr, choices))}")

@@ -155,7 +155,7 @@ def _never(reach: Reach, use: Use) -> Diagnostic:
     else:
         message = f"{label} can never be true: no fact, table or rule makes it so"
         message += ", and `not` always holds" if use.negated else ""
-        hint = hint or "add facts or a rule for it, or remove the condition"
+        hint = hint or "add facts, a `:- table(…).` or a rule for it, or remove the condition"
     return Diagnostic("never-true", use.atom.functor_span, message, hint)
 
 
@@ -177,7 +177,8 @@ def _events(reach: Reach) -> Iterator[Diagnostic]:
             continue
         message = f"{reach.label(name)} can never happen: nothing declares it an event"
         if name in reach.produced:
-            hint = f"declare it, `:- event({_short(name)}).`, or write `:-` if it is a condition"
+            hint = f"declare it, `:- event({_short(name)}).`"
+            hint += ", or write `:-` if it is a condition" if one.rule.kind == "add" else ", or begin with an event"
         else:
             hint = reach.suggest(name, True) or f"declare it: `:- exogenous({_short(name)}).` if it occurs in the data"
         yield Diagnostic("unknown-event", first.functor_span, message, hint)
@@ -193,6 +194,7 @@ def _warnings(reach: Reach, possible: set[str], told: set[str]) -> Iterator[Diag
             hint = reach.suggest(head.functor) if head.functor not in reach.produced else None
             hint = hint or "removal erases what `<-` added; what is deduced or written stays true"
             yield Diagnostic("removes-nothing", head.functor_span, message, hint, "warning")
+    yield from _events_as_conditions(reach)
     used = reach.produced | {use.atom.functor for use in reach.uses} | reach.gathered.unread
     used |= {one.rule.head.functor for one in reach.gathered.rules}
     for name, span in reach.functors.declared_at.items():
@@ -203,11 +205,26 @@ def _warnings(reach: Reach, possible: set[str], told: set[str]) -> Iterator[Diag
             message = f"{shown(str(functor))} is declared an event, and no rule ever makes it possible"
             hint = f"write a rule for it, `{_short(name)} :- …`, or declare it exogenous"
             yield _warn("event-never-possible", span, message, hint)
-        elif name not in used:
+        elif name not in used and functor.kind != "exogenous":  # which the data may have, and no rule need wait for
             yield _warn("unused-declaration", span, f"{shown(name)} is declared and used nowhere", reach.suggest(name))
         elif functor.key is not None and name not in added:
             message = f"no rule adds {shown(name)}, so its key length is used nowhere"
             yield _warn("unused-declaration", span, message, "remove the declaration of its key")
+
+
+def _events_as_conditions(reach: Reach) -> Iterator[Diagnostic]:
+    """`lies(P,W) :- admit(P,W).` holds while the event is possible, and `<-` is what most people mean."""
+    for use in reach.uses:
+        name = use.atom.functor
+        if use.rule.kind != "deduce" or use.negated or reach.kind[name] != "event":
+            continue
+        if reach.kind[use.rule.head.functor] != "event":
+            message = f"{reach.label(name)} is an event: as a condition of `:-` it means 'is possible now', not 'has happened'"
+            more = ", …" if len(use.rule.body) > 1 else "."
+            hint = (
+                f"for 'has happened' write `<-`, with the event first: {shown(f'{use.rule.head} <- {use.atom}{more}')}"
+            )
+            yield _warn("event-as-condition", use.atom.functor_span, message, hint)
 
 
 def _warn(code: str, span: Span, message: str, hint: str | None) -> Diagnostic:

@@ -26,7 +26,7 @@ from foretell.lang.syntax import (
     Term,
     Variable,
 )
-from foretell.lang.wording import did_you_mean, listed, shown
+from foretell.lang.wording import LONGEST, as_functor, did_you_mean, listed, shown
 
 DECLARATIONS = {
     "embed": ":- embed(forum, 8).",
@@ -36,6 +36,7 @@ DECLARATIONS = {
     "include": ':- include("teams.ndtt").',
     "table": ':- table(teammate, "teammate.csv").',
 }
+ARGUMENTS = {"embed": (2,), "event": (1, 2), "exogenous": (1, 2), "key": (2,), "include": (1,), "table": (2,)}
 PARAMETERS = ("mparams", "betaparams", "allparams")
 LARGEST = 1_000_000  # a dimension above it is a mistake, and would not fit any machine
 
@@ -57,6 +58,10 @@ def read(written: Written) -> Statement:
 
 
 def _rule(written: WrittenRule) -> Rule:
+    head = written.head
+    if written.body and head.args and _source_text(head.functor_span) == "not":
+        hint = "to remove a fact when an event occurs: `!forum(T) <- destroy(T).`"
+        raise Refused("negation-sign", head.functor_span, "`not` cannot stand in a head", hint)
     for literal in written.body:
         if isinstance(literal, Atom) and literal.args and _source_text(literal.functor_span) == "not":
             hint = "write `not g(X)`; a fact that is called not stands in quotes: 'not'(X)"
@@ -180,7 +185,7 @@ def _declaration(written: WrittenDeclaration) -> Declaration:
             did_you_mean(word, DECLARATIONS)
             or f"declarations are {listed(DECLARATIONS)}; a rule needs a head before `:-`",
         )
-    wanted = (1, 2) if word in ("event", "exogenous") else (1,) if word == "include" else (2,)
+    wanted = ARGUMENTS[word]
     if len(term.args) not in wanted:
         number = "1 argument" if wanted == (1,) else f"{' or '.join(map(str, wanted))} arguments"
         raise Refused(
@@ -205,6 +210,13 @@ def _declaration(written: WrittenDeclaration) -> Declaration:
 
 def _functor(term: Wide, may_have_arguments: bool = False) -> tuple[str, int | None]:
     first, word = term.args[0], term.functor.text
+    if isinstance(first, Variable) and first.name[0] != "_" and len(first.name) <= LONGEST:
+        raise Refused(
+            "bad-declaration",
+            first.span,
+            f"`{word}` takes a functor first, and {shown(first.name)} is a variable: it begins in upper case",
+            f"write {shown(as_functor(first.name))} or `{terms.constant(first.name)}`",
+        )
     if isinstance(first, Variable) or (first.args and not may_have_arguments):
         raise Refused(
             "bad-declaration",

@@ -21,6 +21,7 @@ SMALL = 6.03  # of the 10 px one
 BOX_HEIGHT, DOT_HEIGHT, ROW_GAP = 44.0, 14.0, 40.0
 PORT = 9.0  # room for one line at a border
 DOT = 4.5
+UNDERLINE = 6.5  # below the base line of an event's name: lower than the `_` of names reach
 MARGIN = 24.0
 LONGEST = 32  # characters of a name
 STYLES = {
@@ -236,10 +237,11 @@ class _Picture:
             place = f'cx="{x:.1f}" cy="{y:.1f}" rx="{width / 2:.1f}" ry="{BOX_HEIGHT / 2}"'
         dashes = ' stroke-dasharray="4 3"' if one.kind == "exogenous" else ""
         note = _note(one)
-        base, half = y + (0.0 if note else 4.5), LETTER * len(_name(one)) / 2
+        base, half = y + (-2.5 if note else 4.5), LETTER * len(_name(one)) / 2
         under = ""
         if one.kind != "fact":  # drawn, because not every viewer knows text-decoration
-            under = f'<path d="M{x - half:.1f} {base + 4.5:.1f} H{x + half:.1f}" stroke="#222222" stroke-width="1.1"/>'
+            line = f"M{x - half:.1f} {base + UNDERLINE:.1f} H{x + half:.1f}"
+            under = f'<path d="{line}" stroke="#222222" stroke-width="1.1"/>'
         return (
             f'<{shape} {place} fill="{fill}" stroke="#444444" stroke-width="1.3"{dashes}/>'
             f'<text x="{x:.1f}" y="{base:.1f}" text-anchor="middle">{_safe(_name(one))}</text>{under}'

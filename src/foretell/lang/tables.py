@@ -20,7 +20,7 @@ from foretell.lang.files import Unreadable, check_file, neighbours, read_text
 from foretell.lang.program import FactTable
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Table
-from foretell.lang.wording import did_you_mean, shown
+from foretell.lang.wording import counted, did_you_mean, shown
 
 SHOWN_ROWS = 20
 LOOKED_FOR = "a path is relative to the file that names it"
@@ -39,12 +39,17 @@ class _Rows:
     table: Table
     path: str
     found: list[Diagnostic] = field(default_factory=list)
+    doubts: list[Diagnostic] = field(default_factory=list)
     wrong: int = 0
 
     def refuse(self, span: Span, message: str, hint: str) -> None:
         self.wrong += 1
         if self.wrong <= SHOWN_ROWS:
             self.found.append(Diagnostic("bad-table", span, message, hint))
+
+    def doubt(self, message: str, hint: str) -> None:
+        said = f"{shown(self.table.path)}: {message}"
+        self.doubts.append(Diagnostic("doubtful-table", self.table.span, said, hint, "warning"))
 
     def column(self, number: int) -> str:
         name = self.columns[number].strip()
@@ -92,7 +97,9 @@ def read_table(
     if not read:
         message = f"{shown(table.path)} has a header and no rows: it makes nothing true"
         rows.found.append(Diagnostic("empty-table", table.span, message, "add rows, or remove the table", "warning"))
-    return FactTable(table.functor, len(rows.columns), distinct, table.span), rows.found
+    rows.found += rows.doubts
+    header = tuple(one.strip() for one in rows.columns)
+    return FactTable(table.functor, len(header), distinct, table.span, table.path, header), rows.found
 
 
 # --- CSV -----------------------------------------------------------------------------------------------------------
@@ -114,7 +121,7 @@ def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
         if len(cells) != width:
             rows.refuse(
                 _line(source, number),
-                f"{_counted(len(cells), 'cell')}, but the header has {_counted(width, 'column')}",
+                f"{counted(len(cells), 'cell')}, but the header has {counted(width, 'column')}",
                 "give every row one cell a column; put cells with commas in double quotes",
             )
             continue
@@ -129,7 +136,22 @@ def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
             _refuse_cell(rows, _line(source, number), row.index(None), cells[row.index(None)])
         else:
             read.append(tuple(row))
+    _look_twice(rows, read)
     return rows, read
+
+
+def _look_twice(rows: _Rows, read: list[tuple[str, ...]]) -> None:
+    """A file without a header loses its first row, and one with semicolons has a single column: neither shows in the facts."""
+    if len(rows.columns) == 1 and ";" in rows.columns[0] and all(";" in row[0] for row in read):
+        hint = "separated by semicolons? put commas between the cells"
+        rows.doubt("every line has a semicolon, and there is one column", hint)
+        return
+    for number, name in enumerate(rows.columns):
+        spelled = terms.constant(name.strip())
+        if any(row[number] == spelled for row in read):
+            message = f"{shown(name.strip())} is the header of column {number + 1} and a cell of it"
+            rows.doubt(message, "the first row is a header and makes no fact: add a line that names the columns")
+            return
 
 
 def _records(reader: Iterator[list[str]], source: Source) -> Iterator[tuple[int, list[str]]]:
@@ -221,7 +243,3 @@ def _cells(rows: _Rows, number: int, values: Iterable[object]) -> Iterator[str]:
             rows.refuse(rows.table.span, f"{where} {what}", "give every cell a name or a whole number")
         else:
             yield known
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -35,6 +35,7 @@ MARKS = {
     ".": "STOP",
 }
 FUNCTORS = frozenset(("NAME", "INTEGER", "STRING"))
+WORDS = frozenset(("NAME", "INTEGER", "VARIABLE", "ODD_WORD", "ODD_NUMBER"))
 
 
 class Token:
@@ -55,6 +56,7 @@ class Token:
 
 def tokenize(source: Source) -> list[Token]:
     found: list[Token] = []
+    depth = 0  # of parentheses that are open in a statement
     for match in _PIECE.finditer(source.text):
         kind, text = match.lastgroup, match.group()
         assert kind is not None
@@ -64,12 +66,24 @@ def tokenize(source: Source) -> list[Token]:
             kind = _word(text)
         elif kind == "mark":
             kind = MARKS[text]
+            depth = depth + 1 if kind == "_OPEN" else max(0, depth - 1) if kind == "CLOSE" else depth
+            if kind == "STOP":
+                kind = "ODD_DOT" if depth and _is_inner_dot(source.text, match.start(), found) else kind
+                depth = depth if kind == "ODD_DOT" else 0
         elif kind == "odd":
             kind = "ODD"
         if found and found[-1].text == "not" and found[-1].type == "NAME" and (kind in FUNCTORS or kind == "VARIABLE"):
             found[-1].type = "NOT"  # two words side by side can mean nothing else
         found.append(Token(kind, text, source, match.start(), match.end()))
     return found
+
+
+def _is_inner_dot(text: str, place: int, found: list[Token]) -> bool:
+    """`staff.csv` or `../teams.ndtt` among arguments, without spaces: that is no end of a statement."""
+    after, last = text[place + 1 : place + 2], found[-1]
+    if not after.isalnum() and (not after or after not in "_./"):
+        return False
+    return (last.type in WORDS and last.end == place) or last.type in ("_OPEN", "_COMMA", "ODD", "ODD_DOT")
 
 
 def _word(text: str) -> str:

@@ -12,15 +12,17 @@ from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Span
 from foretell.lang.statement import literal_terms, rule_terms
 from foretell.lang.syntax import Atom, Compare, Constant, Not, Rule, Term, Variable
-from foretell.lang.wording import shown
+from foretell.lang.wording import LONGEST, as_functor, shown
+from foretell.terms import constant
 
 
 def check_variables(rule: Rule) -> Iterator[Diagnostic]:
     bound = bound_variables(rule)
     unbound: set[str] = set()
-    for one in _unbound(rule, bound):
-        unbound.add(one[0].name)
-        yield Diagnostic(one[1], one[0].span, one[2], one[3])
+    for variable, code, message, hint in _unbound(rule, bound):
+        if variable.name not in unbound:  # one mistake, wherever else it shows
+            unbound.add(variable.name)
+            yield Diagnostic(code, variable.span, message, hint)
     yield from _used_once(rule, unbound)
     never = never_fires(rule)
     if never is not None:
@@ -51,19 +53,22 @@ def bound_variables(rule: Rule) -> set[str]:
 
 
 def _unbound(rule: Rule, bound: set[str]) -> Iterator[tuple[Variable, str, str, str]]:
-    """Variable, code, message, hint: each variable once in each role."""
+    """Variable, code, message, hint: each variable once in each role, the head first."""
     name_of = str
+    uses = Counter(term.name for term in rule_terms(rule) if isinstance(term, Variable))
     for variable in _distinct(rule.head.args, bound):
         if rule.is_fact:
             yield (
                 variable,
                 "unbound-head",
                 f"a fact holds for constants: {shown(name_of(variable))} is a variable",
-                "write a constant, or a rule with a body that binds it",
+                f"write a constant{_constants(variable, ', {}')}, or a rule with a body that binds it",
             )
         else:
             message = f"head variable {shown(name_of(variable))} is not bound by the body"
-            yield variable, "unbound-head", message, "use it in a condition that is not negated, or write a constant"
+            meant = _constants(variable, ": {}") if len(variable.name) > 1 else ""
+            hint = f"use it in a condition that is not negated, or write a constant{meant}"
+            yield variable, "unbound-head", message, hint
     for name in (rule.beta, rule.matrix):
         for variable in _distinct(name.args if name is not None else (), bound):
             message = f"{shown(name_of(variable))} names parameters and is not bound by the body"
@@ -73,11 +78,28 @@ def _unbound(rule: Rule, bound: set[str]) -> Iterator[tuple[Variable, str, str, 
             for variable in _distinct(literal.atom.args, bound):
                 if not variable.is_anonymous:
                     message = f"{shown(name_of(variable))} under `not` is not bound by another condition"
-                    yield variable, "unbound-negation", message, "bind it, or write `_` for 'no value at all'"
+                    hint = "bind it, or write `_` for 'no value at all'"
+                    if uses[variable.name] > 1:
+                        hint = "use it in a condition that is not negated"
+                    yield variable, "unbound-negation", message, f"{hint}{_constant_meant(variable)}"
         elif isinstance(literal, Compare):
             for variable in _distinct(literal_terms(literal), bound):
                 message = f"{shown(name_of(variable))} is compared and not bound by another condition"
-                yield variable, "unbound-comparison", message, "use it in a condition that is not negated"
+                hint = f"use it in a condition that is not negated{_constant_meant(variable)}"
+                yield variable, "unbound-comparison", message, hint
+
+
+def _constants(variable: Variable, form: str) -> str:
+    """The constants that a word in upper case may have been meant for."""
+    name = variable.name
+    if variable.is_anonymous or name[0] == "_" or len(name) > LONGEST:
+        return ""
+    return form.format(f"{shown(as_functor(name))} or `{constant(name)}`")
+
+
+def _constant_meant(variable: Variable) -> str:
+    """Hardly anyone means a constant by a single letter."""
+    return _constants(variable, "; a constant? write {}") if len(variable.name) > 1 else ""
 
 
 def _distinct(terms: Iterable[Term], bound: set[str]) -> list[Variable]:

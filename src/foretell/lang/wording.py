@@ -21,6 +21,16 @@ def shown(text: str) -> str:
     return f"`{printable(short)}`"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 row`, `1,200 rows`."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def as_functor(word: str) -> str:
+    """A word in upper case, as a functor or constant would be written: `Anna` is `anna`, `P001` is `p001`."""
+    return word.lower() if word.isupper() else f"{word[0].lower()}{word[1:]}"
+
+
 def listed(names: Iterable[str], last: str = "and", most: int = 6) -> str:
     """`a`, `b` and `c`."""
     found = [shown(name) for name in names]

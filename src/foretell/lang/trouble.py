@@ -1,0 +1,141 @@
+"""Where the parser gave up: the token that could not follow, those around it, and what would have been taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from foretell.lang.diagnostics import Diagnostic
+from foretell.lang.source import Span
+from foretell.lang.tokens import FUNCTORS, Token
+from foretell.lang.wording import LONGEST
+
+ARROWS = frozenset(("RULE", "ADD"))
+FAR = 200  # tokens that are looked at ahead of a mistake: enough for a statement, and bounded in a text without full stops
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """The parser took `tokens[start:place]` of a statement and could not take `tokens[place]`; `end` is past its last token."""
+
+    tokens: list[Token]
+    start: int
+    place: int
+    end: int
+    expected: frozenset[str]
+
+    @property
+    def bad(self) -> Token | None:
+        """None: the text ended."""
+        return self.tokens[self.place] if self.place < self.end else None
+
+    @property
+    def type(self) -> str:
+        return self.bad.type if self.bad is not None else "$END"
+
+    @property
+    def text(self) -> str:
+        return self.bad.text if self.bad is not None else ""
+
+    @property
+    def before(self) -> Token | None:
+        return self.tokens[self.place - 1] if self.place > self.start else None
+
+    @property
+    def after(self) -> Token | None:
+        return self.tokens[self.place + 1] if self.place + 1 < self.end else None
+
+    @property
+    def at_end(self) -> bool:
+        return self.bad is None or self.bad.type == "STOP"
+
+    @property
+    def span(self) -> Span:
+        if self.bad is not None:
+            return self.bad.span
+        last = self.tokens[self.end - 1]
+        return Span(last.source, last.end, last.end)
+
+    @cached_property
+    def arrow(self) -> str | None:
+        """The arrow that was already read."""
+        taken = self.tokens[self.start : self.place]
+        return next((one.type for one in taken if one.type in ARROWS), None)
+
+    @cached_property
+    def open(self) -> list[int]:
+        """Places of the parentheses that are open."""
+        found: list[int] = []
+        for place in range(self.start, self.place):
+            if self.tokens[place].type == "_OPEN":
+                found.append(place)
+            elif self.tokens[place].type == "CLOSE" and found:
+                found.pop()
+        return found
+
+    @property
+    def is_declaration(self) -> bool:
+        return self.place > self.start and self.tokens[self.start].type == "RULE"
+
+    def starts_line(self, place: int) -> bool:
+        """Nothing but space stands before it on its line."""
+        token = self.tokens[place]
+        if place == 0:
+            return True
+        return token.source.text.find("\n", self.tokens[place - 1].end, token.start) >= 0
+
+    def closes_too_few(self) -> bool:
+        """To the end of the statement, more parentheses are opened than closed."""
+        found = [one.type for one in self.tokens[self.start : min(self.end, self.place + FAR)]]
+        return found.count("_OPEN") > found.count("CLOSE")
+
+    def arrow_ahead(self) -> bool:
+        ahead = self.tokens[self.place : min(self.end, self.place + FAR)]
+        return any(one.type in ARROWS for one in ahead)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    diagnostic: Diagnostic
+    resume: int | None = None  # the token at which another statement begins
+    repair: tuple[int, str] | None = None  # a token, and the type that it was meant to have: the rest can be read then
+
+
+def say(code: str, span: Span, message: str, hint: str | None = None, repair: tuple[int, str] | None = None) -> Mistake:
+    return Mistake(Diagnostic(code, span, message, hint), repair=repair)
+
+
+def ends_something(token: Token | None) -> bool:
+    """After it a term or an atom may be complete."""
+    return token is not None and (token.type in FUNCTORS or token.type in ("CLOSE", "VARIABLE"))
+
+
+def whole_argument(t: Trouble) -> Span:
+    """From the comma or parenthesis before the place to the one after it."""
+    ends = ("_OPEN", "_COMMA", "CLOSE", "STOP")
+    first = t.place
+    while first > t.start + 1 and t.tokens[first - 1].type not in ends:
+        first -= 1
+    last = t.place
+    while last + 1 < min(t.end, t.place + FAR) and t.tokens[last + 1].type not in ends:
+        last += 1
+    return Span(t.span.source, t.tokens[first].start, t.tokens[last].end)
+
+
+def glued(t: Trouble) -> str | None:
+    """`8:30`: the words and signs around the place that no space parts, where there is a word on both sides."""
+    if not t.open or t.before is None or t.after is None:
+        return None
+    if t.before.end != t.span.start or t.span.end != t.after.start or t.before.type == "_OPEN":
+        return None
+    ends = ("_OPEN", "_COMMA", "CLOSE", "STOP", "STRING", "ODD_QUOTE", *ARROWS)
+    if t.before.type in ends or t.after.type in ends:
+        return None
+    first, last = t.place - 1, t.place + 1
+    while first > t.start and t.tokens[first - 1].end == t.tokens[first].start and t.tokens[first - 1].type not in ends:
+        first -= 1
+    stop = min(t.end, t.place + FAR)
+    while last + 1 < stop and t.tokens[last].end == t.tokens[last + 1].start and t.tokens[last + 1].type not in ends:
+        last += 1
+    word = t.span.source.text[t.tokens[first].start : t.tokens[last].end]
+    return word if len(word) <= LONGEST else None
