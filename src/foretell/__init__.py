@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from foretell.ground.replay import replay
     from foretell.lang.diagnostics import ProgramError
     from foretell.lang.program import Program
+    from foretell.models.andtt import ANDTT
     from foretell.models.anhp import ANHP
     from foretell.models.build import load_model, save_model
     from foretell.models.hawkes import Hawkes
@@ -38,6 +39,7 @@ _HOMES = {
     "foretell.ground.replay": "replay",
     "foretell.lang.program": "Program",
     "foretell.lang.diagnostics": "ProgramError",
+    "foretell.models.andtt": "ANDTT",
     "foretell.models.anhp": "ANHP",
     "foretell.models.hawkes": "Hawkes",
     "foretell.models.poisson": "Poisson",
@@ -50,6 +52,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "ANDTT",
     "ANHP",
     "DataError",
     "Dataset",

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 
 from foretell.data import Vocabulary
+from foretell.lang.program import Program
+from foretell.models.andtt import ANDTT
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.hawkes import Hawkes
@@ -37,6 +39,18 @@ def _anhp(**options: Any) -> Callable[[], ANHP]:
     return build
 
 
+def _andtt(text: str, **options: Any) -> Callable[[], ANDTT]:
+    program = Program.from_text(text, dim=4)
+
+    def build() -> ANDTT:
+        model = randomise(ANDTT(program, VOCABULARY, dim=4, dtype=torch.float64, **options), seed=14)
+        model.time.set_range(0.2, 12.0)
+        model.time_scale = 1.3
+        return model
+
+    return build
+
+
 def _poisson() -> Poisson:
     return randomise(Poisson(VOCABULARY), seed=12)
 
@@ -52,7 +66,7 @@ def _hawkes(decays: int) -> Callable[[], Hawkes]:
     return build
 
 
-def _restate_anhp(model: ANHP, c: float) -> None:
+def _restate_waves(model: ANHP | ANDTT, c: float) -> None:
     model.time.set_range(model.time.m * c, model.time.M * c)
     model.time_scale *= c
 
@@ -68,6 +82,31 @@ def _restate_hawkes(model: Hawkes, c: float) -> None:
             parameter.div_(c)
 
 
+# Everything is always possible. Events of every type are attended to, some proofs are pooled, and additions are removed.
+CLUB = """
+:- event(a). :- event(b). :- event(c).
+mood. guest(x). guest(y).
+a :- mood.
+b :- mood, guest(X).
+c :- guest(X).
+mood <- a.
+mood <- b.
+guest(X) <- c, guest(X).
+!mood <- c.
+"""
+# Facts without embeddings that come and go, dimensions of every size, one matrix for two rules.
+BARE = """
+:- event(a, 3). :- event(b, 1). :- event(c, 3). :- embed(on, 0). :- embed(off, 0). :- key(b, 2).
+a. b. c.
+on(x) <- a. on(y) <- a.
+!on(X) <- b, on(X).
+c :- on(X).
+c :- on(X), not off.
+off <- b.
+a <- a :: w. c <- a :: w.
+b <- b. b <- b, on(X).
+a <- c. c <- c. c <- b.
+"""
 EDGES = [("a", "a"), ("a", "c"), ("b", "a"), ("b", "c"), ("c", "b")]
 GROUPS = {"a": "x", "b": "x", "c": "y"}
 
@@ -75,12 +114,14 @@ MEMBERS = [
     Member("poisson", _poisson, _restate_poisson, remembers=False),
     Member("hawkes", _hawkes(1), _restate_hawkes),
     Member("hawkes with three decays", _hawkes(3), _restate_hawkes),
-    Member("anhp", _anhp(), _restate_anhp),
-    Member("anhp with one layer", _anhp(layers=1, time_dim=3), _restate_anhp),
-    Member("anhp with three layers and two heads", _anhp(layers=3, heads=2), _restate_anhp),
-    Member("anhp with each type itself", _anhp(coarse="none"), _restate_anhp),
-    Member("anhp with coarse types", _anhp(coarse=GROUPS, bos=True), _restate_anhp),
-    Member("anhp with edges", _anhp(edges=EDGES), _restate_anhp),
-    Member("anhp with edges, coarse types and bos", _anhp(edges=EDGES, coarse=GROUPS, bos=True), _restate_anhp),
-    Member("anhp with sublayers", _anhp(layer_norm=True, feed_forward=5, bos=True), _restate_anhp),
+    Member("anhp", _anhp(), _restate_waves),
+    Member("anhp with one layer", _anhp(layers=1, time_dim=3), _restate_waves),
+    Member("anhp with three layers and two heads", _anhp(layers=3, heads=2), _restate_waves),
+    Member("anhp with each type itself", _anhp(coarse="none"), _restate_waves),
+    Member("anhp with coarse types", _anhp(coarse=GROUPS, bos=True), _restate_waves),
+    Member("anhp with edges", _anhp(edges=EDGES), _restate_waves),
+    Member("anhp with edges, coarse types and bos", _anhp(edges=EDGES, coarse=GROUPS, bos=True), _restate_waves),
+    Member("anhp with sublayers", _anhp(layer_norm=True, feed_forward=5, bos=True), _restate_waves),
+    Member("andtt", _andtt(CLUB), _restate_waves),
+    Member("andtt with one layer and odd sizes", _andtt(BARE, layers=1, time_dim=3), _restate_waves),
 ]

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.data import EventData
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
+from foretell.lang.program import Program
+from foretell.models.andtt import ANDTT
 from foretell.models.hawkes import Hawkes
 from foretell.models.poisson import Poisson
 from foretell.train import loop as training
@@ -229,3 +231,18 @@ def test_a_device_that_cannot_be_used_is_refused(name: str):
 def test_the_mean_of_no_sequences_is_zero_events_and_no_failure():
     nothing = EventData([], TRAIN.vocabulary)
     assert mean_log_likelihood(Poisson(TRAIN.vocabulary), nothing, 1) == 0.0
+
+
+def test_parameters_that_only_dev_gives_rise_to_exist_before_training_starts():
+    """A name first met while dev is scored would otherwise take the place of tensors that the optimiser holds."""
+    program = Program.from_text(
+        ":- event(e).\nitem(a). item(b).\ne(X) :- item(X), seen(X).\nseen(X) <- bos, item(X).\nseen(X) <- e(X) :: w(X).\n"
+    )
+    data = EventData([EventSequence(np.array([1.0, 2.0]), np.array([0, 0]), 3.0, "t")], Vocabulary(("e(a)", "e(b)")))
+    dev = EventData([EventSequence(np.array([1.0]), np.array([1]), 2.0, "d")], data.vocabulary)
+    model = ANDTT(program, data.vocabulary, dim=2, layers=1)
+    model.prepare(data)
+    held: list[dict[str, torch.nn.Parameter]] = []
+    fit(model, data, dev, epochs=2, on_step=lambda epoch, done, of: held.append(dict(model.named_parameters())))
+    assert any("w(b)" in name for name in model.named_arrays())
+    assert all(model.get_parameter(name) is tensor for one in held for name, tensor in one.items())

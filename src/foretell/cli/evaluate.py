@@ -18,6 +18,9 @@ def evaluate(
     points: Annotated[int, Option(help="Points a gap (uniform: an event).")] = 10,
     window: Annotated[str, Option(help="all, or events-2-to-I as other libraries score.")] = "all",
     times: Annotated[bool, Option(help="Predict the time of every next event (the RMSE).")] = True,
+    predict: Annotated[
+        list[str] | None, Option(help="Also who: 'pass(+P,-Q)', + given and - predicted; may be repeated.")
+    ] = None,
     floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = False,
     seed: Annotated[int, Option(help="For the bootstrap and for drawn integrals.")] = 0,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
@@ -27,7 +30,7 @@ def evaluate(
 ) -> None:
     """Log-likelihood (total, of times, of types), RMSE of the next time, error of the next type; with 95 % intervals."""
     from foretell.cli.opened import open_run
-    from foretell.cli.show import bar, out, print_json, remarks, score_table
+    from foretell.cli.show import bar, out, participant_table, print_json, remarks, score_table
     from foretell.evaluate.record import write_scores
     from foretell.evaluate.scores import score
     from foretell.models.batch import Window
@@ -58,6 +61,7 @@ def evaluate(
                     window=cast(Window, window),
                     times=times,
                     seed=seed,
+                    predict=predict or (),
                     progress=lambda what, done, of, title=model.title: progress.move(f"{title}: {what}", done, of),
                 )
             )
@@ -70,6 +74,8 @@ def evaluate(
         return
     console = out()
     console.print(score_table(evaluations, opened.time_unit))
+    if predict:
+        console.print(participant_table(evaluations))
     for line in remarks(evaluations):
         console.print(line)
     console.print(f"event by event: {written}")

@@ -13,8 +13,12 @@ Option = typer.Option
 
 
 def intensity(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder; with --program, the data.")],
     data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
+    program: Annotated[Path | None, Option(help="Without a run: the rules, P.ndtt …")] = None,
+    params: Annotated[Path | None, Option(help="… and the parameters, as `foretell params` prints them.")] = None,
+    dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
+    undeclared: Annotated[str, Option(help="With --program: error or exogenous.")] = "error",
     times: Annotated[str, Option(help="Times, with commas: 0.5,1.2.")] = "",
     grid: Annotated[int, Option(help="Instead: this many times, evenly spaced over each sequence.")] = 0,
     sequence: Annotated[str | None, Option(help="Only the sequence with this id or place.")] = None,
@@ -30,6 +34,8 @@ def intensity(
     from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import out, print_json
     from foretell.evaluate.ask import intensities_at
+    from foretell.lang.program import Undeclared
+    from foretell.train.config import check_choice
 
     if (times and grid) or not (times or grid or plot):
         raise ForetellError("say when: --times 0.5,1.2 or --grid 100")
@@ -38,19 +44,32 @@ def intensity(
         from foretell.report.plots import check_suffix
 
         check_suffix(plot)
-    opened = open_run(run, data, split, columns, device)
-    chosen = chosen_sequences(opened.data, sequence)
-    answers = intensities_at(opened.model, chosen, wanted, grid=grid or None) if times or grid else []
+    if program is not None or params is not None:
+        if program is None or params is None or data is not None:
+            raise ForetellError("without a run: foretell intensity DATA --program P.ndtt --params F --times …")
+        from foretell.cli.fresh import andtt_of
+        from foretell.cli.sequences import open_data
+
+        check_choice("--undeclared", undeclared, Undeclared)
+        found = open_data(str(run), split, columns)
+        if len(found) > 1:
+            raise ForetellError(f"{run}: several splits; say which with --split")
+        chosen = chosen_sequences(found[0], sequence)
+        model, time_unit = andtt_of(program, params, found, dtype, undeclared), ""  # pyright: ignore[reportArgumentType]
+    else:
+        opened = open_run(run, data, split, columns, device)
+        chosen, model, time_unit = chosen_sequences(opened.data, sequence), opened.model, opened.time_unit
+    answers = intensities_at(model, chosen, wanted, grid=grid or None) if times or grid else []
     if as_json:
-        print_json([answer.to_json(opened.model.vocabulary) for answer in answers])
+        print_json([answer.to_json(model.vocabulary) for answer in answers])
     else:
         console = out()
         for answer in answers:
-            console.print(answer.table(opened.model.vocabulary, top))
+            console.print(answer.table(model.vocabulary, top))
     if plot is not None:
         from foretell.report.plots import intensity_plot, save_figure
 
-        save_figure(intensity_plot(opened.model, chosen, 0, time_unit=opened.time_unit), plot)
+        save_figure(intensity_plot(model, chosen, 0, time_unit=time_unit), plot)
         if not as_json:
             typer.echo(f"picture: {plot}")
 

@@ -7,11 +7,20 @@ from typing import Annotated
 
 import typer
 
+from foretell.errors import ForetellError
+
 Option = typer.Option
 
 
 def params(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path | None, typer.Argument(help="A run folder.")] = None,
+    program: Annotated[Path | None, Option(help="Instead: a fresh A-NDTT of this program, P.ndtt.")] = None,
+    data: Annotated[str | None, Option(help="With --program: data whose events give parameters their values.")] = None,
+    dim: Annotated[int, Option(help="With --program: dimension of functors that it does not declare.")] = 32,
+    layers: Annotated[int, Option(help="With --program.")] = 2,
+    time_dim: Annotated[int | None, Option(help="With --program; default: as --dim.")] = None,
+    seed: Annotated[int, Option(help="With --program.")] = 0,
+    dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
     load: Annotated[Path | None, Option(help="Write the parameters of this JSON file into the run's model.")] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="A file instead of stdout.")] = None,
     as_json: Annotated[bool, Option("--json", help="JSON on stdout (the default).")] = True,
@@ -22,14 +31,24 @@ def params(
     from foretell.models.parameters import load_parameters, parameters_json, read_parameters
     from foretell.train.run import RunFolder
 
-    folder = RunFolder.open(run)
-    model = folder.model()
-    if load is not None:
-        load_parameters(model, read_parameters(load), str(load))
-        folder.save_model(model)
-        typer.echo(f"{load}: loaded into {run}", err=True)
-        return
-    found = parameters_json(model)
+    if (run is None) == (program is None):
+        raise ForetellError("give a run folder, or --program P.ndtt for a fresh model")
+    if program is not None:
+        if load is not None:
+            raise ForetellError("--load writes into a run: give its folder")
+        from foretell.cli.fresh import fresh_andtt
+
+        found = parameters_json(fresh_andtt(program, data, dim, layers, time_dim, seed, dtype))
+    else:
+        assert run is not None
+        folder = RunFolder.open(run)
+        model = folder.model()
+        if load is not None:
+            load_parameters(model, read_parameters(load), str(load))
+            folder.save_model(model)
+            typer.echo(f"{load}: loaded into {run}", err=True)
+            return
+        found = parameters_json(model)
     if out is None:
         print_json(found)
         return

@@ -88,6 +88,18 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     return table
 
 
+def participant_table(evaluations: list[Evaluation]) -> Table:
+    """One row a model and pattern: how often the predicted places are wrong, given the time and the other places."""
+    table = Table(title="participants, given time, functor and the places marked +", title_justify="left")
+    for name in ("model", "pattern", "events", "candidates", "error"):
+        table.add_column(name, justify="left" if name in ("model", "pattern") else "right")
+    for evaluation in evaluations:
+        for one in evaluation.participants:
+            error = _cell(one.error_rate, percent=True).replace("\n", " ")
+            table.add_row(evaluation.model, one.pattern, str(one.events), f"{one.candidates:.1f}", error)
+    return table
+
+
 def counted(sequences: int) -> str:
     return "1 sequence" if sequences == 1 else f"{sequences} sequences"
 

@@ -10,18 +10,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foretell.errors import ForetellError
+
+if TYPE_CHECKING:
+    from foretell.models.build import Options
 
 Option = typer.Option
 
 
 def train(
     config: Annotated[Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train].")] = None,
-    model: Annotated[str | None, Option(help="anhp, hawkes or poisson.")] = None,
+    model: Annotated[str | None, Option(help="anhp, andtt, hawkes or poisson; andtt where there is a program.")] = None,
+    program: Annotated[Path | None, Option(help="Rules, P.ndtt: they become the network (A-NDTT).")] = None,
     data: Annotated[str | None, Option(help="A folder, a file, or the name of embedded data (robocup).")] = None,
     run: Annotated[Path | None, Option(help="The folder to write; default: runs/DATA-MODEL.")] = None,
     resume: Annotated[Path | None, Option(help="A run folder to continue.")] = None,
@@ -45,7 +49,13 @@ def train(
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
     flags = {
         "data": {"path": data},
-        "model": {"kind": model, "dim": dim, "layers": layers, "heads": heads},
+        "model": {
+            "kind": model or ("andtt" if program is not None else None),
+            "program": None if program is None else str(program),
+            "dim": dim,
+            "layers": layers,
+            "heads": heads,
+        },
         "train": {
             "epochs": epochs,
             "batch": batch,
@@ -100,6 +110,7 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
     dataset = load_splits(config.data)
     if Path(config.data.path).exists():  # the run can be opened again from anywhere
         config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
+    config = replace(config, model=_found_again(config.model))
     assert dataset.train is not None
     import torch
 
@@ -111,6 +122,7 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
     resuming = run is not None
     if run is None:
         run = RunFolder.create(folder, config, data_facts(dataset))
+        run.keep_program(network)
     elif not run.checkpoint.exists():
         resuming = False  # it was stopped before its first checkpoint: begin again
     run.tidy()
@@ -150,6 +162,15 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
             f"best log-likelihood on {summary['judged_on']}: {result.best:.4f} nats an event (epoch {result.best_epoch}{window})\n"
             f"run: {run.path}    next: foretell evaluate {run.path}"
         )
+
+
+def _found_again(options: Options) -> Options:
+    """With the program's whole path, so that the run can be opened again from anywhere."""
+    from foretell.models.build import AndttOptions
+
+    if isinstance(options, AndttOptions) and options.program and Path(options.program).exists():
+        return replace(options, program=str(Path(options.program).resolve()))
+    return options
 
 
 @contextmanager

@@ -22,6 +22,7 @@ class Answer:
     times: np.ndarray  # [Q], in the order asked
     seen: np.ndarray  # int64 [Q]: events with a smaller time
     intensities: np.ndarray  # [Q, K]
+    possible: list[dict[str, float]] | None = None  # where not everything is possible: what is, by name
 
     def to_json(self, vocabulary: Vocabulary) -> dict[str, Any]:
         """`index` is the state of the sequence: 1 + the number of events with a smaller time."""
@@ -29,20 +30,25 @@ class Answer:
             {
                 "time": float(t),
                 "index": 1 + int(n),
-                "intensities": dict(zip(vocabulary.names, row.tolist(), strict=True)),
+                "intensities": row,
             }
-            for t, n, row in zip(self.times, self.seen, self.intensities, strict=True)
+            for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True)
         ]
         return {"sequence": self.sequence, "queries": queries}
+
+    def _named(self, vocabulary: Vocabulary) -> list[dict[str, float]]:
+        if self.possible is not None:
+            return self.possible
+        return [dict(zip(vocabulary.names, row.tolist(), strict=True)) for row in self.intensities]
 
     def table(self, vocabulary: Vocabulary, top: int) -> Table:
         table = Table(title=f"sequence {self.sequence}", title_justify="left")
         for name in ("time", "events before", "total", f"highest {top}"):
             table.add_column(name, justify="left" if name.startswith("highest") else "right")
-        for t, n, row in zip(self.times, self.seen, self.intensities, strict=True):
-            best = np.argsort(-row, kind="stable")[:top]
-            words = "  ".join(f"{vocabulary.names[k]} {row[k]:.4g}" for k in best)
-            table.add_row(f"{t:g}", str(n), f"{row.sum():.4g}", words)
+        for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True):
+            best = sorted(row.items(), key=lambda pair: -pair[1])[:top]
+            words = "  ".join(f"{name} {value:.4g}" for name, value in best)
+            table.add_row(f"{t:g}", str(n), f"{sum(row.values()):.4g}", words)
         return table
 
 
@@ -60,7 +66,8 @@ def intensities_at(
             else np.atleast_1d(np.asarray(times, dtype=np.float64))
         )
         seen = np.searchsorted(sequence.times, wanted, side="left")
-        answers.append(Answer(sequence.id, wanted, seen, model.intensity(sequence, wanted)))
+        possible = model.possible_intensities(sequence, wanted)
+        answers.append(Answer(sequence.id, wanted, seen, model.intensity(sequence, wanted), possible))
     return answers
 
 

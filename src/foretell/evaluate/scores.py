@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import numpy as np
@@ -22,9 +22,20 @@ from foretell.evaluate.bootstrap import (
 )
 from foretell.evaluate.likelihood import EventScores, IntegralUsed, score_events
 from foretell.evaluate.next_time import UNDEFINED_ABOVE, NextTimes, predict_next_times
+from foretell.evaluate.participants import Guesses, guess_participants, parse_pattern
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Window
 from foretell.objective.integral import Integral
+
+
+@dataclass(frozen=True)
+class ParticipantError:
+    """Given when, what, and some of the participants: how often the others are wrong."""
+
+    pattern: str
+    events: int
+    error_rate: Estimate
+    candidates: float  # possible events that matched, on average
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,9 @@ class Evaluation:
     bootstrap: str
     unseen_types: int  # types that never occurred in the model's training data and do here
     unseen_events: int  # events of such types
+    participants: list[ParticipantError] = field(
+        default_factory=list
+    )  # one for each pattern asked for, then all together
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; what is not a number is null."""
@@ -70,11 +84,20 @@ def evaluate(
     window: Window = "all",
     times: bool = True,
     seed: int = 0,
+    predict: Sequence[str] = (),
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Evaluation:
     """Log-likelihood (in total, of time, of type), RMSE of the next time, error rate of the next type given its time."""
     return score(
-        model, data, integral=integral, points=points, window=window, times=times, seed=seed, progress=progress
+        model,
+        data,
+        integral=integral,
+        points=points,
+        window=window,
+        times=times,
+        seed=seed,
+        predict=predict,
+        progress=progress,
     ).evaluation
 
 
@@ -87,6 +110,7 @@ def score(
     window: Window = "all",
     times: bool = True,
     seed: int = 0,
+    predict: Sequence[str] = (),
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Scored:
     if not isinstance(data, EventData):
@@ -97,6 +121,7 @@ def score(
         raise ForetellError(f"{data.name}: its event types are not those of the model")
     if seed < 0:
         raise ForetellError(f"seed = {seed}: expected 0 or more")
+    patterns = [parse_pattern(text) for text in ([predict] if isinstance(predict, str) else predict)]
     told = progress or (lambda what, done, of: None)
     with model.evaluating():
         events = score_events(
@@ -115,7 +140,9 @@ def score(
             next_times = predict_next_times(
                 model, data, window=window, progress=lambda done, of: told("next times", done, of)
             )
-    return Scored(_summarise(model, data, window, events, next_times, np.random.default_rng(seed)), events, next_times)
+        guesses = guess_participants(model, data, patterns, window) if patterns else []
+    rng = np.random.default_rng(seed)
+    return Scored(_summarise(model, data, window, events, next_times, guesses, rng), events, next_times)
 
 
 def _summarise(
@@ -124,6 +151,7 @@ def _summarise(
     window: Window,
     events: EventScores,
     times: NextTimes | None,
+    guesses: list[Guesses],
     rng: np.random.Generator,
 ) -> Evaluation:
     by_sequence = len(data) >= ENOUGH_SEQUENCES
@@ -159,7 +187,36 @@ def _summarise(
         bootstrap=resampling.describe(),
         unseen_types=len(set(model.unseen) & set(happened.tolist())),
         unseen_events=int(np.isin(happened, model.unseen).sum()),
+        participants=_participants(events, guesses, summed, resampling, rng),
     )
+
+
+def _participants(
+    events: EventScores,
+    guesses: list[Guesses],
+    summed: Callable[[np.ndarray], np.ndarray],
+    resampling: Resampling,
+    rng: np.random.Generator,
+) -> list[ParticipantError]:
+    """Of each pattern, and of all of them together where there are several."""
+    place = {pair: row for row, pair in enumerate(zip(events.sequence.tolist(), events.event.tolist(), strict=True))}
+    found = []
+    all_wrong, all_asked = np.zeros(len(events.event)), np.zeros(len(events.event))
+    for one in guesses:
+        rows = [place[pair] for pair in zip(one.sequence.tolist(), one.event.tolist(), strict=True)]
+        wrong, asked = np.zeros(len(events.event)), np.zeros(len(events.event))
+        wrong[rows], asked[rows] = one.wrong, 1.0
+        all_wrong, all_asked = all_wrong + wrong, all_asked + asked
+        estimate = mean_estimate(summed(wrong), summed(asked), resampling, rng)
+        found.append(
+            ParticipantError(one.pattern, len(rows), estimate, float(one.candidates.mean()) if len(rows) else 0.0)
+        )
+    if len(found) > 1:
+        count = sum(one.events for one in found)
+        mean = sum(one.events * one.candidates for one in found) / max(count, 1)
+        estimate = mean_estimate(summed(all_wrong), summed(all_asked), resampling, rng)
+        found.append(ParticipantError("all", count, estimate, mean))
+    return found
 
 
 def _rmse(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
 from foretell.models.andtt_histories import Histories
 from foretell.models.andtt_network import Embeddings, Network
 from foretell.models.andtt_program import program_from_parts, program_parts
-from foretell.models.base import EndsAndInside, IntensityModel, Queries
-from foretell.models.batch import Batch
+from foretell.models.base import EndsAndInside, IntensityModel, Queries, asked_times
+from foretell.models.batch import Batch, make_batch
 from foretell.models.units import ShortestWave, mean_gap, wave_range
 from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.nn.time import TimeEmbedding
@@ -107,6 +108,13 @@ class ANDTT(IntensityModel):
             self.vocabulary = data.vocabulary
         check_declared(self.program, data)
 
+    def ground(self, data: EventData) -> None:
+        """Replay data, so that there are parameters for all that they give rise to."""
+        for sequence in data:
+            self.histories.timeline(self.vocabulary, sequence.types, sequence.times)
+        self.book.read(self.histories.grounding)
+        self.network.grow(self.dtype, self.device)
+
     def prepare(self, data: EventData) -> None:
         m, longest = wave_range(data, self.shortest_wave)
         self.time.set_range(m, longest)
@@ -120,15 +128,14 @@ class ANDTT(IntensityModel):
             always = grounding.always.tolist()
             rows = [*((fact, 0, timeline.states) for fact in always), *timeline.holds.tolist()]
             for fact, start, stop in rows:
-                number = place.get(grounding.functors[grounding.keys[fact][0]])
+                number = place.get(str(grounding.functors[grounding.keys[fact][0]]))
                 if number is not None:
                     exposure[number] += ends[stop] - ends[start]
             for name in data.names_of(sequence):
                 number = place.get(split(name)[0])
                 if number is not None:
                     counts[number] += 1
-        self.book.read(self.histories.grounding)
-        self.network.grow(self.dtype, self.device)
+        self.ground(data)
         with torch.no_grad():
             for number, rate in enumerate(counts / exposure * self.time_scale):
                 self.w[number][0] = float(inverse_softplus(torch.tensor(max(rate, 1e-9), dtype=torch.float64)))
@@ -259,7 +266,26 @@ class ANDTT(IntensityModel):
     def total(self, state: Tensor) -> Tensor:
         return state.exp().sum(-1)
 
+    @torch.no_grad()
+    def possible_intensities(
+        self, history: EventSequence, times: Sequence[float] | np.ndarray
+    ) -> list[dict[str, float]]:
+        asked = asked_times(times)
+        batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
+        queries = Queries.at_times(batch, torch.from_numpy(asked).to(self.device)[None])
+        found: list[dict[str, float]] = [{} for _ in asked]
+        with self.evaluating():
+            answer = self._answer(batch, queries.seen().cpu().numpy(), queries.times)
+        column = answer.column[answer.plan.possible_query].tolist()
+        text = self.histories.grounding.text
+        for place, fact, log in zip(column, answer.plan.possible_fact.tolist(), answer.possible.tolist(), strict=True):
+            found[place][text(fact)] = math.exp(log)
+        return [dict(sorted(one.items())) for one in found]
+
     # In and out
+
+    def program_text(self) -> str:
+        return program_parts(self.program)["text"]
 
     def spec(self) -> dict[str, Any]:
         return {

@@ -29,6 +29,10 @@ class Histories:
         self._events = 0
         self._lock = threading.Lock()  # threads ask about different sequences, but there is one engine
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Histories:
+        """What is remembered depends on the program alone: the copy of a model may share it."""
+        return self
+
     def timeline(self, vocabulary: Vocabulary, types: np.ndarray, times: np.ndarray) -> tuple[bytes, Timeline]:
         """A timeline depends on the events alone; its times are those of the first sequence with these events."""
         key = np.ascontiguousarray(types, dtype=np.int64).tobytes()

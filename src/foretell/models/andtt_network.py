@@ -7,17 +7,18 @@ computed for all slots at once; what is deduced looks at the same layer, so it i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from foretell.errors import ForetellError
 from foretell.nn.pool import at_least_one, pool
 from foretell.nn.range_attention import range_attention
 from foretell.nn.time import TimeEmbedding
 from foretell.plan.book import Family, ParameterBook
-from foretell.plan.plan import Add, Deduce, Gathered, Level, Plan, Table
+from foretell.plan.plan import Add, Deduce, Gathered, Level, Plan, Slices, Table
 
 Embeddings = dict[int, Tensor]  # by dimension: [slots, dim]
 
@@ -29,17 +30,15 @@ class Network(nn.Module):
         super().__init__()
         self.book, self.layers, self.time, self.seed = book, layers, time, seed
         self.stacks = nn.ParameterDict()
-        self._keys: dict[int, str] = {}
         self.grow(torch.float32, torch.device("cpu"))
 
     def grow(self, dtype: torch.dtype, device: torch.device) -> None:
         """Parameters for names that the book has met since; those there are keep their values."""
-        for number, family in enumerate(self.book.families.values()):
-            self._keys[id(family)] = str(number)
+        for family in self.book.families.values():
             for letter, shape in family.shapes.items():
-                key = f"{number}_{letter}"
+                key = f"{family.place}_{letter}"
                 have = len(self.stacks[key]) if key in self.stacks else 0
-                if have == len(family.names) and have:
+                if have == len(family.names):
                     continue
                 fresh = torch.stack([self._start(family, letter, shape, name) for name in family.names[have:]])
                 fresh = fresh.to(dtype).to(device)
@@ -56,13 +55,13 @@ class Network(nn.Module):
         return torch.randn(*layers, *shape, generator=generator, dtype=torch.float64) * spread
 
     def stack(self, family: Family, letter: str) -> Tensor:
-        return self.stacks[f"{self._keys[id(family)]}_{letter}"]
+        return self.stacks[f"{family.place}_{letter}"]
 
     def named_arrays(self) -> dict[str, Tensor]:
         """Every parameter under its canonical name."""
         found: dict[str, Tensor] = {}
         for family in self.book.families.values():
-            for letter in family.shapes:
+            for letter in family.shapes if family.names else ():
                 stack = self.stack(family, letter)
                 for place, name in enumerate(family.names):
                     if family.stem == "beta":
@@ -76,9 +75,12 @@ class Network(nn.Module):
         return found
 
     def load_named_arrays(self, arrays: Mapping[str, Tensor]) -> None:
+        for name, value in arrays.items():
+            if name.endswith(".beta") and not bool((value >= 1.0).all()):
+                raise ForetellError(f"{name}: found {float(value):g}, expected a pool exponent of 1 or more")
         with torch.no_grad():
             for family in self.book.families.values():
-                for letter in family.shapes:
+                for letter in family.shapes if family.names else ():
                     stack = self.stack(family, letter)
                     for place, name in enumerate(family.names):
                         if family.stem == "beta":
@@ -93,7 +95,7 @@ class Network(nn.Module):
 
     def forward(self, plan: Plan, times: Tensor) -> Embeddings:
         """The top layer; `times` are those of the plan's points, float64."""
-        dtype = next(iter(self.parameters())).dtype
+        dtype = next(self.parameters(), torch.empty(0)).dtype  # no parameters, no embeddings: then it is of no account
         time = self.time.with_one(times, dtype)
         below: Embeddings | None = None
         for layer in range(self.layers + 1):
@@ -112,7 +114,7 @@ class Network(nn.Module):
 
     def _attend(self, table: Table, time: Tensor, own: Tensor, padded: Embeddings, layer: int) -> Tensor:
         """`Q` is folded into the keys: there are many more queries than additions."""
-        shares = _Shares(table.gathered, padded)
+        shares = _Shares(table.gathered, (part for add in table.adds for part in add.body), padded)
         keys, values = [], []
         for add in table.adds:
             key, value = self._additions(add, time, shares, layer)
@@ -126,9 +128,9 @@ class Network(nn.Module):
         inputs = torch.cat([time.index_select(0, add.point), *(shares.next(part) for part in add.body)], dim=-1)
         k, v, q = (self.stack(add.family, letter)[:, layer - 1] for letter in "KVQ")
         scale = 1.0 / math.sqrt(max(k.shape[1], 1))
-        keys = _apply(self._widened(k) * scale, inputs, add.index)
-        values = _apply(self._widened(v), inputs, add.index)
-        return _apply(self._widened(q).transpose(1, 2), keys, add.index), values
+        keys = _apply(self._widened(k) * scale, inputs, add.slices)
+        values = _apply(self._widened(v), inputs, add.slices)
+        return _apply(self._widened(q).transpose(1, 2), keys, add.slices), values
 
     def _widened(self, matrices: Tensor) -> Tensor:
         """Columns for `[1; time; 0 …]` and then for what follows."""
@@ -138,17 +140,16 @@ class Network(nn.Module):
         device = plan.event_point.device
         done: Embeddings = {dim: torch.zeros(0, dim, dtype=dtype, device=device) for dim in plan.tables}
         depth = max((len(table.levels) for table in plan.tables.values()), default=0)
+        lower, seen = _by_level(plan, below or {}), _by_level(plan, attended)
         for number in range(depth):
             made: Embeddings = {}
             for dim, table in plan.tables.items():
                 if number < len(table.levels):
-                    level = table.levels[number]
-                    summed = self._level(level, dim, done, dtype, device)
-                    rows = slice(level.start, level.stop)
-                    if dim in attended:
-                        summed = summed + attended[dim][rows]
+                    summed = self._level(table.levels[number], dim, done, dtype, device)
+                    if dim in seen:
+                        summed = summed + seen[dim][number]
                     moved = torch.tanh(summed)
-                    made[dim] = moved if below is None else below[dim][rows] + moved
+                    made[dim] = moved if dim not in lower else lower[dim][number] + moved
             done = {dim: torch.cat([done[dim], made[dim]]) if dim in made else done[dim] for dim in done}
         return done
 
@@ -159,7 +160,7 @@ class Network(nn.Module):
             vectors = self.stack(family, "W").squeeze(-1)
             summed = summed.index_add(0, level.own.head, vectors.index_select(0, level.own.index))
         if level.deduce:
-            shares = _Shares(level.gathered, done)
+            shares = _Shares(level.gathered, (part for one in level.deduce for part in one.body), done)
             found = torch.cat([self._proofs(deduce, shares) for deduce in level.deduce])
             summed = summed.index_add(0, torch.cat([deduce.head for deduce in level.deduce]), found)
         return summed
@@ -168,44 +169,51 @@ class Network(nn.Module):
         w = self.stack(deduce.family, "W")
         if deduce.body:
             inputs = torch.cat([shares.next(part) for part in deduce.body], dim=-1)
-            constant = w[:, :, 0]
-            found = _apply(w[:, :, 1:], inputs, deduce.index)
-            found = found + (constant.index_select(0, deduce.index) if deduce.index is not None else constant[0])
+            found = _apply(w[:, :, 1:], inputs, deduce.slices) + _rows(w[:, :, 0], deduce.slices)
         else:
             count = deduce.pools if deduce.segment is None else len(deduce.segment)
-            found = (
-                w[:, :, 0].index_select(0, deduce.index) if deduce.index is not None else w[0, :, 0].expand(count, -1)
-            )
+            found = _rows(w[:, :, 0], deduce.slices).expand(count, -1)
         if deduce.segment is None:
             return found
         beta = at_least_one(self.stack(self.book.families["beta",], "beta"))
         return pool(found, deduce.segment, deduce.pools, beta.index_select(0, deduce.beta))
 
 
+def _by_level(plan: Plan, tables: Embeddings) -> dict[int, tuple[Tensor, ...]]:
+    return {
+        dim: table.split([level.stop - level.start for level in plan.tables[dim].levels])
+        for dim, table in tables.items()
+    }
+
+
 class _Shares:
     """What was gathered at once, handed out part by part in the order in which it was put together."""
 
-    def __init__(self, gathered: tuple[Gathered, ...], tables: Mapping[int, Tensor]) -> None:
-        self.found = {part.dim: tables[part.dim].index_select(0, part.rows) for part in gathered}
-        self.place = dict.fromkeys(self.found, 0)
+    def __init__(self, gathered: tuple[Gathered, ...], parts: Iterable[Gathered], tables: Mapping[int, Tensor]) -> None:
+        sizes: dict[int, list[int]] = {}
+        for part in parts:
+            sizes.setdefault(part.dim, []).append(len(part.rows))
+        # One split: taking slices one by one would fill a whole tensor with zeros for each, on the way back.
+        self.found = {
+            part.dim: iter(tables[part.dim].index_select(0, part.rows).split(sizes[part.dim])) for part in gathered
+        }
 
     def next(self, part: Gathered) -> Tensor:
-        start = self.place[part.dim]
-        self.place[part.dim] = start + len(part.rows)
-        return self.found[part.dim][start : start + len(part.rows)]
+        return next(self.found[part.dim])
 
 
-def _apply(matrices: Tensor, inputs: Tensor, index: Tensor | None) -> Tensor:
-    """`matrix @ input` for every row, with the row's own matrix of a stack [G, out, in] where there are several."""
-    if index is None:
-        return inputs @ matrices[0].T
-    if len(matrices) == 1:
-        return inputs @ matrices[0].T
-    out = inputs.new_zeros(len(inputs), matrices.shape[1])
-    for place in torch.unique(index).tolist():
-        mine = (index == place).nonzero().squeeze(-1)
-        out = out.index_copy(0, mine, inputs[mine] @ matrices[place].T)
-    return out
+def _apply(matrices: Tensor, inputs: Tensor, slices: Slices) -> Tensor:
+    """`matrix @ input` for every row, with the row's own matrix of a stack [G, out, in]."""
+    if len(slices.place) == 1:
+        return inputs @ matrices[slices.place[0]].T
+    each = matrices.unbind()
+    parts = zip(slices.place, inputs.split(slices.count), strict=True)
+    return torch.cat([part @ each[place].T for place, part in parts])
+
+
+def _rows(table: Tensor, slices: Slices) -> Tensor:
+    """One for every row, or one for all."""
+    return table[slices.place[0]] if slices.index is None else table.index_select(0, slices.index)
 
 
 def _mixed(seed: int, name: str) -> int:

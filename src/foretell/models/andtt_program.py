@@ -34,7 +34,7 @@ def program_from_parts(parts: dict[str, Any], dim: int) -> Program:
     source = Source("program.ndtt", parts["text"])
     span = Span(source, 0, 0)
     tables = tuple(
-        FactTable(one["functor"], int(one["arity"]), [tuple(map(str, row)) for row in one["rows"]], span)
+        FactTable(one["functor"], int(one["arity"]), [tuple(map(str, row)) for row in one["rows"]], span, "", ())
         for one in parts["tables"]
     )
     gathered = replace(gather(source, Path(".")), tables=tables)

@@ -71,6 +71,13 @@ class EndsAndInside:
     log_sum_inside: Tensor | None  # [B, N + 1, P]: Σ_e log λ_e, where it was asked for
 
 
+def asked_times(times: Sequence[float] | np.ndarray) -> np.ndarray:
+    asked = np.atleast_1d(np.asarray(times, dtype=np.float64))
+    if asked.ndim != 1 or not (np.isfinite(asked) & (asked >= 0.0)).all():
+        raise ForetellError(f"times: expected a list of numbers from 0 on, found {times!r}")
+    return asked
+
+
 class IntensityModel(nn.Module, ABC):
     """A point process with a learnable intensity for each event type."""
 
@@ -135,6 +142,13 @@ class IntensityModel(nn.Module, ABC):
         """The same straight from a history, for models that need not look at everything; None: ask for states."""
         return None
 
+    def program_text(self) -> str | None:
+        """The rules of a model that is made of rules."""
+        return None
+
+    def ground(self, data: EventData) -> None:
+        """Before training, with all data that it will look at: whatever has parameters of its own must have them by then."""
+
     def meet(self, data: EventData) -> None:
         """Before a first fit: what a model must know of the data's events."""
 
@@ -164,9 +178,7 @@ class IntensityModel(nn.Module, ABC):
     @torch.no_grad()
     def intensity(self, history: EventSequence, times: Sequence[float] | np.ndarray) -> np.ndarray:
         """Intensities of all types at `times`, each from the events of `history` with a smaller time: float64 [times, K]."""
-        asked = np.atleast_1d(np.asarray(times, dtype=np.float64))
-        if asked.ndim != 1 or not (np.isfinite(asked) & (asked >= 0.0)).all():
-            raise ForetellError(f"times: expected a list of numbers from 0 on, found {times!r}")
+        asked = asked_times(times)
         with self.evaluating():
             batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
             encoded = self.encode(batch)
@@ -176,6 +188,12 @@ class IntensityModel(nn.Module, ABC):
                 state = self.state(encoded, Queries.at_times(batch, chunk[None]))
                 rows.append(self.intensities(state)[0].double().cpu().numpy())
         return np.concatenate(rows)
+
+    def possible_intensities(
+        self, history: EventSequence, times: Sequence[float] | np.ndarray
+    ) -> list[dict[str, float]] | None:
+        """For models in which not everything is possible: at each time the events that are, with their intensities."""
+        return None
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def make_batch(
         times[row, : len(sequence)] = sequence.times
         types[row, : len(sequence)] = sequence.types
     event_counts, gap_counts = _what_counts(lengths, width, data.origin == "first-event", window)
-    if unscored is not None:
+    if unscored is not None and len(unscored):
         event_counts = event_counts & ~unscored[types]
     start = np.concatenate([np.zeros((len(chosen), 1)), times], axis=1)
     end = np.concatenate([times, t_end[:, None]], axis=1)

@@ -16,6 +16,8 @@ from safetensors.torch import save
 from foretell.data import Vocabulary
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
+from foretell.lang.program import Program
+from foretell.models.andtt import ANDTT
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.hawkes import Hawkes
@@ -82,11 +84,39 @@ class PoissonOptions:
         return Poisson(vocabulary)
 
 
-CLASSES: dict[str, type[IntensityModel]] = {model.kind: model for model in (ANHP, Hawkes, Poisson)}
-OPTIONS = {options.kind: options for options in (AnhpOptions, HawkesOptions, PoissonOptions)}
+@dataclass(frozen=True)
+class AndttOptions:
+    kind: ClassVar[str] = "andtt"
+    program: str = ""  # a file of rules, P.ndtt
+    dim: int = 32  # of functors that the program does not declare
+    layers: int = 2
+    time_dim: int | None = None  # as dim
+    shortest_wave: Literal["quantile", "min"] | float = "quantile"
+    undeclared: Literal["error", "exogenous"] = "error"  # events of the data that the program does not declare
+
+    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> ANDTT:
+        if not self.program:
+            raise ForetellError('model.program: A-NDTT needs a program: give --program P.ndtt, or program = "P.ndtt"')
+        return ANDTT(
+            Program.from_file(self.program, undeclared=self.undeclared, dim=self.dim),
+            vocabulary,
+            dim=self.dim,
+            layers=self.layers,
+            time_dim=self.time_dim,
+            shortest_wave=self.shortest_wave,
+            seed=seed,
+            dtype=dtype,
+        )
 
 
-def model_options(kind: str) -> type[AnhpOptions] | type[HawkesOptions] | type[PoissonOptions] | None:
+CLASSES: dict[str, type[IntensityModel]] = {model.kind: model for model in (ANHP, ANDTT, Hawkes, Poisson)}
+Options = AnhpOptions | AndttOptions | HawkesOptions | PoissonOptions
+OPTIONS: dict[str, type[Options]] = {
+    options.kind: options for options in (AnhpOptions, AndttOptions, HawkesOptions, PoissonOptions)
+}
+
+
+def model_options(kind: str) -> type[Options] | None:
     return OPTIONS.get(kind)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from foretell.errors import ForetellError
+from foretell.models.andtt import ANDTT
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel
 
@@ -20,7 +21,7 @@ FORMAT = 1
 def parameters_json(model: IntensityModel) -> dict[str, Any]:
     """Shapes as nested lists; `w` and `τ` in the data's own unit of time."""
     found: dict[str, Any] = {"format": FORMAT, "model": model.kind}
-    if isinstance(model, ANHP):
+    if isinstance(model, ANHP | ANDTT):
         found |= {"dim": model.dim, "layers": model.layers}
         found["time"] = {"dim": model.time_dim, "m": model.time.m, "M": model.time.M}
     found["parameters"] = {name: array.double().cpu().tolist() for name, array in model.named_arrays().items()}
@@ -49,7 +50,7 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
     problems = [f"{source}: unknown parameter `{name}`" for name in given if name not in expected]
     problems += [f"{source}: parameter `{name}` is missing" for name in expected if name not in given]
     settings = {"model": model.kind}
-    if isinstance(model, ANHP):
+    if isinstance(model, ANHP | ANDTT):
         settings |= {"dim": model.dim, "layers": model.layers}
     problems += [
         f"{source}: `{key}` is {found[key]!r}, but the model has {value!r}"
@@ -60,6 +61,8 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
     for name, array in expected.items():
         if name in given:
             made = _tensor(given[name], array.dtype)
+            if made is not None and array.numel() == made.numel() == 0:
+                made = made.reshape(array.shape)  # a matrix without rows is written []
             if made is None or made.shape != array.shape:
                 shape = "numbers of one shape" if made is None else f"shape {list(made.shape)}"
                 problems.append(
@@ -71,13 +74,13 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
         raise ForetellError(
             "\n".join(problems[:20] + ([f"… and {len(problems) - 20} more"] if len(problems) > 20 else []))
         )
-    times = _time_range(model, found["time"], source) if isinstance(model, ANHP) and "time" in found else None
+    times = _time_range(model, found["time"], source) if isinstance(model, ANHP | ANDTT) and "time" in found else None
     model.load_named_arrays(arrays)
-    if isinstance(model, ANHP) and times is not None:
+    if isinstance(model, ANHP | ANDTT) and times is not None:
         model.time.set_range(*times)
 
 
-def _time_range(model: ANHP, time: Any, source: str) -> tuple[float, float]:
+def _time_range(model: ANHP | ANDTT, time: Any, source: str) -> tuple[float, float]:
     fine = isinstance(time, dict) and all(
         type(time.get(key)) in (int, float) and 0.0 < time[key] < math.inf for key in ("m", "M")
     )

@@ -13,12 +13,14 @@ from foretell.lang.program import Program
 from foretell.lang.shapes import RuleShapes, shapes_of
 from foretell.lang.syntax import Atom, Constant
 from foretell.plan.layout import Layout
+from foretell.terms import split
 
 
 @dataclass
 class Family:
     """Names whose parameters are stacked, with the shape of each."""
 
+    place: int  # among the families of its book
     stem: str  # own, deduce, beta, add
     shapes: dict[str, tuple[int, ...]]  # of each letter: W; V, K, Q; beta; W of own vectors
     names: list[str] = field(default_factory=list)
@@ -39,16 +41,23 @@ class ParameterBook:
         self.shapes: list[RuleShapes] = [
             shapes_of(one, self.program.functors, layout.dim, time_dim) for one in self.program.rules
         ]
+        for place, shapes in enumerate(self.shapes):  # families in the order of the program, whatever is grounded first
+            if shapes.stem != "remove":
+                self._families(place)
         # Names without variables exist before anything is grounded.
         for place, shapes in enumerate(self.shapes):
-            if shapes.stem != "remove" and not shapes.groups and (shapes.beta is None or not _variables(shapes.beta)):
-                self.numbers(place, ())
+            if shapes.stem != "remove":
+                family, beta = self._families(place)
+                if not shapes.groups:
+                    family.number(_bound(shapes.name, {}))
+                if beta is not None and shapes.beta is not None and not _variables(shapes.beta):
+                    beta.number(_bound(shapes.beta, {}))
         for place, table in enumerate(self.program.tables):
             for row in table.rows:
                 self.numbers(len(self.program.rules) + place, row)
 
     def family(self, key: tuple[object, ...], stem: str, shapes: dict[str, tuple[int, ...]]) -> Family:
-        return self.families.setdefault(key, Family(stem, shapes))
+        return self.families.setdefault(key, Family(len(self.families), stem, shapes))
 
     def numbers(self, rule: int, values: tuple[str, ...]) -> tuple[Family, int, Family | None, int]:
         """Family and place of a group's matrices, and of its pool exponent."""
@@ -60,17 +69,23 @@ class ParameterBook:
             return own, own.number(f"{table.functor}({','.join(values)})" if values else table.functor), None, 0
         shapes = self.shapes[rule]
         bound = dict(zip(self.variables(rule), values, strict=True))
-        name = _bound(shapes.name, bound)
-        if shapes.stem == "deduce" and shapes.beta is None:
+        family, beta = self._families(rule)
+        number = family.number(_bound(shapes.name, bound))
+        if beta is None or shapes.beta is None:
+            return family, number, None, 0
+        return family, number, beta, beta.number(_bound(shapes.beta, bound))
+
+    def _families(self, rule: int) -> tuple[Family, Family | None]:
+        """Of a rule's matrices, and of its pool exponent."""
+        shapes = self.shapes[rule]
+        if shapes.stem == "deduce" and shapes.matrices["W"][1] == 1:
+            # The vector of a fact, or of a rule whose conditions have no embeddings: one name may stand for both.
             dim = shapes.matrices["W"][0]
-            own = self.family(("own", dim), "own", {"W": (dim, 1)})
-            return own, own.number(name), None, 0
-        key = (shapes.stem, shapes.name.functor, len(shapes.name.args), tuple(shapes.matrices.items()))
-        family = self.family(key, shapes.stem, dict(shapes.matrices))
-        if shapes.beta is None:
-            return family, family.number(name), None, 0
-        beta = self.family(("beta",), "beta", {"beta": ()})
-        return family, family.number(name), beta, beta.number(_bound(shapes.beta, bound))
+            family = self.family(("own", dim), "own", {"W": (dim, 1)})
+        else:
+            key = (shapes.stem, shapes.name.functor, len(shapes.name.args), tuple(shapes.matrices.items()))
+            family = self.family(key, shapes.stem, dict(shapes.matrices))
+        return family, None if shapes.beta is None else self.family(("beta",), "beta", {"beta": ()})
 
     def variables(self, rule: int) -> tuple[str, ...]:
         """Of the parameter names of a rule, in the order in which groups have their values."""
@@ -89,6 +104,22 @@ class ParameterBook:
         for group in range(len(grounding.groups)):
             if self._is_learned(grounding.groups[group][0]):
                 self.of_group(grounding, group)
+
+    def admit(self, name: str) -> None:
+        """Meet the name of a group by what a file calls it, `add.post(joke).1.V`, if rules have such names."""
+        stem, _, rest = name.partition(".")
+        stem = "beta" if name.endswith(".beta") else stem
+        term = rest.rsplit(".", 2 if stem == "add" else 1)[0]
+        functor, args = split(term)
+        for rule, shapes in enumerate(self.shapes):
+            written = shapes.beta if stem == "beta" else shapes.name
+            if written is None or shapes.stem == "remove" or (stem != "beta" and stem != shapes.stem):
+                continue
+            if written.functor == functor and len(written.args) == len(args) and _variables(written):
+                family, beta = self._families(rule)
+                chosen = beta if stem == "beta" else family
+                if chosen is not None:
+                    chosen.number(term)
 
     def _is_learned(self, rule: int) -> bool:
         return rule >= len(self.program.rules) or self.shapes[rule].stem != "remove"

@@ -20,13 +20,15 @@ class RuleLayout:
     head: str
     embedded: tuple[int, ...]  # places in an instantiation's body
     dims: tuple[int, ...]  # their dimensions
-    has_event: bool  # whether the first of them is an addition's event
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
     program: Program
     dim: int
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Layout:
+        return self  # nothing in it changes
 
     def dimension(self, functor: str) -> int:
         return dimension(self.program.functors, functor, self.dim)
@@ -51,12 +53,24 @@ class Layout:
                     rule.head.functor,
                     embedded,
                     tuple(dims[number] for number in embedded),
-                    kind == "add" and bool(embedded) and embedded[0] == 0,
                 )
             )
         for place, table in enumerate(self.program.tables):
-            found.append(RuleLayout(len(self.program.rules) + place, "own", table.functor, (), (), False))
+            found.append(RuleLayout(len(self.program.rules) + place, "own", table.functor, (), ()))
         return tuple(found)
+
+    @cached_property
+    def values_of_heads(self) -> dict[int, int]:
+        """Adding rules whose `: b(X)` has variables of its own: how many of a group's values, from the first, make attention heads."""
+        found: dict[int, int] = {}
+        for place, numbered in enumerate(self.program.rules):
+            rule = numbered.rule
+            if rule.kind == "add" and rule.beta is not None:
+                of_matrix = dict.fromkeys(one.name for one in (rule.matrix.variables() if rule.matrix else ()))
+                both = dict.fromkeys([*of_matrix, *(one.name for one in rule.beta.variables())])
+                if len(both) > len(of_matrix):
+                    found[place] = len(of_matrix)
+        return found
 
     @cached_property
     def changing(self) -> frozenset[str]:

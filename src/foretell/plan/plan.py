@@ -38,13 +38,22 @@ class Own:
 
 
 @dataclass(frozen=True)
+class Slices:
+    """Which slice of a family's stack each row uses: runs of rows that use one."""
+
+    index: Tensor | None  # int64 [rows]; None where there is one run
+    place: tuple[int, ...]  # of each run
+    count: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Deduce:
     """Proofs by one rule in one level, sorted by pool."""
 
     rule: int
     family: Family
     body: tuple[Gathered, ...]
-    index: Tensor | None  # int64 [proofs]: slice of the family; None where there is one
+    slices: Slices
     segment: Tensor | None  # int64 [proofs]: the pool of each; None where each proof has its own
     pools: int
     beta: Tensor  # int64 [pools]
@@ -59,7 +68,7 @@ class Add:
     family: Family
     point: Tensor  # int64
     body: tuple[Gathered, ...]
-    index: Tensor | None
+    slices: Slices
     count: int
 
 
@@ -121,7 +130,7 @@ class Plan:
             "slots": sum(len(table.point) for table in self.tables.values()),
             "levels": self.levels,
             "proofs": sum(
-                len(d.body[0].rows) if d.body else d.pools
+                d.pools if d.segment is None else len(d.segment)
                 for t in self.tables.values()
                 for v in t.levels
                 for d in v.deduce
@@ -175,7 +184,9 @@ class _Merger:
         deductions, owns = self._proofs()
         adds, tiles = self._additions()
         tables = {}
-        for dim in _distinct(self.dim):
+        # A dimension may have no slots: that of an exogenous event that is never a fact, and so never more than zeros.
+        looked_at = [part.dim for found in adds.values() for one in found for part in one.body]
+        for dim in _distinct(_joined([self.dim, np.asarray(looked_at, dtype=np.int64)])):
             mine = self.order[self.dim[self.order] == dim]
             levels = []
             for level in range(int(self.level[mine].max()) + 1 if len(mine) else 0):
@@ -230,6 +241,14 @@ class _Merger:
         assert all(one[0] is family for one in found)
         return family, np.asarray([one[1] for one in found])[inverse], np.asarray([one[3] for one in found])[inverse]
 
+    def _slices(self, index: Ints) -> Slices:
+        runs = _runs(index)
+        return Slices(
+            self._tensor(index) if len(runs) > 1 else None,
+            tuple(int(index[start]) for start, _ in runs),
+            tuple(stop - start for start, stop in runs),
+        )
+
     def _by_functor(self, slots: Ints, place: Ints) -> tuple[Intensities, ...]:
         functor = np.asarray([key[0] for key in self.grounding.keys], dtype=np.int64)[self.fact[slots]]
         found = []
@@ -278,7 +297,7 @@ class _Merger:
                     place,
                     family,
                     tuple(self._gathered(size, body[rows, j]) for j, size in enumerate(written.dims)),
-                    self._tensor(index) if len(self.book.variables(place)) else None,
+                    self._slices(index),
                     None if single else self._tensor(np.cumsum(new) - 1),
                     int(new.sum()),
                     self._tensor(beta[new]),
@@ -309,7 +328,8 @@ class _Merger:
         head_dim = np.asarray(
             [self.layout.dimension(one.head) if one is not None else 0 for one in self.layout.rules], dtype=np.int64
         )[rule]
-        order = np.lexsort((np.arange(len(rule)), rule, head_dim))
+        r = _joined([part.addition_r for part in parts])
+        order = np.lexsort((np.arange(len(rule)), r, rule, head_dim))  # rows with one matrix stand together
         key = np.empty_like(order)
         key[order] = np.arange(len(order)) - np.searchsorted(head_dim[order], head_dim[order])
         adds: dict[int, list[Add]] = {}
@@ -327,7 +347,7 @@ class _Merger:
                     family,
                     self._tensor(point[rows]),
                     tuple(self._gathered(size, flat[starts[rows] + j]) for j, size in enumerate(written.dims)),
-                    self._tensor(index) if len(self.book.variables(place)) else None,
+                    self._slices(index),
                     len(rows),
                 )
             )

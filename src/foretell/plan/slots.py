@@ -14,6 +14,7 @@ import numpy as np
 
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Grounding, Timeline
+from foretell.plan.cycle import cycle_message
 from foretell.plan.layout import Layout
 
 Ints = np.ndarray  # int64
@@ -31,18 +32,22 @@ class SequenceSlots:
     slot_level: Ints  # [S]: after how many others a slot can be computed
     proof_instance: Ints  # [R]
     proof_slot: Ints  # [R]: the head's
-    proof_body: list[Ints]  # per row, as one flat array with `proof_start`
-    addition_instance: Ints  # [A], sorted by (group, head, event)
+    proof_body: list[Ints]  # of every embedded condition of every proof: row, place in the body, slot
+    addition_instance: Ints  # [A], sorted by (r, head, event)
     addition_event: Ints  # [A]
+    addition_r: Ints  # [A]
     addition_body: Ints  # flat: slots of embedded conditions, -1 for an event that is no true fact
     addition_start: Ints  # [A + 1]
     ask_slot: Ints  # [X]: a slot and a range of additions that it attends to
     ask_low: Ints
     ask_high: Ints
-    ask_segment: Ints  # [X]: equal for the same (group, head)
+    ask_segment: Ints  # [X]: equal for the same (r, head)
     possible_slot: Ints  # [E]: slots of possible events at queries
     possible_query: Ints  # [E]: and whose
     happened_slot: Ints  # [n]: of each event at its own time; -1 where it is not scored
+
+    def __deepcopy__(self, memo: dict[int, object]) -> SequenceSlots:
+        return self  # nothing in it changes, and plans are found again by what it is
 
 
 class _Intervals:
@@ -127,7 +132,7 @@ class _Builder:
         self.query_point, self.event_point = place[: len(query_states)], place[len(query_states) :]
 
     def build(self) -> SequenceSlots:
-        additions = self.timeline.additions.astype(np.int64)
+        additions, r = self._in_order(self.timeline.additions.astype(np.int64))
         body_fact, body_start, body_row = self._addition_bodies(additions)
         body_point = self.event_point[additions[body_row, 1]] if len(body_row) else body_row
         asked_fact, asked_point, asked_query = self._possible()
@@ -150,10 +155,10 @@ class _Builder:
 
         proof_slot = slot_of(proof_code)
         proof_body = self._proof_bodies(proof_instance, point[proof_slot], slot_of)
-        level = self._levels(len(codes), proof_slot, proof_body, fact)
+        level = self._levels(fact, point, proof_slot, proof_body, proof_instance)
         body_slot = np.full(len(body_fact), -1, dtype=np.int64)
         body_slot[true] = slot_of(self._code(body_fact[true], body_point[true]))
-        asks = self._asks(additions, fact, point)
+        asks = self._asks(additions, r, fact, point)
         happened_slot = np.full(len(self.timeline.events), -1, dtype=np.int64)
         happened_slot[happened] = slot_of(self._code(happened_fact, happened_point))
         scored = self.timeline.possible_events
@@ -171,6 +176,7 @@ class _Builder:
             proof_body,
             additions[:, 0],
             additions[:, 1],
+            r,
             body_slot,
             body_start,
             *asks,
@@ -263,25 +269,40 @@ class _Builder:
         fact, row, place = self._bodies(instances)
         return [row, place, slot_of(self._code(fact, points[row])) if len(row) else row]
 
-    def _levels(self, slots: int, proof_slot: Ints, proof_body: list[Ints], fact: Ints) -> Ints:
+    def _levels(self, fact: Ints, point: Ints, proof_slot: Ints, proof_body: list[Ints], instances: Ints) -> Ints:
         """Longest paths through the proofs; they must have no cycle."""
         row, _, body = proof_body
         head = proof_slot[row] if len(row) else row
-        level = np.zeros(slots, dtype=np.int64)
-        for _ in range(slots + 1):
+        level = np.zeros(len(fact), dtype=np.int64)
+        # A path visits slots of different facts at one point, and then some that never change: no fact twice.
+        for _ in range(len(_unique(fact)) + 1):
             raised = level.copy()
             np.maximum.at(raised, head, level[body] + 1)
             if (raised == level).all():
                 return level
             level = raised
-        raise ForetellError(_cycle(self.grounding, head, body, fact))
+        raise ForetellError(cycle_message(self.timeline, fact, self.point_state[point], head, body, instances[row]))
 
-    def _asks(self, additions: Ints, fact: Ints, point: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """For every slot and every (group, head) that added its fact: the range of additions in force."""
-        group = np.asarray(self.grounding.group, dtype=np.int64)[additions[:, 0]]
+    def _in_order(self, additions: Ints) -> tuple[Ints, Ints]:
+        """Additions by (r, head, event), and the r of each: a group, or several that only the values of `: b(X)` tell apart."""
+        grounding = self.grounding
+        group = np.asarray(grounding.group, dtype=np.int64)[additions[:, 0]]
+        if not self.layout.values_of_heads:
+            return additions, group  # as timelines have them
+        first: dict[tuple[int, ...], int] = {}
+        r = np.arange(len(grounding.groups))
+        for number, (rule, *values) in enumerate(grounding.groups):
+            count = self.layout.values_of_heads.get(rule)
+            if count is not None:
+                r[number] = first.setdefault((rule, *values[:count]), number)
+        order = np.lexsort((additions[:, 1], self.head[additions[:, 0]], r[group]))
+        return additions[order], r[group[order]]
+
+    def _asks(self, additions: Ints, r: Ints, fact: Ints, point: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """For every slot and every (r, head) that added its fact: the range of additions in force."""
         head = self.head[additions[:, 0]]
         new = np.ones(len(additions), dtype=bool)
-        new[1:] = (group[1:] != group[:-1]) | (head[1:] != head[:-1])
+        new[1:] = (r[1:] != r[:-1]) | (head[1:] != head[:-1])
         segment = np.cumsum(new) - 1
         first = np.flatnonzero(new)
         of_head = _Lists(head[first], np.arange(len(first)), len(self.functor))
@@ -295,26 +316,3 @@ class _Builder:
         some = np.flatnonzero(high > low)
         some = some[np.lexsort((point[slot[some]], own[some]))]
         return slot[some], low[some], high[some], own[some]
-
-
-def _cycle(grounding: Grounding, head: Ints, body: Ints, fact: Ints) -> str:
-    """One cycle, in words."""
-    following: dict[int, list[int]] = {}
-    for a, b in zip(head.tolist(), body.tolist(), strict=True):
-        following.setdefault(a, []).append(b)
-    alive = {node for node in following}
-    while True:  # what leads nowhere is on no cycle
-        gone = {node for node in alive if not any(other in alive for other in following[node])}
-        if not gone:
-            break
-        alive -= gone
-    node = min(alive)
-    path: list[int] = []
-    while node not in path:
-        path.append(node)
-        node = next(other for other in following[node] if other in alive)
-    names = [grounding.text(int(fact[one])) for one in [*path[path.index(node) :], node]]
-    return (
-        f"proofs go in a circle, so there is no order in which to compute embeddings: {' needs '.join(names)}; "
-        f"give these functors dimension 0 (`:- embed(…, 0).`) or write rules whose proofs do not depend on one another"
-    )

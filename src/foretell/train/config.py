@@ -15,13 +15,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from foretell.errors import ForetellError
 from foretell.models.batch import Window
-from foretell.models.build import AnhpOptions, HawkesOptions, PoissonOptions, model_options
+from foretell.models.build import OPTIONS, AnhpOptions, Options, model_options
 from foretell.objective.integral import Integral
 
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
-
-ModelOptions = AnhpOptions | HawkesOptions | PoissonOptions
 
 
 class ConfigError(ForetellError):
@@ -65,7 +63,7 @@ class TrainOptions:
 @dataclass(frozen=True)
 class RunConfig:
     data: DataOptions = field(default_factory=DataOptions)
-    model: ModelOptions = field(default_factory=AnhpOptions)
+    model: Options = field(default_factory=AnhpOptions)
     train: TrainOptions = field(default_factory=TrainOptions)
 
     def check(self) -> RunConfig:
@@ -135,7 +133,7 @@ def make_config(table: Mapping[str, Any], source: str = "configuration") -> RunC
     return RunConfig(**made).check()
 
 
-MODEL_KINDS = ("anhp", "hawkes", "poisson")
+MODEL_KINDS = tuple(OPTIONS)
 
 
 def _section(cls: type, given: Mapping[str, Any], source: str, name: str, problems: list[str]) -> Any:

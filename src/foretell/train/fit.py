@@ -67,6 +67,9 @@ def fit(
         return _fit_directly(model, train, dev, run, on_epoch, stop or (lambda: False), options)
     if not model.fitted:
         model.prepare(train)
+    for part in (train, dev):
+        if part is not None:
+            model.ground(part)
     model.to(choose_device(options.device))
     listener = Listener(
         step=on_step or (lambda epoch, done, of: None),

@@ -26,7 +26,7 @@ from foretell.train.config import RunConfig, make_config, read_config, to_toml
 
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
 REPLACEABLE = ".demo"
-MODEL, CHECKPOINT = "model.safetensors", "checkpoint.safetensors"
+MODEL, CHECKPOINT, PROGRAM = "model.safetensors", "checkpoint.safetensors", "program.ndtt"
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,15 @@ class RunFolder:
             raise
         return run
 
+    def keep_program(self, model: IntensityModel) -> None:
+        """The rules that became the network, with all that they include; tables are in the model's file."""
+        text = model.program_text()
+        if text is not None:
+            self._write(PROGRAM, text)
+
     def discard(self) -> None:
         """Take back a run that came to nothing, so that the folder can be used again."""
-        for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT):
+        for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM):
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # other files, or no folder at all
             self.path.rmdir()
@@ -72,7 +78,7 @@ class RunFolder:
             raise ForetellError(
                 f"{path}: there is a run in this folder that is no demo; choose another folder with --run"
             )
-        for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT):
+        for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM):
             (path / name).unlink(missing_ok=True)
         run = cls.create(path, config, data)
         run._write(REPLACEABLE, "A demo: the next one may replace it.\n")

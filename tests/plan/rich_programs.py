@@ -1,0 +1,138 @@
+"""The random programs of `tests.ground` with what matters to a network: dimensions, key lengths, exponents, shared names, and times."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.lang.diagnostics import ProgramError
+from foretell.lang.program import Program
+from foretell.models.andtt import ANDTT
+from foretell.reference.andtt import Settings
+from foretell.reference.database import states
+from tests.ground.random_programs import random_case
+from tests.samples import randomise
+
+GAPS = (0.0, 0.0, 0.25, 0.4, 1.3)  # some events are at one time
+
+
+@dataclass(frozen=True)
+class RichCase:
+    text: str
+    program: Program
+    settings: Settings
+    sequences: list[tuple[list[str], list[float], float]]  # events, times, t_end
+    vocabulary: Vocabulary
+    time_scale: float
+
+    @property
+    def data(self) -> EventData:
+        rows = [
+            EventSequence(
+                np.asarray(times, dtype=np.float64),
+                np.asarray([self.vocabulary.find(event) for event in events], dtype=np.int32),
+                t_end,
+                str(place),
+            )
+            for place, (events, times, t_end) in enumerate(self.sequences)
+        ]
+        return EventData(rows, self.vocabulary, "window", "sample")
+
+    def model(self, seed: int = 3) -> ANDTT:
+        """With parameters that are drawn at random; exponents are above 1, where a pool has slopes on both sides."""
+        made = ANDTT(
+            self.program,
+            self.vocabulary,
+            dim=self.settings.dim,
+            layers=self.settings.layers,
+            time_dim=self.settings.time_dim,
+            dtype=torch.float64,
+        )
+        made.ground(self.data)
+        randomise(made, seed)
+        with torch.no_grad():
+            for name, stack in made.network.stacks.items():
+                if name.endswith("_beta"):
+                    stack.abs_().add_(0.05)
+        made.time.set_range(self.settings.m, self.settings.M)
+        made.time_scale = self.time_scale
+        return made
+
+
+@lru_cache
+def rich_case(seed: int) -> RichCase:
+    draw = random.Random(f"rich {seed}")
+    base = random_case(seed)
+    dim = draw.randint(1, 3)
+    text = base.text
+    text = _changed(text, _changes(draw, base.program, text), dim)
+    program = Program.from_text(text, dim=dim)
+    times = np.cumsum([draw.choice(GAPS) * draw.random() for _ in base.events]).round(6).tolist()
+    half = len(times) // 2
+    sequences = [
+        (base.events, times, (times or [0.0])[-1] + draw.choice([0.0, 0.7])),
+        (base.events[:half], times[:half], (times or [0.0])[-1] + 0.1),
+        ([], [], 1.0),
+    ]
+    settings = Settings(dim, draw.randint(1, 2), draw.randint(1, 4), 0.3, 7.0)
+    return RichCase(
+        text, program, settings, sequences, _vocabulary(draw, program, base.events), draw.choice([1.0, 1.7])
+    )
+
+
+def _vocabulary(draw: random.Random, program: Program, events: list[str]) -> Vocabulary:
+    """Events of the data, and most of the others that were possible: what is left out counts in the total alone."""
+    possible = {
+        f"{fact[0]}({','.join(fact[1:])})" if fact[1:] else fact[0]
+        for state in states(program, events)
+        for fact in state.facts
+        if program.functors[fact[0]].kind == "event"
+    }
+    others = [name for name in sorted(possible - set(events)) if draw.random() < 0.8]
+    return Vocabulary(tuple([*dict.fromkeys(events), *others]))
+
+
+def _changed(text: str, changes: list[tuple[str, str]], dim: int) -> str:
+    """With changes to lines, and with new lines, but without those that would make the program wrong."""
+    changed = text
+    for old, new in changes:
+        changed = changed.replace(old, new, 1) if old else changed + new
+    try:
+        Program.from_text(changed, dim=dim)
+        return changed
+    except ProgramError:
+        half = len(changes) // 2
+        return text if not half else _changed(_changed(text, changes[:half], dim), changes[half:], dim)
+
+
+def _changes(draw: random.Random, program: Program, text: str) -> list[tuple[str, str]]:
+    changes: list[tuple[str, str]] = []
+    recursive = {name for one in program.components if one.recursive for name in one.functors}
+    flat = draw.random() < 0.85  # then no proof of an embedding needs itself
+    for name in program.functors:
+        if flat and name in recursive:
+            changes.append(("", f":- embed({name}, 0).\n"))
+        elif draw.random() < 0.5:
+            changes.append(("", f":- embed({name}, {draw.randint(0, 4)}).\n"))
+        if draw.random() < 0.3:
+            changes.append(("", f":- key({name}, {draw.randint(1, 4)}).\n"))
+    lines = [
+        line for line in text.splitlines() if re.search(r"\w.* (:-|<-) ", line) and not line.startswith((":", "!"))
+    ]
+    for line in lines:
+        arrow = " <- " if " <- " in line else " :- "
+        head, body = line.split(arrow)
+        variables = sorted(set(re.findall(r"\b[V-Z]\b", body))) or ["a"]
+        if "::" not in line and draw.random() < 0.25:  # twice more, under names that differ in a constant or a value
+            names = draw.sample(["s(a)", "s(b)", f"s({variables[0]})"], 2)
+            changes += [("", f"{line.removesuffix('.')} :: {name}.\n") for name in names]
+        if draw.random() < 0.4:
+            exponent = draw.choice(["b", "b(a)", f"b({variables[-1]})", f"b({variables[0]},a)"])
+            changes.append((line, f"{head} : {exponent}{arrow}{body}"))
+    return changes
