@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from foretell.errors import DataError
@@ -204,7 +203,8 @@ def test_possible_events_are_the_true_facts_of_event_functors() -> None:
     timeline = timeline_of(CLUB, ["ban(bob)"])
     grounding = timeline.grounding
     assert [grounding.text(fact) for fact in timeline.facts_at(2) if grounding.is_event(fact)] == ["enter(eve)"]
-    assert isinstance(timeline.events, np.ndarray)
+    rows = [(grounding.text(fact), start, stop) for fact, start, stop in timeline.possible.tolist()]
+    assert sorted(rows) == [("enter(bob)", 0, 2), ("enter(eve)", 0, 3)]
 
 
 def test_facts_of_one_program_do_not_leak_into_another() -> None:

@@ -117,6 +117,15 @@ class Timeline:
     def states(self) -> int:
         return len(self.events) + 2
 
+    @property
+    def possible(self) -> np.ndarray:
+        """int32 [·, 3]: possible event, from, to; with what is possible for ever."""
+        always = self.grounding.always
+        whole = np.column_stack([always, np.zeros_like(always), np.full_like(always, self.states)])
+        rows = np.concatenate([whole, self.holds])
+        chosen = np.asarray([self.grounding.is_event(fact) for fact in rows[:, 0].tolist()], dtype=bool)
+        return rows[chosen]
+
     def state_at(self, time: float) -> int:
         """The state at a time: the events before it are applied, one at the very time is not."""
         if not 0.0 <= time < math.inf:
