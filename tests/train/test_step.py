@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from foretell.data import EventData
+from foretell.lang.program import Program
+from foretell.models.andtt import ANDTT
 from foretell.models.batch import Batch, make_batch
 from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood
@@ -166,3 +169,26 @@ def test_pseudo_events_hold_up_the_intensity_of_types_that_never_occur():
         return float(model.named_arrays()["intensity.never.w"][0])
 
     assert rate_of_the_unseen(2.0) > rate_of_the_unseen(0.0) + 0.2
+
+
+def test_a_model_of_rules_is_asked_in_pieces_like_any_other():
+    """Its history has no tensors to learn from; the gradients of the pieces add up all the same."""
+    program = Program.from_text(
+        ":- event(e).\nitem(a). item(b).\ne(X) :- item(X), seen(X).\nseen(X) <- bos, item(X).\nseen(X) <- e(X).\n"
+    )
+    data = EventData.from_names(
+        [["e(a)", "e(b)"], ["e(b)"], ["e(a)", "e(a)", "e(b)"]], [[1.0, 2.0], [0.5], [0.1, 0.7, 2.0]], t_ends=[3.0] * 3
+    )
+    gradients = []
+    for piece in (0, 1):
+        model = ANDTT(program, data.vocabulary, dim=3, layers=1, dtype=torch.float64)
+        stepper = Stepper(model, 1e-3, StepOptions(piece=piece))
+        stepper._limits = lambda batch, piece=piece: Limits(
+            1 << 20, piece or 1 << 20
+        )  # one encoding, asked about in pieces
+        batch = make_batch(data, [0, 1, 2])
+        draws = torch.rand(3, 4, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        stepper._gradients(batch, draws)
+        gradients.append([parameter.grad.clone() for parameter in stepper.parameters if parameter.grad is not None])
+    for whole, cut in zip(*gradients, strict=True):
+        torch.testing.assert_close(whole, cut, rtol=1e-9, atol=1e-12)

@@ -55,6 +55,7 @@ class Answer:
 class ANDTT(IntensityModel):
     kind = "andtt"
     title = "A-NDTT"
+    capturable = False
 
     def __init__(
         self,

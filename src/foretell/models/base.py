@@ -85,6 +85,7 @@ class IntensityModel(nn.Module, ABC):
     title: ClassVar[str]
     dropout: float
     noise: torch.Generator | None  # where dropout takes its noise from
+    capturable: ClassVar[bool] = True  # False: a step asks the host, so that it cannot be captured as a CUDA graph
     closed_form: ClassVar[bool] = False  # True: the integral is known exactly and the model is fitted directly
 
     def __init__(self, vocabulary: Vocabulary | int) -> None:

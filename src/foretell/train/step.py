@@ -81,7 +81,11 @@ class Stepper:
         self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
         self.pool: ThreadPoolExecutor | None = None
         self.capturing = (
-            options.capture and self.device.type == "cuda" and not model.dropout and options.integral != "uniform"
+            options.capture
+            and model.capturable
+            and self.device.type == "cuda"
+            and not model.dropout
+            and options.integral != "uniform"
         )
         self.graphs: dict[tuple[int, ...], _Graph] = {}
 
@@ -201,7 +205,8 @@ class Stepper:
                 gradient[rows] = 0.0 if tensor.grad is None else tensor.grad
             row += len(piece)
         learned = [(t, g) for t, g in zip(tensors, gradients, strict=True) if t.requires_grad]
-        torch.autograd.backward([t for t, _ in learned], [g for _, g in learned])
+        if learned:  # a history of indices alone has nothing to learn from
+            torch.autograd.backward([t for t, _ in learned], [g for _, g in learned])
         return summed
 
     def _descend(self, batch: Batch, draws: Tensor | None, history: Any, scored: Tensor) -> Tensor:
