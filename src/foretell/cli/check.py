@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foretell.cli.replay import Undeclared
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -26,13 +28,6 @@ class Stage(StrEnum):
     ast = "ast"
     rules = "rules"
     graph = "graph"
-
-
-class Undeclared(StrEnum):
-    """What an event is that nothing declares."""
-
-    error = "error"
-    exogenous = "exogenous"
 
 
 def check(

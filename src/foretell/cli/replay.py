@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.errors import ForetellError
+from foretell.lang.wording import counted
 
 if TYPE_CHECKING:
     from foretell.data import EventData
@@ -122,10 +123,6 @@ def read_program(path: Path, undeclared: Undeclared) -> Program:
     return program
 
 
-def counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
 def check_time(at: float | None) -> None:
     if at is not None and not 0.0 <= at < float("inf"):
         raise ForetellError(f"--at {at}: expected a time from 0 on")
@@ -234,7 +231,7 @@ def _print(timeline: Timeline, at: float | None) -> None:
         typer.echo("  facts: " + (", ".join(name for name in states.facts if name not in events) or "none"))
         return
     typer.echo(
-        f"sequence {timeline.sequence}: {counted(len(timeline.events), 'event')}, {timeline.states} states, "
+        f"sequence {timeline.sequence}: {counted(len(timeline.events), 'event')}, {counted(timeline.states, 'state')}, "
         f"{counted(len(states.facts), 'fact')} that always hold, {counted(len(timeline.additions), 'addition')}"
     )
     for state in range(timeline.states):

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from foretell.lang.wording import counted
+
 if TYPE_CHECKING:
     from foretell.evaluate.scores import Evaluation
 
@@ -73,7 +75,7 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     """One row a model, each score with its 95 % interval."""
     first = evaluations[0]
     table = Table(
-        title=f"{first.data}: {first.events} events in {counted(first.sequences)}, window {first.window}",
+        title=f"{first.data}: {first.events} events in {counted(first.sequences, 'sequence')}, window {first.window}",
         caption=f"nats an event, higher is better; [95 % intervals: {first.bootstrap}]",
         title_justify="left",
         caption_justify="left",
@@ -98,10 +100,6 @@ def participant_table(evaluations: list[Evaluation]) -> Table:
             error = _cell(one.error_rate, percent=True).replace("\n", " ")
             table.add_row(evaluation.model, one.pattern, str(one.events), f"{one.candidates:.1f}", error)
     return table
-
-
-def counted(sequences: int) -> str:
-    return "1 sequence" if sequences == 1 else f"{sequences} sequences"
 
 
 def _cell(estimate: Any, percent: bool) -> str:

@@ -40,7 +40,6 @@ class Chunk:
     instances: list[tuple[int, int, int, tuple[int, ...]]]  # rule, group, head, body
     sequences: list[SequenceRows]
     impossible: int = 0  # events that the program made impossible, skipped or kept as the caller wished
-    undeclared: int = 0  # events that were taken to be exogenous
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For a file: integers and one text, nothing that could be code."""
@@ -48,7 +47,6 @@ class Chunk:
             "functors": self.functors,
             "constants": self.constants,
             "impossible": self.impossible,
-            "undeclared": self.undeclared,
         }
         flat = [value for instance in self.instances for value in (*instance[:3], len(instance[3]), *instance[3])]
         stored = {
@@ -85,7 +83,6 @@ class Chunk:
             instances,
             sequences,
             names["impossible"],
-            names["undeclared"],
         )
 
 
@@ -101,7 +98,7 @@ def _unravel(stored: np.ndarray) -> list[tuple[int, ...]]:
     return rows
 
 
-def make_chunk(engine: Engine, sequences: list[SequenceRows], impossible: int, undeclared: int) -> Chunk:
+def make_chunk(engine: Engine, sequences: list[SequenceRows], impossible: int) -> Chunk:
     """What these sequences used of all that the engine knows, numbered from where the loaded program ends."""
     made, keys, symbols = engine.instances, engine.symbols.keys, engine.symbols
     used = _beyond(engine.base_instances, [r[:, 0] for s in sequences for r in (s.proofs, s.additions, s.removals)])
@@ -159,7 +156,6 @@ def make_chunk(engine: Engine, sequences: list[SequenceRows], impossible: int, u
             for rows in sequences
         ],
         impossible,
-        undeclared,
     )
 
 

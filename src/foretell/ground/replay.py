@@ -139,7 +139,7 @@ def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chu
         sequences.append(walked.rows())
     if problems:
         raise DataError(problems)
-    return make_chunk(engine, sequences, impossible, 0)
+    return make_chunk(engine, sequences, impossible)
 
 
 class EventFacts:

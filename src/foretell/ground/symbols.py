@@ -44,13 +44,6 @@ class Symbols:
         functor, args = split(name)
         return self.fact((self.functor(functor), *(self.constant(arg) for arg in args)))
 
-    def known(self, functor: str, args: tuple[str, ...]) -> int | None:
-        """A fact's id, if it was ever interned."""
-        ids = [self._functor_ids.get(functor), *(self._constant_ids.get(arg) for arg in args)]
-        if any(one is None for one in ids):
-            return None
-        return self.fact_ids.get(tuple(one for one in ids if one is not None))
-
     def text(self, fact: int) -> str:
         functor, *args = self.keys[fact]
         if not args:
