@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,17 @@ from foretell.plan.book import Family, ParameterBook
 from foretell.plan.plan import Add, Deduce, Gathered, Level, Plan, Slices, Table
 
 Embeddings = dict[int, Tensor]  # by dimension: [slots, dim]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What one layer's attention of one table looked at: slot `s` gives addition `a` of one of its ranges the weight `exp(x_s·k_a)`."""
+
+    layer: int
+    table: Table
+    x: Tensor  # [slots, width]
+    k: Tensor  # [keys, width]
+    v: Tensor  # [keys, dim]
 
 
 class Network(nn.Module):
@@ -93,26 +105,36 @@ class Network(nn.Module):
 
     # Layers
 
-    def forward(self, plan: Plan, times: Tensor) -> Embeddings:
-        """The top layer; `times` are those of the plan's points, float64."""
+    def forward(self, plan: Plan, times: Tensor, seen: list[Attended] | None = None) -> Embeddings:
+        """The top layer; `times` are those of the plan's points, float64. `seen` is given what was attended to."""
         dtype = next(self.parameters(), torch.empty(0)).dtype  # no parameters, no embeddings: then it is of no account
         time = self.time.with_one(times, dtype)
         below: Embeddings | None = None
         for layer in range(self.layers + 1):
-            attended = self._attended(plan, time, below, layer) if below is not None else {}
+            attended = self._attended(plan, time, below, layer, seen) if below is not None else {}
             below = self._deduced(plan, below, attended, dtype)
         assert below is not None
         return below
 
-    def _attended(self, plan: Plan, time: Tensor, below: Embeddings, layer: int) -> Embeddings:
+    def _attended(
+        self, plan: Plan, time: Tensor, below: Embeddings, layer: int, seen: list[Attended] | None
+    ) -> Embeddings:
         padded = {dim: F.pad(table, (0, 0, 0, 1)) for dim, table in below.items()}  # behind: an event that was no fact
         return {
-            dim: self._attend(table, time, below[dim], padded, layer)
+            dim: self._attend(table, time, below[dim], padded, layer, seen)
             for dim, table in plan.tables.items()
-            if table.asking
+            if len(table.asked.slot)
         }
 
-    def _attend(self, table: Table, time: Tensor, own: Tensor, padded: Embeddings, layer: int) -> Tensor:
+    def _attend(
+        self,
+        table: Table,
+        time: Tensor,
+        own: Tensor,
+        padded: Embeddings,
+        layer: int,
+        seen: list[Attended] | None,
+    ) -> Tensor:
         """`Q` is folded into the keys: there are many more queries than additions."""
         shares = _Shares(table.gathered, (part for add in table.adds for part in add.body), padded)
         keys, values = [], []
@@ -121,7 +143,10 @@ class Network(nn.Module):
             keys.append(key)
             values.append(value)
         x = torch.cat([time.index_select(0, table.point), own], dim=-1)
-        return range_attention(x, torch.cat(keys), torch.cat(values), table.tiles)
+        k, v = torch.cat(keys), torch.cat(values)
+        if seen is not None:
+            seen.append(Attended(layer, table, x, k, v))
+        return range_attention(x, k, v, table.tiles)
 
     def _additions(self, add: Add, time: Tensor, shares: _Shares, layer: int) -> tuple[Tensor, Tensor]:
         """Folded keys [A, width + head] and values [A, head] of one rule's additions."""

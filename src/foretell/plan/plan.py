@@ -90,6 +90,19 @@ def together(parts: Sequence[Gathered]) -> tuple[Gathered, ...]:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """Which slots of a table attend to which rows of its key table, one range of one `r` in each row; on the host."""
+
+    slot: Ints  # [X]: rows of the table
+    low: Ints  # [X]
+    high: Ints  # [X]
+    addition: Ints  # [keys]: which addition each row of the key table is, counted through all sequences
+
+
+NOTHING_ASKED = Asked(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
+
+
+@dataclass(frozen=True)
 class Table:
     """All slots of one dimension."""
 
@@ -98,7 +111,7 @@ class Table:
     levels: tuple[Level, ...]
     adds: tuple[Add, ...]
     gathered: tuple[Gathered, ...]  # the bodies of all additions
-    asking: int  # ranges that slots attend to
+    asked: Asked
     tiles: RangeTiles  # their queries are the slots
 
 
@@ -136,7 +149,7 @@ class Plan:
                 for d in v.deduce
             ),
             "additions": sum(add.count for table in self.tables.values() for add in table.adds),
-            "ranges attended to": sum(table.asking for table in self.tables.values()),
+            "ranges attended to": sum(len(table.asked.slot) for table in self.tables.values()),
             "possible events": len(self.possible_query),
         }
 
@@ -194,14 +207,14 @@ class _Merger:
                 found = tuple(deductions.get((dim, level), ()))
                 parts = [part for one in found for part in one.body]
                 levels.append(Level(start, stop, owns.get((dim, level)), found, together(parts)))
-            asking, tile = tiles.get(dim, (0, RangeTiles((), len(mine))))
+            asked, tile = tiles.get(dim, (NOTHING_ASKED, RangeTiles((), len(mine))))
             tables[dim] = Table(
                 dim,
                 self._tensor(self.point[mine]),
                 tuple(levels),
                 tuple(adds.get(dim, ())),
                 together([part for one in adds.get(dim, ()) for part in one.body]),
-                asking,
+                asked,
                 tile.to(self.device),
             )
         return Plan(
@@ -313,7 +326,7 @@ class _Merger:
     def _level_start(self, dim: int, level: int) -> int:
         return int(((self.dim == dim) & (self.level < level)).sum())
 
-    def _additions(self) -> tuple[dict[int, list[Add]], dict[int, tuple[int, RangeTiles]]]:
+    def _additions(self) -> tuple[dict[int, list[Add]], dict[int, tuple[Asked, RangeTiles]]]:
         parts = self.parts
         instance = _joined([part.addition_instance for part in parts])
         offsets = _offsets([len(part.addition_instance) for part in parts])
@@ -361,7 +374,9 @@ class _Merger:
             first, last = key[low[mine]], key[high[mine] - 1] + 1
             total = int((head_dim == dim).sum())
             made = range_tiles(first, last, total, device=self.device.type, segment=own[mine])
-            tiles[dim] = len(mine), made.asked_by(self.row[slot[mine]], int((self.dim == dim).sum()))
+            rows = self.row[slot[mine]]
+            asked = Asked(rows, first, last, order[head_dim[order] == dim])
+            tiles[dim] = asked, made.asked_by(rows, int((self.dim == dim).sum()))
         return adds, tiles
 
 
