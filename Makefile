@@ -14,7 +14,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # mkdocs-material prints a long notice about MkDocs 2 otherwise; we use 1.6.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help install demo test lint format docs bench bench-replay clean
+.PHONY: bench-rules help install demo test lint format docs bench bench-replay clean
 
 help:
 	@echo "make demo    train on the embedded data and print scores (about a minute)"
@@ -59,6 +59,9 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/anhp.py
+
+bench-rules: $(READY)
+	$(BIN)/python benchmarks/andtt.py
 
 bench-replay: $(READY)
 	$(BIN)/python benchmarks/replay.py $(if $(FORETELL_DATA),--data $(FORETELL_DATA))

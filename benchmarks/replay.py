@@ -41,7 +41,7 @@ def cpu(function, repeats: int = REPEATS) -> float:
 
 
 def robocup() -> dict:
-    program = Program.from_file(ROOT / "programs" / "robocup.ndtt")
+    program = Program.named("robocup")
     splits = list(data.load("robocup").splits().values())
     events = sum(split.event_count for split in splits)
     seconds = cpu(lambda: [replay(program, split) for split in splits])

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from foretell.data import Dataset, EventData, EventSequence, Vocabulary, load, load_file, save, save_dataset
     from foretell.errors import DataError, ForetellError
     from foretell.evaluate.ask import embeddings_of, intensities_at
+    from foretell.evaluate.explain import explain
     from foretell.evaluate.scores import evaluate
     from foretell.ground.explain import why
+    from foretell.ground.impossible import settle_impossible
     from foretell.ground.replay import replay
     from foretell.lang.diagnostics import ProgramError
     from foretell.lang.program import Program
@@ -36,6 +38,7 @@ _HOMES = {
     "foretell.data": "Dataset EventData EventSequence Vocabulary load load_file save save_dataset",
     "foretell.errors": "DataError ForetellError",
     "foretell.ground.explain": "why",
+    "foretell.ground.impossible": "settle_impossible",
     "foretell.ground.replay": "replay",
     "foretell.lang.program": "Program",
     "foretell.lang.diagnostics": "ProgramError",
@@ -48,6 +51,7 @@ _HOMES = {
     "foretell.train.run": "RunFolder",
     "foretell.evaluate.scores": "evaluate",
     "foretell.evaluate.ask": "embeddings_of intensities_at",
+    "foretell.evaluate.explain": "explain",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -67,6 +71,7 @@ __all__ = [
     "Vocabulary",
     "embeddings_of",
     "evaluate",
+    "explain",
     "fit",
     "intensities_at",
     "load",
@@ -77,6 +82,7 @@ __all__ = [
     "save",
     "save_dataset",
     "save_model",
+    "settle_impossible",
     "why",
 ]
 

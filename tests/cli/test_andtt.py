@@ -135,5 +135,5 @@ def _with_unknown(tmp_path: Path) -> str:
 
 def test_a_plan_says_how_large_the_network_is() -> None:
     found = fine("plan", LIBRARY, LOANS, "--json").json
-    assert all(one["slots"] > one["possible events"] > 0 for one in found)
+    assert all(one["slots"] > one["possible"] > 0 for one in found)
     assert "slots" in fine("plan", LIBRARY, LOANS).out

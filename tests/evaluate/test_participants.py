@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import foretell as ft
 from foretell.errors import ForetellError
 from foretell.evaluate.participants import guess_participants, parse_pattern
 
-PROGRAM = Path(__file__).resolve().parents[2] / "programs" / "robocup.ndtt"
+PROGRAM = "robocup"
 
 
 @pytest.mark.parametrize("text", ["pass", "pass(P,Q)", "pass(+P,-Q", "pass(+P,+Q)", "pass()", "(+P)", "pass(+P,-Q(R))"])

@@ -54,7 +54,7 @@ def test_a_plan_of_several_sequences_is_as_large_as_those_of_each_alone():
 def test_every_row_of_a_table_is_in_one_level():
     plan = plan_of(TALK, ["say(a)", "rain"], ["say(b)"])
     for table in plan.tables.values():
-        edges = [(level.start, level.stop) for level in table.levels]
+        edges = [(level.start, level.stop) for level in table.deduced.levels]
         assert [start for start, _ in edges] == [0, *(stop for _, stop in edges[:-1])][: len(edges)]
         assert (edges[-1][1] if edges else 0) == len(table.point)
 
@@ -63,18 +63,21 @@ def test_what_a_level_looks_at_lies_in_the_levels_before():
     plan = plan_of(TALK, ["say(a)", "rain", "say(b)"], ["rain"])
     looked = 0
     for table in plan.tables.values():
-        for number, level in enumerate(table.levels):
-            for part in level.gathered:
-                done = sum(one.stop - one.start for one in plan.tables[part.dim].levels[:number])
-                assert int(part.rows.max()) < done
-                looked += len(part.rows)
+        for number, level in enumerate(table.deduced.levels):
+            for one in level.projections:
+                done = plan.tables[one.inputs.dim].deduced.levels[:number]
+                assert int(one.inputs.rows.max()) < sum(below.stop - below.start for below in done)
+                looked += len(one.inputs.rows)
     assert looked > 0
 
 
 def test_a_dimension_that_only_an_event_without_a_fact_has_gets_an_empty_table():
     plan = plan_of(TALK, ["rain"])
     assert len(plan.tables[3].point) == 0
-    assert [part.rows.tolist() for part in plan.tables[2].gathered if part.dim == 3] == [[0]]
+    looked_at = {
+        row for keys in plan.tables[2].keys for part in keys.body if part.dim == 3 for row in part.rows.tolist()
+    }
+    assert looked_at == {0}
 
 
 def made(text: str, *sequences: list[str], **options: Any) -> tuple[ANDTT, Any]:

@@ -14,23 +14,30 @@ import pytest
 from foretell.data import EventData, load, load_file
 from foretell.ground.replay import Replay, replay
 from foretell.ground.timeline import Timeline
+from foretell.lang import catalog
 from foretell.lang.program import Program
 from foretell.terms import split
 from tests.cli.invoking import fine
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "programs"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.ndtt"))
-EXAMPLES = sorted(path.parent.name for path in FOLDER.glob("*/example.jsonl"))
+LISTED = ROOT / "programs"
+FILES = {path.stem: path for folder in (LISTED, catalog.SHIPPED) for path in sorted(folder.glob("*.ndtt"))}
+NAMES = sorted(FILES)
+EXAMPLES = [name for name, path in FILES.items() if (path.parent / name / "example.jsonl").exists()]
 IPTV = ROOT.parent / "shared/data/iptv_small"
 
 
+def folder(name: str) -> Path:
+    """With the program's tables, page, picture and example."""
+    return FILES[name].parent / name
+
+
 def program(name: str) -> Program:
-    return Program.from_file(FOLDER / f"{name}.ndtt")
+    return Program.from_file(FILES[name])
 
 
 def replayed(name: str, data: EventData | None = None) -> Replay:
-    return replay(program(name), load_file(FOLDER / name / "example.jsonl") if data is None else data)
+    return replay(program(name), load_file(folder(name) / "example.jsonl") if data is None else data)
 
 
 @dataclass(frozen=True)
@@ -71,12 +78,13 @@ def all_states(done: Replay) -> Iterator[State]:
 def test_the_promised_programs_are_there():
     assert {"forum-small", "forum", "email", "robocup", "iptv", "library"} <= set(NAMES)
     assert set(NAMES) - {"robocup"} == set(EXAMPLES), "robocup has embedded data; the others bring an example"
+    assert catalog.names() == ("robocup",)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_has_no_mistakes_and_no_warnings(name: str):
     assert program(name).warnings == ()
-    assert fine("check", FOLDER / f"{name}.ndtt").err == ""
+    assert fine("check", FILES[name]).err == ""
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -91,25 +99,26 @@ def test_an_example_replays_and_has_every_kind_of_event(name: str):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_is_that_of_the_program(name: str, tmp_path: Path):
-    fine("check", FOLDER / f"{name}.ndtt", "--graph", tmp_path / "graph.svg")
-    shipped = (FOLDER / name / "graph.svg").read_text(encoding="utf-8")
-    assert shipped == (tmp_path / "graph.svg").read_text(encoding="utf-8"), (
-        f"foretell check programs/{name}.ndtt --graph programs/{name}/graph.svg"
+    fine("check", FILES[name], "--graph", tmp_path / "graph.svg")
+    shipped = folder(name) / "graph.svg"
+    assert shipped.read_text(encoding="utf-8") == (tmp_path / "graph.svg").read_text(encoding="utf-8"), (
+        f"foretell check {FILES[name]} --graph {shipped}"
     )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_shows_the_picture_links_to_what_is_there_and_stands_in_the_list(name: str):
-    page = (FOLDER / name / "README.md").read_text(encoding="utf-8")
+    page = (folder(name) / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#\s]+)\)", page)
     assert "graph.svg" in links and f"../{name}.ndtt" in links
-    assert all((FOLDER / name / link).exists() for link in links)
-    assert f"]({name}/README.md)" in (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert all((folder(name) / link).exists() for link in links)
+    listed = re.findall(r"\]\(([^)\s]+/README\.md)\)", (LISTED / "README.md").read_text(encoding="utf-8"))
+    assert (folder(name) / "README.md").resolve() in [(LISTED / link).resolve() for link in listed]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_rule_number_that_a_page_names_is_in_the_picture(name: str):
-    page = (FOLDER / name / "README.md").read_text(encoding="utf-8")
+    page = (folder(name) / "README.md").read_text(encoding="utf-8")
     told = {int(number) for number in re.findall(r"[Rr]ules? (\d+)", page) + re.findall(r"\((\d+)\)", page)}
     numbers = {one.number for one in program(name).rules if not one.rule.is_fact}
     assert told and told <= numbers
@@ -316,8 +325,8 @@ def test_the_outage_example_shows_every_way_to_name_parameters():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_json_of_a_replay_tells_the_same_as_the_timeline(name: str, tmp_path: Path):
-    data = ["robocup", "--split", "test"] if name == "robocup" else [FOLDER / name / "example.jsonl"]
-    told = json.loads(fine("replay", FOLDER / f"{name}.ndtt", *data, "--json", "--cache", tmp_path).out)
+    data = ["robocup", "--split", "test"] if name == "robocup" else [folder(name) / "example.jsonl"]
+    told = json.loads(fine("replay", FILES[name], *data, "--json", "--cache", tmp_path).out)
     done = replayed(name, load("robocup").test if name == "robocup" else None)
     assert [[len(state["possible"]) for state in one["states"]] for one in told] == [
         [state.possible for state in states(timeline)] for timeline in done.timelines

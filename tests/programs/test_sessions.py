@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from foretell.lang import catalog
 from tests.cli.invoking import foretell
 from tests.programs.sessions import Command, Shown, agrees, steps
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "programs").glob("*/README.md"))
+PAGES = sorted([*(ROOT / "programs").glob("*/README.md"), *catalog.SHIPPED.glob("*/README.md")])
 GUIDE = ROOT / "docs/guide/rules.md"
 
 

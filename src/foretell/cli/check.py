@@ -28,14 +28,19 @@ class Stage(StrEnum):
     ast = "ast"
     rules = "rules"
     graph = "graph"
+    plan = "plan"
 
 
 def check(
-    program: Annotated[Path, typer.Argument(metavar="P.ndtt", help="A program.")],
+    program: Annotated[
+        Path, typer.Argument(metavar="P.ndtt", help="A program: a file, or the name of a shipped one (robocup).")
+    ],
     as_json: Annotated[
         bool, Option("--json", help="Print JSON, and nothing else, on stdout; with --show, the stage, too.")
     ] = False,
-    show: Annotated[Stage | None, Option(help="Print a stage instead of the summary: ast, rules or graph.")] = None,
+    show: Annotated[
+        Stage | None, Option(help="Print a stage instead of the summary: ast, rules, graph or plan.")
+    ] = None,
     graph: Annotated[Path | None, Option(help="Draw predicates and rules into this SVG file.")] = None,
     dim: Annotated[int, Option(min=0, help="The dimension of functors that declare none.")] = 32,
     layers: Annotated[int, Option(min=0, help="Layers of attention, for counting parameters.")] = 2,
@@ -57,17 +62,20 @@ def check(
         _print_json({"ok": False, **_diagnostics(error.diagnostics)})
         raise typer.Exit(1) from None
     if graph is not None:
-        _draw(checked, graph, program.name)
+        _draw(checked, graph, Path(checked.sources[0].name).name)
     counts = count_parameters(
         checked.rules, checked.tables, checked.functors, dim=dim, layers=layers, time_dim=time_dim
     )
     if as_json:
         report = _summary(checked, counts, dim, layers, dim if time_dim is None else time_dim)
-        _print_json({**report, **_diagnostics(checked.warnings), **_stage(checked, show)})
+        planned = {"plan": _network(checked, dim, layers, time_dim, True)} if show is Stage.plan else {}
+        _print_json({**report, **_diagnostics(checked.warnings), **_stage(checked, show), **planned})
         return
     for one in checked.warnings:
         typer.echo(one.render(), err=True)
-    if show is not None:
+    if show is Stage.plan:
+        typer.echo("\n".join(_network(checked, dim, layers, time_dim, False)))
+    elif show is not None:
         typer.echo("\n".join(_stage_lines(checked, show)))
     else:
         _show(checked, counts, str(program), dim)
@@ -124,6 +132,17 @@ def _stage_lines(program: Program, show: Stage) -> list[str]:
         *lines,
         *(f"{'table':{width}}  {one.functor}/{one.arity}, {len(one.rows):,} rows" for one in program.tables),
     ]
+
+
+def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_json: bool) -> Any:
+    """What the rules are to a network, without data; `foretell plan` adds how large it becomes for given events."""
+    from foretell.plan.book import ParameterBook
+    from foretell.plan.layout import Layout
+    from foretell.plan.show import network_json, network_lines
+
+    layout = Layout(program, dim)
+    book = ParameterBook(layout, max(dim, 1) if time_dim is None else time_dim)
+    return (network_json if as_json else network_lines)(layout, book, layers)
 
 
 def _statements(program: Program) -> list[Any]:

@@ -7,6 +7,8 @@ from typing import Annotated, cast
 
 import typer
 
+from foretell.cli.replay import Impossible
+
 Option = typer.Option
 
 
@@ -24,6 +26,10 @@ def evaluate(
     floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = False,
     seed: Annotated[int, Option(help="For the bootstrap and for drawn integrals.")] = 0,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
+    impossible: Annotated[
+        Impossible | None,
+        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's."),
+    ] = None,
     columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
     quiet: Annotated[bool, Option(help="No progress.")] = False,
@@ -41,7 +47,7 @@ def evaluate(
 
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
-    opened = open_run(run, data, split, columns, device)
+    opened = open_run(run, data, split, columns, device, impossible)
     models = [opened.model]
     if floors:
         dataset = opened.dataset()
@@ -69,7 +75,13 @@ def evaluate(
     evaluations = [result.evaluation for result in results]
     if as_json:
         print_json(
-            {**evaluations[-1].to_json(), "floors": [e.to_json() for e in evaluations[:-1]], "scores": str(written)}
+            {
+                **evaluations[-1].to_json(),
+                "impossible": opened.impossible.value,
+                "impossible_events": opened.impossible_events,
+                "floors": [e.to_json() for e in evaluations[:-1]],
+                "scores": str(written),
+            }
         )
         return
     console = out()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foretell.cli.replay import Impossible
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -34,8 +35,16 @@ def fresh_andtt(
     return model
 
 
-def andtt_of(program: Path, params: Path, data: list[EventData], dtype: str, undeclared: Undeclared = "error") -> ANDTT:
-    """The model that a file of parameters describes, for given data."""
+def andtt_of(
+    program: Path,
+    params: Path,
+    data: list[EventData],
+    dtype: str,
+    undeclared: Undeclared = "error",
+    impossible: Impossible = Impossible.error,
+) -> tuple[ANDTT, list[EventData]]:
+    """The model that a file of parameters describes, for given data; and these as it may see them."""
+    from foretell.cli.impossible import settled
     from foretell.models.parameters import load_parameters, read_parameters
 
     found = read_parameters(params)
@@ -44,6 +53,7 @@ def andtt_of(program: Path, params: Path, data: list[EventData], dtype: str, und
     if not all(type(size) is int for size in sizes.values()) or not isinstance(time, dict):
         raise ForetellError(f'{params}: expected "dim", "layers" and "time", as `foretell params` prints them')
     model = _made(program, data[0].vocabulary, found["dim"], found["layers"], time.get("dim"), 0, dtype, undeclared)
+    data = [settled(model, part, impossible)[0] for part in data]
     for part in data:
         model.meet(part)
         model.ground(part)
@@ -51,7 +61,7 @@ def andtt_of(program: Path, params: Path, data: list[EventData], dtype: str, und
         model.book.admit(name)  # of values that other data had
     model.network.grow(model.dtype, model.device)
     load_parameters(model, found, str(params))
-    return model.eval()
+    return model.eval(), data
 
 
 def _made(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from foretell.cli.replay import Impossible
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -19,6 +20,10 @@ def intensity(
     params: Annotated[Path | None, Option(help="… and the parameters, as `foretell params` prints them.")] = None,
     dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
     undeclared: Annotated[str, Option(help="With --program: error or exogenous.")] = "error",
+    impossible: Annotated[
+        Impossible | None,
+        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's."),
+    ] = None,
     times: Annotated[str, Option(help="Times, with commas: 0.5,1.2.")] = "",
     grid: Annotated[int, Option(help="Instead: this many times, evenly spaced over each sequence.")] = 0,
     sequence: Annotated[str | None, Option(help="Only the sequence with this id or place.")] = None,
@@ -54,10 +59,11 @@ def intensity(
         found = open_data(str(run), split, columns)
         if len(found) > 1:
             raise ForetellError(f"{run}: several splits; say which with --split")
-        chosen = chosen_sequences(found[0], sequence)
-        model, time_unit = andtt_of(program, params, found, dtype, undeclared), ""  # pyright: ignore[reportArgumentType]
+        way = impossible or Impossible.error
+        model, found = andtt_of(program, params, found, dtype, undeclared, way)  # pyright: ignore[reportArgumentType]
+        chosen, time_unit = chosen_sequences(found[0], sequence), ""
     else:
-        opened = open_run(run, data, split, columns, device)
+        opened = open_run(run, data, split, columns, device, impossible)
         chosen, model, time_unit = chosen_sequences(opened.data, sequence), opened.model, opened.time_unit
     answers = intensities_at(model, chosen, wanted, grid=grid or None) if times or grid else []
     if as_json:

@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from foretell.cli import check, data, demo, embed, evaluate, intensity, params, plan, replay, train, why
+from foretell.cli import check, data, demo, embed, evaluate, explain, intensity, params, plan, replay, train, why
 from foretell.errors import ForetellError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command("check")(check.check)
 app.command("replay")(replay.replay)
 app.command("plan")(plan.plan)
 app.command("why")(why.why)
+app.command("explain")(explain.explain)
 app.command("demo")(demo.demo)
 
 

@@ -1,14 +1,17 @@
-"""`foretell plan P.ndtt DATA`: the size of the network that a program becomes for given data."""
+"""`foretell plan P.ndtt DATA`: the network that a program becomes for given data: its parts, its sizes, its parameters."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foretell.cli.replay import (
     ColumnsOption,
     DataArgument,
+    Impossible,
+    ImpossibleOption,
     JsonOption,
     ProgramArgument,
     SequenceOption,
@@ -16,21 +19,29 @@ from foretell.cli.replay import (
     Undeclared,
     UndeclaredOption,
     read_program,
+    say_counts,
 )
+
+if TYPE_CHECKING:
+    from foretell.plan.plan import Plan
 
 
 def plan(
     program: ProgramArgument,
     data: DataArgument,
     dim: Annotated[int, typer.Option(help="Dimension of functors that the program does not declare.")] = 32,
+    layers: Annotated[int, typer.Option(help="Layers of attention, for counting parameters.", min=1)] = 2,
+    time_dim: Annotated[int | None, typer.Option(help="Dimension of times; default: as --dim.", min=1)] = None,
     points: Annotated[int, typer.Option(help="Integration points a gap.", min=1)] = 1,
+    tiles: Annotated[bool, typer.Option(help="Also tiles of attention and their padding, on a CPU.")] = False,
     sequence: SequenceOption = None,
     split: SplitOption = None,
+    impossible: ImpossibleOption = Impossible.error,
     undeclared: UndeclaredOption = Undeclared.error,
     columns: ColumnsOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """How many slots, proofs, additions and ranges of attention each sequence needs, and what they have in common."""
+    """What the network of a program looks like, and how many slots, proofs, additions and ranges of attention data need."""
     import numpy as np
     import torch
 
@@ -40,20 +51,39 @@ def plan(
     from foretell.plan.book import ParameterBook
     from foretell.plan.layout import Layout
     from foretell.plan.plan import make_plan
+    from foretell.plan.show import network_json, network_lines, sizes_lines, sizes_of
     from foretell.plan.slots import sequence_slots
 
     checked = read_program(program, undeclared)
     layout = Layout(checked, dim)
-    found = []
+    book = ParameterBook(layout, max(dim, 1) if time_dim is None else time_dim)
+    found, tiled = [], []
     for part in chosen_among(open_data(data, split, columns), sequence):
-        for timeline in replay(checked, part).timelines:
-            book = ParameterBook(layout, max(dim, 1))
-            states = np.repeat(np.arange(1, timeline.states), points)
-            made = make_plan([sequence_slots(timeline, layout, states)], layout, book, torch.device("cpu"))
-            found.append({"sequence": timeline.sequence, "events": len(timeline.events), **made.sizes()})
+        done = replay(checked, part, impossible=impossible.value)
+        say_counts(done, impossible, part.name)
+        for timeline in done.timelines:
+            book.read(timeline.grounding)
+            slots = sequence_slots(timeline, layout, np.repeat(np.arange(1, timeline.states), points))
+            found.append(sizes_of(timeline, slots, layout))
+            if tiles:
+                made = make_plan([slots], layout, book, torch.device("cpu"))
+                tiled.append(_tiles(made))
     if as_json:
-        print_json(found)
+        network = network_json(layout, book, layers)
+        shown = [{**dataclasses.asdict(one), "network": network} for one in found]
+        print_json([{**one, **extra} for one, extra in zip(shown, tiled or [{}] * len(shown), strict=True)])
         return
-    for one in found:
-        name = one.pop("sequence")
-        typer.echo(f"sequence {name}: " + ", ".join(f"{size:,} {what}" for what, size in one.items()))
+    for line in [*network_lines(layout, book, layers), *sizes_lines(found, layout)]:
+        typer.echo(line)
+    for one, extra in zip(found, tiled, strict=False):
+        waste = extra["tile_pairs"] / max(one.pairs, 1)
+        typer.echo(
+            f"sequence {one.sequence}: {extra['tiles']:,} tiles of attention, {waste:.1f} × the pairs with padding"
+        )
+
+
+def _tiles(made: Plan) -> dict[str, Any]:
+    """How attention is cut up, which depends on the device: tiles, and pairs that are computed with what fills them up."""
+    groups = [group for table in made.tables.values() for group in table.tiles.groups]
+    cells = sum(group.rows.shape[0] * group.rows.shape[1] * group.window.shape[1] for group in groups)
+    return {"tiles": sum(len(group.rows) for group in groups), "tile_pairs": cells}

@@ -34,7 +34,7 @@ class Undeclared(StrEnum):
     exogenous = "exogenous"
 
 
-ProgramArgument = Annotated[Path, typer.Argument(help="A program, P.ndtt.")]
+ProgramArgument = Annotated[Path, typer.Argument(help="A program: P.ndtt, or the name of a shipped one (robocup).")]
 DataArgument = Annotated[str, typer.Argument(help="A file, a folder, or the name of an embedded data set (robocup).")]
 SequenceOption = Annotated[str | None, typer.Option("--sequence", help="Only the sequence with this id or place.")]
 SplitOption = Annotated[str | None, typer.Option("--split", help="train, dev or test; default: all.")]
@@ -109,7 +109,8 @@ def before(data: EventData, time: float) -> EventData:
             sys.stderr.write(
                 f"sequence {one.id} was observed until {one.t_end:g}: after that, nothing is known to happen\n"
             )
-        cut.append(EventSequence(one.times[:count], one.types[:count], one.t_end, one.id, one.metadata))
+        marks = None if one.unscored is None else one.unscored[:count]
+        cut.append(EventSequence(one.times[:count], one.types[:count], one.t_end, one.id, one.metadata, marks))
     return EventData(cut, data.vocabulary, name=data.name)
 
 
@@ -158,11 +159,15 @@ def replayed(
 
 
 def say_counts(done: Replay, impossible: Impossible, name: str, quiet: bool = False) -> None:
-    if done.impossible and not quiet:
-        fate = "left out" if impossible is Impossible.skip else "kept as unscored history"
-        sys.stderr.write(f"{name}: {counted(done.impossible, 'impossible event')} {fate}\n")
+    say_impossible(done.impossible, impossible, name, quiet)
     if done.undeclared and not quiet:
         sys.stderr.write(f"{name}: {counted(done.undeclared, 'event')} that nothing declares, taken to be exogenous\n")
+
+
+def say_impossible(count: int, impossible: Impossible, name: str, quiet: bool = False) -> None:
+    if count and not quiet:
+        fate = "left out" if impossible is Impossible.skip else "kept as unscored history"
+        sys.stderr.write(f"{name}: {counted(count, 'impossible event')} {fate}\n")
 
 
 class _States:

@@ -71,8 +71,8 @@ def epoch_line(record: dict[str, Any]) -> str:
     return f"epoch {record['epoch']:4d}   train {record['train']:9.4f}{dev}   {record['train_seconds']:6.1f} s{best}"
 
 
-def score_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
-    """One row a model, each score with its 95 % interval."""
+def score_table(evaluations: list[Evaluation], time_unit: str = "", participants: bool = False) -> Table:
+    """One row a model, each score with its 95 % interval; with the participants' error over all patterns, where wanted."""
     first = evaluations[0]
     table = Table(
         title=f"{first.data}: {first.events} events in {counted(first.sequences, 'sequence')}, window {first.window}",
@@ -82,11 +82,14 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     )
     table.add_column("model")
     unit = f" ({time_unit})" if time_unit and len(time_unit) < 20 else ""
-    for name in ("log-likelihood", "of times", "of types", f"RMSE of next time{unit}", "error of next type"):
+    timed = any(one.rmse is not None for one in evaluations)
+    titles = ["log-likelihood", "of times", "of types", *([f"RMSE of next time{unit}"] if timed else [])]
+    for name in (*titles, "error of next type", *(["error of who"] if participants else [])):
         table.add_column(name, justify="right")
     for one in evaluations:
-        cells = [one.log_likelihood, one.time_log_likelihood, one.type_log_likelihood, one.rmse, one.error_rate]
-        table.add_row(one.model, *(_cell(cell, percent=cell is one.error_rate) for cell in cells))
+        cells = [one.log_likelihood, one.time_log_likelihood, one.type_log_likelihood, *([one.rmse] if timed else [])]
+        shares = [one.error_rate, *([one.participants[-1].error_rate] if participants else [])]
+        table.add_row(one.model, *(_cell(cell, False) for cell in cells), *(_cell(cell, True) for cell in shares))
     return table
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foretell.cli.replay import Impossible
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -25,11 +26,14 @@ Option = typer.Option
 def train(
     config: Annotated[Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train].")] = None,
     model: Annotated[str | None, Option(help="anhp, andtt, hawkes or poisson; andtt where there is a program.")] = None,
-    program: Annotated[Path | None, Option(help="Rules, P.ndtt: they become the network (A-NDTT).")] = None,
+    program: Annotated[Path | None, Option(help="Rules that become the network (A-NDTT): P.ndtt, or robocup.")] = None,
     data: Annotated[str | None, Option(help="A folder, a file, or the name of embedded data (robocup).")] = None,
     run: Annotated[Path | None, Option(help="The folder to write; default: runs/DATA-MODEL.")] = None,
     resume: Annotated[Path | None, Option(help="A run folder to continue.")] = None,
     columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
+    impossible: Annotated[
+        Impossible | None, Option(help="Events that the rules make impossible: an error, left out, or kept unscored.")
+    ] = None,
     dim: Annotated[int | None, Option(help="Dimension of the embeddings.")] = None,
     layers: Annotated[int | None, Option(help="Layers of attention.")] = None,
     heads: Annotated[int | None, Option(help="Attention heads.")] = None,
@@ -48,7 +52,7 @@ def train(
 ) -> None:
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
     flags = {
-        "data": {"path": data},
+        "data": {"path": data, "impossible": None if impossible is None else impossible.value},
         "model": {
             "kind": model or ("andtt" if program is not None else None),
             "program": None if program is None else str(program),
@@ -86,6 +90,7 @@ def train(
 
 
 def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None, as_json: bool, quiet: bool) -> None:
+    from foretell.cli.impossible import settled_splits
     from foretell.cli.show import bar, epoch_line, print_json
     from foretell.train.config import make_config, read_config
     from foretell.train.fit import Interrupted, fit
@@ -119,9 +124,11 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
     choose_device(config.train.device)
     dtype = getattr(torch, config.train.dtype)
     network = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
+    dataset, counts = settled_splits(network, dataset, Impossible(config.data.impossible), quiet)
+    assert dataset.train is not None
     resuming = run is not None
     if run is None:
-        run = RunFolder.create(folder, config, data_facts(dataset))
+        run = RunFolder.create(folder, config, data_facts(dataset) | {"impossible": counts})
         run.keep_program(network)
     elif not run.checkpoint.exists():
         resuming = False  # it was stopped before its first checkpoint: begin again
@@ -165,10 +172,10 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
 
 
 def _found_again(options: Options) -> Options:
-    """With the program's whole path, so that the run can be opened again from anywhere."""
+    """With the whole path of the program's file, so that the run can be opened again from anywhere; the name of a shipped one does."""
     from foretell.models.build import AndttOptions
 
-    if isinstance(options, AndttOptions) and options.program and Path(options.program).exists():
+    if isinstance(options, AndttOptions) and options.program and Path(options.program).is_file():
         return replace(options, program=str(Path(options.program).resolve()))
     return options
 

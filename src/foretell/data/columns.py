@@ -25,6 +25,7 @@ class Columns(Sequence[EventSequence]):
     t_ends: np.ndarray  # float64 [sequences]
     ids: tuple[str, ...]
     metadata: tuple[Mapping[str, object], ...]
+    unscored: np.ndarray | None = None  # bool [events]: True where an event is history only; None: nowhere
 
     def __post_init__(self) -> None:
         assert len(self.offsets) == len(self.t_ends) + 1 == len(self.ids) + 1 == len(self.metadata) + 1
@@ -33,6 +34,9 @@ class Columns(Sequence[EventSequence]):
             array = getattr(self, name)
             assert array.dtype == dtype, name
             object.__setattr__(self, name, read_only(array))
+        if self.unscored is not None:
+            assert self.unscored.dtype == np.bool_ and len(self.unscored) == len(self.times)
+            object.__setattr__(self, "unscored", read_only(self.unscored))
 
     @classmethod
     def of(cls, sequences: Iterable[EventSequence]) -> Columns:
@@ -47,6 +51,7 @@ class Columns(Sequence[EventSequence]):
             t_ends=np.array([one.t_end for one in several], dtype=np.float64),
             ids=tuple(one.id for one in several),
             metadata=tuple(one.metadata or NO_METADATA for one in several),
+            unscored=_marks(several) if any(one.unscored is not None for one in several) else None,
         )
 
     @property
@@ -72,6 +77,7 @@ class Columns(Sequence[EventSequence]):
             float(self.t_ends[place]),
             self.ids[place],
             self.metadata[place],
+            None if self.unscored is None else self.unscored[start:stop],
         )
 
     def __iter__(self) -> Iterator[EventSequence]:
@@ -90,7 +96,14 @@ class Columns(Sequence[EventSequence]):
             t_ends=self.t_ends[chosen],
             ids=tuple(self.ids[place] for place in chosen),
             metadata=tuple(self.metadata[place] for place in chosen),
+            unscored=None if self.unscored is None else self.unscored[events],
         )
+
+
+def _marks(sequences: Sequence[EventSequence]) -> np.ndarray:
+    """Of all events; a sequence without marks has nothing unscored."""
+    parts = [np.zeros(len(one), dtype=bool) if one.unscored is None else one.unscored for one in sequences]
+    return np.concatenate([np.zeros(0, dtype=bool), *parts])
 
 
 def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -21,13 +21,17 @@ MOST_TYPES = 1_000_000  # more than that is a mistaken id, not a vocabulary
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EventSequence:
-    """Events `types[i]` at `times[i]`, observed on `[0, t_end]`. Order in the arrays is the order of the events."""
+    """Events `types[i]` at `times[i]`, observed on `[0, t_end]`. Order in the arrays is the order of the events.
+
+    `unscored` (bool, one an event) is True where an event is history only; None: nowhere. Files do not have it.
+    """
 
     times: np.ndarray
     types: np.ndarray
     t_end: float
     id: str = "0"
     metadata: Mapping[str, object] = field(default_factory=lambda: NO_METADATA)
+    unscored: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         problems: list[str] = []
@@ -40,6 +44,9 @@ class EventSequence:
             problems.append(f"t_end is {end!r}, expected a number")
         elif not problems:
             problems += [text for _, text in time_mistakes(times, float(end))]
+        unscored = None if self.unscored is None else np.array(self.unscored)
+        if unscored is not None and (unscored.dtype != np.bool_ or unscored.shape != types.shape):
+            problems.append(f"unscored has type {unscored.dtype} and shape {unscored.shape}, expected a bool an event")
         if not isinstance(self.id, str) or not self.id or not encodable(self.id):
             problems.append("the id must be Unicode text that is not empty")
         if problems:
@@ -47,18 +54,27 @@ class EventSequence:
         object.__setattr__(self, "times", read_only(times))
         object.__setattr__(self, "types", read_only(types))
         object.__setattr__(self, "t_end", float(end))
+        object.__setattr__(self, "unscored", None if unscored is None else read_only(unscored))
 
     def __len__(self) -> int:
         return len(self.times)
 
     @classmethod
     def trusted(
-        cls, times: np.ndarray, types: np.ndarray, t_end: float, id: str, metadata: Mapping[str, object]
+        cls,
+        times: np.ndarray,
+        types: np.ndarray,
+        t_end: float,
+        id: str,
+        metadata: Mapping[str, object],
+        unscored: np.ndarray | None = None,
     ) -> EventSequence:
         """A sequence over arrays that were checked before (float64, int32, read-only): nothing is looked at again."""
         sequence = object.__new__(cls)
         for name, value in zip(
-            ("times", "types", "t_end", "id", "metadata"), (times, types, t_end, id, metadata), strict=True
+            ("times", "types", "t_end", "id", "metadata", "unscored"),
+            (times, types, t_end, id, metadata, unscored),
+            strict=True,
         ):
             object.__setattr__(sequence, name, value)
         return sequence

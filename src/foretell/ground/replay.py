@@ -233,14 +233,22 @@ def grounding_of(engine: Engine) -> Grounding:
     )
 
 
-def walk(engine: Engine, grounding: Grounding, names: Sequence[str], times: np.ndarray, sequence: str) -> Timeline:
-    """One sequence of possible events, in the numbering of an engine that may have seen others."""
+def walk(
+    engine: Engine,
+    grounding: Grounding,
+    names: Sequence[str],
+    times: np.ndarray,
+    sequence: str,
+    unscored: np.ndarray | None = None,
+) -> Timeline:
+    """One sequence, in the numbering of an engine that may have seen others; only what is `unscored` may be impossible."""
     walked = Walk(engine)
     for place, name in enumerate(names):
         event = engine.event(name)
-        if not engine.is_possible(event):
+        allowed = engine.is_possible(event)
+        if not allowed and (unscored is None or not unscored[place]):
             raise DataError(_explained(walked, sequence, place, times, event))
-        walked.take(event, place, True)
+        walked.take(event, place, allowed and (unscored is None or not unscored[place]))
     return walked.timeline(sequence, times, grounding)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from foretell.errors import ForetellError
+from foretell.lang import catalog
 from foretell.lang.check import check
 from foretell.lang.diagnostics import Diagnostic, ProgramError
 from foretell.lang.files import Unreadable, neighbours, read_text
@@ -21,7 +23,9 @@ DATA = (".csv", ".jsonl", ".parquet", ".gz")  # ends of names that event data ha
 
 
 def load_program(path: Path, *, undeclared: Undeclared, dim: int) -> Program:
-    """Raises `ProgramError` with every mistake of the file and of those that it includes."""
+    """A file, or else a shipped program by its name; raises `ProgramError` with every mistake of it and of what it includes."""
+    if catalog.file_of(str(path)) is not None and not path.is_file():
+        return load_shipped(str(path), undeclared=undeclared, dim=dim)
     try:
         return check(gather_file(path), undeclared=undeclared, dim=dim)
     except ProgramError as error:
@@ -34,6 +38,18 @@ def load_program(path: Path, *, undeclared: Undeclared, dim: int) -> Program:
         raise ProgramError(found) from None
 
 
+def load_shipped(name: str, *, undeclared: Undeclared, dim: int) -> Program:
+    """In messages it is `robocup.ndtt`, wherever the package is installed."""
+    path = catalog.file_of(name)
+    if path is None:
+        close = nearest(name, catalog.names())
+        hint = f"; did you mean {shown(close)}?" if close else ""
+        raise ForetellError(
+            f"no program {shown(name)} ships with foretell: there is {', '.join(catalog.names())}{hint}"
+        )
+    return check(gather(Source(path.name, read_text(path)), path.parent, path), undeclared=undeclared, dim=dim)
+
+
 def read_program(source: Source, folder: Path, *, undeclared: Undeclared, dim: int) -> Program:
     return check(gather(source, folder), undeclared=undeclared, dim=dim)
 
@@ -44,7 +60,7 @@ def gather_file(path: Path) -> Gathered:
     except Unreadable as error:
         source = Source(str(path), "", is_read=False)
         code = "missing-file" if error.missing else "unreadable-file"
-        hint = _near(path) or "look at the path" if error.missing else error.hint
+        hint = _near(path) or _nameless(path) if error.missing else error.hint
         raise ProgramError([Diagnostic(code, Span(source, 0, 0), str(error), hint)]) from None
     return gather(Source(str(path), text), path.parent, path)
 
@@ -164,6 +180,19 @@ def gather(source: Source, folder: Path, path: Path | None = None) -> Gathered:
         frozenset(state.unread),
         state.is_complete,
     )
+
+
+def _nameless(path: Path) -> str:
+    """A bare word may have been meant as the name of a shipped program."""
+    if path.suffix or len(path.parts) != 1:
+        return "look at the path"
+    close = nearest(path.name, catalog.names())
+    known = (
+        f"did you mean {shown(close)}?"
+        if close
+        else f"of those that ship with foretell there is {', '.join(catalog.names())}"
+    )
+    return f"give a file, P.ndtt, or the name of a program: {known}"
 
 
 def _near(path: Path) -> str | None:

@@ -65,7 +65,7 @@ class Component:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
-    """A program that was read and found to be without mistakes; `from_file` and `from_text` make one."""
+    """A program that was read and found to be without mistakes; `from_file`, `named` and `from_text` make one."""
 
     rules: tuple[NumberedRule, ...]
     tables: tuple[FactTable, ...]
@@ -86,11 +86,22 @@ class Program:
 
     @staticmethod
     def from_file(path: str | Path, *, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> Program:
-        """Read and check a program with all it includes; raises `ProgramError` with every mistake of it."""
+        """Read and check a program with all it includes; raises `ProgramError` with every mistake of it.
+
+        Where there is no such file, the name of a shipped program will do: `"robocup"`.
+        """
         from foretell.lang.load import load_program
 
         _check_choice(undeclared)
         return load_program(Path(path), undeclared=undeclared, dim=dim)
+
+    @staticmethod
+    def named(name: str, *, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> Program:
+        """A program that ships with foretell: `Program.named("robocup")` is for the data `load("robocup")`."""
+        from foretell.lang.load import load_shipped
+
+        _check_choice(undeclared)
+        return load_shipped(name, undeclared=undeclared, dim=dim)
 
     @staticmethod
     def from_text(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -24,14 +25,14 @@ from foretell.lang.program import Program
 from foretell.models.andtt_histories import Histories
 from foretell.models.andtt_network import Embeddings, Network
 from foretell.models.andtt_program import program_from_parts, program_parts
-from foretell.models.base import EndsAndInside, IntensityModel, Queries, asked_times
+from foretell.models.base import EndsAndInside, IntensityModel, Queries, Sample, asked_times
 from foretell.models.batch import Batch, make_batch
 from foretell.models.units import ShortestWave, mean_gap, wave_range
 from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.nn.time import TimeEmbedding
 from foretell.plan.book import ParameterBook, events_of
 from foretell.plan.layout import Layout
-from foretell.plan.plan import Intensities, Plan, make_plan
+from foretell.plan.plan import Plan, events_by_dim, make_plan
 from foretell.plan.slots import SequenceSlots
 from foretell.terms import split
 
@@ -41,13 +42,24 @@ PSEUDO_EVENTS = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What the events of a batch and the states of its queries come to: a plan, and where times are taken from and answers go."""
+
+    plan: Plan
+    parts: list[SequenceSlots]  # a plan is found again by what they are
+    source: Tensor  # int64 [points]: in [0, all events' times, all queries' times]
+    event: Tensor  # int64 [events]: among the batch's, row after row
+    row: Tensor  # int64 [E]: sequence of each possible event
+    column: Tensor  # int64 [E]: and its query
+    query: Tensor  # int64 [E]: the two as one number
+
+
 @dataclass(frozen=True)
 class Answer:
     """Log-intensities of all possible events at some queries, and of the events that happened."""
 
-    plan: Plan
-    row: Tensor  # int64 [valid queries]: sequence
-    column: Tensor  # int64: place among its queries
+    prepared: Prepared
     possible: Tensor  # [E]: log λ, one for each of the plan's possible events
     happened: Tensor  # [events of all sequences]: log λ, 0 where the event is not scored
 
@@ -55,7 +67,7 @@ class Answer:
 class ANDTT(IntensityModel):
     kind = "andtt"
     title = "A-NDTT"
-    capturable = False
+    samples = True
 
     def __init__(
         self,
@@ -83,10 +95,12 @@ class ANDTT(IntensityModel):
         self.time = TimeEmbedding(self.time_dim)
         self.network = Network(self.book, layers, self.time, seed)
         self.functors = events_of(self.program)
+        self._events_by_dim = events_by_dim(self.layout)
         self.w = nn.ParameterList(torch.zeros(1 + self.layout.dimension(name)) for name in self.functors)
         self.log_tau = nn.Parameter(torch.zeros(len(self.functors)))
-        self._plans: OrderedDict[tuple[int, ...], Plan] = OrderedDict()
-        self._parts: dict[tuple[int, ...], list[SequenceSlots]] = {}
+        self._plans: OrderedDict[Hashable, Prepared] = OrderedDict()
+        self._held: dict[tuple[int, ...], Prepared] = {}
+        self._holding = False
         self._start(seed)
         self.to(dtype)
 
@@ -112,7 +126,7 @@ class ANDTT(IntensityModel):
     def ground(self, data: EventData) -> None:
         """Replay data, so that there are parameters for all that they give rise to."""
         for sequence in data:
-            self.histories.timeline(self.vocabulary, sequence.types, sequence.times)
+            self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
         self.book.read(self.histories.grounding)
         self.network.grow(self.dtype, self.device)
 
@@ -123,7 +137,7 @@ class ANDTT(IntensityModel):
         counts, exposure = np.full(len(self.functors), PSEUDO_EVENTS), np.full(len(self.functors), 1e-12)
         place = {name: number for number, name in enumerate(self.functors)}
         for sequence in data:
-            _, timeline = self.histories.timeline(self.vocabulary, sequence.types, sequence.times)
+            _, timeline = self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
             grounding = timeline.grounding
             ends = np.concatenate([[0.0, 0.0], sequence.times, [sequence.t_end]])  # of states 0, 1, …
             always = grounding.always.tolist()
@@ -132,9 +146,9 @@ class ANDTT(IntensityModel):
                 number = place.get(str(grounding.functors[grounding.keys[fact][0]]))
                 if number is not None:
                     exposure[number] += ends[stop] - ends[start]
-            for name in data.names_of(sequence):
+            for name, scored in zip(data.names_of(sequence), timeline.possible_events.tolist(), strict=True):
                 number = place.get(split(name)[0])
-                if number is not None:
+                if number is not None and scored:
                     counts[number] += 1
         self.ground(data)
         with torch.no_grad():
@@ -148,75 +162,102 @@ class ANDTT(IntensityModel):
         """The history is looked up by its events; nothing of it is a tensor before it is asked about."""
         return batch
 
-    def _answer(self, batch: Batch, seen: np.ndarray, times: Tensor) -> Answer:
-        """`seen` [B, Q] events are before each query; those beyond a sequence's end are padding."""
-        lengths = batch.lengths.tolist()
-        types, when = batch.types.cpu().numpy(), batch.times.cpu().numpy()
-        parts = []
-        for row, length in enumerate(lengths):
-            key, timeline = self.histories.timeline(self.vocabulary, types[row, :length], when[row, :length])
-            asked = seen[row] if len(seen) > 1 else seen[0]
-            parts.append(self.histories.slots(key, timeline, asked[asked <= length].astype(np.int64) + 1))
-        plan = self._plan(parts)
-        valid = seen <= np.asarray(lengths)[:, None]
-        row, column = (torch.from_numpy(one).to(batch.times.device) for one in np.nonzero(valid))
-        events = torch.from_numpy(np.arange(batch.times.shape[1])[None] < np.asarray(lengths)[:, None]).to(
-            batch.times.device
-        )
-        with_bos = torch.cat([batch.times.new_zeros(len(batch), 1), batch.times], dim=1)
-        is_point = (
-            torch.cat([torch.ones_like(events[:, :1]), events], dim=1)
-            if events.shape[1]
-            else events.new_ones(len(batch), 1)
-        )
-        point_times = batch.times.new_zeros(plan.points)
-        point_times[plan.event_point] = with_bos[is_point]
-        point_times[plan.query_point] = (
-            times.expand(len(batch), -1)[row, column] if times.shape[0] == 1 else times[row, column]
-        )
-        embeddings = self.network(plan, point_times)
-        possible = self._logs(plan.possible, embeddings, len(plan.possible_query))
-        happened = self._logs(plan.happened, embeddings, int(sum(lengths)))
-        return Answer(plan, row, column, possible, happened)
+    def _answer(self, batch: Batch, queries: Queries, sample: Sample | None = None) -> Answer:
+        prepared = self._prepared(batch, queries, sample)
+        plan = prepared.plan
+        times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), queries.times.flatten()])
+        embeddings = self.network(plan, times.index_select(0, prepared.source))
+        return Answer(prepared, *self._logs(plan, embeddings))
 
-    def _plan(self, parts: list[SequenceSlots]) -> Plan:
-        key = tuple(id(part) for part in parts)
-        found = self._plans.get(key)
+    def _prepared(self, batch: Batch, queries: Queries, sample: Sample | None) -> Prepared:
+        """Queries see a number of events each; those that would see more than there are, are padding."""
+        keep, rng = (None, None) if sample is None else (sample.keep, sample.rng)
+        shape = len(batch), batch.times.shape[1], *queries.times.shape
+        place = (batch.types.data_ptr(), *shape)
+        if place in self._held:
+            return self._held[place]
+        lengths = batch.lengths.cpu().numpy()
+        types, when, history_only = (one.cpu().numpy() for one in (batch.types, batch.times, batch.history_only))
+        seen = np.broadcast_to(queries.seen().cpu().numpy(), (len(batch), queries.times.shape[1]))
+        parts = []
+        for row, length in enumerate(lengths.tolist()):
+            key, timeline = self.histories.timeline(
+                self.vocabulary, types[row, :length], when[row, :length], history_only[row, :length]
+            )
+            asked = seen[row]
+            states = asked[asked <= length].astype(np.int64) + 1
+            parts.append(self.histories.slots(key, timeline, states, keep, rng))
+        if any((part.possible_weight != 1.0).any() for part in parts):
+            return self._prepare(parts, lengths, seen, shape)  # it will not be drawn again
+        known = (*(id(part) for part in parts), *shape, self.device)
+        found = self._plans.get(known)
         if found is None:
-            known = sum(len(family.names) for family in self.book.families.values())
-            found = make_plan(parts, self.layout, self.book, self.device)
-            if sum(len(family.names) for family in self.book.families.values()) > known:
-                self.network.grow(
-                    self.dtype, self.device
-                )  # names that training never met start as they would have then
-            self._plans[key] = found
-            self._parts[key] = parts  # an id is good for as long as its object lives
+            found = self._plans[known] = self._prepare(parts, lengths, seen, shape)
             while len(self._plans) > KEPT_PLANS:
-                gone, _ = self._plans.popitem(last=False)
-                del self._parts[gone]
+                self._plans.popitem(last=False)
+        if self._holding:
+            self._held[place] = found
         return found
 
-    def _logs(self, groups: tuple[Intensities, ...], embeddings: Embeddings, count: int) -> Tensor:
-        out = torch.zeros(count, dtype=self.dtype, device=self.device)
-        for group in groups:
-            number = self.functors.index(group.functor)
-            w, log_tau = self.w[number], self.log_tau[number]
-            score = embeddings[group.rows.dim][group.rows.rows] @ w[1:] + w[0]
-            log = log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))
-            out = out.index_put((group.place,), log)
-        return out
+    def _prepare(
+        self, parts: list[SequenceSlots], lengths: np.ndarray, seen: np.ndarray, shape: tuple[int, ...]
+    ) -> Prepared:
+        plan = make_plan(parts, self.layout, self.book, self.device)
+        self.network.grow(self.dtype, self.device)  # names that training never met start as they would have then
+        rows, width, rows_asked, asked = shape
+        is_event = np.arange(width)[None] < lengths[:, None]
+        event = np.flatnonzero(is_event)
+        row, column = np.nonzero(seen <= lengths[:, None])
+        source = np.zeros(plan.points, dtype=np.int64)
+        with_bos = np.concatenate(
+            [np.zeros((rows, 1), dtype=np.int64), 1 + np.arange(rows * width).reshape(rows, width)], 1
+        )
+        source[plan.event_point.cpu().numpy()] = with_bos[np.concatenate([np.ones((rows, 1), dtype=bool), is_event], 1)]
+        query = (row if rows_asked > 1 else 0) * asked + column
+        source[plan.query_point.cpu().numpy()] = 1 + rows * width + query
+        by_event = plan.possible_query.cpu().numpy()
+        row, column = row[by_event], column[by_event]
+        indices = (source, event, row, column, row * asked + column)
+        return Prepared(plan, parts, *(torch.from_numpy(np.ascontiguousarray(one)).to(self.device) for one in indices))
 
-    def ends_and_inside(self, history: Batch, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside:
+    def captured_as(self, batch: Batch) -> Hashable:
+        """A plan is of one batch's events."""
+        known = (batch.types, batch.lengths, batch.history_only)
+        return *batch.times.shape, *(one.cpu().numpy().tobytes() for one in known)
+
+    @contextmanager
+    def holding(self) -> Iterator[object]:
+        """Inside, what was prepared is found again by where a batch lies, without a look at its events."""
+        self._held, self._holding = {}, True
+        try:
+            yield self._held
+        finally:
+            self._held, self._holding = {}, False
+
+    def _logs(self, plan: Plan, embeddings: Embeddings) -> tuple[Tensor, Tensor]:
+        """Log-intensities of all possible events, and of all that happened: 0 for those that are not scored."""
+        split_up = [len(plan.possible_query), plan.events]
+        out = torch.zeros(sum(split_up), dtype=self.dtype, device=self.device)
+        for part in plan.intensities:
+            w = torch.stack([self.w[number] for number in self._events_by_dim[part.rows.dim]])
+            log_tau = self.log_tau.index_select(0, part.functor)
+            scores = torch.addmm(w[:, 0], part.rows.of(embeddings), w[:, 1:].T)
+            score = scores.gather(1, part.column.unsqueeze(1)).squeeze(1)
+            log = log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))
+            out = out.index_put((part.place,), log)
+        possible, happened = out.split(split_up)
+        return possible, happened
+
+    def ends_and_inside(
+        self, history: Batch, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
+    ) -> EndsAndInside:
         """What the likelihood needs: only possible events are looked at inside gaps, and only the event itself at their ends."""
-        seen = queries.seen().cpu().numpy()
-        seen = np.broadcast_to(seen, (len(batch), seen.shape[1]))
-        answer = self._answer(batch, seen, queries.times)
+        answer = self._answer(batch, queries, sample)
         shape = len(batch), queries.times.shape[1]
         total = self._summed(answer, answer.possible.exp(), shape)
         logs = self._summed(answer, answer.possible, shape) if pseudo else None
-        ends = torch.zeros(batch.times.shape, dtype=self.dtype, device=self.device)
-        is_event = torch.arange(batch.times.shape[1], device=self.device)[None] < batch.lengths[:, None]
-        ends[is_event] = answer.happened
+        ends = answer.happened.new_zeros(batch.times.numel())
+        ends = ends.index_copy(0, answer.prepared.event, answer.happened).view(batch.times.shape)
         per_gap = queries.visible.per_gap
         if per_gap is None:
             return EndsAndInside(ends, total, logs)
@@ -224,25 +265,22 @@ class ANDTT(IntensityModel):
         return EndsAndInside(ends, total.unflatten(1, split_up), None if logs is None else logs.unflatten(1, split_up))
 
     def _summed(self, answer: Answer, values: Tensor, shape: tuple[int, int]) -> Tensor:
-        by_query = torch.zeros(len(answer.row), dtype=values.dtype, device=values.device)
-        by_query = by_query.index_add(0, answer.plan.possible_query, values)
-        return torch.zeros(shape, dtype=values.dtype, device=values.device).index_put(
-            (answer.row, answer.column), by_query
-        )
+        weight = answer.prepared.plan.possible_weight
+        values = values if weight is None else values * weight.to(values.dtype)
+        return values.new_zeros(shape[0] * shape[1]).index_add(0, answer.prepared.query, values).view(shape)
 
     def state(self, history: Batch, queries: Queries) -> Tensor:
         """Log-intensities [B, Q, K + 1]: of every type, −∞ where it is impossible, and last of all others together."""
-        seen = queries.seen().cpu().numpy()
-        seen = np.broadcast_to(seen, (len(history), seen.shape[1]))
-        answer = self._answer(history, seen, queries.times)
-        columns = self._column_of(answer.plan.possible_fact)
-        query = answer.plan.possible_query
-        row, column = answer.row[query], answer.column[query]
-        out = torch.full((*queries.times.shape, self.types + 1), -math.inf, dtype=self.dtype, device=self.device)
+        answer = self._answer(history, queries)
+        prepared = answer.prepared
+        columns = self._column_of(prepared.plan.possible_fact)
+        row, column = prepared.row, prepared.column
+        shape = len(history), queries.times.shape[1]
+        out = torch.full((*shape, self.types + 1), -math.inf, dtype=self.dtype, device=self.device)
         known = columns < self.types
         out = out.index_put((row[known], column[known], columns[known]), answer.possible[known])
         if not bool(known.all()):
-            others = torch.zeros(queries.times.shape, dtype=self.dtype, device=self.device)
+            others = torch.zeros(shape, dtype=self.dtype, device=self.device)
             others = others.index_put((row[~known], column[~known]), answer.possible[~known].exp(), accumulate=True)
             out = torch.cat([out[..., :-1], others.log().unsqueeze(-1)], dim=-1)
         return out
@@ -276,10 +314,10 @@ class ANDTT(IntensityModel):
         queries = Queries.at_times(batch, torch.from_numpy(asked).to(self.device)[None])
         found: list[dict[str, float]] = [{} for _ in asked]
         with self.evaluating():
-            answer = self._answer(batch, queries.seen().cpu().numpy(), queries.times)
-        column = answer.column[answer.plan.possible_query].tolist()
+            answer = self._answer(batch, queries)
+        prepared, logs = answer.prepared, answer.possible.tolist()
         text = self.histories.grounding.text
-        for place, fact, log in zip(column, answer.plan.possible_fact.tolist(), answer.possible.tolist(), strict=True):
+        for place, fact, log in zip(prepared.column.tolist(), prepared.plan.possible_fact.tolist(), logs, strict=True):
             found[place][text(fact)] = math.exp(log)
         return [dict(sorted(one.items())) for one in found]
 
@@ -291,7 +329,7 @@ class ANDTT(IntensityModel):
     def spec(self) -> dict[str, Any]:
         return {
             "program": program_parts(self.program),
-            "names": [list(family.names) for family in self.book.families.values()],
+            "names": [[family.place, name] for family, name in self.book.order],
             "dim": self.dim,
             "layers": self.layers,
             "time_dim": self.time_dim,
@@ -316,13 +354,12 @@ class ANDTT(IntensityModel):
             dtype=getattr(torch, dtype),
         )
         families = list(model.book.families.values())
-        if len(families) != len(spec["names"]):
-            raise ValueError("its parameters are not those of its program")
-        for family, names in zip(families, spec["names"], strict=True):
-            for name in names:
-                family.number(str(name))
-            if family.names != list(names):
+        for place, name in spec["names"]:
+            if not 0 <= place < len(families):
                 raise ValueError("its parameters are not those of its program")
+            families[place].number(str(name))
+        if [[family.place, name] for family, name in model.book.order] != [list(one) for one in spec["names"]]:
+            raise ValueError("its parameters are not those of its program")
         model.network.grow(model.dtype, model.device)
         model.time.set_range(spec["m"], spec["M"])
         model.time_scale, model.fitted = spec["time_scale"], spec["fitted"]

@@ -12,10 +12,13 @@ from foretell.ground.engine import Engine
 from foretell.ground.replay import grounding_of, walk
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
+from foretell.plan.grounded import Grounded
+from foretell.plan.history import History
 from foretell.plan.layout import Layout
-from foretell.plan.slots import SequenceSlots, sequence_slots
+from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_EVENTS = 4_000_000  # of timelines that are remembered
+KEPT_ADDITIONS = 16_000_000  # of timelines for which what they fix about their slots is remembered: some 100 bytes each
 KEPT_SLOTS = 512  # sequences whose slots are remembered
 
 
@@ -24,23 +27,34 @@ class Histories:
         self.layout = layout
         self.engine = Engine(program)
         self.grounding = grounding_of(self.engine)
+        self.grounded = Grounded(self.grounding, layout)
         self._timelines: OrderedDict[bytes, Timeline] = OrderedDict()
+        self._fixed: OrderedDict[bytes, History] = OrderedDict()
         self._slots: OrderedDict[tuple[bytes, bytes], SequenceSlots] = OrderedDict()
-        self._events = 0
+        self._events = self._additions = 0
         self._lock = threading.Lock()  # threads ask about different sequences, but there is one engine
 
     def __deepcopy__(self, memo: dict[int, object]) -> Histories:
         """What is remembered depends on the program alone: the copy of a model may share it."""
         return self
 
-    def timeline(self, vocabulary: Vocabulary, types: np.ndarray, times: np.ndarray) -> tuple[bytes, Timeline]:
-        """A timeline depends on the events alone; its times are those of the first sequence with these events."""
-        key = np.ascontiguousarray(types, dtype=np.int64).tobytes()
+    def timeline(
+        self, vocabulary: Vocabulary, types: np.ndarray, times: np.ndarray, history_only: np.ndarray | None = None
+    ) -> tuple[bytes, Timeline]:
+        """A timeline depends on the events alone; its times are those of the first sequence with these events.
+
+        An event that is `history_only` may be impossible: it fires rules, and has no intensity.
+        """
+        marked = np.flatnonzero(history_only) if history_only is not None else ()
+        if not len(marked):
+            history_only, key = None, np.ascontiguousarray(types, dtype=np.int64).tobytes()
+        else:  # no type is negative
+            key = np.concatenate([types, [-1], marked]).astype(np.int64).tobytes()
         with self._lock:
             found = self._timelines.get(key)
             if found is None:
                 names = [vocabulary.names[kind] for kind in types.tolist()]
-                found = walk(self.engine, self.grounding, names, times, "history")
+                found = walk(self.engine, self.grounding, names, times, "history", history_only)
                 self._timelines[key] = found
                 self._events += len(types)
                 while self._events > KEPT_EVENTS and len(self._timelines) > 1:
@@ -48,13 +62,36 @@ class Histories:
                     self._events -= len(gone.events)
             return key, found
 
-    def slots(self, key: bytes, timeline: Timeline, states: np.ndarray) -> SequenceSlots:
-        """What is needed to answer queries in these states."""
-        place = (key, states.tobytes())
+    def slots(
+        self,
+        key: bytes,
+        timeline: Timeline,
+        states: np.ndarray,
+        keep: int | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> SequenceSlots:
+        """What is needed to answer queries in these states; with `keep`, for that many of the events possible at each, drawn anew."""
         with self._lock:
-            found = self._slots.get(place)
-            if found is None:
-                found = self._slots[place] = sequence_slots(timeline, self.layout, states)
-                while len(self._slots) > KEPT_SLOTS:
-                    self._slots.popitem(last=False)
-            return found
+            history = self._history(key, timeline)
+            if keep is None or history.most <= keep:
+                return self._remembered(key, history, states)
+        return slots_of_history(history, states, keep, rng)
+
+    def _remembered(self, key: bytes, history: History, states: np.ndarray) -> SequenceSlots:
+        place = (key, states.tobytes())
+        found = self._slots.get(place)
+        if found is None:
+            found = self._slots[place] = slots_of_history(history, states)
+            while len(self._slots) > KEPT_SLOTS:
+                self._slots.popitem(last=False)
+        return found
+
+    def _history(self, key: bytes, timeline: Timeline) -> History:
+        found = self._fixed.get(key)
+        if found is None:
+            found = self._fixed[key] = History(self.grounded, timeline)
+            self._additions += len(timeline.additions) + len(timeline.events)
+            while self._additions > KEPT_ADDITIONS and len(self._fixed) > 1:
+                _, gone = self._fixed.popitem(last=False)
+                self._additions -= len(gone.timeline.additions) + len(gone.timeline.events)
+        return found

@@ -6,8 +6,9 @@ computed for all slots at once; what is deduced looks at the same layer, so it i
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +20,8 @@ from foretell.nn.pool import at_least_one, pool
 from foretell.nn.range_attention import range_attention
 from foretell.nn.time import TimeEmbedding
 from foretell.plan.book import Family, ParameterBook
-from foretell.plan.plan import Add, Deduce, Gathered, Level, Plan, Slices, Table
+from foretell.plan.deduction import Deduced, Level
+from foretell.plan.plan import Keys, Plan, Table
 
 Embeddings = dict[int, Tensor]  # by dimension: [slots, dim]
 
@@ -35,55 +37,88 @@ class Attended:
     v: Tensor  # [keys, dim]
 
 
+@dataclass(frozen=True)
+class _Applied:
+    """What one pass over a plan needs in every layer, found once."""
+
+    vectors: Embeddings  # summed to the targets of all levels
+    first: Embeddings  # the same for the classes of the first layer
+    blocks: dict[int, Tensor]  # by projection: the block of each tile, transposed
+    keys: dict[int, _KeyParts]  # by the additions they belong to
+    time: Embeddings  # `[1; time]` of all slots of a table that attend
+
+
+@dataclass(frozen=True)
+class _KeyParts:
+    time: Tensor  # `[1; time]` of additions
+    k: tuple[Tensor, ...]  # by layer: the matrices of each tile, K and V transposed
+    v: tuple[Tensor, ...]
+    q: tuple[Tensor, ...]
+
+
 class Network(nn.Module):
-    """All parameters of the rules: each family of a book is one tensor, or three for an addition."""
+    """All parameters of the rules: those of one shape are one tensor."""
 
     def __init__(self, book: ParameterBook, layers: int, time: TimeEmbedding, seed: int) -> None:
         super().__init__()
         self.book, self.layers, self.time, self.seed = book, layers, time, seed
         self.stacks = nn.ParameterDict()
+        self._met = 0  # names that have parameters
         self.grow(torch.float32, torch.device("cpu"))
 
     def grow(self, dtype: torch.dtype, device: torch.device) -> None:
         """Parameters for names that the book has met since; those there are keep their values."""
-        for family in self.book.families.values():
-            for letter, shape in family.shapes.items():
-                key = f"{family.place}_{letter}"
-                have = len(self.stacks[key]) if key in self.stacks else 0
-                if have == len(family.names):
-                    continue
-                fresh = torch.stack([self._start(family, letter, shape, name) for name in family.names[have:]])
-                fresh = fresh.to(dtype).to(device)
-                whole = torch.cat([self.stacks[key].data, fresh]) if have else fresh
-                self.stacks[key] = nn.Parameter(whole)
+        fresh: dict[str, list[Tensor]] = {}
+        for family, name in self.book.order[self._met :]:
+            for letter in family.shapes:
+                for key, values in self._cut(family, letter, self._start(family, letter, name)):
+                    fresh.setdefault(key, []).append(values)
+        self._met = len(self.book.order)
+        for key, values in fresh.items():
+            whole = torch.stack(values).to(dtype).to(device)
+            if key in self.stacks:
+                whole = torch.cat([self.stacks[key].data, whole])
+            self.stacks[key] = nn.Parameter(whole)
 
-    def _start(self, family: Family, letter: str, shape: tuple[int, ...], name: str) -> Tensor:
+    def _start(self, family: Family, letter: str, name: str) -> Tensor:
         """Drawn from the seed and the name, so that it does not matter when a name is met."""
         if family.stem == "beta":
             return torch.zeros(())
+        shape = family.shapes[letter]
         generator = torch.Generator().manual_seed(_mixed(self.seed, f"{family.stem}.{name}.{letter}"))
         layers = (self.layers,) if family.stem == "add" else ()
         spread = 1.0 / math.sqrt(max(shape[1], 1)) if family.stem != "own" else 1.0
         return torch.randn(*layers, *shape, generator=generator, dtype=torch.float64) * spread
 
-    def stack(self, family: Family, letter: str) -> Tensor:
-        return self.stacks[f"{family.place}_{letter}"]
+    def _cut(self, family: Family, letter: str, whole: Tensor) -> list[tuple[str, Tensor]]:
+        """What each stack has of one parameter."""
+        keys = [f"{stack.key}_{letter}" for stack in family.stacks]
+        if letter != "W":
+            return [(keys[0], whole)]
+        blocks = (whole[:, low:high] for low, high in family.columns)
+        return list(zip(keys, (whole[:, 0], *blocks), strict=True))
+
+    def _whole(self, family: Family, letter: str, place: int) -> Tensor:
+        """One parameter, put together again."""
+        parts = [
+            self.stacks[f"{stack.key}_{letter}"][row]
+            for stack, row in zip(family.stacks, family.rows[place], strict=True)
+        ]
+        return parts[0] if letter != "W" else torch.cat([parts[0].unsqueeze(-1), *parts[1:]], dim=-1)
 
     def named_arrays(self) -> dict[str, Tensor]:
         """Every parameter under its canonical name."""
         found: dict[str, Tensor] = {}
         for family in self.book.families.values():
-            for letter in family.shapes if family.names else ():
-                stack = self.stack(family, letter)
+            for letter in family.shapes:
                 for place, name in enumerate(family.names):
+                    whole = self._whole(family, letter, place)
                     if family.stem == "beta":
-                        found[f"deduce.{name}.beta"] = 1.0 + stack[place].clamp(min=0.0)
+                        found[f"deduce.{name}.beta"] = 1.0 + whole.clamp(min=0.0)
                     elif family.stem == "add":
-                        found |= {
-                            f"add.{name}.{layer + 1}.{letter}": stack[place, layer] for layer in range(self.layers)
-                        }
+                        found |= {f"add.{name}.{layer + 1}.{letter}": whole[layer] for layer in range(self.layers)}
                     else:
-                        found[f"deduce.{name}.{letter}"] = stack[place]
+                        found[f"deduce.{name}.{letter}"] = whole
         return found
 
     def load_named_arrays(self, arrays: Mapping[str, Tensor]) -> None:
@@ -92,16 +127,18 @@ class Network(nn.Module):
                 raise ForetellError(f"{name}: found {float(value):g}, expected a pool exponent of 1 or more")
         with torch.no_grad():
             for family in self.book.families.values():
-                for letter in family.shapes if family.names else ():
-                    stack = self.stack(family, letter)
+                for letter in family.shapes:
                     for place, name in enumerate(family.names):
                         if family.stem == "beta":
-                            stack[place] = arrays[f"deduce.{name}.beta"] - 1.0
+                            whole = arrays[f"deduce.{name}.beta"] - 1.0
                         elif family.stem == "add":
-                            for layer in range(self.layers):
-                                stack[place, layer] = arrays[f"add.{name}.{layer + 1}.{letter}"]
+                            layers = range(1, self.layers + 1)
+                            whole = torch.stack([arrays[f"add.{name}.{layer}.{letter}"] for layer in layers])
                         else:
-                            stack[place] = arrays[f"deduce.{name}.{letter}"]
+                            whole = arrays[f"deduce.{name}.{letter}"]
+                        parts = self._cut(family, letter, whole)
+                        for (key, values), row in zip(parts, family.rows[place], strict=True):
+                            self.stacks[key][row] = values
 
     # Layers
 
@@ -109,139 +146,130 @@ class Network(nn.Module):
         """The top layer; `times` are those of the plan's points, float64. `seen` is given what was attended to."""
         dtype = next(self.parameters(), torch.empty(0)).dtype  # no parameters, no embeddings: then it is of no account
         time = self.time.with_one(times, dtype)
-        below: Embeddings | None = None
-        for layer in range(self.layers + 1):
-            attended = self._attended(plan, time, below, layer, seen) if below is not None else {}
-            below = self._deduced(plan, below, attended, dtype)
-        assert below is not None
+        applied = self._applied(plan, time)
+        first = {dim: table.first for dim, table in plan.tables.items()}
+        deduced = {dim: table.deduced for dim, table in plan.tables.items()}
+        alike = self._deduced(first, applied, applied.first, None, {})
+        below = {dim: alike[dim].index_select(0, table.of_class) for dim, table in plan.tables.items()}
+        for layer in range(1, self.layers + 1):
+            attended = self._attended(plan, applied, below, layer, seen)
+            below = self._deduced(deduced, applied, applied.vectors, below, attended)
         return below
 
+    def _applied(self, plan: Plan, time: Tensor) -> _Applied:
+        vectors, first, times = {}, {}, {}
+        blocks: dict[int, Tensor] = {}
+        keys: dict[int, _KeyParts] = {}
+        widened: dict[tuple[str, str], Tensor] = {}
+        for dim, table in plan.tables.items():
+            own = f"vectors_{dim}_W"
+            stack = self.stacks[own] if own in self.stacks else time.new_zeros(0, dim)
+            vectors[dim], first[dim] = table.deduced.vectors(stack), table.first.vectors(stack)
+            for level in (*table.deduced.levels, *table.first.levels):
+                for one in level.projections:
+                    found = self.stacks[f"{one.stack}_W"].index_select(0, one.matrix)
+                    blocks[id(one)] = found.transpose(1, 2)
+            if len(table.asked.slot):
+                times[dim] = time.index_select(0, table.point)
+                for one in table.keys:
+                    keys[id(one)] = self._key_parts(one, time, widened)
+        return _Applied(vectors, first, blocks, keys, times)
+
+    def _key_parts(self, keys: Keys, time: Tensor, widened: dict[tuple[str, str], Tensor]) -> _KeyParts:
+        found: dict[str, tuple[Tensor, ...]] = {}
+        for letter in "KVQ":
+            whole = widened.get((keys.stack, letter))
+            if whole is None:
+                whole = self.stacks[f"{keys.stack}_{letter}"]
+                if letter == "K":
+                    whole = whole * (1.0 / math.sqrt(max(whole.shape[-2], 1)))
+                # Columns for `[1; time; 0 …]` and then for what follows.
+                whole = torch.cat([self.time.widen(whole), whole[..., 1 + self.time.dim :]], dim=-1)
+                widened[keys.stack, letter] = whole
+            of_tiles = whole.index_select(0, keys.matrix)
+            found[letter] = (of_tiles if letter == "Q" else of_tiles.transpose(-1, -2)).unbind(1)
+        return _KeyParts(time.index_select(0, keys.point), found["K"], found["V"], found["Q"])
+
     def _attended(
-        self, plan: Plan, time: Tensor, below: Embeddings, layer: int, seen: list[Attended] | None
+        self, plan: Plan, applied: _Applied, below: Embeddings, layer: int, seen: list[Attended] | None
     ) -> Embeddings:
-        padded = {dim: F.pad(table, (0, 0, 0, 1)) for dim, table in below.items()}  # behind: an event that was no fact
-        return {
-            dim: self._attend(table, time, below[dim], padded, layer, seen)
-            for dim, table in plan.tables.items()
-            if len(table.asked.slot)
-        }
+        padded = below
+        if plan.outside:  # behind each table a row of zeros: an event that was no fact
+            padded = {dim: F.pad(table, (0, 0, 0, 1)) for dim, table in below.items()}
+        found = {}
+        for dim, table in plan.tables.items():
+            if not len(table.asked.slot):
+                continue
+            parts = [self._additions(keys, applied.keys[id(keys)], padded, layer) for keys in table.keys]
+            k, v = (parts[0][i] if len(parts) == 1 else torch.cat([part[i] for part in parts]) for i in range(2))
+            x = torch.cat([applied.time[dim], below[dim]], dim=-1)
+            if seen is not None:
+                seen.append(Attended(layer, table, x, k, v))
+            found[dim] = range_attention(x, k, v, table.tiles)
+        return found
 
-    def _attend(
+    def _additions(self, keys: Keys, parts: _KeyParts, padded: Embeddings, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys [A, width + head], with `Q` folded into them since there are many more queries, and values [A, head]."""
+        inputs = torch.cat([parts.time, *(part.of(padded) for part in keys.body)], dim=-1)
+        inputs = inputs.view(len(keys.matrix), -1, inputs.shape[1])
+        folded = torch.bmm(torch.bmm(inputs, parts.k[layer - 1]), parts.q[layer - 1])
+        return folded.flatten(0, 1), torch.bmm(inputs, parts.v[layer - 1]).flatten(0, 1)
+
+    def _deduced(
         self,
-        table: Table,
-        time: Tensor,
-        own: Tensor,
-        padded: Embeddings,
-        layer: int,
-        seen: list[Attended] | None,
-    ) -> Tensor:
-        """`Q` is folded into the keys: there are many more queries than additions."""
-        shares = _Shares(table.gathered, (part for add in table.adds for part in add.body), padded)
-        keys, values = [], []
-        for add in table.adds:
-            key, value = self._additions(add, time, shares, layer)
-            keys.append(key)
-            values.append(value)
-        x = torch.cat([time.index_select(0, table.point), own], dim=-1)
-        k, v = torch.cat(keys), torch.cat(values)
-        if seen is not None:
-            seen.append(Attended(layer, table, x, k, v))
-        return range_attention(x, k, v, table.tiles)
-
-    def _additions(self, add: Add, time: Tensor, shares: _Shares, layer: int) -> tuple[Tensor, Tensor]:
-        """Folded keys [A, width + head] and values [A, head] of one rule's additions."""
-        inputs = torch.cat([time.index_select(0, add.point), *(shares.next(part) for part in add.body)], dim=-1)
-        k, v, q = (self.stack(add.family, letter)[:, layer - 1] for letter in "KVQ")
-        scale = 1.0 / math.sqrt(max(k.shape[1], 1))
-        keys = _apply(self._widened(k) * scale, inputs, add.slices)
-        values = _apply(self._widened(v), inputs, add.slices)
-        return _apply(self._widened(q).transpose(1, 2), keys, add.slices), values
-
-    def _widened(self, matrices: Tensor) -> Tensor:
-        """Columns for `[1; time; 0 …]` and then for what follows."""
-        return torch.cat([self.time.widen(matrices), matrices[..., 1 + self.time.dim :]], dim=-1)
-
-    def _deduced(self, plan: Plan, below: Embeddings | None, attended: Embeddings, dtype: torch.dtype) -> Embeddings:
-        device = plan.event_point.device
-        done: Embeddings = {dim: torch.zeros(0, dim, dtype=dtype, device=device) for dim in plan.tables}
-        depth = max((len(table.levels) for table in plan.tables.values()), default=0)
-        lower, seen = _by_level(plan, below or {}), _by_level(plan, attended)
-        for number in range(depth):
+        tables: Mapping[int, Deduced],
+        applied: _Applied,
+        vectors: Embeddings,
+        below: Embeddings | None,
+        attended: Embeddings,
+    ) -> Embeddings:
+        done: Embeddings = {
+            dim: vectors[dim].new_zeros(0 if table.levels else table.slots, dim) for dim, table in tables.items()
+        }
+        lower, seen = _by_level(tables, below or {}), _by_level(tables, attended)
+        known = {dim: vectors[dim].split(_targets(table)) for dim, table in tables.items() if table.levels}
+        for number in range(max((len(table.levels) for table in tables.values()), default=0)):
             made: Embeddings = {}
-            for dim, table in plan.tables.items():
+            for dim, table in tables.items():
                 if number < len(table.levels):
-                    summed = self._level(table.levels[number], dim, done, dtype, device)
+                    summed = self._level(table.levels[number], applied, known[dim][number], done)
                     if dim in seen:
                         summed = summed + seen[dim][number]
                     moved = torch.tanh(summed)
                     made[dim] = moved if dim not in lower else lower[dim][number] + moved
-            done = {dim: torch.cat([done[dim], made[dim]]) if dim in made else done[dim] for dim in done}
+            for dim, rows in made.items():
+                done[dim] = torch.cat([done[dim], rows]) if len(done[dim]) else rows
         return done
 
-    def _level(self, level: Level, dim: int, done: Embeddings, dtype: torch.dtype, device: torch.device) -> Tensor:
-        summed = torch.zeros(level.stop - level.start, dim, dtype=dtype, device=device)
-        if level.own is not None:
-            family = self.book.families["own", dim]
-            vectors = self.stack(family, "W").squeeze(-1)
-            summed = summed.index_add(0, level.own.head, vectors.index_select(0, level.own.index))
-        if level.deduce:
-            shares = _Shares(level.gathered, (part for one in level.deduce for part in one.body), done)
-            found = torch.cat([self._proofs(deduce, shares) for deduce in level.deduce])
-            summed = summed.index_add(0, torch.cat([deduce.head for deduce in level.deduce]), found)
-        return summed
-
-    def _proofs(self, deduce: Deduce, shares: _Shares) -> Tensor:
-        w = self.stack(deduce.family, "W")
-        if deduce.body:
-            inputs = torch.cat([shares.next(part) for part in deduce.body], dim=-1)
-            found = _apply(w[:, :, 1:], inputs, deduce.slices) + _rows(w[:, :, 0], deduce.slices)
-        else:
-            count = deduce.pools if deduce.segment is None else len(deduce.segment)
-            found = _rows(w[:, :, 0], deduce.slices).expand(count, -1)
-        if deduce.segment is None:
-            return found
-        beta = at_least_one(self.stack(self.book.families["beta",], "beta"))
-        return pool(found, deduce.segment, deduce.pools, beta.index_select(0, deduce.beta))
+    def _level(self, level: Level, applied: _Applied, vectors: Tensor, done: Embeddings) -> Tensor:
+        """What is deduced for the slots of a level, before `tanh`."""
+        summed = vectors
+        if level.sums is not None:
+            found = []
+            for one in level.projections:
+                inputs = one.inputs.of(done)
+                inputs = inputs.view(len(one.matrix), -1, inputs.shape[1])
+                found.append(torch.bmm(inputs, applied.blocks[id(one)]).flatten(0, 1))
+            summed = summed + level.sums(found[0] if len(found) == 1 else torch.cat(found))
+        if level.pools is None:
+            return summed
+        slots = level.stop - level.start
+        beta = at_least_one(self.stacks["beta_beta"]).index_select(0, level.pools.beta)
+        pooled = pool(summed[slots:], level.pools.segment, level.pools.count, beta)
+        return summed[:slots].index_add(0, level.pools.head, pooled)
 
 
-def _by_level(plan: Plan, tables: Embeddings) -> dict[int, tuple[Tensor, ...]]:
+def _targets(table: Deduced) -> list[int]:
+    return [level.targets[1] - level.targets[0] for level in table.levels]
+
+
+def _by_level(tables: Mapping[int, Deduced], values: Embeddings) -> dict[int, tuple[Tensor, ...]]:
     return {
-        dim: table.split([level.stop - level.start for level in plan.tables[dim].levels])
-        for dim, table in tables.items()
+        dim: found.split([level.stop - level.start for level in tables[dim].levels])
+        for dim, found in values.items()
+        if tables[dim].levels
     }
 
 
-class _Shares:
-    """What was gathered at once, handed out part by part in the order in which it was put together."""
-
-    def __init__(self, gathered: tuple[Gathered, ...], parts: Iterable[Gathered], tables: Mapping[int, Tensor]) -> None:
-        sizes: dict[int, list[int]] = {}
-        for part in parts:
-            sizes.setdefault(part.dim, []).append(len(part.rows))
-        # One split: taking slices one by one would fill a whole tensor with zeros for each, on the way back.
-        self.found = {
-            part.dim: iter(tables[part.dim].index_select(0, part.rows).split(sizes[part.dim])) for part in gathered
-        }
-
-    def next(self, part: Gathered) -> Tensor:
-        return next(self.found[part.dim])
-
-
-def _apply(matrices: Tensor, inputs: Tensor, slices: Slices) -> Tensor:
-    """`matrix @ input` for every row, with the row's own matrix of a stack [G, out, in]."""
-    if len(slices.place) == 1:
-        return inputs @ matrices[slices.place[0]].T
-    each = matrices.unbind()
-    parts = zip(slices.place, inputs.split(slices.count), strict=True)
-    return torch.cat([part @ each[place].T for place, part in parts])
-
-
-def _rows(table: Tensor, slices: Slices) -> Tensor:
-    """One for every row, or one for all."""
-    return table[slices.place[0]] if slices.index is None else table.index_select(0, slices.index)
-
-
 def _mixed(seed: int, name: str) -> int:
-    import hashlib
-
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big")

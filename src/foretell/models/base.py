@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -63,6 +63,14 @@ class Queries:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """At each query only some of the possible events, uniformly without replacement, each with weight K/J."""
+
+    keep: int  # J
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True)
 class EndsAndInside:
     """What the likelihood needs of gaps: the log-intensity of the event that ends one, and totals at points inside it."""
 
@@ -85,7 +93,7 @@ class IntensityModel(nn.Module, ABC):
     title: ClassVar[str]
     dropout: float
     noise: torch.Generator | None  # where dropout takes its noise from
-    capturable: ClassVar[bool] = True  # False: a step asks the host, so that it cannot be captured as a CUDA graph
+    samples: ClassVar[bool] = False  # True: possible events can be down-sampled
     closed_form: ClassVar[bool] = False  # True: the integral is known exactly and the model is fitted directly
 
     def __init__(self, vocabulary: Vocabulary | int) -> None:
@@ -139,9 +147,23 @@ class IntensityModel(nn.Module, ABC):
         logs = self.log_intensities(inside).sum(-1) if pseudo else None
         return EndsAndInside(self.log_intensity(ends, types), self.total(inside), logs)
 
-    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside | None:
-        """The same straight from a history, for models that need not look at everything; None: ask for states."""
+    def ends_and_inside(
+        self, history: Any, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
+    ) -> EndsAndInside | None:
+        """The same straight from a history, for models that need not look at everything; None: ask for states.
+
+        With `sample` the sums over events are estimates without bias; only models that say they take `samples` are given one.
+        """
         return None
+
+    def captured_as(self, batch: Batch) -> Hashable:
+        """Batches for which this is equal can be served by one captured step."""
+        return tuple(batch.times.shape)
+
+    @contextmanager
+    def holding(self) -> Iterator[object]:
+        """Inside, a second pass over a batch does not ask the host; what comes must live as long as a graph of that pass."""
+        yield None
 
     def program_text(self) -> str | None:
         """The rules of a model that is made of rules."""

@@ -31,6 +31,7 @@ class Batch:
     gap_length: Tensor  # float64 [B, N + 1]: zero where the gap is padding or does not count
     event_counts: Tensor  # bool [B, N]: True where the event is scored
     gap_counts: Tensor  # bool [B, N + 1]: True where the gap's integral is scored
+    history_only: Tensor  # bool [B, N]: True where the data say that an event is not scored
 
     def __len__(self) -> int:
         return self.times.shape[0]
@@ -72,15 +73,20 @@ def make_batch(
     t_end = np.array([sequence.t_end for sequence in chosen], dtype=np.float64)
     times = np.broadcast_to(t_end[:, None], (len(chosen), width)).copy()
     types = np.zeros((len(chosen), width), dtype=np.int64)
+    history_only = np.zeros((len(chosen), width), dtype=bool)
     for row, sequence in enumerate(chosen):
+        if sequence.unscored is not None:
+            history_only[row, : len(sequence)] = sequence.unscored
         times[row, : len(sequence)] = sequence.times
         types[row, : len(sequence)] = sequence.types
     event_counts, gap_counts = _what_counts(lengths, width, data.origin == "first-event", window)
+    event_counts &= ~history_only
     if unscored is not None and len(unscored):
-        event_counts = event_counts & ~unscored[types]
+        event_counts &= ~unscored[types]
     start = np.concatenate([np.zeros((len(chosen), 1)), times], axis=1)
     end = np.concatenate([times, t_end[:, None]], axis=1)
-    arrays = times, types, t_end, lengths, start, end, (end - start) * gap_counts, event_counts, gap_counts
+    length = (end - start) * gap_counts
+    arrays = times, types, t_end, lengths, start, end, length, event_counts, gap_counts, history_only
     return Batch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
 
 

@@ -52,7 +52,8 @@ def scored_counts(data: EventData) -> tuple[np.ndarray, float]:
     counts = np.full(len(data.vocabulary), PSEUDO_COUNT)
     first = 1 if data.origin == "first-event" else 0
     for sequence in data:
-        counts += np.bincount(sequence.types[first:], minlength=len(counts))
+        scored = slice(first, None) if sequence.unscored is None else np.flatnonzero(~sequence.unscored[first:]) + first
+        counts += np.bincount(sequence.types[scored], minlength=len(counts))
     return counts, sum(sequence.t_end for sequence in data)
 
 

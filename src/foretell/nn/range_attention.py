@@ -7,7 +7,8 @@ and weights are computed again on the way back, so that memory is linear in what
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from foretell.nn.fused.ranges import AskTiles, ask_tiles, attention_by_kernels, runs_by_kernels
+
+CPU = torch.device("cpu")
 ROWS_A_TILE = {"cpu": 64, "cuda": 64}
 GROWTH = {"cpu": 1.5, "cuda": 4.0}  # of one size of window to the next: many tight ones, or few launches
 SMALLEST_WINDOW = 8
@@ -34,50 +38,89 @@ class Tiles:
         return Tiles(*(getattr(self, name).to(device) for name in ("rows", "window", "low", "high")))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RangeTiles:
-    groups: tuple[Tiles, ...]
+    """Ranges `[lo, hi)` that see something, cut into tiles `[starts, ends)`; how the device wants them is made when it is first needed."""
+
+    keys: int
     queries: int
+    device: torch.device
+    lo: np.ndarray
+    hi: np.ndarray
+    rows: np.ndarray  # whose range each is
+    starts: np.ndarray
+    ends: np.ndarray
 
-    def to(self, device: torch.device) -> RangeTiles:
-        return RangeTiles(tuple(group.to(device) for group in self.groups), self.queries)
+    @cached_property
+    def groups(self) -> tuple[Tiles, ...]:
+        """For plain batched products."""
+        if not len(self.lo):
+            return ()
+        first, last = np.minimum.reduceat(self.lo, self.starts), np.maximum.reduceat(self.hi, self.starts)
+        sizes = _window_sizes(last - first, GROWTH[_kind(self.device)])
+        height = ROWS_A_TILE[_kind(self.device)]
+        found = []
+        for size in np.unique(sizes).tolist():
+            chosen = np.flatnonzero(sizes == size)
+            step = max(1, MOST_ELEMENTS // (height * size))
+            found += [
+                self._tiles(chosen[place : place + step], first, size, height).to(self.device)
+                for place in range(0, len(chosen), step)
+            ]
+        return tuple(found)
 
-    def asked_by(self, rows: np.ndarray, count: int) -> RangeTiles:
-        """The same for queries that are rows `rows` of a table of `count`: a row may ask about several ranges."""
-        table = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
-        return RangeTiles(tuple(replace(group, rows=table[group.rows]) for group in self.groups), count)
+    def _tiles(self, chosen: np.ndarray, first: np.ndarray, size: int, height: int) -> Tiles:
+        starts, ends, first = self.starts[chosen, None], self.ends[chosen, None], first[chosen, None]
+        height = min(height, int((ends - starts).max()))
+        place = starts + np.arange(height)[None]
+        valid = place < ends
+        asked = np.where(valid, place, starts)
+        low = np.where(valid, self.lo[asked] - first, 0).astype(np.int32)
+        high = np.where(valid, self.hi[asked] - first, 0).astype(np.int32)
+        window = np.minimum(first + np.arange(size)[None], self.keys - 1)
+        return Tiles(*(torch.from_numpy(one) for one in (self.rows[asked], window, low, high)))
+
+    @cached_property
+    def asks(self) -> AskTiles:
+        """For kernels."""
+        made = ask_tiles(self.rows, self.lo, self.hi, self.starts, self.ends, self.queries, self.keys)
+        return made.to(self.device)
 
 
 def range_tiles(
-    lo: np.ndarray, hi: np.ndarray, keys: int, *, device: str = "cpu", segment: np.ndarray | None = None
+    lo: np.ndarray,
+    hi: np.ndarray,
+    keys: int,
+    *,
+    device: torch.device = CPU,
+    segment: np.ndarray | None = None,
+    rows: np.ndarray | None = None,
+    queries: int | None = None,
 ) -> RangeTiles:
     """Tiles for queries with ranges `[lo, hi)`, best given in an order in which neighbours have similar ranges.
 
-    `segment` [Q] says which queries may share a tile; without it, any may.
+    `segment` [Q] says which ranges may share a tile; without it, any may. `rows` [Q] says whose range each is, of `queries` in all, where
+    one may have several; without it, each is its own.
     """
     lo, hi = np.asarray(lo, dtype=np.int64), np.asarray(hi, dtype=np.int64)
     assert lo.shape == hi.shape and (len(lo) == 0 or (lo.min() >= 0 and hi.max() <= keys))
-    kind = device if device in ROWS_A_TILE else "cuda"
-    height = ROWS_A_TILE[kind]
+    rows = np.arange(len(lo)) if rows is None else np.asarray(rows, dtype=np.int64)
     some = np.flatnonzero(hi > lo)
-    groups: list[Tiles] = []
-    if len(some):
-        starts, ends = _cut(some, segment, height)
-        first = np.minimum.reduceat(lo[some], starts)
-        last = np.maximum.reduceat(hi[some], starts)
-        sizes = _window_sizes(last - first, GROWTH[kind])
-        for size in np.unique(sizes):
-            chosen = np.flatnonzero(sizes == size)
-            step = max(1, MOST_ELEMENTS // (height * int(size)))
-            for place in range(0, len(chosen), step):
-                part = chosen[place : place + step]
-                groups.append(_tiles(some, lo, hi, starts[part], ends[part], first[part], int(size), height, keys))
-    return RangeTiles(tuple(groups), len(lo))
+    starts, ends = _cut(some, segment, ROWS_A_TILE[_kind(device)])
+    return RangeTiles(
+        keys, len(lo) if queries is None else queries, device, lo[some], hi[some], rows[some], starts, ends
+    )
+
+
+def _kind(device: torch.device) -> str:
+    return device.type if device.type in ROWS_A_TILE else "cuda"
 
 
 def _cut(some: np.ndarray, segment: np.ndarray | None, height: int) -> tuple[np.ndarray, np.ndarray]:
     """Where tiles start and end among the queries that see something: at most `height` rows, never across segments."""
     count = len(some)
+    if not count:
+        return some, some
     if segment is None:
         runs = np.array([0])
     else:
@@ -100,36 +143,11 @@ def _window_sizes(widths: np.ndarray, growth: float) -> np.ndarray:
     return table[np.searchsorted(table, widths)]
 
 
-def _tiles(
-    some: np.ndarray,
-    lo: np.ndarray,
-    hi: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    first: np.ndarray,
-    size: int,
-    height: int,
-    keys: int,
-) -> Tiles:
-    tallest = int((ends - starts).max())
-    height = min(height, tallest)
-    place = starts[:, None] + np.arange(height)[None]
-    valid = place < ends[:, None]
-    rows = some[np.where(valid, place, starts[:, None])]
-    low = np.where(valid, lo[rows] - first[:, None], 0)
-    high = np.where(valid, hi[rows] - first[:, None], 0)
-    window = np.minimum(first[:, None] + np.arange(size)[None], keys - 1)
-    return Tiles(
-        torch.from_numpy(rows),
-        torch.from_numpy(window),
-        torch.from_numpy(low.astype(np.int32)),
-        torch.from_numpy(high.astype(np.int32)),
-    )
-
-
 def range_attention(x: Tensor, k: Tensor, v: Tensor, tiles: RangeTiles) -> Tensor:
     """x: [Q, d]; k: [N, d]; v: [N, D]; gives [Q, D]. A query that stands in several tiles gets the sum of what it finds there."""
     assert len(x) == tiles.queries
+    if len(tiles.lo) and runs_by_kernels(x, k, v):
+        return attention_by_kernels(x, k, v, tiles.asks)
     return _RangeAttention.apply(tiles, x, k, v)  # pyright: ignore[reportReturnType]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from foretell.models.anhp import ANHP
 from foretell.models.anhp_fused import fuses, losses
-from foretell.models.base import EndsAndInside, IntensityModel, Queries
+from foretell.models.base import EndsAndInside, IntensityModel, Queries, Sample
 from foretell.models.batch import Batch
 from foretell.objective.integral import Points
 
@@ -41,11 +41,11 @@ def integral_terms(model: IntensityModel, history: Any, points: Points) -> Tenso
     return total * points.weights.to(total.dtype)
 
 
-def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None) -> Terms:
+def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None, sample: Sample | None = None) -> Terms:
     """Terms of a batch, with the integral at `points`, or in closed form where there are none."""
     history = model.encode(batch)
     if points is not None:
-        found = model.ends_and_inside(history, batch, points.queries, False)
+        found = model.ends_and_inside(history, batch, points.queries, False, sample)
         if found is not None:
             return _terms_of(found, batch, points)
     event_log = event_terms(model, history, batch).double()
@@ -73,13 +73,18 @@ class Loss:
 
 
 def training_loss(
-    model: IntensityModel, batch: Batch, points: Points | None, pseudo_rate: float = 0.0, history: Any = None
+    model: IntensityModel,
+    batch: Batch,
+    points: Points | None,
+    pseudo_rate: float = 0.0,
+    history: Any = None,
+    sample: Sample | None = None,
 ) -> Loss:
     """The summed negative log-likelihood of a batch, in the model's dtype: what one training step descends.
 
     `pseudo_rate` adds that many pseudo-events of every type per unit of time, spread evenly over it: `−rate·∫ Σ_e log λ_e(t) dt`. It keeps
     types that are rare in training from becoming impossible, just as the pseudo-count of the Poisson floor does. `history` is the
-    encoded batch, where the caller has it.
+    encoded batch, where the caller has it. `sample` says that sums over possible events may be estimated from some of them.
     """
     if history is None and points is not None and is_fused(model, points):
         return Loss(*losses(model, batch, points.queries.times, points.weights, pseudo_rate))
@@ -89,7 +94,7 @@ def training_loss(
         assert exact is not None, f"{model.kind} has no closed-form integral"
         loss = (exact * batch.gap_counts).sum() - event_terms(model, history, batch).sum()
         return Loss(loss, loss)
-    found = _ends_and_inside(model, history, batch, points, bool(pseudo_rate))
+    found = _ends_and_inside(model, history, batch, points, bool(pseudo_rate), sample)
     weights = points.weights.to(found.total_inside.dtype).view_as(found.total_inside)
     loss = (found.total_inside * weights).sum() - (found.log_at_end * batch.event_counts).sum()
     if found.log_sum_inside is None:
@@ -102,9 +107,11 @@ def is_fused(model: IntensityModel, points: Points) -> TypeGuard[ANHP]:
     return points.queries.visible.per_gap is not None and len(points.weights) > 0 and fuses(model)
 
 
-def _ends_and_inside(model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool) -> EndsAndInside:
+def _ends_and_inside(
+    model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool, sample: Sample | None
+) -> EndsAndInside:
     """One question to the model where the points lie gap by gap, since an event ends its gap; else two."""
-    found = model.ends_and_inside(history, batch, points.queries, pseudo)
+    found = model.ends_and_inside(history, batch, points.queries, pseudo, sample)
     if found is not None:
         return found
     per_gap = points.queries.visible.per_gap

@@ -1,12 +1,15 @@
-"""Canonical names of parameters, stacked: all matrices of one shape and name functor are slices of one tensor.
+"""Canonical names of parameters, and where each lies: everything of one shape is stacked in one tensor.
 
-A rule's own name is `ruleN`; a named parameter is named by its term after binding, `post(joke)`. Facts of the program and rows of tables
-have one vector each, and these are rows of one table for each dimension.
+A rule's own name is `ruleN`; a named parameter is named by its term after binding, `post(joke)`. The `W` of a deduction is cut up: its
+first column is a row of the stack of vectors, where facts of the program and rows of tables have theirs; the columns that meet one
+condition are a block of a stack of such blocks. So all rules of a level can be applied together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 from foretell.ground.timeline import Grounding
 from foretell.lang.program import Program
@@ -17,20 +20,50 @@ from foretell.terms import split
 
 
 @dataclass
+class Stack:
+    """Parameters of one shape."""
+
+    key: str
+    shapes: dict[str, tuple[int, ...]]  # of each letter
+    layered: bool  # one of each for every layer
+    count: int = 0
+
+    def take(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+
+@dataclass
 class Family:
-    """Names whose parameters are stacked, with the shape of each."""
+    """Names whose parameters have one shape."""
 
     place: int  # among the families of its book
     stem: str  # own, deduce, beta, add
     shapes: dict[str, tuple[int, ...]]  # of each letter: W; V, K, Q; beta; W of own vectors
+    stacks: tuple[Stack, ...]  # where its parts lie
+    columns: tuple[tuple[int, int], ...]  # of a `W`: those of its blocks, which are the stacks after the first
+    order: list[tuple[Family, str]]  # of the book: all names in the order in which they were met
     names: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
+    rows: list[tuple[int, ...]] = field(default_factory=list)  # of each name: its row in every stack
 
     def number(self, name: str) -> int:
         found = self.index.get(name)
         if found is None:
             found = self.index[name] = len(self.names)
             self.names.append(name)
+            self.rows.append(tuple(stack.take() for stack in self.stacks))
+            self.order.append((self, name))
+        return found
+
+    def blocks_of(self, dims: Sequence[int]) -> list[tuple[int, int, tuple[int, int]]]:
+        """How conditions of these dimensions meet the blocks: (number of the block, which condition, which of its components)."""
+        found = []
+        start, place = 1, 0
+        for number, (low, high) in enumerate(self.columns):
+            while high > start + dims[place]:
+                start, place = start + dims[place], place + 1
+            found.append((number, place, (low - start, high - start)))
         return found
 
 
@@ -38,9 +71,17 @@ class ParameterBook:
     def __init__(self, layout: Layout, time_dim: int) -> None:
         self.layout, self.program = layout, layout.program
         self.families: dict[tuple[object, ...], Family] = {}
+        self.stacks: dict[str, Stack] = {}
+        self.order: list[tuple[Family, str]] = []
         self.shapes: list[RuleShapes] = [
             shapes_of(one, self.program.functors, layout.dim, time_dim) for one in self.program.rules
         ]
+        self._cuts: dict[tuple[object, ...], set[int]] = {}
+        for place, shapes in enumerate(self.shapes):
+            if shapes.stem == "deduce":  # rules may share a `W` and cut it up in different ways
+                written = layout.rules[place]
+                assert written is not None
+                self._cuts.setdefault(_key(shapes), set()).update(accumulate(written.dims, initial=1))
         for place, shapes in enumerate(self.shapes):  # families in the order of the program, whatever is grounded first
             if shapes.stem != "remove":
                 self._families(place)
@@ -57,7 +98,24 @@ class ParameterBook:
                 self.numbers(len(self.program.rules) + place, row)
 
     def family(self, key: tuple[object, ...], stem: str, shapes: dict[str, tuple[int, ...]]) -> Family:
-        return self.families.setdefault(key, Family(len(self.families), stem, shapes))
+        found = self.families.get(key)
+        if found is None:
+            columns: tuple[tuple[int, int], ...] = ()
+            if stem == "beta":
+                stacks = (self._stack("beta", {"beta": ()}),)
+            elif stem == "add":
+                sizes = "_".join(str(size) for shape in shapes.values() for size in shape)
+                stacks = (self._stack(f"add_{sizes}", shapes, True),)
+            else:
+                out = shapes["W"][0]
+                columns = tuple(pairwise(sorted(self._cuts.get(key, ()))))
+                blocks = (self._stack(f"blocks_{out}_{high - low}", {"W": (out, high - low)}) for low, high in columns)
+                stacks = (self._stack(f"vectors_{out}", {"W": (out,)}), *blocks)
+            found = self.families[key] = Family(len(self.families), stem, shapes, stacks, columns, self.order)
+        return found
+
+    def _stack(self, key: str, shapes: dict[str, tuple[int, ...]], layered: bool = False) -> Stack:
+        return self.stacks.setdefault(key, Stack(key, shapes, layered))
 
     def numbers(self, rule: int, values: tuple[str, ...]) -> tuple[Family, int, Family | None, int]:
         """Family and place of a group's matrices, and of its pool exponent."""
@@ -83,8 +141,7 @@ class ParameterBook:
             dim = shapes.matrices["W"][0]
             family = self.family(("own", dim), "own", {"W": (dim, 1)})
         else:
-            key = (shapes.stem, shapes.name.functor, len(shapes.name.args), tuple(shapes.matrices.items()))
-            family = self.family(key, shapes.stem, dict(shapes.matrices))
+            family = self.family(_key(shapes), shapes.stem, dict(shapes.matrices))
         return family, None if shapes.beta is None else self.family(("beta",), "beta", {"beta": ()})
 
     def variables(self, rule: int) -> tuple[str, ...]:
@@ -123,6 +180,10 @@ class ParameterBook:
 
     def _is_learned(self, rule: int) -> bool:
         return rule >= len(self.program.rules) or self.shapes[rule].stem != "remove"
+
+
+def _key(shapes: RuleShapes) -> tuple[object, ...]:
+    return shapes.stem, shapes.name.functor, len(shapes.name.args), tuple(shapes.matrices.items())
 
 
 def _variables(name: Atom) -> list[str]:

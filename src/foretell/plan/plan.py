@@ -1,4 +1,4 @@
-"""Slots of some sequences → one plan: index tensors by dimension, level and rule, ready to be applied. Times are not in it.
+"""Slots of some sequences → one plan: index tensors by dimension and level, ready to be applied. Times are not in it.
 
 Embeddings of one dimension are rows of one table, in the order of their levels: a level is a slice, computed from the slices before it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,79 +15,26 @@ from torch import Tensor
 
 from foretell.ground.timeline import Grounding
 from foretell.nn.range_attention import RangeTiles, range_tiles
-from foretell.plan.book import Family, ParameterBook
+from foretell.nn.sparse_sum import sparse_sum
+from foretell.plan.book import Family, ParameterBook, events_of
+from foretell.plan.classes import classes_of
+from foretell.plan.columns import distinct, joined, offsets, runs
+from foretell.plan.deduction import Deduced, Gathered, Proofs, deduce, rows_by_level
 from foretell.plan.layout import Layout
+from foretell.plan.packed import pack
 from foretell.plan.slots import SequenceSlots
 
 Ints = np.ndarray
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """Rows of the table of one dimension."""
+class Keys:
+    """Additions of one head dimension whose matrices have one shape, in tiles with one set of matrices each: rows of the key table."""
 
-    dim: int
-    rows: Tensor  # int64
-
-
-@dataclass(frozen=True)
-class Own:
-    """Facts' own vectors, added to the slots of a level."""
-
-    head: Tensor  # int64: places in the level
-    index: Tensor  # int64: rows of the table of own vectors
-
-
-@dataclass(frozen=True)
-class Slices:
-    """Which slice of a family's stack each row uses: runs of rows that use one."""
-
-    index: Tensor | None  # int64 [rows]; None where there is one run
-    place: tuple[int, ...]  # of each run
-    count: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Deduce:
-    """Proofs by one rule in one level, sorted by pool."""
-
-    rule: int
-    family: Family
-    body: tuple[Gathered, ...]
-    slices: Slices
-    segment: Tensor | None  # int64 [proofs]: the pool of each; None where each proof has its own
-    pools: int
-    beta: Tensor  # int64 [pools]
-    head: Tensor  # int64 [pools]: places in the level
-
-
-@dataclass(frozen=True)
-class Add:
-    """Additions by one rule: rows of the key table of its head's dimension."""
-
-    rule: int
-    family: Family
-    point: Tensor  # int64
-    body: tuple[Gathered, ...]
-    slices: Slices
-    count: int
-
-
-@dataclass(frozen=True)
-class Level:
-    """Slots `[start, stop)` of a table. All that its rules look at is gathered at once, by dimension, and shared out."""
-
-    start: int
-    stop: int
-    own: Own | None
-    deduce: tuple[Deduce, ...]
-    gathered: tuple[Gathered, ...]  # of each dimension, the bodies of all rules one after the other
-
-
-def together(parts: Sequence[Gathered]) -> tuple[Gathered, ...]:
-    """One for each dimension, in the order of the parts."""
-    dims = dict.fromkeys(part.dim for part in parts)
-    return tuple(Gathered(dim, torch.cat([part.rows for part in parts if part.dim == dim])) for dim in dims)
+    stack: str
+    matrix: Tensor  # int64 [T]: rows of the stack
+    point: Tensor  # int64 [T·height]
+    body: tuple[Gathered, ...]  # [T·height] each; the row behind a table is zeros: an event that was no fact
 
 
 @dataclass(frozen=True)
@@ -96,7 +44,7 @@ class Asked:
     slot: Ints  # [X]: rows of the table
     low: Ints  # [X]
     high: Ints  # [X]
-    addition: Ints  # [keys]: which addition each row of the key table is, counted through all sequences
+    addition: Ints  # [keys]: which addition each row of the key table is, counted through all sequences; -1: none
 
 
 NOTHING_ASKED = Asked(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
@@ -104,23 +52,25 @@ NOTHING_ASKED = Asked(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
 
 @dataclass(frozen=True)
 class Table:
-    """All slots of one dimension."""
+    """All slots of one dimension. The first layer is that of one slot for each class, and is handed out to all."""
 
     dim: int
     point: Tensor  # int64 [S]
-    levels: tuple[Level, ...]
-    adds: tuple[Add, ...]
-    gathered: tuple[Gathered, ...]  # the bodies of all additions
+    deduced: Deduced
+    first: Deduced
+    of_class: Tensor  # int64 [S]: rows of the first layer's table
+    keys: tuple[Keys, ...]
     asked: Asked
     tiles: RangeTiles  # their queries are the slots
 
 
 @dataclass(frozen=True)
 class Intensities:
-    """Slots of one event functor."""
+    """Slots of events of one dimension: possible ones at queries, and then those that happened."""
 
-    functor: str
     rows: Gathered
+    column: Tensor  # int64: place of the functor among those of the dimension
+    functor: Tensor  # int64: and among all event functors of the program
     place: Tensor  # int64: where the result goes
 
 
@@ -130,25 +80,24 @@ class Plan:
     event_point: Tensor  # int64: `bos` and events of every sequence, one after the other
     query_point: Tensor  # int64: queries of every sequence, one after the other
     tables: dict[int, Table]
-    possible: tuple[Intensities, ...]  # `place`: row of `possible_query`
+    intensities: tuple[Intensities, ...]  # `place`: possible events, and then all events of all sequences
     possible_query: Tensor  # int64 [E]
+    possible_weight: Tensor | None  # float64 [E]: of each drawn event; None: all are there
     possible_fact: Ints  # [E]
-    happened: tuple[Intensities, ...]  # `place`: event, counted through all sequences
+    events: int
     levels: int
     grounding: Grounding
+    slots: int
+    additions: tuple[tuple[int, int], ...]  # how many each rule has
+    outside: bool  # some additions are by events that were no facts
 
     def sizes(self) -> dict[str, int]:
         return {
             "points": self.points,
-            "slots": sum(len(table.point) for table in self.tables.values()),
+            "slots": self.slots,
             "levels": self.levels,
-            "proofs": sum(
-                d.pools if d.segment is None else len(d.segment)
-                for t in self.tables.values()
-                for v in t.levels
-                for d in v.deduce
-            ),
-            "additions": sum(add.count for table in self.tables.values() for add in table.adds),
+            "proofs": sum(count for table in self.tables.values() for _, count in table.deduced.rules),
+            "additions": sum(count for _, count in self.additions),
             "ranges attended to": sum(len(table.asked.slot) for table in self.tables.values()),
             "possible events": len(self.possible_query),
         }
@@ -165,241 +114,216 @@ class _Merger:
         self.parts, self.layout, self.book, self.device = parts, layout, book, device
         self.grounding = parts[0].grounding
         assert all(part.grounding is self.grounding for part in parts), "sequences of one plan share a numbering"
-        self.point_offset = _offsets([len(part.point_state) for part in parts])
-        self.slot_offset = _offsets([len(part.slot_fact) for part in parts])
-        self.fact = _joined([part.slot_fact for part in parts])
-        self.dim = _joined([part.slot_dim for part in parts])
-        self.level = _joined([part.slot_level for part in parts])
-        self.point = _joined([part.slot_point + self.point_offset[i] for i, part in enumerate(parts)])
-        order = np.lexsort((self.level, self.dim))
-        self.row = np.empty_like(order)  # of each slot in the table of its dimension
-        first = np.searchsorted(self.dim[order], self.dim[order])
-        self.row[order] = np.arange(len(order)) - first
-        self.order = order
+        self.point_offset = offsets([len(part.point_state) for part in parts])
+        self.slot_offset = offsets([len(part.slot_fact) for part in parts])
+        self.fact = joined([part.slot_fact for part in parts])
+        self.dim = joined([part.slot_dim for part in parts])
+        self.level = joined([part.slot_level for part in parts])
+        self.point = self._shifted([part.slot_point for part in parts], self.point_offset)
+        self.row = rows_by_level(self.dim, self.level)
         self.rule = np.asarray(self.grounding.rule, dtype=np.int64)
         self.group = np.asarray(self.grounding.group, dtype=np.int64)
+        self.sizes = dict(zip(*(one.tolist() for one in np.unique(self.dim, return_counts=True)), strict=True))
         self._known: dict[int, tuple[Family, int, Family | None, int]] = {}
 
     def merge(self) -> Plan:
         parts = self.parts
-        event_point = _joined([part.event_point + self.point_offset[i] for i, part in enumerate(parts)])
-        query_point = _joined([part.query_point + self.point_offset[i] for i, part in enumerate(parts)])
-        queries = _offsets([len(part.query_point) for part in parts])
-        possible = _joined([part.possible_slot + self.slot_offset[i] for i, part in enumerate(parts)])
-        query = _joined([part.possible_query + queries[i] for i, part in enumerate(parts)])
-        happened = _joined(
-            [
-                np.where(part.happened_slot >= 0, part.happened_slot + self.slot_offset[i], -1)
-                for i, part in enumerate(parts)
-            ]
+        queries = offsets([len(part.query_point) for part in parts])
+        possible = self._shifted([part.possible_slot for part in parts], self.slot_offset)
+        happened = self._shifted([part.happened_slot for part in parts], self.slot_offset)
+        proofs = self._proofs()
+        number, representative = classes_of(self.fact, self.level, self._instances, proofs.head, proofs.body)
+        alike = proofs.of_classes(number, representative)
+        deduced, first = (
+            deduce(one, self.layout, self._numbers, self._vectors, self.device) for one in (proofs, alike)
         )
-        scored = np.flatnonzero(happened >= 0)
-        deductions, owns = self._proofs()
-        adds, tiles = self._additions()
+        keys, asked, counts = self._additions()
         tables = {}
         # A dimension may have no slots: that of an exogenous event that is never a fact, and so never more than zeros.
-        looked_at = [part.dim for found in adds.values() for one in found for part in one.body]
-        for dim in _distinct(_joined([self.dim, np.asarray(looked_at, dtype=np.int64)])):
-            mine = self.order[self.dim[self.order] == dim]
-            levels = []
-            for level in range(int(self.level[mine].max()) + 1 if len(mine) else 0):
-                start, stop = np.searchsorted(self.level[mine], [level, level + 1]).tolist()
-                found = tuple(deductions.get((dim, level), ()))
-                parts = [part for one in found for part in one.body]
-                levels.append(Level(start, stop, owns.get((dim, level)), found, together(parts)))
-            asked, tile = tiles.get(dim, (NOTHING_ASKED, RangeTiles((), len(mine))))
+        looked_at = [part.dim for found in keys.values() for one in found for part in one.body]
+        for dim in distinct(joined([self.dim, np.asarray(looked_at, dtype=np.int64)])):
+            mine = np.flatnonzero(self.dim == dim)
+            mine = mine[np.argsort(self.row[mine], kind="stable")]
+            ranges, tiles = asked.get(dim, (NOTHING_ASKED, range_tiles(mine[:0], mine[:0], 0, queries=len(mine))))
             tables[dim] = Table(
                 dim,
                 self._tensor(self.point[mine]),
-                tuple(levels),
-                tuple(adds.get(dim, ())),
-                together([part for one in adds.get(dim, ()) for part in one.body]),
-                asked,
-                tile.to(self.device),
+                deduced.get(dim, self._nothing(len(mine))),
+                first.get(dim, self._nothing(len(mine))),
+                self._tensor(alike.row[number[mine]]),
+                tuple(keys.get(dim, ())),
+                ranges,
+                tiles,
             )
         return Plan(
             int(self.point_offset[-1]),
-            self._tensor(event_point),
-            self._tensor(query_point),
+            self._tensor(self._shifted([part.event_point for part in parts], self.point_offset)),
+            self._tensor(self._shifted([part.query_point for part in parts], self.point_offset)),
             tables,
-            self._by_functor(possible, np.arange(len(possible))),
-            self._tensor(query),
+            self._intensities(possible, happened),
+            self._tensor(self._shifted([part.possible_query for part in parts], queries)),
+            self._weights(),
             self.fact[possible],
-            self._by_functor(happened[scored], scored),
+            len(happened),
             int(self.level.max(initial=0)) + 1,
             self.grounding,
+            len(self.fact),
+            counts,
+            any(bool((part.addition_body < 0).any()) for part in parts),
         )
+
+    def _weights(self) -> Tensor | None:
+        whole = np.concatenate([part.possible_weight for part in self.parts])
+        return None if (whole == 1.0).all() else torch.from_numpy(whole).to(self.device)
+
+    def _nothing(self, slots: int) -> Deduced:
+        """Facts without components, or no facts at all."""
+        empty = np.zeros(0, dtype=np.int64)
+        return Deduced(slots, sparse_sum(empty, empty, 0, 0, self.device), (), ())
+
+    def _shifted(self, parts: Sequence[Ints], shifts: Ints) -> Ints:
+        """Numbers of each part, shifted; -1 stays."""
+        return joined([np.where(part >= 0, part + shift, -1) for part, shift in zip(parts, shifts[:-1], strict=True)])
 
     def _tensor(self, values: Ints) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self.device)
 
     def _gathered(self, dim: int, slots: Ints) -> Gathered:
         """Slot -1 is the row of zeros behind the table."""
-        zero = int((self.dim == dim).sum())
+        zero = self.sizes.get(dim, 0)
         rows = (
             np.where(slots >= 0, self.row[np.maximum(slots, 0)], zero) if len(self.row) else np.full(len(slots), zero)
         )
-        return Gathered(dim, self._tensor(rows))
+        return Gathered(dim, (0, dim), self._tensor(rows))
+
+    def _vectors(self, dim: int) -> int:
+        stack = self.book.stacks.get(f"vectors_{dim}")
+        return 0 if stack is None else stack.count  # facts that are only ever added have none
 
     def _numbers(self, groups: Ints) -> tuple[Family, Ints, Ints]:
-        """Family of some groups of one rule, and the places of their matrices and exponents."""
-        distinct, inverse = np.unique(groups, return_inverse=True)
+        """Family of some groups of one rule, the places of their names in it, and the rows of their exponents."""
+        some, inverse = np.unique(groups, return_inverse=True)
         found = []
-        for group in distinct.tolist():
+        for group in some.tolist():
             known = self._known.get(group)
             if known is None:
                 known = self._known[group] = self.book.of_group(self.grounding, group)
             found.append(known)
         family = found[0][0]
         assert all(one[0] is family for one in found)
-        return family, np.asarray([one[1] for one in found])[inverse], np.asarray([one[3] for one in found])[inverse]
+        beta = [0 if one[2] is None else one[2].rows[one[3]][0] for one in found]
+        return family, np.asarray([one[1] for one in found])[inverse], np.asarray(beta)[inverse]
 
-    def _slices(self, index: Ints) -> Slices:
-        runs = _runs(index)
-        return Slices(
-            self._tensor(index) if len(runs) > 1 else None,
-            tuple(int(index[start]) for start, _ in runs),
-            tuple(stop - start for start, stop in runs),
-        )
-
-    def _by_functor(self, slots: Ints, place: Ints) -> tuple[Intensities, ...]:
-        functor = np.asarray([key[0] for key in self.grounding.keys], dtype=np.int64)[self.fact[slots]]
+    def _intensities(self, possible: Ints, happened: Ints) -> tuple[Intensities, ...]:
+        scored = np.flatnonzero(happened >= 0)
+        slots = joined([possible, happened[scored]])
+        place = joined([np.arange(len(possible)), len(possible) + scored])
+        functor = self._functor[self.fact[slots]]
+        by_name = {name: number for number, name in enumerate(self.grounding.functors)}
         found = []
-        for number in _distinct(functor):
-            mine = np.flatnonzero(functor == number)
-            name = self.grounding.functors[number]
-            rows = self._gathered(self.layout.dimension(name), slots[mine])
-            found.append(Intensities(name, rows, self._tensor(place[mine])))
+        for dim, numbers in events_by_dim(self.layout).items():
+            column, number = np.full((2, len(self.grounding.functors)), -1, dtype=np.int64)
+            for place_of, (one, name) in enumerate(numbers.items()):
+                if name in by_name:
+                    column[by_name[name]], number[by_name[name]] = place_of, one
+            mine = np.flatnonzero(column[functor] >= 0)
+            if len(mine):
+                own = functor[mine]
+                indices = (self._tensor(values) for values in (column[own], number[own], place[mine]))
+                found.append(Intensities(self._gathered(dim, slots[mine]), *indices))
         return tuple(found)
 
-    def _proofs(self) -> tuple[dict[tuple[int, int], list[Deduce]], dict[tuple[int, int], Own]]:
+    @cached_property
+    def _functor(self) -> Ints:
+        return np.asarray([key[0] for key in self.grounding.keys], dtype=np.int64)
+
+    @cached_property
+    def _instances(self) -> Ints:
+        return joined([part.proof_instance for part in self.parts])
+
+    def _proofs(self) -> Proofs:
         parts = self.parts
-        offsets = _offsets([len(part.proof_instance) for part in parts])
-        instance = _joined([part.proof_instance for part in parts])
-        slot = _joined([part.proof_slot + self.slot_offset[i] for i, part in enumerate(parts)])
-        body_row = _joined([part.proof_body[0] + offsets[i] for i, part in enumerate(parts)])
-        body_place = _joined([part.proof_body[1] for part in parts])
-        body_slot = _joined([part.proof_body[2] + self.slot_offset[i] for i, part in enumerate(parts)])
-        widest = int(body_place.max(initial=-1)) + 1
-        body = np.full((len(instance), widest), -1, dtype=np.int64)
+        instance = self._instances
+        before = offsets([len(part.proof_instance) for part in parts])
+        head = self._shifted([part.proof_slot for part in parts], self.slot_offset)
+        body_row = self._shifted([part.proof_body[0] for part in parts], before)
+        body_place = joined([part.proof_body[1] for part in parts])
+        body_slot = self._shifted([part.proof_body[2] for part in parts], self.slot_offset)
+        body = np.full((len(instance), int(body_place.max(initial=-1)) + 1), -1, dtype=np.int64)
         body[body_row, body_place] = body_slot
-        rule, group = self.rule[instance], self.group[instance]
-        level, dim = self.level[slot], self.dim[slot]
-        order = np.lexsort((slot, group, rule, level, dim))
-        deductions: dict[tuple[int, int], list[Deduce]] = {}
-        owns: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
-        changes = _runs(dim[order], level[order], rule[order])
-        for start, stop in changes:
-            rows = order[start:stop]
-            place = int(rule[rows[0]])
-            key = int(dim[rows[0]]), int(level[rows[0]])
-            if key[0] == 0:
-                continue
-            written = self.layout.rules[place]
-            assert written is not None
-            family, index, beta = self._numbers(group[rows])
-            head = self.row[slot[rows]] - self._level_start(*key)
-            if written.kind == "own":
-                owns.setdefault(key, []).append((head, index))
-                continue
-            new = np.ones(len(rows), dtype=bool)
-            new[1:] = (group[rows][1:] != group[rows][:-1]) | (slot[rows][1:] != slot[rows][:-1])
-            single = bool(new.all())
-            deductions.setdefault(key, []).append(
-                Deduce(
-                    place,
-                    family,
-                    tuple(self._gathered(size, body[rows, j]) for j, size in enumerate(written.dims)),
-                    self._slices(index),
-                    None if single else self._tensor(np.cumsum(new) - 1),
-                    int(new.sum()),
-                    self._tensor(beta[new]),
-                    self._tensor(head[new]),
-                )
-            )
-        joined = {
-            key: Own(self._tensor(_joined([h for h, _ in found])), self._tensor(_joined([i for _, i in found])))
-            for key, found in owns.items()
-        }
-        return deductions, joined
+        return Proofs(self.dim, self.level, self.row, self.rule[instance], self.group[instance], head, body)
 
-    def _level_start(self, dim: int, level: int) -> int:
-        return int(((self.dim == dim) & (self.level < level)).sum())
-
-    def _additions(self) -> tuple[dict[int, list[Add]], dict[int, tuple[Asked, RangeTiles]]]:
+    def _additions(
+        self,
+    ) -> tuple[dict[int, list[Keys]], dict[int, tuple[Asked, RangeTiles]], tuple[tuple[int, int], ...]]:
         parts = self.parts
-        instance = _joined([part.addition_instance for part in parts])
-        offsets = _offsets([len(part.addition_instance) for part in parts])
-        point = _joined([part.event_point[part.addition_event] + self.point_offset[i] for i, part in enumerate(parts)])
+        instance = joined([part.addition_instance for part in parts])
+        before = offsets([len(part.addition_instance) for part in parts])
+        point = self._shifted([part.event_point[part.addition_event] for part in parts], self.point_offset)
         rule, group = self.rule[instance], self.group[instance]
-        body = [
-            np.where(part.addition_body >= 0, part.addition_body + self.slot_offset[i], -1)
-            for i, part in enumerate(parts)
-        ]
-        flat = _joined(body)
-        starts = _joined([part.addition_start[:-1] + sum(len(one) for one in body[:i]) for i, part in enumerate(parts)])
-        head_dim = np.asarray(
-            [self.layout.dimension(one.head) if one is not None else 0 for one in self.layout.rules], dtype=np.int64
-        )[rule]
-        r = _joined([part.addition_r for part in parts])
-        order = np.lexsort((np.arange(len(rule)), r, rule, head_dim))  # rows with one matrix stand together
-        key = np.empty_like(order)
-        key[order] = np.arange(len(order)) - np.searchsorted(head_dim[order], head_dim[order])
-        adds: dict[int, list[Add]] = {}
-        for start, stop in _runs(head_dim[order], rule[order]):
-            rows = order[start:stop]
-            place, dim = int(rule[rows[0]]), int(head_dim[rows[0]])
+        body = self._shifted([part.addition_body for part in parts], self.slot_offset)
+        start = self._shifted(
+            [part.addition_start[:-1] for part in parts], offsets([len(p.addition_body) for p in parts])
+        )
+        r = joined([part.addition_r for part in parts])
+        keys: dict[int, list[Keys]] = {}
+        members: dict[tuple[int, str, tuple[int, ...]], list[tuple[Ints, Ints]]] = {}
+        order = np.lexsort((np.arange(len(rule)), r, rule))  # rows with one set of matrices stand together
+        counts = []
+        for low, high in runs(rule[order]):
+            rows = order[low:high]
+            written = self.layout.rules[int(rule[rows[0]])]
+            assert written is not None
+            counts.append((written.index, len(rows)))
+            dim = self.layout.dimension(written.head)
             if dim == 0:
                 continue
-            written = self.layout.rules[place]
-            assert written is not None
-            family, index, _ = self._numbers(group[rows])
-            adds.setdefault(dim, []).append(
-                Add(
-                    place,
-                    family,
-                    self._tensor(point[rows]),
-                    tuple(self._gathered(size, flat[starts[rows] + j]) for j, size in enumerate(written.dims)),
-                    self._slices(index),
-                    len(rows),
+            family, number, _ = self._numbers(group[rows])
+            matrix = np.asarray(family.rows, dtype=np.int64)[number, 0]
+            members.setdefault((dim, family.stacks[0].key, written.dims), []).append((rows, matrix))
+        key = np.full(len(rule), -1, dtype=np.int64)
+        addition: dict[int, list[Ints]] = {}
+        for (dim, stack, dims), found in members.items():
+            rows, matrix = (joined([one[k] for one in found]) for k in range(2))
+            packed = pack(matrix, self.device.type)
+            key[rows] = sum(len(one) for one in addition.get(dim, ())) + packed.place
+            there = np.full(packed.size, -1, dtype=np.int64)
+            there[packed.place] = rows
+            addition.setdefault(dim, []).append(there)
+            for tiling in packed.tilings:
+                own = rows[tiling.row]
+                conditions = tuple(self._gathered(size, body[start[own] + j]) for j, size in enumerate(dims))
+                keys.setdefault(dim, []).append(
+                    Keys(stack, self._tensor(tiling.matrix), self._tensor(point[own]), conditions)
                 )
-            )
-        slot = _joined([part.ask_slot + self.slot_offset[i] for i, part in enumerate(parts)])
-        low = _joined([part.ask_low + offsets[i] for i, part in enumerate(parts)])
-        high = _joined([part.ask_high + offsets[i] for i, part in enumerate(parts)])
-        own = _joined([part.ask_segment + offsets[i] for i, part in enumerate(parts)])  # at most as many as additions
-        tiles = {}
-        for dim in _distinct(self.dim[slot]):
+        return keys, self._asked(key, before, {dim: joined(one) for dim, one in addition.items()}), tuple(counts)
+
+    def _asked(self, key: Ints, before: Ints, addition: dict[int, Ints]) -> dict[int, tuple[Asked, RangeTiles]]:
+        parts = self.parts
+        slot = self._shifted([part.ask_slot for part in parts], self.slot_offset)
+        low = self._shifted([part.ask_low for part in parts], before)
+        high = self._shifted([part.ask_high for part in parts], before)
+        segment = self._shifted([part.ask_segment for part in parts], before)  # at most as many as additions
+        found = {}
+        for dim in distinct(self.dim[slot]):
             mine = np.flatnonzero(self.dim[slot] == dim)
-            first, last = key[low[mine]], key[high[mine] - 1] + 1
-            total = int((head_dim == dim).sum())
-            made = range_tiles(first, last, total, device=self.device.type, segment=own[mine])
-            rows = self.row[slot[mine]]
-            asked = Asked(rows, first, last, order[head_dim[order] == dim])
-            tiles[dim] = asked, made.asked_by(rows, int((self.dim == dim).sum()))
-        return adds, tiles
+            rows, first, last = self.row[slot[mine]], key[low[mine]], key[high[mine] - 1] + 1
+            made = range_tiles(
+                first,
+                last,
+                len(addition[dim]),
+                device=self.device,
+                segment=segment[mine],
+                rows=rows,
+                queries=self.sizes[dim],
+            )
+            found[dim] = Asked(rows, first, last, addition[dim]), made
+        return found
 
 
-def _offsets(sizes: Sequence[int]) -> Ints:
-    return np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.int64))]).astype(np.int64)
-
-
-def _joined(parts: Sequence[Ints]) -> Ints:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
-
-
-def _runs(*columns: Ints) -> list[tuple[int, int]]:
-    """Where rows that are equal in all columns start and stop."""
-    count = len(columns[0])
-    if not count:
-        return []
-    new = np.zeros(count, dtype=bool)
-    new[0] = True
-    for column in columns:
-        new[1:] |= column[1:] != column[:-1]
-    starts = np.flatnonzero(new)
-    return list(zip(starts.tolist(), [*starts[1:].tolist(), count], strict=True))
-
-
-def _distinct(values: Ints) -> list[int]:
-    return [int(value) for value in np.unique(values)]
+def events_by_dim(layout: Layout) -> dict[int, dict[int, str]]:
+    """Event functors of each dimension, by their place among all of them."""
+    found: dict[int, dict[int, str]] = {}
+    for number, name in enumerate(events_of(layout.program)):
+        found.setdefault(layout.dimension(name), {})[number] = name
+    return found

@@ -42,6 +42,26 @@ def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | Non
     return figure
 
 
+def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, float] | None = None) -> Figure:
+    """Several models' dev (and, thin, train) log-likelihood an event against epochs; `floors` are horizontal lines on dev."""
+    figure, (axes,) = _figure(1, (7.2, 4.2))
+    for (name, records), colour in zip(runs.items(), COLOURS, strict=False):
+        epochs = [record["epoch"] for record in records]
+        axes.plot(epochs, [record["train"] for record in records], color=colour, linewidth=0.8, alpha=0.5)
+        dev = [(record["epoch"], record["dev"]) for record in records if record.get("dev") is not None]
+        axes.plot(*zip(*dev, strict=True), color=colour, label=f"{name} on dev (thin: train)")
+        best = max(dev, key=lambda pair: pair[1])
+        axes.plot(*best, "o", color=colour, markersize=5)
+        axes.annotate(f"{best[1]:.3f}", best, textcoords="offset points", xytext=(0, -14), ha="center", fontsize=9)
+    for (name, value), style in zip((floors or {}).items(), (":", "--"), strict=False):
+        axes.axhline(value, color=FAINT, linestyle=style, linewidth=1.2, label=f"{name} on dev")
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("log-likelihood, nats an event")
+    axes.set_title("Learning curves", loc="left")
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
 def intensity_plot(
     model: IntensityModel,
     data: EventData,

@@ -36,6 +36,7 @@ class DataOptions:
         0.1,
     )  # shares of sequences for train, dev and test where the data has no splits
     split_seed: int = 0
+    impossible: Literal["error", "skip", "exogenous"] = "error"  # events that the model's rules make impossible
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class TrainOptions:
     seed: int = 0
     device: str = "cpu"
     dtype: Literal["float32", "float64"] = "float32"
+    downsample: int = 0  # possible events looked at at each integration time, drawn anew (A-NDTT); 0: all
     piece: int = 0  # queries computed at a time, for memory; 0: what suits the device
     capture: bool = True  # on CUDA, capture a step as a graph and replay it
     checkpoint_seconds: float = 30.0  # a checkpoint is written at the end of an epoch once this much time has passed
@@ -88,6 +90,7 @@ class RunConfig:
                 ("points", "1 or more", train.points >= 1),
                 ("dev_points", "1 or more", train.dev_points >= 1),
                 ("seed", SEEDS, 0 <= train.seed <= LARGEST_SEED),
+                ("downsample", "0 or more", train.downsample >= 0),
                 ("piece", "0 or more", train.piece >= 0),
                 ("checkpoint_seconds", "0 or more", train.checkpoint_seconds >= 0.0),
             )

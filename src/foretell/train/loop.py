@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.data import EventData
+from foretell.data import EventData, EventSequence
 from foretell.data.buckets import length_buckets
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
@@ -61,10 +61,11 @@ class Loop:
             clip=options.clip,
             decay=options.decay,
             pseudo_rate=options.pseudo_count / sum(sequence.t_end for sequence in train),
+            downsample=options.downsample,
             piece=options.piece,
             capture=options.capture,
             seed=options.seed,
-            events=events_a_step(train, options),
+            events=events_a_step(train, options, model.unscored),
         )
         self.stepper = Stepper(model, options.lr, step_options)
         self.progress = Progress(lr=options.lr)
@@ -105,7 +106,8 @@ class Loop:
                 unscored=self.model.unscored,
             )
             running += self.stepper(batch, progress.step)
-            progress.epoch_events += sum_scored(self.train, batches[progress.step_in_epoch], options.window)
+            indices = batches[progress.step_in_epoch]
+            progress.epoch_events += sum_scored(self.train, indices, options.window, self.model.unscored)
             progress.step_in_epoch += 1
             progress.step += 1
             self.listener.step(progress.epoch + 1, progress.step_in_epoch, len(batches))
@@ -129,7 +131,9 @@ class Loop:
         began = time.monotonic()
         dev_score = None
         if self.dev is not None:
-            dev_score = mean_log_likelihood(self.model, self.dev, options.dev_points, options.window)
+            dev_score = mean_log_likelihood(
+                self.model, self.dev, options.dev_points, options.window, options.downsample
+            )
             if math.isnan(dev_score):
                 raise ForetellError(f"the log-likelihood of {self.dev.name} is not a number in epoch {progress.epoch}")
         judged = train_score if dev_score is None else dev_score
@@ -172,13 +176,21 @@ class Loop:
         return -(-longest // WIDTH_STEP) * WIDTH_STEP
 
 
-def events_a_step(data: EventData, options: TrainOptions) -> float:
+def events_a_step(data: EventData, options: TrainOptions, unscored: np.ndarray | None = None) -> float:
     """Scored events of a batch of average sequences."""
-    scored = sum_scored(data, np.arange(len(data)), options.window)
+    scored = sum_scored(data, np.arange(len(data)), options.window, unscored)
     return max(scored, 1) * min(options.batch, len(data)) / len(data)
 
 
-def sum_scored(data: EventData, indices: np.ndarray, window: str) -> int:
-    """Scored events of some sequences, without asking the device."""
-    not_scored = 1 if window == "events-2-to-I" or data.origin == "first-event" else 0
-    return int(np.maximum(data.lengths[indices] - not_scored, 0).sum())
+def sum_scored(data: EventData, indices: np.ndarray, window: str, unscored: np.ndarray | None = None) -> int:
+    """Scored events of some sequences, without asking the device; types that are `unscored` [K] are not."""
+    first = 1 if window == "events-2-to-I" or data.origin == "first-event" else 0
+    if (unscored is None or not unscored.any()) and data.columns.unscored is None:
+        return int(np.maximum(data.lengths[indices] - first, 0).sum())
+    return sum(int((~history_only(data[int(place)], unscored))[first:].sum()) for place in indices)
+
+
+def history_only(sequence: EventSequence, unscored: np.ndarray | None) -> np.ndarray:
+    """bool [events]: what the data mark so, and events of types that are `unscored` [K]."""
+    marked = np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored
+    return marked if unscored is None or not len(unscored) else marked | unscored[sequence.types]

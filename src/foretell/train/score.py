@@ -9,7 +9,7 @@ import torch
 
 from foretell.data import EventData
 from foretell.data.buckets import length_buckets
-from foretell.models.base import IntensityModel
+from foretell.models.base import IntensityModel, Sample
 from foretell.models.batch import Batch, Window, make_batch
 from foretell.objective.integral import stratified
 from foretell.objective.loglik import log_likelihood
@@ -27,19 +27,28 @@ def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: in
 
 
 @torch.no_grad()
-def mean_log_likelihood(model: IntensityModel, data: EventData, points_a_gap: int, window: Window = "all") -> float:
+def mean_log_likelihood(
+    model: IntensityModel,
+    data: EventData,
+    points_a_gap: int,
+    window: Window = "all",
+    downsample: int = 0,
+    seed: int = 0,
+) -> float:
     """With the same stratified draws at every call: unbiased for any intensity, and comparable from epoch to epoch.
 
-    (Nothing is trained on these draws, so nothing can learn to be quiet at just those times.)
+    (Nothing is trained on these draws, so nothing can learn to be quiet at just those times.) With `downsample`, only so many of the events
+    possible at each time are looked at, again the same at every call.
     """
     value, scored = 0.0, 0
-    generator = torch.Generator().manual_seed(0)
+    sample = Sample(downsample, np.random.default_rng(seed)) if downsample else None
+    generator = torch.Generator().manual_seed(seed)
     for _, batch in batches_of(data, model, window, points_a_gap):
         points = None
         if not model.closed_form:
             shape = *batch.gap_start.shape, points_a_gap
             draws = torch.rand(shape, generator=generator, dtype=torch.float64).to(model.device)
             points = stratified(batch, points_a_gap, None, draws)
-        value += float(log_likelihood(model, batch, points).log_likelihood().sum())
+        value += float(log_likelihood(model, batch, points, sample).log_likelihood().sum())
         scored += int(batch.scored.sum())
     return value / max(scored, 1)

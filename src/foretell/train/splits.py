@@ -87,5 +87,5 @@ def in_vocabulary(data: EventData, vocabulary: Vocabulary) -> EventData:
         raise DataError(f"{data.name}: event type `{name}` is not one of the model's" for name in unknown)
     place = np.zeros(len(names), dtype=np.int32)
     place[used] = [vocabulary.index(names[kind]) for kind in used]
-    moved = [EventSequence(s.times, place[s.types], s.t_end, s.id, s.metadata) for s in data]
+    moved = [EventSequence(s.times, place[s.types], s.t_end, s.id, s.metadata, s.unscored) for s in data]
     return EventData(moved, vocabulary, data.origin, data.name)

@@ -7,16 +7,18 @@ times are drawn afresh for every step, from a seed made of the run's seed and th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.errors import ForetellError
 from foretell.models.anhp_fused import fuses
-from foretell.models.base import IntensityModel
+from foretell.models.base import IntensityModel, Sample
 from foretell.models.batch import Batch
 from foretell.models.pieces import tensors_of, with_tensors
 from foretell.nn.attention import held_tiles
@@ -46,6 +48,7 @@ class StepOptions:
     clip: float = 5.0
     decay: float = 0.0
     pseudo_rate: float = 0.0
+    downsample: int = 0
     piece: int = 0
     capture: bool = True
     seed: int = 0
@@ -82,15 +85,19 @@ class Stepper:
         self.pool: ThreadPoolExecutor | None = None
         self.capturing = (
             options.capture
-            and model.capturable
             and self.device.type == "cuda"
             and not model.dropout
             and options.integral != "uniform"
+            and not options.downsample  # what is drawn decides what is computed
         )
-        self.graphs: dict[tuple[int, ...], _Graph] = {}
+        self.graphs: dict[Hashable, _Graph] = {}
+        if options.downsample and not model.samples:
+            raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
+        self.number = self.sampled = 0  # of the step, and how often events were drawn in it
 
     def __call__(self, batch: Batch, number: int) -> Tensor:
         self.generator.manual_seed(self.options.seed * SEED_STRIDE + number)
+        self.number, self.sampled = number, 0
         self.model.noise = self.generator
         if self.capturing:
             return self._captured(batch)
@@ -152,12 +159,12 @@ class Stepper:
         """
         if self.pool is None:
             self.pool = ThreadPoolExecutor(self.threads, "piece", initializer=lambda: torch.set_num_threads(1))
-        tasks = [(piece, self._points(piece, None)) for piece in pieces]
+        tasks = [(piece, self._points(piece, None), self._sample()) for piece in pieces]
         queries = sum(piece.gap_start.numel() for piece in pieces) * (self.options.points + 1)
         summed = torch.zeros((), dtype=torch.float64)
         try:
             for group in [tasks] if queries >= SIDE_BY_SIDE else [[task] for task in tasks]:
-                done = self.pool.map(lambda task: self._apart(task[0], task[1], scored), group)
+                done = self.pool.map(lambda task: self._apart(task[0], task[1], task[2], scored), group)
                 summed += self._gather(done)
         finally:
             torch.set_num_threads(self.threads)  # a pool thread's own number becomes that of threads to come
@@ -172,8 +179,10 @@ class Stepper:
                     parameter.grad += gradient
         return summed
 
-    def _apart(self, piece: Batch, points: Points, scored: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        loss = training_loss(self.model, piece, points, self.options.pseudo_rate)
+    def _apart(
+        self, piece: Batch, points: Points, sample: Sample | None, scored: Tensor
+    ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        loss = training_loss(self.model, piece, points, self.options.pseudo_rate, sample=sample)
         gradients = torch.autograd.grad(loss.objective / scored, self.parameters, allow_unused=True)
         return loss.negative_log_likelihood.detach().double(), gradients
 
@@ -210,7 +219,8 @@ class Stepper:
         return summed
 
     def _descend(self, batch: Batch, draws: Tensor | None, history: Any, scored: Tensor) -> Tensor:
-        loss = training_loss(self.model, batch, self._points(batch, draws), self.options.pseudo_rate, history)
+        points, rate = self._points(batch, draws), self.options.pseudo_rate
+        loss = training_loss(self.model, batch, points, rate, history, self._sample())
         (loss.objective / scored).backward()
         return loss.negative_log_likelihood.detach().double()
 
@@ -238,15 +248,22 @@ class Stepper:
             return uniform(batch, batch.lengths.clamp(min=1) * self.options.points, self.generator)
         return stratified(batch, self.options.points, self.generator, draws)
 
+    def _sample(self) -> Sample | None:
+        """Events are drawn anew for every step and piece, from the run's seed and the step's number."""
+        if not self.options.downsample:
+            return None
+        self.sampled += 1
+        return Sample(self.options.downsample, np.random.default_rng([self.options.seed, self.number, self.sampled]))
+
     def _captured(self, batch: Batch) -> Tensor:
-        shape = tuple(batch.times.shape)
-        graph = self.graphs.get(shape)
+        kind = self.model.captured_as(batch)
+        graph = self.graphs.get(kind)
         if graph is None:
             if len(self.graphs) >= MOST_GRAPHS:
                 loss = self._gradients(batch, None)
                 self.optimizer.step()
                 return loss
-            graph = self.graphs[shape] = _Graph(self, batch)
+            graph = self.graphs[kind] = _Graph(self, batch)
         return graph.replay(batch, self.generator)
 
 
@@ -263,7 +280,7 @@ class _Graph:
         if stepper.options.integral == "stratified":
             self.draws = torch.rand(rows, width + 1, stepper.options.points, dtype=torch.float64, device=stepper.device)
         stepper.start_optimizer()
-        with held_tiles() as self.tiles:
+        with held_tiles() as self.tiles, stepper.model.holding() as self.held:
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up

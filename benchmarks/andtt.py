@@ -1,0 +1,165 @@
+"""A training step of A-NDTT: RoboCup's shipped program on the first game of its training data, and on all four games together.
+
+    python benchmarks/andtt.py [--device cuda] [--threads 2] [--out FILE]
+
+Forward, backward and Adam with fresh integration times in every step; replaying the game is not in it, and building the plan stands
+beside it. Medians of 10 steps after 3. `redraw` is what fresh times cost: drawing them, and putting them where the plan wants them.
+On a CPU each case has a process of its own, and memory is the most that it ever held, with Python, torch and the data. On a GPU each
+case is measured step by step (eager) and as a captured graph, and memory is the allocator's. `OMP_WAIT_POLICY=passive` is set, as the
+command line sets it: on a busy machine waiting threads that spin cost more than they bring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+REPEATS, WARMUP, DIM = 10, 3, 32
+CASES = [("400", 1), ("800", 1), ("400", 2), ("950", 2), ("game", 2), ("games", 2)]
+COLUMNS = {"median_ms": "step", "cpu_ms": "CPU time", "captured_ms": "captured", "launches": "launches"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--case", action="append", help="EVENTS,LAYERS; EVENTS may be `game` or `games`")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    chosen = [(one.split(",")[0], int(one.split(",")[1])) for one in given.case] if given.case else CASES
+    found = []
+    for events, layers in chosen:
+        if given.device == "cpu" and len(chosen) > 1:
+            command = [sys.executable, __file__, "--threads", str(given.threads), "--case", f"{events},{layers}"]
+            line = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+            one = json.loads(line)
+        else:
+            one = measured(events, layers, given)
+        found.append(one)
+        if len(chosen) > 1:
+            sys.stdout.write(shown(one) + "\n")
+        else:
+            sys.stdout.write(json.dumps(one) + "\n")
+        sys.stdout.flush()
+    if given.out:
+        given.out.write_text("".join(json.dumps(one) + "\n" for one in found), encoding="utf-8")
+    return 0
+
+
+def shown(one: dict[str, Any]) -> str:
+    parts = [f"{one['events']:>6,} events, {one['sequences']} sequence(s), {one['layers']} layer(s):"]
+    parts += [
+        f"{title} {one[key]:,}" + (" ms" if key.endswith("ms") else "") for key, title in COLUMNS.items() if key in one
+    ]
+    parts += [f"plan {one['plan_ms']} ms", f"redraw {one['redraw_ms']} ms", f"memory {one['peak_mib']:,} MiB"]
+    return "  ".join(parts)
+
+
+def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, Any]:
+    import torch
+
+    import foretell as ft
+    from foretell.data import EventData, EventSequence
+    from foretell.lang.program import Program
+    from foretell.models.andtt import ANDTT
+    from foretell.models.batch import make_batch
+    from foretell.objective.integral import stratified
+    from foretell.train.step import StepOptions, Stepper
+
+    torch.set_num_threads(given.threads)
+    device = torch.device(given.device)
+    data = ft.load("robocup")
+    games = [*data.train, *data.dev, *data.test] if events == "games" else [data.train[0]]
+    sequences = [
+        EventSequence(one.times, one.types, one.t_end, str(place))
+        if events.startswith("game")
+        else EventSequence(
+            one.times[: int(events)], one.types[: int(events)], float(one.times[int(events)]), str(place)
+        )
+        for place, one in enumerate(games)
+    ]
+    batch = make_batch(EventData(sequences, data.vocabulary), range(len(sequences)), device=device)
+
+    def fresh() -> ANDTT:
+        made = ANDTT(Program.named("robocup", dim=DIM), data.vocabulary, dim=DIM, layers=layers)
+        made.prepare(data.train)
+        return made.to(device)
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def timed(function: Callable[[], Any]) -> tuple[float, float]:
+        wait()
+        wall, cpu = time.perf_counter(), time.process_time()
+        function()
+        wait()
+        return time.perf_counter() - wall, time.process_time() - cpu
+
+    model = fresh()
+    points = stratified(batch, 1, torch.Generator(device).manual_seed(0))
+    model._prepared(batch, points.queries, None)  # replays; the plan is built again below
+    builds = []
+    for _ in range(REPEATS):
+        model._plans.clear()
+        model.histories._slots.clear()
+        builds.append(timed(lambda: model._prepared(batch, points.queries, None))[0])
+    prepared = model._prepared(batch, points.queries, None)
+    generator = torch.Generator(device)
+
+    def redraw() -> None:
+        drawn = stratified(batch, 1, generator).queries.times
+        times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), drawn.flatten()])
+        times.index_select(0, prepared.source)
+
+    redraws = [timed(redraw)[0] for _ in range(REPEATS + WARMUP)][WARMUP:]
+    found: dict[str, Any] = {"events": sum(len(one) for one in sequences), "sequences": len(sequences)}
+    found |= {"layers": layers, "dim": DIM, "device": given.device, "torch": torch.__version__, **prepared.plan.sizes()}
+    for capture in (False, True) if device.type == "cuda" else (False,):
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        stepper = Stepper(model if not capture else fresh(), 1e-3, StepOptions(capture=capture))
+        took = [timed(partial(stepper, batch, number)) for number in range(REPEATS + WARMUP)][WARMUP:]
+        found["captured_ms" if capture else "median_ms"] = ms([wall for wall, _ in took])
+        if device.type == "cpu":
+            found["cpu_ms"], found["threads"] = ms([cpu for _, cpu in took]), given.threads
+        elif not capture:
+            found["launches"] = launches(partial(stepper, batch, 99))
+    found |= {"plan_ms": ms(builds), "redraw_ms": ms(redraws)}
+    peak = (
+        torch.cuda.max_memory_allocated()
+        if device.type == "cuda"
+        else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    )
+    return found | {"peak_mib": peak >> 20}
+
+
+def launches(function: Callable[[], Any]) -> int:
+    import torch
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as seen:
+        function()
+        torch.cuda.synchronize()
+    return sum(one.device_type == DeviceType.CUDA for one in seen.events())
+
+
+def ms(seconds: list[float]) -> float:
+    return round(1000 * statistics.median(seconds), 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

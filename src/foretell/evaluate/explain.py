@@ -1,0 +1,351 @@
+"""Why an A-NDTT expects what it expects just before a time: a model, a history, a time and perhaps an event in; names and shares out.
+
+For the event and every embedded fact in its proofs: what each rule contributes, from which facts, and which past events it attends to,
+all ranked. `foretell.models.andtt_explain` computes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from foretell.data import EventSequence
+from foretell.errors import ForetellError
+from foretell.ground.explain import why
+from foretell.ground.timeline import Timeline
+from foretell.lang.pretty import pretty_rule
+from foretell.models.andtt import ANDTT
+from foretell.models.andtt_attention import Head, Look, look_back
+from foretell.models.andtt_explain import Anatomy, Contribution, ProofPart, take_apart
+from foretell.models.base import IntensityModel
+from foretell.terms import split
+
+Kind = Literal["own", "deduce", "add"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A fact in the body of a proof; its share is that of its part of the vector, 0 where it has no embedding."""
+
+    fact: str
+    share: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"fact": self.fact, "share": self.share}
+
+
+@dataclass(frozen=True)
+class Proof:
+    share: float  # among the proofs of its pool
+    constant: float  # the share of the constant 1 beside the conditions
+    conditions: tuple[Condition, ...]  # strongest first
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "share": self.share,
+            "constant": self.constant,
+            "body": [one.to_json() for one in self.conditions],
+        }
+
+
+@dataclass(frozen=True)
+class Addition:
+    event: str
+    event_index: int  # 0 is `bos`, i the i-th event
+    time: float
+    ago: float
+    conditions: tuple[str, ...]  # besides the event
+    weight: float  # α / (1 + Σ α)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "event": self.event,
+            "event_index": self.event_index,
+            "time": self.time,
+            "ago": self.ago,
+            "conditions": list(self.conditions),
+            "weight": self.weight,
+        }
+
+
+@dataclass(frozen=True)
+class Attention:
+    layer: int  # from 1 on
+    kept: float  # by the extra 1 of the denominator; with the weights it sums to 1
+    additions: tuple[Addition, ...]  # largest weight first, of equal ones the latest
+
+    def to_json(self, top: int | None) -> dict[str, Any]:
+        shown = self.additions[:top]
+        return {
+            "layer": self.layer,
+            "kept": self.kept,
+            "additions": [one.to_json() for one in shown],
+            "not_shown": len(self.additions) - len(shown),
+            "not_shown_weight": sum(one.weight for one in self.additions[len(shown) :]),
+        }
+
+
+@dataclass(frozen=True)
+class Contributed:
+    """What one `r` (a rule with values for the variables in its parameter names) adds to a fact's embedding."""
+
+    kind: Kind
+    rule: str
+    binding: dict[str, str]
+    place: str | None  # file:line:column; None for a row of a table
+    text: str
+    share: float  # of the norms of all contributions to this fact
+    norms: tuple[float, ...]  # of the vector before the tanh, on layers 0 … L
+    effect: float | None  # on the event's log-intensity: what would be lost without it
+    proofs: tuple[Proof, ...]
+    attention: tuple[Attention, ...]
+
+    @property
+    def name(self) -> str:
+        bound = ", ".join(f"{name}={value}" for name, value in self.binding.items())
+        return f"{self.rule}[{bound}]" if bound else self.rule
+
+    def to_json(self, top: int | None) -> dict[str, Any]:
+        shown = self.proofs[:top]
+        return {
+            "kind": self.kind,
+            "rule": self.rule,
+            "binding": self.binding,
+            "place": self.place,
+            "text": self.text,
+            "share": self.share,
+            "norms": list(self.norms),
+            "effect": self.effect,
+            "proofs": [one.to_json() for one in shown],
+            "proofs_not_shown": len(self.proofs) - len(shown),
+            "attention": [one.to_json(top) for one in self.attention],
+        }
+
+
+@dataclass(frozen=True)
+class ExplainedFact:
+    fact: str
+    dim: int
+    contributions: tuple[Contributed, ...]  # strongest first
+
+    def to_json(self, top: int | None) -> dict[str, Any]:
+        return {"fact": self.fact, "dim": self.dim, "contributions": [one.to_json(top) for one in self.contributions]}
+
+
+@dataclass(frozen=True)
+class Explained:
+    sequence: str
+    time: float
+    seen: int  # events with a smaller time
+    after: tuple[str, float] | None  # the last of these, and its time
+    event: str
+    intensities: dict[str, float]  # of all possible events, highest first
+    layers: int
+    facts: tuple[ExplainedFact, ...]  # the event first, then what its proofs name, strongest first
+
+    @property
+    def intensity(self) -> float:
+        return self.intensities[self.event]
+
+    @property
+    def total(self) -> float:
+        return sum(self.intensities.values())
+
+    def to_json(self, top: int | None = None) -> dict[str, Any]:
+        """With the first `top` intensities, proofs and additions of each list, and what the others come to; None: with all."""
+        highest = list(self.intensities.items())[:top]
+        return {
+            "sequence": self.sequence,
+            "time": self.time,
+            "index": self.seen + 1,
+            "event": self.event,
+            "intensity": self.intensity,
+            "probability": self.intensity / self.total,
+            "total": self.total,
+            "possible": len(self.intensities),
+            "highest": [{"event": name, "intensity": value} for name, value in highest],
+            "layers": self.layers,
+            "facts": [one.to_json(top) for one in self.facts],
+        }
+
+
+def explain(model: IntensityModel, history: EventSequence, at: float, event: str | None = None) -> Explained:
+    """`event` is a possible event, as in data files; by default the one with the highest intensity."""
+    model = check_explained(model)
+    at = _checked_time(history, at)
+    history = _before(history, at)
+    look = look_back(model, history, at)
+    found = _possible(model, history, look)
+    chosen = _chosen(look, event, found)
+    functor, args = split(chosen)
+    number = look.timeline.grounding.find(functor, args)
+    assert number is not None, f"{chosen} is possible, and so it is a fact"
+    anatomy = take_apart(model, look, number)
+    last = look.timeline.after(look.state) if look.seen else None
+    names = _Names(model, look, history)
+    return Explained(
+        history.id,
+        at,
+        look.seen,
+        None if last is None else (last, float(history.times[look.seen - 1])),
+        chosen,
+        found,
+        model.layers,
+        names.facts(anatomy),
+    )
+
+
+def check_explained(model: IntensityModel) -> ANDTT:
+    """Only models of rules can be taken apart by rules."""
+    if not isinstance(model, ANDTT):
+        raise ForetellError(
+            f"this model is {model.title}, which has no rules; explain needs a model of rules: "
+            "a run trained with --program P.ndtt, or ft.ANDTT(program)"
+        )
+    return model
+
+
+def _checked_time(history: EventSequence, at: float) -> float:
+    try:
+        time = float(at)
+    except (TypeError, ValueError):
+        raise ForetellError(f"time {at!r}: expected a number from 0 on") from None
+    if not 0.0 <= time < math.inf:
+        raise ForetellError(f"time {time:g}: expected a number from 0 on")
+    if time > history.t_end:
+        raise ForetellError(
+            f"time {time:g}: sequence {history.id} was observed until {history.t_end:g} only; what happened later is not known. "
+            "Ask about an earlier time, or give the sequence a later `t_end` if nothing more happened"
+        )
+    return time
+
+
+def _before(history: EventSequence, at: float) -> EventSequence:
+    """Without what happens at `at` or later: that has no say."""
+    seen = int(np.searchsorted(history.times, at, side="left"))
+    unscored = None if history.unscored is None else history.unscored[:seen]
+    return EventSequence(
+        history.times[:seen], history.types[:seen], history.t_end, history.id, history.metadata, unscored
+    )
+
+
+def _possible(model: ANDTT, history: EventSequence, look: Look) -> dict[str, float]:
+    found = model.possible_intensities(history, [look.time])[0]
+    if not found:
+        raise ForetellError(f"{_where(look.timeline, look)}: no event is possible, so there is nothing to explain")
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _chosen(look: Look, event: str | None, possible: dict[str, float]) -> str:
+    if event is None:
+        return next(iter(possible))
+    told = why(look.timeline, event, look.state)
+    functor = look.timeline.grounding.program.functors[split(told.fact)[0]]
+    if functor.kind == "exogenous":
+        raise ForetellError(
+            f"`{told.fact}`: `{functor}` is exogenous: it may happen at any time and is never predicted, so there is nothing to explain"
+        )
+    if functor.kind != "event":
+        raise ForetellError(
+            f"`{told.fact}`: `{functor}` is no event. Ask about a possible event, such as `{next(iter(possible))}`; "
+            "`foretell why` proves other facts"
+        )
+    if not told.holds:
+        raise ForetellError("\n".join([f"{_where(look.timeline, look)}: this event is not possible", *told.lines()]))
+    return told.fact
+
+
+def _where(timeline: Timeline, look: Look) -> str:
+    last = (
+        f"after {timeline.after(look.state)} at {timeline.time_of(look.state):g}" if look.seen else "before any event"
+    )
+    return f"sequence {timeline.sequence}, just before time {look.time:g}, {last}"
+
+
+class _Names:
+    """Integers to names."""
+
+    def __init__(self, model: ANDTT, look: Look, history: EventSequence) -> None:
+        self.model, self.look, self.history = model, look, history
+        self.grounding, self.program = look.timeline.grounding, model.program
+
+    def facts(self, anatomy: Anatomy) -> tuple[ExplainedFact, ...]:
+        """Depth first, along the strongest contributions, proofs and conditions; each once."""
+        made: dict[int, ExplainedFact] = {}
+        waiting = [anatomy.event]
+        while waiting:
+            fact = waiting.pop()
+            if fact in made:
+                continue
+            parts = anatomy.facts.get(fact, ())
+            made[fact] = self._fact(fact, anatomy.dims[fact], parts)
+            needed = [one for part in parts for proof in part.proofs for one in self._needed(proof)]
+            waiting.extend(one for one in reversed(needed) if one in anatomy.dims and one not in made)
+        return tuple(made.values())
+
+    def _needed(self, proof: ProofPart) -> list[int]:
+        body = self.grounding.body[proof.instance]
+        order = sorted(range(len(body)), key=lambda place: -proof.conditions[place])
+        return [body[place] for place in order]
+
+    def _fact(self, fact: int, dim: int, parts: Sequence[Contribution]) -> ExplainedFact:
+        whole = sum(part.norm for part in parts)
+        return ExplainedFact(
+            self.grounding.text(fact), dim, tuple(self._contributed(part, _share(part.norm, whole)) for part in parts)
+        )
+
+    def _contributed(self, part: Contribution, share: float) -> Contributed:
+        rule = self.grounding.groups[part.group][0]
+        pooled = sum(proof.norm for proof in part.proofs)
+        layout = self.model.layout.rules[rule]
+        assert layout is not None
+        is_table = rule >= len(self.program.rules)
+        written = None if is_table else self.program.rules[rule].rule
+        return Contributed(
+            "add" if part.head is not None else "own" if layout.kind == "own" else "deduce",
+            self.grounding.rule_name(rule),
+            {} if is_table else self._binding(rule, part),
+            None if written is None else written.span.place,
+            self.grounding.group_name(part.group) if written is None else pretty_rule(written),
+            share,
+            part.norms,
+            part.effect,
+            tuple(self._proof(one, _share(one.norm, pooled)) for one in part.proofs),
+            () if part.head is None else self._attention(part.head),
+        )
+
+    def _binding(self, rule: int, part: Contribution) -> dict[str, str]:
+        values = [self.grounding.constants[value] for value in self.grounding.groups[part.group][1:]]
+        count = self.model.layout.values_of_heads.get(rule, len(values)) if part.head is not None else len(values)
+        return dict(zip(self.model.book.variables(rule)[:count], values[:count], strict=True))
+
+    def _proof(self, proof: ProofPart, share: float) -> Proof:
+        body = [self.grounding.text(fact) for fact in self.grounding.body[proof.instance]]
+        whole = proof.constant + sum(proof.conditions)
+        conditions = [Condition(fact, _share(norm, whole)) for fact, norm in zip(body, proof.conditions, strict=True)]
+        ranked = tuple(sorted(conditions, key=lambda one: -one.share))
+        return Proof(share, _share(proof.constant, whole), ranked)
+
+    def _attention(self, head: Head) -> tuple[Attention, ...]:
+        found = []
+        for at_layer in head.layers:
+            additions = [
+                self._addition(instance, event, weight)
+                for instance, event, weight in zip(head.instances, head.events, at_layer.weights.tolist(), strict=True)
+            ]
+            ranked = tuple(sorted(additions, key=lambda one: (-one.weight, -one.event_index)))
+            found.append(Attention(at_layer.layer, at_layer.kept, ranked))
+        return tuple(found)
+
+    def _addition(self, instance: int, event: int, weight: float) -> Addition:
+        name, *conditions = (self.grounding.text(fact) for fact in self.grounding.body[instance])
+        time = 0.0 if event == 0 else float(self.history.times[event - 1])
+        return Addition(name, event, time, self.look.time - time, tuple(conditions), weight)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0.0 else 0.0

@@ -1,0 +1,227 @@
+"""The proofs of some slots → what is summed, level by level: vectors once, and blocks applied to the slots of conditions.
+
+Two rules, or two proofs by one rule, that apply the same block to the same slot share the product. The slots of one level are a slice of
+the table of their dimension. Proofs that are pooled (several of one slot by one `r`) are targets of their own behind the level's slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.nn.sparse_sum import SparseSum, sparse_sum
+from foretell.plan.book import Family
+from foretell.plan.columns import distinct, joined, runs
+from foretell.plan.layout import Layout
+from foretell.plan.packed import pack
+
+Ints = np.ndarray
+DENSE = 8  # codes are sorted out in a table while it has at most so many places for each
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Rows of the table of one dimension, and which of their components."""
+
+    dim: int
+    columns: tuple[int, int]
+    rows: Tensor  # int64
+
+    def of(self, tables: dict[int, Tensor]) -> Tensor:
+        table = tables[self.dim]
+        if self.columns != (0, self.dim):
+            table = table[:, slice(*self.columns)]
+        return table.index_select(0, self.rows)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Tiles of slots, each with one block."""
+
+    stack: str
+    matrix: Tensor  # int64 [T]: rows of the stack
+    inputs: Gathered  # [T·height]
+
+
+@dataclass(frozen=True)
+class Pools:
+    segment: Tensor  # int64 [proofs]: the pool of each pooled proof
+    count: int
+    beta: Tensor  # int64 [pools]: rows of the stack of exponents
+    head: Tensor  # int64 [pools]: places in the level
+
+
+@dataclass(frozen=True)
+class Level:
+    """Slots `[start, stop)` of a table."""
+
+    start: int
+    stop: int
+    targets: tuple[int, int]  # the same and then pooled proofs, as rows of the sum of vectors
+    projections: tuple[Projection, ...]
+    sums: SparseSum | None  # of what projections give, to the level's targets; None: there are none
+    pools: Pools | None
+
+
+@dataclass(frozen=True)
+class Deduced:
+    """All slots of one dimension."""
+
+    slots: int
+    vectors: SparseSum  # of the stack of vectors, to the targets of all levels
+    levels: tuple[Level, ...]
+    rules: tuple[tuple[int, int], ...]  # how many proofs each rule has; a fact of the program is none
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """Of some slots, whose dimensions and levels are given."""
+
+    dim: Ints  # [S]
+    level: Ints  # [S]
+    row: Ints  # [S]: in the table of its dimension, levels one after the other
+    rule: Ints  # [R]
+    group: Ints  # [R]
+    head: Ints  # [R]: slot
+    body: Ints  # [R, widest]: slots of embedded conditions
+
+    def of_classes(self, number: Ints, representative: Ints) -> Proofs:
+        """The same for one slot of every class: `number` [S] is the class of each."""
+        kept = np.zeros(len(self.dim), dtype=bool)
+        kept[representative] = True
+        chosen = np.flatnonzero(kept[self.head])
+        dim, level = self.dim[representative], self.level[representative]
+        body = np.where(self.body[chosen] >= 0, number[self.body[chosen]], -1) if len(number) else self.body[chosen]
+        return Proofs(
+            dim,
+            level,
+            rows_by_level(dim, level),
+            self.rule[chosen],
+            self.group[chosen],
+            number[self.head[chosen]],
+            body,
+        )
+
+
+def rows_by_level(dim: Ints, level: Ints) -> Ints:
+    """The row of each slot in the table of its dimension."""
+    order = np.lexsort((level, dim))
+    row = np.empty_like(order)
+    row[order] = np.arange(len(order)) - np.searchsorted(dim[order], dim[order])
+    return row
+
+
+Numbers = Callable[
+    [Ints], tuple[Family, Ints, Ints]
+]  # groups of one rule → family, row of a name in it, row of the exponent
+
+
+def deduce(
+    proofs: Proofs, layout: Layout, numbers: Numbers, vectors: Callable[[int], int], device: torch.device
+) -> dict[int, Deduced]:
+    """By dimension; `vectors` says how many rows the stack of vectors of a dimension has."""
+    return {dim: _Table(proofs, layout, numbers, device, dim).build(vectors) for dim in distinct(proofs.dim) if dim > 0}
+
+
+class _Table:
+    def __init__(self, proofs: Proofs, layout: Layout, numbers: Numbers, device: torch.device, dim: int) -> None:
+        self.proofs, self.layout, self.numbers, self.device, self.dim = proofs, layout, numbers, device, dim
+        self.vector_target: list[Ints] = []
+        self.vector_row: list[Ints] = []
+        self.counts: dict[int, int] = {}
+
+    def build(self, vectors: Callable[[int], int]) -> Deduced:
+        proofs = self.proofs
+        own = np.sort(proofs.level[proofs.dim == self.dim])
+        depth = int(own[-1]) + 1
+        starts = np.searchsorted(own, np.arange(depth + 1))
+        mine = np.flatnonzero(proofs.dim[proofs.head] == self.dim)
+        order = mine[
+            np.lexsort((proofs.head[mine], proofs.group[mine], proofs.rule[mine], proofs.level[proofs.head[mine]]))
+        ]
+        edges = np.searchsorted(proofs.level[proofs.head[order]], np.arange(depth + 1))
+        levels, first = [], 0
+        for number in range(depth):
+            level = self._level(
+                order[edges[number] : edges[number + 1]], int(starts[number]), int(starts[number + 1]), first
+            )
+            levels.append(level)
+            first = level.targets[1]
+        targets, rows = joined(self.vector_target), joined(self.vector_row)
+        summed = sparse_sum(targets, rows, first, vectors(self.dim), self.device)
+        return Deduced(len(own), summed, tuple(levels), tuple(sorted(self.counts.items())))
+
+    def _level(self, rows: Ints, start: int, stop: int, first: int) -> Level:
+        proofs = self.proofs
+        head, group = proofs.head[rows], proofs.group[rows]
+        place = proofs.row[head] - start
+        new = np.ones(len(rows), dtype=bool)
+        new[1:] = (group[1:] != group[:-1]) | (head[1:] != head[:-1])
+        pool = np.cumsum(new) - 1
+        many = (np.bincount(pool)[pool] if len(pool) else pool) > 1
+        target = place.copy()
+        target[many] = stop - start + np.arange(int(many.sum()))
+        beta = np.zeros(len(rows), dtype=np.int64)
+        parts: dict[tuple[str, int, tuple[int, int]], list[tuple[Ints, Ints, Ints]]] = {}
+        for low, high in runs(proofs.rule[rows]):
+            own = rows[low:high]
+            rule = int(proofs.rule[own[0]])
+            written = self.layout.rules[rule]
+            assert written is not None
+            if written.kind == "deduce":
+                self.counts[rule] = self.counts.get(rule, 0) + len(own)
+            family, number, beta[low:high] = self.numbers(group[low:high])
+            table = np.asarray(family.rows, dtype=np.int64).reshape(len(family.names), -1)[number]
+            self.vector_target.append(first + target[low:high])
+            self.vector_row.append(table[:, 0])
+            for block, condition, columns in family.blocks_of(written.dims):
+                key = family.stacks[1 + block].key, written.dims[condition], columns
+                parts.setdefault(key, []).append(
+                    (table[:, 1 + block], proofs.row[proofs.body[own, condition]], target[low:high])
+                )
+        last = stop - start + int(many.sum())
+        projections, sums = self._projected(parts, last)
+        return Level(start, stop, (first, first + last), projections, sums, self._pools(many, pool, place, beta))
+
+    def _pools(self, many: Ints, pool: Ints, place: Ints, beta: Ints) -> Pools | None:
+        if not many.any():
+            return None
+        kept, segment = np.unique(pool[many], return_inverse=True)
+        at = np.searchsorted(pool, kept)
+        return Pools(self._tensor(segment), len(kept), self._tensor(beta[at]), self._tensor(place[at]))
+
+    def _projected(
+        self, parts: dict[tuple[str, int, tuple[int, int]], list[tuple[Ints, Ints, Ints]]], targets: int
+    ) -> tuple[tuple[Projection, ...], SparseSum | None]:
+        if not parts:
+            return (), None
+        projections, sources, summed, size = [], [], [], 0
+        for (stack, dim, columns), found in parts.items():
+            matrix, row, target = (joined([one[k] for one in found]) for k in range(3))
+            rows = int((self.proofs.dim == dim).sum())
+            codes, inverse = _sorted_out(matrix * rows + row, (int(matrix.max()) + 1) * rows)
+            packed = pack(codes // rows, self.device.type)
+            for tiling in packed.tilings:
+                inputs = Gathered(dim, columns, self._tensor((codes % rows)[tiling.row]))
+                projections.append(Projection(stack, self._tensor(tiling.matrix), inputs))
+            sources.append(size + packed.place[inverse])
+            summed.append(target)
+            size += packed.size
+        return tuple(projections), sparse_sum(joined(summed), joined(sources), targets, size, self.device)
+
+    def _tensor(self, values: Ints) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self.device)
+
+
+def _sorted_out(codes: Ints, most: int) -> tuple[Ints, Ints]:
+    """Each code once, ascending, and which of them each is."""
+    if most > DENSE * len(codes) + 4096:
+        return np.unique(codes, return_inverse=True)
+    met = np.zeros(most, dtype=bool)
+    met[codes] = True
+    number = np.cumsum(met) - 1
+    return np.flatnonzero(met), number[codes]

@@ -1,0 +1,54 @@
+"""Slices of one array, many at a time: which rows a list of keys stands for, and what two sorted arrays have to do with each other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+Ints = np.ndarray  # int64
+
+
+def spread(start: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """The rows `start, start + 1, …` of every slice: (place of the slice, row)."""
+    place = np.repeat(np.arange(len(count)), count)
+    shift = start - (np.cumsum(count) - count)
+    return place, np.arange(len(place)) + shift[place]
+
+
+class Lists:
+    """Values by key, as slices of one array."""
+
+    def __init__(self, keys: Ints, values: Ints, size: int) -> None:
+        order = np.argsort(keys, kind="stable")
+        self.values = values[order]
+        self.start = np.searchsorted(keys[order], np.arange(size + 1))
+
+    def expand(self, keys: Ints) -> tuple[Ints, Ints]:
+        """For every key all its values: (place among the keys, value)."""
+        start = self.start[keys]
+        place, row = spread(start, self.start[keys + 1] - start)
+        return place, self.values[row]
+
+
+def sorted_once(values: Ints) -> Ints:
+    """Sorted, each once; on large arrays this is several times as fast as numpy's own."""
+    ordered = np.sort(values)
+    keep = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
+    return ordered[keep]
+
+
+def without(values: Ints, known: Ints) -> Ints:
+    """Those values that are not among the known ones; both are sorted."""
+    if not len(known):
+        return values
+    place = np.searchsorted(known, values)
+    return values[known[np.minimum(place, len(known) - 1)] != values]
+
+
+def below(keys: Ints, limits: Ints) -> Ints:
+    """How many keys are below each limit; both are sorted."""
+    if len(limits) <= len(keys):
+        return np.searchsorted(keys, limits)
+    # The other way round there is less to search: a key counts from the first limit above it on.
+    first = np.searchsorted(limits, keys, side="right")
+    return np.cumsum(np.bincount(first, minlength=len(limits) + 1)[: len(limits)])

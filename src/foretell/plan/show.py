@@ -1,0 +1,270 @@
+"""A program's network in words: what a layout and a book fix without data, and how large it becomes for given sequences.
+
+Nothing here depends on a device: tiles, which do, are left to the command that prints.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretell.ground.timeline import Grounding, Timeline
+from foretell.lang.pretty import pretty_atom, pretty_rule
+from foretell.lang.wording import counted
+from foretell.plan.book import ParameterBook, events_of
+from foretell.plan.layout import Layout
+
+if TYPE_CHECKING:
+    from foretell.plan.slots import SequenceSlots  # `check --show plan` has no use for it
+
+SHOWN_NAMES = 3
+
+
+# --- without data ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Parameters of one shape and kind, in one tensor."""
+
+    letter: str  # deduce.W, add.V, …, own.W, beta
+    shape: tuple[int, ...]
+    layers: int  # how often there is one
+    names: tuple[str, ...]
+
+    @property
+    def numbers(self) -> int:
+        return len(self.names) * self.layers * prod(self.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        shown = {"kind": self.letter, "shape": list(self.shape), "layers": self.layers, "names": list(self.names)}
+        return {**shown, "parameters": self.numbers}
+
+
+def stacks_of(layout: Layout, book: ParameterBook, layers: int) -> list[Stack]:
+    """In the order of the program; a stack without names or numbers (dimension 0) is left out."""
+    found = []
+    for family in book.families.values():
+        repeated = layers if family.stem == "add" else 1
+        for letter, shape in family.shapes.items():
+            kind = letter if family.stem == "beta" else f"{family.stem}.{letter}"
+            found.append(Stack(kind, shape, repeated, tuple(family.names)))
+    for name in events_of(layout.program):
+        found.append(Stack("intensity.w", (1 + layout.dimension(name),), 1, (name,)))
+        found.append(Stack("intensity.tau", (), 1, (name,)))
+    return [stack for stack in found if stack.numbers]
+
+
+def network_json(layout: Layout, book: ParameterBook, layers: int) -> dict[str, Any]:
+    stacks = stacks_of(layout, book, layers)
+    return {
+        "functors": [
+            {"functor": str(one), "kind": one.kind, "dim": layout.dimension(name), "changes": name in layout.changing}
+            for name, one in layout.program.functors.items()
+        ],
+        "rules": [{"rule": rule, "does": does, "text": text} for rule, does, text in _rules(layout, book)],
+        "stacks": [stack.to_json() for stack in stacks],
+        "parameters": sum(stack.numbers for stack in stacks),
+    }
+
+
+def network_lines(layout: Layout, book: ParameterBook, layers: int) -> list[str]:
+    """Functors with their dimensions, what each rule computes, stacks of parameters."""
+    functors = [
+        (str(one), one.kind, str(layout.dimension(name)), _when(layout, name))
+        for name, one in layout.program.functors.items()
+    ]
+    stacks = stacks_of(layout, book, layers)
+    shapes = [
+        (one.letter, _times(one.shape), f"× {one.layers * len(one.names):,}", f"{one.numbers:,}", _some(one.names))
+        for one in stacks
+    ]
+    total = sum(stack.numbers for stack in stacks)
+    return [
+        "functors (kind, dimension, embedding)",
+        *_aligned(functors, right=(2,)),
+        "rules (what each computes)",
+        *_aligned(_rules(layout, book)),
+        f"parameters (shape, how many, numbers): {total:,} in all, {counted(layers, 'layer')}",
+        *_aligned(shapes, right=(2, 3)),
+        *(f"  {name}: as many as data give values to {', '.join(values)}" for name, values in _unbound(book)),
+    ]
+
+
+def _unbound(book: ParameterBook) -> list[tuple[str, tuple[str, ...]]]:
+    """Names with variables that have no value yet."""
+    known = {name.partition("(")[0] for family in book.families.values() for name in family.names}
+    shapes = {pretty_atom(one.name): one for one in book.shapes if one.stem != "remove" and one.groups}
+    return [(name, one.groups) for name, one in shapes.items() if one.name.functor not in known]
+
+
+def _when(layout: Layout, name: str) -> str:
+    if not layout.dimension(name):
+        return "none: true or false"
+    return "changes with time" if name in layout.changing else "one for ever"
+
+
+def _rules(layout: Layout, book: ParameterBook) -> list[tuple[str, str, str]]:
+    """Facts of one functor stand together: each has a vector of its own."""
+    found: list[tuple[str, str, str]] = []
+    facts: Counter[str] = Counter()
+    for place, numbered in enumerate(layout.program.rules):
+        rule, laid = numbered.rule, layout.rules[place]
+        if rule.is_fact:
+            facts[rule.head.functor] += 1
+            continue
+        found.append(
+            (numbered.name, _does(book, place, laid is None or not layout.dimension(laid.head)), pretty_rule(rule))
+        )
+    for table in layout.program.tables:
+        facts[table.functor] += len(table.rows)
+    own = [
+        ("facts", f"own: {counted(count, 'vector')}" if layout.dimension(functor) else "true", functor)
+        for functor, count in facts.items()
+    ]
+    return [*own, *found]
+
+
+def _does(book: ParameterBook, place: int, boolean: bool) -> str:
+    shapes = book.shapes[place]
+    if shapes.stem == "remove":
+        return "remove"
+    if boolean:
+        return f"{shapes.stem}: true or false"
+    matrices = ", ".join(f"{letter} {_times(shape)}" for letter, shape in shapes.matrices.items())
+    each = f" for each {', '.join(shapes.groups)}" if shapes.groups else ""
+    return f"{shapes.stem}: {matrices}{each}"
+
+
+def _times(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape)) or "1"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" … and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+# --- with data -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SequenceSizes:
+    """How much of everything one sequence needs, in all and by what it is for."""
+
+    sequence: str
+    events: int
+    unscored: int  # events that are history only
+    points: int
+    slots: int
+    levels: int
+    proofs: int
+    additions: int
+    ranges: int  # a slot and what one rule (with its values) added to its fact: one query to a head of attention
+    pairs: int  # queries times the additions that each attends to
+    possible: int  # possible events at queries
+    slots_by_functor: dict[str, int]
+    proofs_by_rule: dict[str, int]
+    additions_by_rule: dict[str, int]
+    ranges_by_rule: dict[str, int]
+    pairs_by_rule: dict[str, int]
+
+    def line(self) -> str:
+        unscored = f" ({self.unscored:,} unscored)" if self.unscored else ""
+        return (
+            f"sequence {self.sequence}: {counted(self.events, 'event')}{unscored}, {counted(self.points, 'point')}, "
+            f"{counted(self.slots, 'slot')} in {counted(self.levels, 'level')}, {counted(self.proofs, 'proof')}, "
+            f"{counted(self.additions, 'addition')}, {counted(self.ranges, 'range')} attended to "
+            f"({counted(self.pairs, 'pair')}), {counted(self.possible, 'possible event')}"
+        )
+
+
+def sizes_of(timeline: Timeline, slots: SequenceSlots, layout: Layout) -> SequenceSizes:
+    grounding = slots.grounding
+    functor = np.asarray([key[0] for key in grounding.keys], dtype=np.int64)
+    rule = np.asarray(grounding.rule, dtype=np.int64)
+    own = np.asarray([one is not None and one.kind == "own" for one in layout.rules], dtype=bool)
+    proved, added = rule[slots.proof_instance], rule[slots.addition_instance]
+    asked, length = added[slots.ask_low], slots.ask_high - slots.ask_low
+    proved = proved[~own[proved]]
+    return SequenceSizes(
+        timeline.sequence,
+        len(timeline.events),
+        int((~timeline.possible_events).sum()),
+        len(slots.point_state),
+        len(slots.slot_fact),
+        int(slots.slot_level.max(initial=-1)) + 1,
+        len(proved),
+        len(added),
+        len(asked),
+        int(length.sum()),
+        len(slots.possible_slot),
+        {str(grounding.functors[one]): count for one, count in _counts(functor[slots.slot_fact]).items()},
+        _named(grounding, _counts(proved)),
+        _named(grounding, _counts(added)),
+        _named(grounding, _counts(asked)),
+        _named(grounding, _counts(asked, length)),
+    )
+
+
+def _counts(values: np.ndarray, weights: np.ndarray | None = None) -> dict[int, int]:
+    found, inverse = np.unique(values, return_inverse=True)
+    sums = np.zeros(len(found), dtype=np.int64)
+    np.add.at(sums, inverse, 1 if weights is None else weights)
+    return {int(value): int(count) for value, count in zip(found, sums, strict=True)}
+
+
+def _named(grounding: Grounding, counts: dict[int, int]) -> dict[str, int]:
+    return {grounding.rule_name(rule): count for rule, count in counts.items()}
+
+
+def sizes_lines(found: Sequence[SequenceSizes], layout: Layout) -> list[str]:
+    """A line a sequence, then all of them together by functor and by rule."""
+    text = {one.name: pretty_rule(one.rule) for one in layout.program.rules}
+    slots = _summed(one.slots_by_functor for one in found)
+    proofs = _summed(one.proofs_by_rule for one in found)
+    added, ranges, pairs = (
+        _summed(getattr(one, name) for one in found)
+        for name in ("additions_by_rule", "ranges_by_rule", "pairs_by_rule")
+    )
+    return [
+        *(one.line() for one in found),
+        "slots by functor",
+        *_aligned(
+            [(str(layout.program.functors.get(name, name)), f"{count:,}") for name, count in sorted(slots.items())],
+            right=(1,),
+        ),
+        "proofs by rule",
+        *_aligned([(name, f"{proofs[name]:,}", text[name]) for name in text if proofs[name]], right=(1,)),
+        "additions by rule, the ranges of them that are attended to, and pairs",
+        *_aligned(
+            [(name, *(f"{one[name]:,}" for one in (added, ranges, pairs)), text[name]) for name in text if added[name]],
+            right=(1, 2, 3),
+        ),
+    ]
+
+
+def _summed(counts: Iterable[dict[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return total
+
+
+def _aligned(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
+    if not rows:
+        return ["  none"]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines

@@ -1,0 +1,119 @@
+"""`foretell explain`: tables, documented JSON, a picture, and questions that have no answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.invoking import fine, foretell, refused
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
+LIBRARY, LOANS = PROGRAMS / "library.ndtt", PROGRAMS / "library" / "example.jsonl"
+ASK = (LOANS, "--sequence", "may")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained A-NDTT."""
+    folder = tmp_path_factory.mktemp("explain")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORETELL_CACHE", str(folder / "cache"))
+        options = ("--dim", 4, "--layers", 2, "--epochs", 2, "--quiet")
+        fine("train", "--program", LIBRARY, "--data", LOANS, "--run", folder / "run", *options)
+    return folder / "run"
+
+
+def test_json_has_the_documented_shape(run: Path):
+    (found,) = fine("explain", run, *ASK, "--at", 10.5, "--event", "return(cleo,dune)", "--json").json
+    assert found.keys() == {
+        "sequence", "time", "index", "event", "intensity", "probability", "total", "possible", "highest", "layers", "facts",
+    }  # fmt: skip
+    assert (found["sequence"], found["time"], found["index"], found["layers"]) == ("may", 10.5, 7, 2)
+    assert found["event"] == "return(cleo,dune)" and 0.0 < found["probability"] < 1.0
+    assert [one.keys() for one in found["highest"]] == [{"event", "intensity"}] * 5
+    assert {one["fact"] for one in found["facts"]} == {
+        "return(cleo,dune)",
+        "reader(cleo)",
+        "book(dune)",
+        "lent(cleo,dune)",
+    }
+    for fact in found["facts"]:
+        assert fact.keys() == {"fact", "dim", "contributions"} and fact["dim"] == 4
+        for one in fact["contributions"]:
+            assert one.keys() == {
+                "kind", "rule", "binding", "place", "text", "share", "norms", "effect", "proofs", "proofs_not_shown", "attention",
+            }  # fmt: skip
+            assert one["kind"] in ("own", "deduce", "add") and len(one["norms"]) == 3
+            for proof in one["proofs"]:
+                assert proof.keys() == {"share", "constant", "body"}
+            for layer in one["attention"]:
+                assert layer.keys() == {"layer", "kept", "additions", "not_shown", "not_shown_weight"}
+                weights = [past["weight"] for past in layer["additions"]]
+                assert layer["kept"] + layer["not_shown_weight"] + sum(weights) == pytest.approx(1.0)
+                for past in layer["additions"]:
+                    assert past.keys() == {"event", "event_index", "time", "ago", "conditions", "weight"}
+
+
+def test_it_agrees_with_foretell_intensity(run: Path):
+    (found,) = fine("explain", run, *ASK, "--at", 10.5, "--top", 0, "--json").json
+    (asked,) = fine("intensity", run, *ASK, "--times", 10.5, "--json").json
+    highest = {one["event"]: one["intensity"] for one in found["highest"]}
+    assert highest == pytest.approx(asked["queries"][0]["intensities"])
+    assert found["event"] == max(highest, key=lambda name: highest[name]) == next(iter(highest))
+
+
+def test_tables_say_what_is_possible_why_and_what_is_attended_to(run: Path):
+    shown = fine("explain", run, *ASK, "--at", 10.5, "--event", "return(cleo,dune)", "--top", 2).out
+    for words in (
+        "sequence may, just before 10.5: 6 events seen, after borrow(cleo,dune) at 10",
+        "more possible events; total intensity",
+        "why return(cleo,dune): what each rule contributes",
+        "lent(R, B) <- borrow(R, B).",
+        "which past events are attended to",
+        "more heads with smaller effects",
+    ):
+        assert words in shown, words
+
+
+def test_a_picture_is_written_and_with_json_only_json_is_printed(run: Path, tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    outcome = fine("explain", run, *ASK, "--at", 10.5, "--plot", tmp_path / "why.svg", "--json")
+    assert outcome.json and (tmp_path / "why.svg").stat().st_size > 5000
+    assert "picture: " in fine("explain", run, *ASK, "--at", 10.5, "--plot", tmp_path / "why.png").out
+    assert (tmp_path / "why.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--at", "nan"], "--at nan: expected a time from 0 on"),
+        (["--at", "-1"], "--at -1.0: expected a time from 0 on"),
+        (["--at", "32"], "sequence may was observed until 31 only"),
+        (["--at", "9.5", "--event", "borrow(ada,dune)"], "`not waits(_,dune)` fails: `waits(cleo,dune)` is true"),
+        (["--at", "9.5", "--event", "borow(ada,dune)"], "did you mean `borrow`?"),
+        (["--at", "9.5", "--event", "lent(ada,dune)"], "`lent/2` is no event"),
+        (["--at", "9.5", "--plot", "why.gif"], "why.gif: expected a name that ends in .png, .svg, .pdf"),
+    ],
+)
+def test_questions_without_an_answer_are_refused(more: list[str], message: str, run: Path):
+    assert message in refused("explain", run, *ASK, *more)
+
+
+def test_one_sequence_is_explained(run: Path):
+    assert "there are 2 sequences (may, june); say which one with --sequence" in refused(
+        "explain", run, LOANS, "--at", 1
+    )
+    assert "no sequence 'july'" in refused("explain", run, LOANS, "--at", 1, "--sequence", "july")
+    assert fine("explain", run, LOANS, "--at", 5, "--sequence", "1", "--json").json[0]["sequence"] == "june"
+
+
+@pytest.mark.parametrize("kind", ["anhp", "hawkes", "poisson"])
+def test_a_run_without_rules_is_refused(kind: str, trained: dict[str, Path]):
+    assert "explain needs a model of rules: a run trained with --program" in refused(
+        "explain", trained[kind], "--at", 1, "--sequence", 0
+    )
+
+
+def test_a_time_must_be_given(run: Path):
+    assert foretell("explain", run, *ASK).code == 2
