@@ -1,11 +1,12 @@
-"""Choose settings by cross-validation on train and dev together; the files of test are never opened.
+"""Choose settings by cross-validation on train and dev together, or on dev alone; the files of test are never opened.
 
     python experiments/crossvalidate.py experiments/mimic2/space.toml --data DATA_FOLDER
 
 `space.toml` is a configuration in which a list holds the choices for a key. Random settings, and the plain defaults, are scored on
 a few folds; the best go on to more folds; then settings near the best join in. Every fit is logged in `crossvalidation.json`
 beside the space (`space-x.toml`: `crossvalidation-x.json`). A fit that is there already is not repeated, so that a search which was
-stopped goes on where it was.
+stopped goes on where it was. With `folds = 0` there are no folds: a setting is fitted on train and judged on dev, and what else are numbers
+of folds are seeds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from foretell.data import EventData, load
+from foretell.data import Dataset, EventData, load
 from foretell.data.catalog import folder as embedded_folder
 from foretell.data.writing import text_file
 from foretell.errors import ForetellError
@@ -42,13 +43,16 @@ SECTIONS = ("model", "train")
 
 @dataclass(frozen=True)
 class Search:
-    folds: int = 5  # of a partition; fold number n is fold n % folds of partition n // folds
+    folds: int = (
+        5  # of a partition; fold number n is fold n % folds of partition n // folds; 0: dev judges, n is a seed
+    )
     stopping: float = 0.1  # share of the sequences that are not scored which chooses the epoch
     draws: int = 40  # random settings; all settings, where there are no more than these
     rounds: int = 0  # times that settings near the best join in
     changes: int = 10  # settings that join in a round, each one of the best with one or two keys drawn again
     rungs: tuple[int, ...] = (2, 5)  # folds that a setting has been scored on after each rung
     keep: tuple[int, ...] = (10, 1)  # settings that are left after each rung; the last rung is climbed once, at the end
+    plain: bool = True  # whether the library's defaults are tried as well
     seed: int = 0
 
     @classmethod
@@ -85,8 +89,9 @@ class Space:
 
     @property
     def plain(self) -> Setting:
-        """The library's defaults for this kind of model."""
-        return setting_of({key: values[0] for key, values in self.choices.items() if key == ("model", "kind")})
+        """The library's defaults for this kind of model (and these rules, where it is made of rules)."""
+        kept = ("model", "kind"), ("model", "program")
+        return setting_of({key: values[0] for key, values in self.choices.items() if key in kept})
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Setting]:
         if math.prod(len(values) for values in self.choices.values()) <= count:
@@ -147,11 +152,12 @@ class Log:
 
 @dataclass(frozen=True)
 class Bench:
-    """The pooled sequences and the log: what a search runs on."""
+    """The sequences of train and then of dev, and the log: what a search runs on."""
 
     data: EventData
     search: Search
     log: Log
+    train: int = 0  # how many of the sequences are of train; counts where there are no folds
 
     def climb(self, settings: Sequence[Setting], rungs: Sequence[tuple[int, int]]) -> list[Setting]:
         """Score on more and more folds, keeping fewer and fewer settings, the best first."""
@@ -174,7 +180,10 @@ class Bench:
 
     def fold(self, setting: Setting, number: int) -> dict[str, Any]:
         """Fit on what a fold leaves, choose the epoch on a slice of that, score the fold."""
-        parts = partition(len(self.data), number, self.search)
+        if self.search.folds:
+            parts = partition(len(self.data), number, self.search)
+        else:
+            parts = np.arange(self.train), np.arange(self.train, len(self.data)), np.zeros(0, dtype=np.int64)
         fitted, stopping, scored = (self.data.select(part.tolist()) for part in parts)
         began = time.perf_counter()
         config = make_config({**setting, "train": {**setting["train"], "seed": number}}, "space")
@@ -184,8 +193,12 @@ class Bench:
             result = fit(model, fitted, stopping, config.train)
         except ForetellError as error:  # a loss that is not a number: the setting is no good
             return {**about, "log_likelihood": None, "events": 0, "error": str(error)}
-        scores = score_events(model, scored)
-        about |= {"log_likelihood": float(scores.log_likelihoods.sum()), "events": int(scores.scored.sum())}
+        if self.search.folds:
+            scores = score_events(model, scored)
+            about |= {"log_likelihood": float(scores.log_likelihoods.sum()), "events": int(scores.scored.sum())}
+        else:  # the score that chose the epoch is the setting's
+            events = stopping.event_count
+            about |= {"log_likelihood": result.best * events, "events": events}
         about |= {"stopping": result.best, "best_epoch": result.best_epoch, "epochs": len(result.records)}
         return {**about, "seconds": round(time.perf_counter() - began, 1)}
 
@@ -201,7 +214,14 @@ def partition(count: int, number: int, search: Search) -> tuple[np.ndarray, np.n
 
 
 def without_test(path: str) -> EventData:
-    """Train and dev as one. Types that only test has are in the vocabulary if the card or `types.json` tells of them."""
+    """Train and dev as one, those of train first."""
+    dataset = splits_without_test(path)
+    sequences = [sequence for split in dataset.splits().values() for sequence in split]
+    return EventData(sequences, dataset.vocabulary, dataset.card.origin, "train and dev")
+
+
+def splits_without_test(path: str) -> Dataset:
+    """Types that only test has are in the vocabulary if the card or `types.json` tells of them."""
     source = embedded_folder(path) or Path(path)
     if not source.is_dir():
         raise ForetellError(f"{source}: expected a folder with the splits train and dev")
@@ -211,18 +231,17 @@ def without_test(path: str) -> EventData:
                 shutil.copy(file, folder)
         dataset = load(folder)
     assert dataset.test is None
-    splits = list(dataset.splits().values())
-    if not splits:
+    if not dataset.splits():
         raise ForetellError(f"{source}: expected a folder with the splits train and dev")
-    sequences = [sequence for split in splits for sequence in split]
-    return EventData(sequences, dataset.vocabulary, dataset.card.origin, "train and dev")
+    return dataset
 
 
 def run(bench: Bench, space: Space) -> Setting:
     search = bench.search
     rungs = list(zip(search.rungs, search.keep, strict=True))
     rng = np.random.default_rng(search.seed)
-    best = bench.climb([space.plain, *space.draw(search.draws, rng)], rungs[:-1])
+    first = [space.plain] if search.plain else []
+    best = bench.climb([*first, *space.draw(search.draws, rng)], rungs[:-1])
     for _ in range(search.rounds):
         joined = [space.near(best[place % len(best)], rng) for place in range(search.changes)]
         best = bench.climb([*best, *joined], rungs[:-1])
@@ -248,18 +267,23 @@ def main() -> int:
     parser.add_argument("space", type=Path)
     parser.add_argument("--data", default=os.environ.get("FORETELL_DATA", ""))
     args = parser.parse_args()
-    logging.getLogger("foretell").setLevel(logging.ERROR)
     table = read_config(args.space)
     search = Search.read(table.pop("search", {}), str(args.space))
     path = table.pop("data")["path"]
-    data = without_test(path if embedded_folder(path) else str(Path(args.data) / path))
+    path = path if embedded_folder(path) else str(Path(args.data) / path)
+    data, train = without_test(path), splits_without_test(path).train
+    if not search.folds and (train is None or len(train) == len(data)):
+        raise ForetellError(f"{path}: with search.folds = 0 expected sequences in train and in dev")
     shared_out = {"count": search.folds, "stopping": search.stopping, "seed": search.seed, "sequences": len(data)}
     name = args.space.stem.replace("space", "crossvalidation", 1)
-    bench = Bench(data, search, Log(args.space.with_name(f"{name}.json"), shared_out))
+    bench = Bench(
+        data, search, Log(args.space.with_name(f"{name}.json"), shared_out), 0 if train is None else len(train)
+    )
     final = run(bench, Space.read(table, str(args.space)))
     sys.stdout.write(f"final: {json.dumps(final)}\n")
     return 0
 
 
 if __name__ == "__main__":
+    logging.getLogger("foretell").setLevel(logging.ERROR)  # hundreds of fits would repeat every warning
     sys.exit(main())

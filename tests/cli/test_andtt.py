@@ -137,3 +137,23 @@ def test_a_plan_says_how_large_the_network_is() -> None:
     found = fine("plan", LIBRARY, LOANS, "--json").json
     assert all(one["slots"] > one["possible"] > 0 for one in found)
     assert "slots" in fine("plan", LIBRARY, LOANS).out
+
+
+def test_sublayers_are_trained_written_and_read_again(tmp_path: Path) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text(
+        f'[data]\npath = "{LOANS}"\n'
+        f'[model]\nkind = "andtt"\nprogram = "{LIBRARY}"\ndim = 4\nlayers = 2\nlayer_norm = true\nfeed_forward = 5\n'
+        "[train]\nepochs = 2\ndownsample = 2\n",
+        encoding="utf-8",
+    )
+    run, file = tmp_path / "run", tmp_path / "params.json"
+    fine("train", config, "--run", run)
+    fine("params", run, "-o", file)
+    names = json.loads(file.read_text(encoding="utf-8"))["parameters"]
+    assert {"layer.1.4.norms.0.weight", "layer.2.4.norms.1.bias", "layer.2.4.expand.weight"} <= set(names)
+    asked = ("--times", "0.4,2.5", "--json")
+    by_run = fine("intensity", run, LOANS, *asked).json
+    by_file = fine("intensity", LOANS, "--program", LIBRARY, "--params", file, *asked).json
+    for one, other in zip(by_run[0]["queries"], by_file[0]["queries"], strict=True):
+        assert one["intensities"] == pytest.approx(other["intensities"], rel=1e-4)

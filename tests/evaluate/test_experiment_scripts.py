@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from foretell.errors import ForetellError
+from foretell.lang.program import Program
+from foretell.train.config import make_config, read_config
 
 HERE = Path(__file__).resolve()
 SCRIPTS = next(folder / "experiments" for folder in HERE.parents if (folder / "pyproject.toml").exists())
@@ -45,6 +47,35 @@ def experiment(tmp_path):
     (folder / "config.toml").write_text(f"{start}dim = 4\nlayers = 1\n[train]\nepochs = 1\n")
     (folder / "other.toml").write_text(f"{start}dim = 8\nlayers = 1\n[train]\nepochs = 1\n")
     return folder
+
+
+CONFIGS = sorted(path for path in SCRIPTS.glob("*/*.toml") if not path.stem.startswith("space"))
+SPACES = sorted(SCRIPTS.glob("*/space*.toml"))
+
+
+def test_there_are_experiments():
+    assert len(CONFIGS) >= 9 and len(SPACES) >= 4
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_configuration_of_an_experiment_can_be_used(path):
+    config = make_config(read_config(path), str(path))
+    rules = getattr(config.model, "program", "")
+    if rules.endswith(".ndtt"):  # from the folder above `experiments`, where its commands are typed
+        Program.from_file(SCRIPTS.parent / rules)
+
+
+@pytest.mark.parametrize("path", SPACES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_choice_of_a_space_can_be_used(path, scripts):
+    search = scripts["crossvalidate"]
+    table = read_config(path)
+    assert table.pop("data")["path"] == path.parent.name
+    search.Search.read(table.pop("search"), str(path))
+    space = search.Space.read(table, str(path))
+    longest = max(len(values) for values in space.choices.values())
+    for place in range(longest):
+        made = {key: values[place % len(values)] for key, values in space.choices.items()}
+        make_config(search.setting_of(made), str(path))
 
 
 def run(module, monkeypatch, *words) -> None:

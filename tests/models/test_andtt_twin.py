@@ -39,7 +39,8 @@ def attached_arrays(model: ANDTT) -> dict[str, Tensor]:
 
 
 def settings_of(model: ANDTT) -> Settings:
-    return Settings(model.dim, model.layers, model.time_dim, model.time.m, model.time.M)
+    sizes = model.dim, model.layers, model.time_dim
+    return Settings(*sizes, model.time.m, model.time.M, model.layer_norm, model.feed_forward)
 
 
 def assert_close(fast: Tensor, slow: Tensor, what: object) -> None:
@@ -203,6 +204,10 @@ def small(text: str, *sequences: list[str], **options: Any) -> tuple[ANDTT, Even
 
 
 SMALL = {
+    "rules that share a matrix cut it up in different ways": (
+        ":- event(g). :- event(h). :- embed(p, 1). :- embed(q, 2).\np(a). p(b). q.\nq <- g.\ng :- p(a), q :: w.\nh :- q, p(X) :: w.\n",
+        ["g", "h", "g", "h"],
+    ),
     "an exponent's name on `<-` makes no heads": (
         ":- event(g). :- exogenous(e, 1).\ng.\ng : b(X) <- e(X,Y) :: w(Y).\n!g <- e(c,a).\n",
         ["e(a,a)", "e(b,a)", "e(a,b)", "g", "e(c,a)", "e(a,a)", "e(b,a)"],

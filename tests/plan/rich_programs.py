@@ -52,6 +52,8 @@ class RichCase:
             dim=self.settings.dim,
             layers=self.settings.layers,
             time_dim=self.settings.time_dim,
+            layer_norm=self.settings.layer_norm,
+            feed_forward=self.settings.feed_forward,
             dtype=torch.float64,
         )
         made.ground(self.data)
@@ -80,7 +82,9 @@ def rich_case(seed: int) -> RichCase:
         (base.events[:half], times[:half], (times or [0.0])[-1] + 0.1),
         ([], [], 1.0),
     ]
-    settings = Settings(dim, draw.randint(1, 2), draw.randint(1, 4), 0.3, 7.0)
+    options = random.Random(f"sublayers {seed}")
+    beyond = {"layer_norm": options.random() < 0.2, "feed_forward": options.choice([0, 0, 0, 3])}
+    settings = Settings(dim, draw.randint(1, 2), draw.randint(1, 4), 0.3, 7.0, **beyond)
     return RichCase(
         text, program, settings, sequences, _vocabulary(draw, program, base.events), draw.choice([1.0, 1.7])
     )

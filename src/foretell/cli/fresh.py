@@ -52,7 +52,19 @@ def andtt_of(
     time = found.get("time")
     if not all(type(size) is int for size in sizes.values()) or not isinstance(time, dict):
         raise ForetellError(f'{params}: expected "dim", "layers" and "time", as `foretell params` prints them')
-    model = _made(program, data[0].vocabulary, found["dim"], found["layers"], time.get("dim"), 0, dtype, undeclared)
+    norm, forward = _sublayers(found["parameters"])
+    model = _made(
+        program,
+        data[0].vocabulary,
+        found["dim"],
+        found["layers"],
+        time.get("dim"),
+        0,
+        dtype,
+        undeclared,
+        layer_norm=norm,
+        feed_forward=forward,
+    )
     data = [settled(model, part, impossible)[0] for part in data]
     for part in data:
         model.meet(part)
@@ -73,6 +85,9 @@ def _made(
     seed: int,
     dtype: str,
     undeclared: Undeclared,
+    *,
+    layer_norm: bool = False,
+    feed_forward: int = 0,
 ) -> ANDTT:
     import torch
 
@@ -87,6 +102,14 @@ def _made(
         dim=dim,
         layers=layers,
         time_dim=time_dim,
+        layer_norm=layer_norm,
+        feed_forward=feed_forward,
         seed=seed,
         dtype=getattr(torch, dtype),
     )
+
+
+def _sublayers(parameters: dict[str, object]) -> tuple[bool, int]:
+    """Whether there is a LayerNorm, and the width of the feed-forward sublayer, by what is in a file."""
+    widths = [len(one) for name, one in parameters.items() if name.endswith(".expand.bias") and isinstance(one, list)]
+    return any(".norms." in name for name in parameters), max(widths, default=0)

@@ -77,6 +77,8 @@ class ANDTT(IntensityModel):
         dim: int = 32,
         layers: int = 2,
         time_dim: int | None = None,
+        layer_norm: bool = False,
+        feed_forward: int = 0,
         shortest_wave: ShortestWave = "quantile",
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
@@ -84,8 +86,11 @@ class ANDTT(IntensityModel):
         super().__init__(vocabulary if vocabulary is not None else Vocabulary(()))
         if dim < 0 or layers < 1 or (time_dim is not None and time_dim < 1):
             raise ForetellError(f"dim = {dim}, layers = {layers}, time_dim = {time_dim}: expected 0, 1 and 1 or more")
+        if feed_forward < 0:
+            raise ForetellError(f"feed_forward = {feed_forward}: expected 0 (none) or the width of the hidden layer")
         self.program = program if isinstance(program, Program) else Program.from_file(program, dim=dim)
         self.dim, self.layers = dim, layers
+        self.layer_norm, self.feed_forward = layer_norm, feed_forward
         self.time_dim = max(dim, 1) if time_dim is None else time_dim
         self.shortest_wave: ShortestWave = shortest_wave
         self.layout = Layout(self.program, dim)
@@ -93,7 +98,7 @@ class ANDTT(IntensityModel):
         self.histories = Histories(self.program, self.layout)
         self.book.read(self.histories.grounding)
         self.time = TimeEmbedding(self.time_dim)
-        self.network = Network(self.book, layers, self.time, seed)
+        self.network = Network(self.book, layers, self.time, seed, layer_norm, feed_forward)
         self.functors = events_of(self.program)
         self._events_by_dim = events_by_dim(self.layout)
         self.w = nn.ParameterList(torch.zeros(1 + self.layout.dimension(name)) for name in self.functors)
@@ -333,6 +338,8 @@ class ANDTT(IntensityModel):
             "dim": self.dim,
             "layers": self.layers,
             "time_dim": self.time_dim,
+            "layer_norm": self.layer_norm,
+            "feed_forward": self.feed_forward,
             "shortest_wave": self.shortest_wave,
             "m": self.time.m,
             "M": self.time.M,
@@ -350,6 +357,8 @@ class ANDTT(IntensityModel):
             dim=spec["dim"],
             layers=spec["layers"],
             time_dim=spec["time_dim"],
+            layer_norm=spec["layer_norm"],
+            feed_forward=spec["feed_forward"],
             shortest_wave=spec["shortest_wave"],
             dtype=getattr(torch, dtype),
         )

@@ -9,6 +9,7 @@ weights of attention stay as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from foretell.models.andtt import ANDTT
 from foretell.models.andtt_attention import Head, Look
+from foretell.models.andtt_network import after
 from foretell.nn.intensity import log_softplus
 from foretell.nn.pool import pool
 
@@ -95,6 +97,7 @@ class _Knife:
         self.model, self.look, self.event = model, look, event
         self.grounding = look.timeline.grounding
         self.arrays = model.named_arrays()
+        self.sublayers = deepcopy(model.network.sublayers).double().cpu()
         self.proofs: dict[int, list[int]] = {}
         for instance in look.timeline.proofs_at(look.state):
             self.proofs.setdefault(self.grounding.head[instance], []).append(instance)
@@ -161,7 +164,8 @@ class _Knife:
                 inside = torch.zeros(rows, self.dims[fact], dtype=torch.float64)
                 for number, part in enumerate(self.parts[fact] if self.dims[fact] else ()):
                     inside = inside + columns[fact, number][:, None] * _value(part, now, rows, layer)
-                now[fact] = inside.tanh() + (layers[-1][fact] if layers else 0.0)
+                moved = inside.tanh() + (layers[-1][fact] if layers else 0.0)
+                now[fact] = after(self.sublayers, self.dims[fact], layer, moved)
             layers.append(now)
         return layers
 

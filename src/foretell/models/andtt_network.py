@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.errors import ForetellError
+from foretell.models.anhp_layers import Sublayers
 from foretell.nn.pool import at_least_one, pool
 from foretell.nn.range_attention import range_attention
 from foretell.nn.time import TimeEmbedding
@@ -59,9 +60,25 @@ class _KeyParts:
 class Network(nn.Module):
     """All parameters of the rules: those of one shape are one tensor."""
 
-    def __init__(self, book: ParameterBook, layers: int, time: TimeEmbedding, seed: int) -> None:
+    def __init__(
+        self,
+        book: ParameterBook,
+        layers: int,
+        time: TimeEmbedding,
+        seed: int,
+        layer_norm: bool = False,
+        feed_forward: int = 0,
+    ) -> None:
         super().__init__()
         self.book, self.layers, self.time, self.seed = book, layers, time, seed
+        self.sublayers = nn.ModuleDict()  # of every dimension, by layer
+        if layer_norm or feed_forward:
+            generator = torch.Generator().manual_seed(_mixed(seed, "sublayers"))
+            for dim in book.layout.dims:
+                of_dim = [Sublayers(dim, layer_norm, feed_forward) for _ in range(layers)]
+                self.sublayers[str(dim)] = nn.ModuleList(of_dim)
+                for one in of_dim:
+                    one.start(generator)
         self.stacks = nn.ParameterDict()
         self._met = 0  # names that have parameters
         self.grow(torch.float32, torch.device("cpu"))
@@ -119,13 +136,22 @@ class Network(nn.Module):
                         found |= {f"add.{name}.{layer + 1}.{letter}": whole[layer] for layer in range(self.layers)}
                     else:
                         found[f"deduce.{name}.{letter}"] = whole
-        return found
+        return found | dict(self._of_sublayers())
+
+    def _of_sublayers(self) -> Iterator[tuple[str, Tensor]]:
+        for dim, layers in self.sublayers.items():
+            assert isinstance(layers, nn.ModuleList)
+            for number, layer in enumerate(layers):
+                for name, parameter in layer.named_parameters():
+                    yield f"layer.{number + 1}.{dim}.{name}", parameter
 
     def load_named_arrays(self, arrays: Mapping[str, Tensor]) -> None:
         for name, value in arrays.items():
             if name.endswith(".beta") and not bool((value >= 1.0).all()):
                 raise ForetellError(f"{name}: found {float(value):g}, expected a pool exponent of 1 or more")
         with torch.no_grad():
+            for name, parameter in self._of_sublayers():
+                parameter.copy_(arrays[name])
             for family in self.book.families.values():
                 for letter in family.shapes:
                     for place, name in enumerate(family.names):
@@ -149,11 +175,11 @@ class Network(nn.Module):
         applied = self._applied(plan, time)
         first = {dim: table.first for dim, table in plan.tables.items()}
         deduced = {dim: table.deduced for dim, table in plan.tables.items()}
-        alike = self._deduced(first, applied, applied.first, None, {})
+        alike = self._deduced(0, first, applied, applied.first, None, {})
         below = {dim: alike[dim].index_select(0, table.of_class) for dim, table in plan.tables.items()}
         for layer in range(1, self.layers + 1):
             attended = self._attended(plan, applied, below, layer, seen)
-            below = self._deduced(deduced, applied, applied.vectors, below, attended)
+            below = self._deduced(layer, deduced, applied, applied.vectors, below, attended)
         return below
 
     def _applied(self, plan: Plan, time: Tensor) -> _Applied:
@@ -217,6 +243,7 @@ class Network(nn.Module):
 
     def _deduced(
         self,
+        layer: int,
         tables: Mapping[int, Deduced],
         applied: _Applied,
         vectors: Embeddings,
@@ -236,7 +263,9 @@ class Network(nn.Module):
                     if dim in seen:
                         summed = summed + seen[dim][number]
                     moved = torch.tanh(summed)
-                    made[dim] = moved if dim not in lower else lower[dim][number] + moved
+                    made[dim] = (
+                        moved if dim not in lower else after(self.sublayers, dim, layer, lower[dim][number] + moved)
+                    )
             for dim, rows in made.items():
                 done[dim] = torch.cat([done[dim], rows]) if len(done[dim]) else rows
         return done
@@ -257,6 +286,17 @@ class Network(nn.Module):
         beta = at_least_one(self.stacks["beta_beta"]).index_select(0, level.pools.beta)
         pooled = pool(summed[slots:], level.pools.segment, level.pools.count, beta)
         return summed[:slots].index_add(0, level.pools.head, pooled)
+
+
+def after(sublayers: nn.ModuleDict, dim: int, layer: int, x: Tensor) -> Tensor:
+    """The optional sublayers, which all facts of one dimension share; there are none at layer 0."""
+    if not layer or str(dim) not in sublayers:
+        return x
+    layers = sublayers[str(dim)]
+    assert isinstance(layers, nn.ModuleList)
+    one = layers[layer - 1]
+    assert isinstance(one, Sublayers)
+    return one.after(x)
 
 
 def _targets(table: Deduced) -> list[int]:

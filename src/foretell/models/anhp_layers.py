@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -9,33 +10,50 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 
-class AttentionLayer(nn.Module):
-    """`V, K, Q` of every head of one layer, and the optional sublayers (paper, appendix A, "simplification")."""
+class Sublayers(nn.Module):
+    """What may follow the residual connection of a layer (paper, appendix A, "simplification")."""
 
-    def __init__(self, heads: int, dim: int, width: int, layer_norm: bool, feed_forward: int) -> None:
+    def __init__(self, dim: int, layer_norm: bool, feed_forward: int) -> None:
         super().__init__()
-        self.V = nn.Parameter(torch.empty(heads, dim, width))
-        self.K = nn.Parameter(torch.empty(heads, dim, width))
-        self.Q = nn.Parameter(torch.empty(heads, dim, width))
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(1 + (feed_forward > 0))) if layer_norm else None
         self.expand = _unfilled(dim, feed_forward) if feed_forward else None
         self.contract = _unfilled(feed_forward, dim) if feed_forward else None
 
     @property
     def is_plain(self) -> bool:
-        """Equation 1 alone, without sublayers."""
+        """There are none: equation 1 alone."""
         return self.norms is None and self.expand is None
 
-    def combine(self, embedding: Tensor, attended: Tensor, drop: Drop) -> Tensor:
-        """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
-        x = embedding + drop(torch.tanh(attended))
+    def start(self, generator: torch.Generator) -> None:
+        with torch.no_grad():
+            for linear in (self.expand, self.contract):
+                if linear is not None:
+                    for parameter in linear.parameters():
+                        parameter.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(linear.in_features))
+
+    def after(self, x: Tensor, drop: Drop | None = None) -> Tensor:
         if self.norms is not None:
             x = self.norms[0](x)
         if self.expand is not None and self.contract is not None:
-            x = x + drop(self.contract(torch.relu(self.expand(x))))
+            moved = self.contract(torch.relu(self.expand(x)))
+            x = x + (moved if drop is None else drop(moved))
             if self.norms is not None:
                 x = self.norms[1](x)
         return x
+
+
+class AttentionLayer(Sublayers):
+    """`V, K, Q` of every head of one layer, and the optional sublayers."""
+
+    def __init__(self, heads: int, dim: int, width: int, layer_norm: bool, feed_forward: int) -> None:
+        super().__init__(dim, layer_norm, feed_forward)
+        self.V = nn.Parameter(torch.empty(heads, dim, width))
+        self.K = nn.Parameter(torch.empty(heads, dim, width))
+        self.Q = nn.Parameter(torch.empty(heads, dim, width))
+
+    def combine(self, embedding: Tensor, attended: Tensor, drop: Drop) -> Tensor:
+        """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
+        return self.after(embedding + drop(torch.tanh(attended)), drop)
 
 
 def _unfilled(inputs: int, outputs: int) -> nn.Linear:

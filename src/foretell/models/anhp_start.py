@@ -21,10 +21,7 @@ def start(model: ANHP, seed: int) -> None:
         for layer in model.layer_list():
             for matrix in (layer.V, layer.K, layer.Q):
                 matrix.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(matrix.shape[-1]))
-            for linear in (layer.expand, layer.contract):
-                if linear is not None:
-                    for parameter in linear.parameters():
-                        parameter.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(linear.in_features))
+            layer.start(generator)
         for base in (model.fine, model.coarse_base, model.bos_base):
             if base is not None:
                 base.normal_(generator=generator)

@@ -91,6 +91,8 @@ class AndttOptions:
     dim: int = 32  # of functors that the program does not declare
     layers: int = 2
     time_dim: int | None = None  # as dim
+    layer_norm: bool = False
+    feed_forward: int = 0  # width of the hidden layer; 0: none
     shortest_wave: Literal["quantile", "min"] | float = "quantile"
     undeclared: Literal["error", "exogenous"] = "error"  # events of the data that the program does not declare
 
@@ -103,6 +105,8 @@ class AndttOptions:
             dim=self.dim,
             layers=self.layers,
             time_dim=self.time_dim,
+            layer_norm=self.layer_norm,
+            feed_forward=self.feed_forward,
             shortest_wave=self.shortest_wave,
             seed=seed,
             dtype=dtype,

@@ -34,6 +34,11 @@ class Layout:
         return dimension(self.program.functors, functor, self.dim)
 
     @cached_property
+    def dims(self) -> tuple[int, ...]:
+        """Of all functors that have embeddings, ascending."""
+        return tuple(sorted({self.dimension(name) for name in self.program.functors} - {0}))
+
+    @cached_property
     def rules(self) -> tuple[RuleLayout | None, ...]:
         """By place; None for removals, which no embedding sees."""
         found: list[RuleLayout | None] = []

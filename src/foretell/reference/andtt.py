@@ -29,6 +29,7 @@ from foretell.terms import split
 
 Parameters = Mapping[str, Tensor]
 BOS: Fact = ("bos",)
+NORM_EPSILON = 1e-5  # under the root of LayerNorm
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Settings:
     time_dim: int
     m: float
     M: float
+    layer_norm: bool = False
+    feed_forward: int = 0  # width of the hidden layer; 0: none
 
 
 def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -64,6 +67,16 @@ def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[
                 shapes[f"{stem}.V"] = (head, past)
                 shapes[f"{stem}.K"] = (key, past)
                 shapes[f"{stem}.Q"] = (key, 1 + settings.time_dim + head)
+    for dim in {_dimension(program, settings, (name,)) for name in program.functors} - {0}:
+        for layer in range(1, settings.layers + 1):
+            stem = f"layer.{layer}.{dim}"
+            for norm in range((1 + (settings.feed_forward > 0)) if settings.layer_norm else 0):
+                shapes[f"{stem}.norms.{norm}.weight"] = shapes[f"{stem}.norms.{norm}.bias"] = (dim,)
+            if settings.feed_forward:
+                shapes[f"{stem}.expand.weight"] = (settings.feed_forward, dim)
+                shapes[f"{stem}.expand.bias"] = (settings.feed_forward,)
+                shapes[f"{stem}.contract.weight"] = (dim, settings.feed_forward)
+                shapes[f"{stem}.contract.bias"] = (dim,)
     for name, functor in program.functors.items():
         if functor.kind == "event":
             shapes[f"intensity.{name}.w"] = (1 + _dimension(program, settings, (name,)),)
@@ -190,8 +203,26 @@ class _Model:
             if layer >= 1:
                 for additions in self.states[state].additions.get(fact, {}).values():
                     inside = inside + self.attended(additions, fact, time, state, layer)
-            self.memo[key] = self.embedding(fact, time, state, layer - 1) + torch.tanh(inside)
+            moved = self.embedding(fact, time, state, layer - 1) + torch.tanh(inside)
+            self.memo[key] = self.sublayers(moved, f"layer.{layer}.{dim}") if layer >= 1 else moved
         return self.memo[key]
+
+    def sublayers(self, x: Tensor, stem: str) -> Tensor:
+        """`x = LN(x)`, then `LN(x + FFN(x))`, as in A-NHP; each part only where it was asked for."""
+        x = self.normed(x, f"{stem}.norms.0")
+        if not self.settings.feed_forward:
+            return x
+        given = self.parameters
+        inside = torch.relu(given[f"{stem}.expand.weight"] @ x + given[f"{stem}.expand.bias"])
+        moved = given[f"{stem}.contract.weight"] @ inside + given[f"{stem}.contract.bias"]
+        return self.normed(x + moved, f"{stem}.norms.1")
+
+    def normed(self, x: Tensor, name: str) -> Tensor:
+        if not self.settings.layer_norm:
+            return x
+        away = x - x.mean()
+        spread = torch.sqrt((away * away).mean() + NORM_EPSILON)
+        return self.parameters[f"{name}.weight"] * away / spread + self.parameters[f"{name}.bias"]
 
     def deduced(self, fact: Fact, time: float, state: int, layer: int) -> Tensor:
         """`Σ_r pool_{β_r}` of `W_r [1; emb^(ℓ)(g_1,t); …]` over the proofs by r."""
