@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F  # noqa: N812
 
 from foretell.nn.fused.ranges import AskTiles, ask_tiles, attention_by_kernels, runs_by_kernels
 
@@ -30,7 +31,7 @@ class Tiles:
     """Tiles with windows of one size. Rows that fill up a tile repeat its first, and see nothing."""
 
     rows: Tensor  # int64 [T, R]: queries
-    window: Tensor  # int64 [T, W]: keys, clamped to the table
+    window: Tensor  # int64 [T, W]: the null row behind the table, and then keys, clamped to it
     low: Tensor  # int32 [T, R]: of the range, in the window
     high: Tensor
 
@@ -57,7 +58,7 @@ class RangeTiles:
         if not len(self.lo):
             return ()
         first, last = np.minimum.reduceat(self.lo, self.starts), np.maximum.reduceat(self.hi, self.starts)
-        sizes = _window_sizes(last - first, GROWTH[_kind(self.device)])
+        sizes = _window_sizes(1 + last - first, GROWTH[_kind(self.device)])
         height = ROWS_A_TILE[_kind(self.device)]
         found = []
         for size in np.unique(sizes).tolist():
@@ -77,7 +78,8 @@ class RangeTiles:
         asked = np.where(valid, place, starts)
         low = np.where(valid, self.lo[asked] - first, 0).astype(np.int32)
         high = np.where(valid, self.hi[asked] - first, 0).astype(np.int32)
-        window = np.minimum(first + np.arange(size)[None], self.keys - 1)
+        window = np.minimum(first + np.arange(-1, size - 1)[None], self.keys - 1)
+        window[:, 0] = self.keys
         return Tiles(*(torch.from_numpy(one) for one in (self.rows[asked], window, low, high)))
 
     @cached_property
@@ -155,27 +157,31 @@ def _gathered(table: Tensor, places: Tensor) -> Tensor:
     return table.index_select(0, places.flatten()).view(*places.shape, table.shape[1])
 
 
+def _with_null(table: Tensor) -> Tensor:
+    """Behind the table a row of zeros: the key and the value of what stands for the 1."""
+    return F.pad(table, (0, 0, 0, 1))
+
+
 def _weights(group: Tiles, x: Tensor, k: Tensor) -> Tensor:
-    """Attention weights [T, R, W]; each row and its share of the 1 sum to 1."""
+    """Attention weights [T, R, W], the share of the 1 first; each row sums to 1."""
     logits = torch.bmm(x, k.transpose(1, 2))
-    place = torch.arange(group.window.shape[1], device=x.device, dtype=torch.int32)
-    seen = (place >= group.low.unsqueeze(-1)) & (place < group.high.unsqueeze(-1))
-    logits.masked_fill_(~seen, -torch.inf)
-    largest = logits.amax(-1, keepdim=True).clamp_(min=0.0)
-    weights = logits.sub_(largest).exp_()
-    return weights.div_(weights.sum(-1, keepdim=True).add_(torch.exp(-largest)))
+    place = torch.arange(-1, group.window.shape[1] - 1, device=x.device, dtype=torch.int32)
+    unseen = place < group.low.unsqueeze(-1)
+    unseen |= place >= group.high.unsqueeze(-1)
+    unseen[..., 0] = False
+    return torch.softmax(logits.masked_fill_(unseen, -torch.inf), dim=-1)
 
 
 class _RangeAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tiles: RangeTiles, x: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        k, v = _with_null(k), _with_null(v)
         out = v.new_zeros(len(x), v.shape[1])
         for group in tiles.groups:
             weights = _weights(group, _gathered(x, group.rows), _gathered(k, group.window))
             found = torch.bmm(weights, _gathered(v, group.window))
-            out.index_add_(
-                0, group.rows.flatten(), found.flatten(0, 1)
-            )  # rows that fill up a tile see nothing, and add 0
+            # Rows that fill up a tile see nothing, and add 0.
+            out.index_add_(0, group.rows.flatten(), found.flatten(0, 1))
         ctx.tiles = tiles
         ctx.save_for_backward(x, k, v)
         return out
@@ -192,8 +198,8 @@ class _RangeAttention(torch.autograd.Function):
             given = _gathered(grad, group.rows)
             flat = group.window.flatten()
             grad_v.index_add_(0, flat, torch.bmm(weights.transpose(1, 2), given).flatten(0, 1))
-            by_logit = torch.bmm(given, vs.transpose(1, 2))
-            by_logit.sub_((by_logit * weights).sum(-1, keepdim=True)).mul_(weights)
+            by_weight = torch.bmm(given, vs.transpose(1, 2))
+            by_logit = torch.ops.aten._softmax_backward_data(by_weight, weights, -1, weights.dtype)
             grad_k.index_add_(0, flat, torch.bmm(by_logit.transpose(1, 2), xs).flatten(0, 1))
             grad_x.index_add_(0, group.rows.flatten(), torch.bmm(by_logit, ks).flatten(0, 1))
-        return None, grad_x, grad_k, grad_v
+        return None, grad_x, grad_k[:-1], grad_v[:-1]

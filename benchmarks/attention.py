@@ -1,0 +1,79 @@
+"""The two attentions, forward and backward, where both can do the work: a prefix of events for every query, as A-NHP looks back.
+
+    python benchmarks/attention.py [--device cuda]
+
+`prefix` (nn/attention) is what A-NHP uses: all queries of a sequence see a prefix of its events, so that nothing is gathered. `range`
+(nn/range_attention) is what A-NDTT uses: any query may see any range of one table of keys. Medians of 10 after 3; two queries a gap, 72
+components of keys, 32 of values.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.nn.attention import Visible, attention_with_null, with_null
+from foretell.nn.range_attention import range_attention, range_tiles
+
+CASES = [(64, 16), (16, 72), (64, 72), (1, 400), (4, 400), (1, 1336), (4, 1336), (1, 5000)]
+WIDE, DEEP, PER_GAP = 72, 32, 2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    device = torch.device(given.device)
+    for batch, events in CASES:
+        gaps = events + 1
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(batch, gaps * PER_GAP, WIDE, generator=generator).mul_(WIDE**-0.5).to(device).requires_grad_()
+        k = torch.randn(batch, events, WIDE, generator=generator).to(device).requires_grad_()
+        v = torch.randn(batch, events, DEEP, generator=generator).to(device).requires_grad_()
+        seen = np.repeat(np.arange(gaps), PER_GAP)
+        start = np.repeat(np.arange(batch) * events, len(seen))
+        tiles = range_tiles(start, start + np.tile(seen, batch), batch * events, device=device, segment=start)
+
+        def prefix(x: Tensor = x, k: Tensor = k, v: Tensor = v) -> Tensor:
+            return attention_with_null([x], [with_null(k)], with_null(v), Visible(None, PER_GAP))
+
+        def ranged(x: Tensor = x, k: Tensor = k, v: Tensor = v, tiles=tiles) -> Tensor:
+            return range_attention(x.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), tiles).view(*x.shape[:2], -1)
+
+        far = float((prefix() - ranged()).abs().max())
+        times = [milliseconds(function, [x, k, v], device) for function in (prefix, ranged)]
+        sys.stdout.write(
+            f"{batch:>3} × {events:>5,} events: prefix {times[0]:8.2f} ms  range {times[1]:8.2f} ms"
+            f"  range / prefix {times[1] / times[0]:5.2f}  (largest difference {far:.1e})\n"
+        )
+        sys.stdout.flush()
+    return 0
+
+
+def milliseconds(function: Callable[[], Tensor], inputs: list[Tensor], device: torch.device) -> float:
+    took = []
+    for _ in range(13):
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        torch.autograd.grad(function().square().sum(), inputs)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        took.append(time.perf_counter() - began)
+    return 1000 * statistics.median(took[3:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
