@@ -115,6 +115,7 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
     for _ in range(REPEATS):
         model._plans.clear()
         model.histories._slots.clear()
+        model.histories._kept_slots = 0
         builds.append(timed(lambda: model._prepared(batch, points.queries, None))[0])
     prepared = model._prepared(batch, points.queries, None)
     generator = torch.Generator(device)

@@ -118,3 +118,15 @@ def test_a_demo_that_cannot_begin_leaves_an_earlier_one_alone(tmp_path: Path):
     assert "train.epochs = 0: expected 1 or more" in refused("demo", "--epochs", 0, "--run", tmp_path / "demo")
     assert "no demo" in refused("demo", "--epochs", 1, "--run", tmp_path / "demo")
     assert (run / "config.toml").read_text() == "mine"
+
+
+def test_a_run_that_is_no_demo_in_either_folder_stops_the_demo_before_it_writes(tmp_path: Path):
+    other = tmp_path / "demo" / "andtt"
+    other.mkdir(parents=True)
+    (other / "config.toml").write_text("mine")
+    assert "no demo" in refused("demo", "--epochs", 1, "--run", tmp_path / "demo")
+    (other / "config.toml").unlink()
+    other.rmdir()
+    other.write_text("mine")
+    assert "andtt: this is a file" in refused("demo", "--epochs", 1, "--run", tmp_path / "demo")
+    assert not (tmp_path / "demo" / "anhp").exists()

@@ -84,6 +84,15 @@ def test_a_picture_is_written_and_with_json_only_json_is_printed(run: Path, tmp_
     assert (tmp_path / "why.png").stat().st_size > 5000
 
 
+def test_a_picture_that_cannot_be_written_leaves_nothing_on_stdout_and_a_folder_is_made(run: Path, tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "file").write_text("")
+    ask = ("explain", run, *ASK, "--at", 10.5, "--plot")
+    assert "cannot be written" in refused(*ask, tmp_path / "file" / "why.png")
+    fine(*ask, tmp_path / "new" / "why.png")
+    assert (tmp_path / "new" / "why.png").stat().st_size > 5000
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -41,7 +41,9 @@ def data(tmp_path: Path) -> Path:
 
 def test_by_default_an_impossible_event_stops_training_and_leaves_no_run(program: Path, data: Path, tmp_path: Path):
     said = refused("train", "--program", program, "--data", data, "--run", tmp_path / "run", *SMALL)
-    assert "`on` happens, but the program makes it impossible" in said and "--impossible=skip" in said
+    for id in ("train0", "train3"):
+        assert f"sequence {id}, event 2 at time 2: `on` happens, but the program makes it impossible" in said
+    assert "`not lit` fails: `lit` is true" in said and "--impossible=skip" in said
     assert not (tmp_path / "run").exists()
 
 
@@ -58,7 +60,7 @@ def test_skipped_events_are_counted_left_out_and_the_run_remembers(program: Path
     assert scored.json["events"] == 11 and (scored.json["impossible"], scored.json["impossible_events"]) == ("skip", 1)
     assert [floor["events"] for floor in scored.json["floors"]] == [11, 11]
     assert "test: 1 impossible event left out" in scored.err
-    assert "`on` happens, but the program makes it impossible" in refused("evaluate", run, "--impossible", "error")
+    assert "sequence test0, event 2 at time 2: `on` happens" in refused("evaluate", run, "--impossible", "error")
     (answer,) = fine("intensity", run, "--times", "2.5", "--sequence", "test0", "--json").json
     assert set(answer["queries"][0]["intensities"]) == {"off"} and answer["queries"][0]["index"] == 2
 
@@ -95,8 +97,6 @@ def test_a_model_without_rules_refuses_the_option(data: Path, tmp_path: Path):
     fine(*given)
     assert "Poisson has no rules" in refused("evaluate", tmp_path / "run", "--impossible", "skip")
     assert foretell("train", "--data", data, "--impossible", "maybe").code == 2
-    assert "Poisson has no rules" in refused("evaluate", tmp_path / "run", "--impossible", "skip")
-    assert foretell("train", "--data", data, "--impossible", "maybe").code == 2
 
 
 def test_events_kept_as_history_are_counted_seen_and_not_scored(program: Path, data: Path, tmp_path: Path):
@@ -111,3 +111,53 @@ def test_events_kept_as_history_are_counted_seen_and_not_scored(program: Path, d
     assert [floor["events"] for floor in scored.json["floors"]] == [11, 11]
     (answer,) = fine("intensity", run, "--times", "2.5", "--sequence", "test0", "--json").json
     assert set(answer["queries"][0]["intensities"]) == {"off"} and answer["queries"][0]["index"] == 3
+
+
+def test_explain_treats_them_as_the_run_did_or_as_asked(program: Path, data: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    fine("train", "--program", program, "--data", data, "--run", run, "--impossible", "skip", *SMALL)
+    ask = ("explain", run, "--sequence", "test0", "--at")
+    told = fine(*ask, 2.5, "--json")
+    assert told.json[0]["index"] == 2 and "test: 1 impossible event left out" in told.err
+    kept = fine(*ask, 2.5, "--impossible", "exogenous", "--json")
+    assert kept.json[0]["index"] == 3 and "test: 1 impossible event kept as unscored history" in kept.err
+    said = refused(*ask, 2.5, "--impossible", "error")
+    assert "sequence test0, event 2 at time 2: `on` happens" in said and "`not lit` fails" in said
+    assert fine(*ask, 1.5, "--impossible", "error", "--json").json[0]["index"] == 2  # it has not happened yet
+
+
+@pytest.mark.parametrize("ask", [("explain", "--at", 2.5), ("intensity", "--times", 2.5)])
+def test_a_sequence_answers_whatever_is_impossible_in_others(
+    ask: tuple[object, ...], program: Path, data: Path, tmp_path: Path
+):
+    run = tmp_path / "run"
+    fine("train", "--program", program, "--data", data, "--run", run, "--impossible", "skip", *SMALL)
+    command, *when = ask
+    fine(command, run, "--impossible", "error", "--sequence", "test1", *when, "--json")
+    assert "sequence test0" in refused(command, run, "--impossible", "error", "--sequence", "test0", *when, "--json")
+
+
+def test_embed_refuses_a_model_of_rules_before_it_looks_at_the_events(program: Path, data: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    fine("train", "--program", program, "--data", data, "--run", run, "--impossible", "skip", *SMALL)
+    assert refused("embed", run, "--json") == "A-NDTT has no embeddings of events; train an A-NHP"
+
+
+@pytest.mark.parametrize("when", [0.0, 1.0])
+def test_the_event_that_a_sequence_is_conditioned_on_cannot_be_left_out(when: float, program: Path, tmp_path: Path):
+    """However soon the next one follows."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rows = [{"id": f"s{n}", "times": [0.0, when, 2.0], "events": ["off", "on", "off"], "t_end": 3.0} for n in range(2)]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "dataset.toml").write_text('name = "switches"\norigin = "first-event"\n')
+    given = ("train", "--program", program, "--data", folder, "--run", tmp_path / "run", *SMALL)
+    said = refused(*given, "--impossible", "skip")
+    for id in ("s0", "s1"):
+        assert f"train: sequence '{id}' is conditioned on its first event (origin = \"first-event\"), `off`" in said
+    assert "--impossible=exogenous" in said and "window" not in said
+    fine(*given, "--impossible", "exogenous")
+
+
+def test_plan_takes_no_negative_dimension(program: Path, data: Path):
+    assert foretell("plan", program, data / "test.jsonl", "--dim", -1).code == 2

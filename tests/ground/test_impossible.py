@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from foretell.data import EventData, EventSequence
 from foretell.errors import DataError
 from foretell.ground.engine import Engine
-from foretell.ground.impossible import settle_impossible
+from foretell.ground.impossible import naming_impossible, settle_impossible
 from foretell.ground.replay import grounding_of, replay, walk
 from foretell.lang.program import Program
 from tests.ground.timelines import event_data
@@ -48,6 +50,29 @@ def test_asked_for_errors_every_sequence_with_an_impossible_event_is_named():
     with pytest.raises(DataError) as caught:
         settle_impossible(SWITCH, event_data(*EVENTS), "error")
     assert "sequence s0, event 2" in str(caught.value) and "sequence s2, event 1" in str(caught.value)
+
+
+def test_what_is_marked_may_be_impossible_and_is_neither_counted_nor_left_out(tmp_path: Path):
+    plain, marked = event_data(*EVENTS), settle_impossible(SWITCH, event_data(*EVENTS), "exogenous").data
+    expected = replay(SWITCH, plain, impossible="exogenous", cache=tmp_path).timelines
+    for way in ("error", "skip", "exogenous"):
+        assert settle_impossible(SWITCH, marked, way).data is marked
+        found = replay(SWITCH, marked, impossible=way, cache=tmp_path)
+        assert found.impossible == 0
+        for one, other in zip(found.timelines, expected, strict=True):
+            assert one.possible_events.tolist() == other.possible_events.tolist()
+            assert one.holds.tolist() == other.holds.tolist()
+        with pytest.raises(DataError, match="makes it impossible"):  # marks are part of what a replay is kept under
+            replay(SWITCH, plain, cache=tmp_path)
+
+
+def test_other_mistakes_keep_their_words_and_impossible_events_get_the_names_of_their_sequences():
+    with pytest.raises(DataError, match=r"^of another kind$"), naming_impossible(SWITCH, event_data(["on"])):
+        raise DataError("of another kind")
+    with pytest.raises(DataError, match="sequence s2, event 1"), naming_impossible(SWITCH, event_data(*EVENTS)):
+        raise DataError("somewhere")
+    with pytest.raises(DataError, match=r"^somewhere$"), naming_impossible(None, event_data(*EVENTS)):
+        raise DataError("somewhere")
 
 
 def test_marks_travel_with_their_events():

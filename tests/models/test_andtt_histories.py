@@ -40,8 +40,9 @@ FIRST, SECOND = [0, 1, 4, 5, 4, 4], [2, 0, 6, 3, 7, 4, 6, 7]
 
 def test_slots_are_remembered_and_drawn_ones_are_not():
     known = histories()
-    assert slots_of(known, SECOND) is slots_of(known, SECOND)
-    drawn = [slots_of(known, SECOND, keep=1, rng=np.random.default_rng(0)) for _ in range(2)]
+    assert slots_of(known, SECOND, remember=True) is slots_of(known, SECOND, remember=True)
+    assert slots_of(known, SECOND) is not slots_of(known, SECOND)
+    drawn = [slots_of(known, SECOND, keep=1, rng=np.random.default_rng(0), remember=True) for _ in range(2)]
     assert drawn[0] is not drawn[1]
     assert drawn[0].possible_slot.tolist() == drawn[1].possible_slot.tolist()  # the same seed
     assert len(known._slots) == 1
@@ -49,7 +50,8 @@ def test_slots_are_remembered_and_drawn_ones_are_not():
 
 def test_nothing_is_drawn_where_no_more_are_possible_than_are_kept():
     known = histories()
-    assert slots_of(known, SECOND, keep=3, rng=np.random.default_rng(0)) is slots_of(known, SECOND)
+    found = slots_of(known, SECOND, keep=3, rng=np.random.default_rng(0), remember=True)
+    assert found is slots_of(known, SECOND, remember=True)
 
 
 def described(slots: SequenceSlots) -> list[object]:

@@ -50,6 +50,23 @@ def test_an_event_kept_as_history_does_what_an_exogenous_one_does():
     assert bool(loss.objective.isfinite())
 
 
+def test_fit_and_evaluate_name_every_sequence_with_an_impossible_event():
+    bad = event_data(["wind", "burn"], ["spark"], ["wind", "spark"])  # `spark` is added by `burn` alone
+    fine = bad.select([0])
+    for ask in (
+        lambda: ft.fit(ft.ANDTT(FIRE, bad.vocabulary, dim=2, layers=1), bad),
+        lambda: ft.fit(ft.ANDTT(FIRE, bad.vocabulary, dim=2, layers=1), fine, dev=bad),
+        lambda: ft.evaluate(model_of(FIRE, fine), bad),
+    ):
+        with pytest.raises(DataError) as caught:
+            ask()
+        assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+            "sequence s1, event 1 at time 1",
+            "sequence s2, event 2 at time 2",
+        ]
+        assert "`burn` " in str(caught.value)  # what is missing
+
+
 def test_an_unmarked_impossible_event_is_an_error_even_after_a_marked_one_was_remembered():
     data = marked(["spark", "burn"])
     model = model_of(FIRE, data)

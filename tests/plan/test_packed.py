@@ -17,7 +17,9 @@ def test_every_row_stands_in_a_tile_of_its_matrix(seed: int, device: str) -> Non
     packed = pack(matrix, device)
     assert len(packed.tilings) <= 2
     row = np.concatenate([tiling.row for tiling in packed.tilings])
-    owner = np.concatenate([np.repeat(tiling.matrix, tiling.height) for tiling in packed.tilings])
+    owner = np.concatenate(
+        [np.repeat(tiling.matrix, len(tiling.row) // len(tiling.matrix)) for tiling in packed.tilings]
+    )
     assert len(row) == packed.size == len(owner)
     np.testing.assert_array_equal(row[packed.place], np.arange(len(matrix)))
     np.testing.assert_array_equal(matrix[row], owner)

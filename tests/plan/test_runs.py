@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretell.plan.runs import Lists, below, sorted_once, spread, without
+from foretell.plan.runs import ByKey, below, sorted_once, spread, without
 
 
 def test_slices_are_spread_out_in_order_and_empty_ones_give_nothing():
@@ -15,7 +15,7 @@ def test_slices_are_spread_out_in_order_and_empty_ones_give_nothing():
 
 
 def test_a_key_gives_all_its_values_in_the_order_they_came():
-    lists = Lists(np.asarray([2, 0, 2, 3]), np.asarray([10, 20, 30, 40]), 5)
+    lists = ByKey(np.asarray([2, 0, 2, 3]), np.asarray([10, 20, 30, 40]), 5)
     place, value = lists.expand(np.asarray([2, 1, 3, 2]))
     assert place.tolist() == [0, 0, 2, 3, 3]
     assert value.tolist() == [10, 30, 40, 10, 30]

@@ -13,7 +13,7 @@ import foretell as ft
 from foretell.plan.book import ParameterBook
 from foretell.plan.layout import Layout
 from foretell.plan.plan import make_plan
-from foretell.plan.show import sizes_of, stacks_of
+from foretell.plan.show import alike_of, network_lines, sizes_of, tensors_of
 from foretell.plan.slots import sequence_slots
 from tests.cli.invoking import fine
 from tests.plan.golden_plans import FILES, HERE, example, planned
@@ -32,12 +32,41 @@ def test_every_kept_plan_belongs_to_a_program():
 
 
 @pytest.mark.parametrize("name", ["forum", "library", "outage", "ward"])
-def test_the_stacks_have_as_many_numbers_as_the_model(name: str):
+def test_the_named_parameters_have_as_many_numbers_as_the_model(name: str):
     data = ft.load_file(str(example(name)[0]))
     model = ft.ANDTT(FILES[name], data.vocabulary, dim=5, layers=3, time_dim=4)
     model.ground(data)
-    counted = sum(stack.numbers for stack in stacks_of(model.layout, model.book, 3))
+    counted = sum(one.numbers for one in alike_of(model.layout, model.book, 3))
     assert counted == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["forum", "library", "outage", "ward"])
+def test_the_tensors_that_are_listed_are_those_of_the_model(name: str):
+    data = ft.load_file(str(example(name)[0]))
+    model = ft.ANDTT(FILES[name], data.vocabulary, dim=5, layers=3, time_dim=4)
+    model.ground(data)
+    listed = sorted((one.rows, *one.shape) for one in tensors_of(model.book, 3))
+    assert listed == sorted(tuple(one.shape) for one in model.network.stacks.values() if one.numel())
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("f(X) :- g(X) :: w(X).", True),
+        ("f(X) :- g(X) :: w(X). h(X) :- g(X) :: w(a).", True),
+        ("f(X) :- g(X) :: w(a). h(X) :- g(X) :: w(X).", True),
+        ("f(X) :- g(X) :: w(a).", False),
+    ],
+)
+def test_a_name_with_a_variable_waits_for_data_whatever_else_has_its_functor(written: str, said: bool):
+    text = f":- event(e). e <- bos. g(a). g(b). {written}"
+    layout = Layout(ft.Program.from_text(text), 2)
+    book = ParameterBook(layout, 2)
+    waits = "w(X): as many as data give values to X"
+    assert (waits in "\n".join(network_lines(layout, book, 1))) == said
+    data = ft.EventData.from_names([["e"]], [[1.0]])
+    book.read(ft.replay(layout.program, data).timelines[0].grounding)
+    assert waits not in "\n".join(network_lines(layout, book, 1))
 
 
 @pytest.mark.parametrize("name", ["forum", "library", "outage", "ward"])
@@ -62,7 +91,8 @@ def test_the_json_of_a_plan_has_a_sequence_an_object_and_the_network_in_each():
     assert [one["sequence"] for one in told] == ["may", "june"]
     for one in told:
         assert one["tile_pairs"] >= one["pairs"] > 0 and one["tiles"] > 0
-        assert one["network"]["parameters"] == sum(stack["parameters"] for stack in one["network"]["stacks"])
+        assert one["network"]["parameters"] == sum(kind["parameters"] for kind in one["network"]["kinds"])
+        assert {"key": "vectors_32", "shape": [32], "rows": 10, "parameters": 320} in one["network"]["tensors"]
         assert {"functor": "lent/2", "kind": "fact", "dim": 32, "changes": True} in one["network"]["functors"]
     assert "tiles of attention" in fine("plan", FILES["library"], *example("library"), "--tiles").out
 

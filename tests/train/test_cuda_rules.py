@@ -87,6 +87,21 @@ def test_kernels_attend_as_plain_products_do(seed: int, wide: int, deep: int, mo
         torch.testing.assert_close(a.double(), b, rtol=2e-4, atol=2e-5 * float(b.abs().max()))
 
 
+@pytest.mark.parametrize("size", [1e4, -1e4])
+def test_kernels_are_safe_with_logits_of_any_size(size: float):
+    tiles = range_tiles(np.array([0, 0]), np.array([2, 0]), 2, device=CUDA)
+    x = torch.tensor([[1.0] * 16, [1.0] * 16], device=CUDA, requires_grad=True)
+    k = torch.tensor([[size / 16] * 16, [(size - 1.0) / 16] * 16], device=CUDA, requires_grad=True)
+    v = torch.tensor([[1.0] * 4, [3.0] * 4], device=CUDA, requires_grad=True)
+    found = range_attention(x, k, v, tiles)
+    found.sum().backward()
+    share = torch.sigmoid(torch.tensor(1.0))
+    expected = share * 1.0 + (1.0 - share) * 3.0 if size > 0 else torch.tensor(0.0)
+    torch.testing.assert_close(found[0, 0].detach().cpu(), expected, rtol=1e-2, atol=1e-6)
+    assert not found[1].any()
+    assert all(t.grad is not None and torch.isfinite(t.grad).all() for t in (x, k, v))
+
+
 def test_captured_steps_are_the_eager_ones_also_for_several_games_in_turn():
     batches = [make_batch(DATA.train, [0], device=CUDA), make_batch(DATA.train, [1, 0], device=CUDA)]
     losses = {}

@@ -34,6 +34,12 @@ def trained(seed: int = 0, **changes: Any):
     return fit(model, TRAIN, DEV, options(seed=seed, **changes))
 
 
+@pytest.mark.parametrize("kind", [Poisson, Hawkes])
+def test_down_sampling_is_refused_where_there_are_no_rules_and_not_ignored(kind: type[Poisson] | type[Hawkes]):
+    with pytest.raises(ForetellError, match="down-sampling of possible events is for models made of rules, not for"):
+        fit(kind(TRAIN.vocabulary), TRAIN, DEV, downsample=2)
+
+
 @pytest.mark.parametrize("changes", [{}, {"dropout": 0.3}, {"integral": "uniform"}, {"decay": 0.1}])
 def test_equal_seeds_give_equal_models_bit_for_bit(changes: dict[str, Any]):
     one, two = trained(**changes), trained(**changes)

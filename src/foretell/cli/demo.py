@@ -91,7 +91,7 @@ def demo(
 
 
 def _folders(run: Path, dataset: Dataset, epochs: int | None) -> list[tuple[RunFolder, RunConfig]]:
-    """All configurations are checked before a folder is touched."""
+    """All configurations and all folders are checked before one is touched."""
     from foretell.train.config import make_config
     from foretell.train.run import RunFolder, data_facts
 
@@ -104,6 +104,8 @@ def _folders(run: Path, dataset: Dataset, epochs: int | None) -> list[tuple[RunF
         for one in (WITHOUT_RULES, WITH_RULES)
     ]
     facts = data_facts(dataset)
+    for config in configs:
+        RunFolder.check_replaceable(run / config.model.kind)
     return [(RunFolder.replace(run / config.model.kind, config, facts), config) for config in configs]
 
 

@@ -47,7 +47,7 @@ def evaluate(
 
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
-    opened = open_run(run, data, split, columns, device, impossible)
+    opened = open_run(run, data, split, columns, device).settled(impossible)
     models = [opened.model]
     if floors:
         dataset = opened.dataset()

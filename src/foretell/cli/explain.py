@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from foretell.cli.replay import Impossible
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -23,16 +24,20 @@ def explain(
     split: Annotated[str | None, Option(help="train, dev or test.")] = None,
     top: Annotated[int, Option(help="How much of every list is shown; 0: all.", min=0)] = 5,
     plot: Annotated[Path | None, Option(help="Draw what is attended to: FILE.png, .svg or .pdf.")] = None,
+    impossible: Annotated[
+        Impossible | None,
+        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's."),
+    ] = None,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
     columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Why an event is expected just before a time: which rules and facts make its intensity, and which past events they attend to."""
     from foretell.cli.opened import open_run
-    from foretell.cli.replay import check_time
+    from foretell.cli.replay import before, check_time
     from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import out, print_json
-    from foretell.evaluate.explain import check_explained
+    from foretell.evaluate.explain import check_explained, checked_time
     from foretell.evaluate.explain import explain as ask
     from foretell.report.explain_tables import heading, tables
 
@@ -52,13 +57,15 @@ def explain(
             if ids
             else f"{chosen.name}: there is no sequence in it"
         )
-    explained = ask(opened.model, chosen[0], at, event)
+    checked_time(chosen[0], at)
+    (history,) = opened.settled(impossible, before(chosen, at)).data
+    explained = ask(opened.model, history, at, event)
     most = top or None
-    figure = None
     if plot is not None:
         from foretell.report.explain_plot import explain_plot
+        from foretell.report.plots import save_figure
 
-        figure = explain_plot(explained, time_unit=opened.time_unit)
+        save_figure(explain_plot(explained, time_unit=opened.time_unit), plot)
     if as_json:
         print_json([explained.to_json(most)])
     else:
@@ -66,9 +73,5 @@ def explain(
         console.print(heading(explained), markup=False)
         for table in tables(explained, most):
             console.print(table)
-    if plot is not None and figure is not None:
-        from foretell.report.plots import save_figure
-
-        save_figure(figure, plot)
-        if not as_json:
+        if plot is not None:
             typer.echo(f"picture: {plot}")

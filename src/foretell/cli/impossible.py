@@ -30,11 +30,11 @@ def program_of(model: IntensityModel, impossible: Impossible) -> Program | None:
 def settled(
     model: IntensityModel, data: EventData, impossible: Impossible, quiet: bool = False
 ) -> tuple[EventData, int]:
-    """Data as the model may see them, and how many events were left out or marked. With `error`, the model itself complains."""
+    """Data as the model may see them, and how many events were left out or marked; `error` names all sequences that have such events."""
     from foretell.ground.impossible import settle_impossible
 
     program = program_of(model, impossible)
-    if program is None or impossible is Impossible.error:
+    if program is None:
         return data, 0
     found = settle_impossible(program, data, impossible.value)
     say_impossible(found.impossible, impossible, data.name, quiet)
@@ -44,7 +44,10 @@ def settled(
 def settled_splits(
     model: IntensityModel, dataset: Dataset, impossible: Impossible, quiet: bool = False
 ) -> tuple[Dataset, dict[str, int]]:
-    """The same for every split."""
+    """The same for every split; but with `error` nothing is replayed: `fit` does that anyway, and names what is impossible."""
+    program = program_of(model, impossible)
+    if program is None or impossible is Impossible.error:
+        return dataset, dict.fromkeys(dataset.splits(), 0)
     found = {name: settled(model, data, impossible, quiet) for name, data in dataset.splits().items()}
     counts = {name: count for name, (_, count) in found.items()}
     return replace(dataset, **{name: data for name, (data, _) in found.items()}), counts

@@ -53,30 +53,31 @@ def intensity(
         if program is None or params is None or data is not None:
             raise ForetellError("without a run: foretell intensity DATA --program P.ndtt --params F --times …")
         from foretell.cli.fresh import andtt_of
-        from foretell.cli.sequences import open_data
+        from foretell.cli.sequences import chosen_among, open_data
 
         check_choice("--undeclared", undeclared, Undeclared)
         found = open_data(str(run), split, columns)
         if len(found) > 1:
             raise ForetellError(f"{run}: several splits; say which with --split")
         way = impossible or Impossible.error
-        model, found = andtt_of(program, params, found, dtype, undeclared, way)  # pyright: ignore[reportArgumentType]
-        chosen, time_unit = chosen_sequences(found[0], sequence), ""
+        model, found = andtt_of(program, params, chosen_among(found, sequence), dtype, undeclared, way)  # pyright: ignore[reportArgumentType]
+        chosen, time_unit = found[0], ""
     else:
-        opened = open_run(run, data, split, columns, device, impossible)
-        chosen, model, time_unit = chosen_sequences(opened.data, sequence), opened.model, opened.time_unit
+        opened = open_run(run, data, split, columns, device)
+        opened = opened.settled(impossible, chosen_sequences(opened.data, sequence))
+        chosen, model, time_unit = opened.data, opened.model, opened.time_unit
     answers = intensities_at(model, chosen, wanted, grid=grid or None) if times or grid else []
+    if plot is not None:
+        from foretell.report.plots import intensity_plot, save_figure
+
+        save_figure(intensity_plot(model, chosen, 0, time_unit=time_unit), plot)
     if as_json:
         print_json([answer.to_json(model.vocabulary) for answer in answers])
     else:
         console = out()
         for answer in answers:
             console.print(answer.table(model.vocabulary, top))
-    if plot is not None:
-        from foretell.report.plots import intensity_plot, save_figure
-
-        save_figure(intensity_plot(model, chosen, 0, time_unit=time_unit), plot)
-        if not as_json:
+        if plot is not None:
             typer.echo(f"picture: {plot}")
 
 

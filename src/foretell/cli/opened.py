@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from foretell.cli.impossible import settled, settled_splits
@@ -21,44 +21,33 @@ class Opened:
     model: IntensityModel
     data: EventData
     time_unit: str
-    impossible: Impossible
-    impossible_events: int  # of `data`: left out, or kept as unscored history
+    impossible: Impossible  # how the run treated impossible events, or how `data` were treated
+    impossible_events: int = 0  # of `data`: left out, or kept as unscored history
+
+    def settled(self, impossible: Impossible | None = None, data: EventData | None = None) -> Opened:
+        """With data (or a part of them) as the model may see them: impossible events as the run treated them, or as asked for."""
+        chosen = self.impossible if impossible is None else impossible
+        found, count = settled(self.model, self.data if data is None else data, chosen)
+        return replace(self, data=found, impossible=chosen, impossible_events=count)
 
     def dataset(self) -> Dataset:
         """The data set the run was trained on, treated as `data` were."""
         return settled_splits(self.model, load_splits(self.run.config().data), self.impossible, quiet=True)[0]
 
 
-def open_run(
-    run: Path,
-    data: str | None,
-    split: str | None,
-    columns: str = "",
-    device: str = "cpu",
-    impossible: Impossible | None = None,
-) -> Opened:
-    """Without `data`, the run's own data set is opened (its test split, unless another is named).
-
-    Impossible events are treated as the run treated them, unless another way is asked for.
-    """
+def open_run(run: Path, data: str | None, split: str | None, columns: str = "", device: str = "cpu") -> Opened:
+    """Without `data`, the run's own data set is opened (its test split, unless another is named)."""
     folder = RunFolder.open(run)
-    chosen = Impossible(folder.config().data.impossible) if impossible is None else impossible
+    impossible = Impossible(folder.config().data.impossible)
     model = folder.model(str(choose_device(device)))
     if data is not None:
         mapped = ColumnMap.parse(columns) if columns else None
         found = open_for(model.vocabulary, data, split, columns=mapped, origin=folder.origin())
-        return Opened(folder, model, *_settled(model, found, folder.time_unit(), chosen))
+        return Opened(folder, model, found, folder.time_unit(), impossible)
     dataset = load_splits(folder.config().data)
     splits = dataset.splits()
     name = split or ("test" if "test" in splits else "dev" if "dev" in splits else "train")
     if name not in splits:
         raise ForetellError(f"{dataset.path}: there is no split {name!r}; there are {', '.join(splits)}")
     found = in_vocabulary(splits[name], model.vocabulary)
-    return Opened(folder, model, *_settled(model, found, dataset.card.time_unit, chosen))
-
-
-def _settled(
-    model: IntensityModel, data: EventData, time_unit: str, impossible: Impossible
-) -> tuple[EventData, str, Impossible, int]:
-    found, count = settled(model, data, impossible)
-    return found, time_unit, impossible, count
+    return Opened(folder, model, found, dataset.card.time_unit, impossible)

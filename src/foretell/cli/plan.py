@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def plan(
     program: ProgramArgument,
     data: DataArgument,
-    dim: Annotated[int, typer.Option(help="Dimension of functors that the program does not declare.")] = 32,
+    dim: Annotated[int, typer.Option(help="Dimension of functors that the program does not declare.", min=0)] = 32,
     layers: Annotated[int, typer.Option(help="Layers of attention, for counting parameters.", min=1)] = 2,
     time_dim: Annotated[int | None, typer.Option(help="Dimension of times; default: as --dim.", min=1)] = None,
     points: Annotated[int, typer.Option(help="Integration points a gap.", min=1)] = 1,

@@ -176,7 +176,7 @@ class Explained:
 def explain(model: IntensityModel, history: EventSequence, at: float, event: str | None = None) -> Explained:
     """`event` is a possible event, as in data files; by default the one with the highest intensity."""
     model = check_explained(model)
-    at = _checked_time(history, at)
+    at = checked_time(history, at)
     history = _before(history, at)
     look = look_back(model, history, at)
     found = _possible(model, history, look)
@@ -209,7 +209,8 @@ def check_explained(model: IntensityModel) -> ANDTT:
     return model
 
 
-def _checked_time(history: EventSequence, at: float) -> float:
+def checked_time(history: EventSequence, at: float) -> float:
+    """A time of the sequence, as a number."""
     try:
         time = float(at)
     except (TypeError, ValueError):

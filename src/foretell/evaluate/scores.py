@@ -23,6 +23,8 @@ from foretell.evaluate.bootstrap import (
 from foretell.evaluate.likelihood import EventScores, IntegralUsed, score_events
 from foretell.evaluate.next_time import UNDEFINED_ABOVE, NextTimes, predict_next_times
 from foretell.evaluate.participants import Guesses, guess_participants, parse_pattern
+from foretell.ground.impossible import naming_impossible
+from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Window
 from foretell.objective.integral import Integral
@@ -123,7 +125,8 @@ def score(
         raise ForetellError(f"seed = {seed}: expected 0 or more")
     patterns = [parse_pattern(text) for text in ([predict] if isinstance(predict, str) else predict)]
     told = progress or (lambda what, done, of: None)
-    with model.evaluating():
+    program = model.program if isinstance(model, ANDTT) else None
+    with model.evaluating(), naming_impossible(program, data):
         events = score_events(
             model,
             data,

@@ -48,6 +48,8 @@ def chunk_hash(program: Program, data: EventData, impossible: str) -> str:
         types = np.asarray(sequence.types, dtype=np.int32)
         digest.update(len(types).to_bytes(8, "little"))
         digest.update(types.tobytes())
+        if sequence.unscored is not None and sequence.unscored.any():  # such events may be impossible
+            digest.update(b"unscored" + sequence.unscored.tobytes())
         used.update(dict.fromkeys(np.unique(types).tolist()))
     for kind in sorted(used):
         digest.update(f"{kind} {data.vocabulary.names[kind]}\n".encode("utf-8", "surrogatepass"))

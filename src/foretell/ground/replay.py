@@ -120,7 +120,7 @@ def chunks_of(data: EventData) -> Iterator[EventData]:
 
 
 def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chunk:
-    """Raises `DataError` with the first impossible event of each sequence, unless told otherwise."""
+    """Raises `DataError` with the first impossible event of each sequence, unless told otherwise; what is `unscored` may be impossible."""
     facts = EventFacts(engine, data)
     sequences, problems = [], []
     impossible = 0
@@ -128,14 +128,15 @@ def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chu
         walked = Walk(engine)
         for place, kind in enumerate(np.asarray(sequence.types).tolist()):
             event = facts.of(kind)
+            given = sequence.unscored is not None and bool(sequence.unscored[place])
             allowed = engine.is_possible(event)
-            if allowed or options.impossible == "exogenous":
-                walked.take(event, place, allowed)
+            if allowed or given or options.impossible == "exogenous":
+                walked.take(event, place, allowed and not given)
             elif options.impossible == "error":
                 told = _explained if len(problems) < EXPLAINED else _named
                 problems.append(told(walked, sequence.id, place, sequence.times, event))
                 break
-            impossible += not allowed
+            impossible += not (allowed or given)
         sequences.append(walked.rows())
     if problems:
         raise DataError(problems)

@@ -6,8 +6,8 @@ rules make impossible have no intensity; those of the rules that the model's voc
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
 from foretell.models.andtt_histories import Histories
 from foretell.models.andtt_network import Embeddings, Network
+from foretell.models.andtt_plans import Plans, Prepared
 from foretell.models.andtt_program import program_from_parts, program_parts
 from foretell.models.base import EndsAndInside, IntensityModel, Queries, Sample, asked_times
 from foretell.models.batch import Batch, make_batch
@@ -36,23 +37,9 @@ from foretell.plan.plan import Plan, events_by_dim, make_plan
 from foretell.plan.slots import SequenceSlots
 from foretell.terms import split
 
-KEPT_PLANS = 64
 PSEUDO_EVENTS = (
     0.5  # of every functor, so that one that never happens in training starts with a small rate and not none
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What the events of a batch and the states of its queries come to: a plan, and where times are taken from and answers go."""
-
-    plan: Plan
-    parts: list[SequenceSlots]  # a plan is found again by what they are
-    source: Tensor  # int64 [points]: in [0, all events' times, all queries' times]
-    event: Tensor  # int64 [events]: among the batch's, row after row
-    row: Tensor  # int64 [E]: sequence of each possible event
-    column: Tensor  # int64 [E]: and its query
-    query: Tensor  # int64 [E]: the two as one number
 
 
 @dataclass(frozen=True)
@@ -103,7 +90,7 @@ class ANDTT(IntensityModel):
         self._events_by_dim = events_by_dim(self.layout)
         self.w = nn.ParameterList(torch.zeros(1 + self.layout.dimension(name)) for name in self.functors)
         self.log_tau = nn.Parameter(torch.zeros(len(self.functors)))
-        self._plans: OrderedDict[Hashable, Prepared] = OrderedDict()
+        self._plans = Plans()
         self._held: dict[tuple[int, ...], Prepared] = {}
         self._holding = False
         self._start(seed)
@@ -184,22 +171,21 @@ class ANDTT(IntensityModel):
         lengths = batch.lengths.cpu().numpy()
         types, when, history_only = (one.cpu().numpy() for one in (batch.types, batch.times, batch.history_only))
         seen = np.broadcast_to(queries.seen().cpu().numpy(), (len(batch), queries.times.shape[1]))
-        parts = []
-        for row, length in enumerate(lengths.tolist()):
-            key, timeline = self.histories.timeline(
-                self.vocabulary, types[row, :length], when[row, :length], history_only[row, :length]
-            )
-            asked = seen[row]
-            states = asked[asked <= length].astype(np.int64) + 1
-            parts.append(self.histories.slots(key, timeline, states, keep, rng))
-        if any((part.possible_weight != 1.0).any() for part in parts):
-            return self._prepare(parts, lengths, seen, shape)  # it will not be drawn again
-        known = (*(id(part) for part in parts), *shape, self.device)
+        known = (*shape, _digest(types, history_only, lengths, seen), self.device, keep)
         found = self._plans.get(known)
         if found is None:
-            found = self._plans[known] = self._prepare(parts, lengths, seen, shape)
-            while len(self._plans) > KEPT_PLANS:
-                self._plans.popitem(last=False)
+            again = queries.visible.per_gap is not None  # as a step of training will
+            parts = []
+            for row, length in enumerate(lengths.tolist()):
+                key, timeline = self.histories.timeline(
+                    self.vocabulary, types[row, :length], when[row, :length], history_only[row, :length]
+                )
+                states = seen[row][seen[row] <= length].astype(np.int64) + 1
+                parts.append(self.histories.slots(key, timeline, states, keep, rng, again and len(batch) > 1))
+            with self._plans.building:
+                found = self._prepare(parts, lengths, seen, shape)
+            if again and found.plan.possible_weight is None:  # what was drawn will not be drawn again
+                self._plans.keep(known, found)
         if self._holding:
             self._held[place] = found
         return found
@@ -223,12 +209,17 @@ class ANDTT(IntensityModel):
         by_event = plan.possible_query.cpu().numpy()
         row, column = row[by_event], column[by_event]
         indices = (source, event, row, column, row * asked + column)
-        return Prepared(plan, parts, *(torch.from_numpy(np.ascontiguousarray(one)).to(self.device) for one in indices))
+        return Prepared(plan, *(torch.from_numpy(np.ascontiguousarray(one)).to(self.device) for one in indices))
 
     def captured_as(self, batch: Batch) -> Hashable:
         """A plan is of one batch's events."""
         known = (batch.types, batch.lengths, batch.history_only)
-        return *batch.times.shape, *(one.cpu().numpy().tobytes() for one in known)
+        return *batch.times.shape, _digest(*(one.cpu().numpy() for one in known))
+
+    @property
+    def captured_when_met(self) -> int:
+        """Batches that are put together anew in every epoch hardly ever come again, and capturing them would be wasted."""
+        return 2
 
     @contextmanager
     def holding(self) -> Iterator[object]:
@@ -390,3 +381,10 @@ class ANDTT(IntensityModel):
             for number, name in enumerate(self.functors):
                 self.w[number].copy_(arrays[f"intensity.{name}.w"] * self.time_scale)
                 self.log_tau[number] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
+
+
+def _digest(*arrays: np.ndarray) -> bytes:
+    found = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        found.update(array.tobytes())
+    return found.digest()

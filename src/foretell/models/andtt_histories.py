@@ -19,7 +19,7 @@ from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_EVENTS = 4_000_000  # of timelines that are remembered
 KEPT_ADDITIONS = 16_000_000  # of timelines for which what they fix about their slots is remembered: some 100 bytes each
-KEPT_SLOTS = 512  # sequences whose slots are remembered
+KEPT_SLOTS = 4_000_000  # slots that are remembered: some 200 bytes each
 
 
 class Histories:
@@ -31,8 +31,12 @@ class Histories:
         self._timelines: OrderedDict[bytes, Timeline] = OrderedDict()
         self._fixed: OrderedDict[bytes, History] = OrderedDict()
         self._slots: OrderedDict[tuple[bytes, bytes], SequenceSlots] = OrderedDict()
-        self._events = self._additions = 0
+        self._events = self._additions = self._kept_slots = 0
         self._lock = threading.Lock()  # threads ask about different sequences, but there is one engine
+
+    def __reduce__(self) -> tuple[type[Histories], tuple[Program, Layout]]:
+        """In another process histories are replayed again."""
+        return Histories, (self.engine.program, self.layout)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Histories:
         """What is remembered depends on the program alone: the copy of a model may share it."""
@@ -52,7 +56,9 @@ class Histories:
             key = np.concatenate([types, [-1], marked]).astype(np.int64).tobytes()
         with self._lock:
             found = self._timelines.get(key)
-            if found is None:
+            if found is not None:
+                self._timelines.move_to_end(key)
+            else:
                 names = [vocabulary.names[kind] for kind in types.tolist()]
                 found = walk(self.engine, self.grounding, names, times, "history", history_only)
                 self._timelines[key] = found
@@ -69,11 +75,17 @@ class Histories:
         states: np.ndarray,
         keep: int | None = None,
         rng: np.random.Generator | None = None,
+        remember: bool = False,
     ) -> SequenceSlots:
-        """What is needed to answer queries in these states; with `keep`, for that many of the events possible at each, drawn anew."""
+        """What is needed to answer queries in these states; with `keep`, for that many of the events possible at each, drawn anew.
+
+        `remember` where the same will be asked again.
+        """
         with self._lock:
             history = self._history(key, timeline)
-            if keep is None or history.most <= keep:
+            if keep is not None and history.most <= keep:
+                keep = None
+            if keep is None and remember:
                 return self._remembered(key, history, states)
         return slots_of_history(history, states, keep, rng)
 
@@ -82,8 +94,12 @@ class Histories:
         found = self._slots.get(place)
         if found is None:
             found = self._slots[place] = slots_of_history(history, states)
-            while len(self._slots) > KEPT_SLOTS:
-                self._slots.popitem(last=False)
+            self._kept_slots += len(found.slot_fact)
+            while self._kept_slots > KEPT_SLOTS:
+                _, gone = self._slots.popitem(last=False)
+                self._kept_slots -= len(gone.slot_fact)
+        else:
+            self._slots.move_to_end(place)
         return found
 
     def _history(self, key: bytes, timeline: Timeline) -> History:
@@ -94,4 +110,6 @@ class Histories:
             while self._additions > KEPT_ADDITIONS and len(self._fixed) > 1:
                 _, gone = self._fixed.popitem(last=False)
                 self._additions -= len(gone.timeline.additions) + len(gone.timeline.events)
+        else:
+            self._fixed.move_to_end(key)
         return found

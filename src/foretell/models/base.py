@@ -160,6 +160,11 @@ class IntensityModel(nn.Module, ABC):
         """Batches for which this is equal can be served by one captured step."""
         return tuple(batch.times.shape)
 
+    @property
+    def captured_when_met(self) -> int:
+        """A step is captured the how-manieth time that its like is met: at once where batches of a shape are sure to come again."""
+        return 1
+
     @contextmanager
     def holding(self) -> Iterator[object]:
         """Inside, a second pass over a batch does not ask the host; what comes must live as long as a graph of that pass."""

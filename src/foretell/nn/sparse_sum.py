@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F  # noqa: N812
 
 LONGEST = 128  # rows that a GPU sums one after the other; a longer list is cut up, and its parts are summed again
 
@@ -52,19 +53,19 @@ def lists_of(key: np.ndarray, value: np.ndarray, keys: int, longest: int | None 
     counts = np.bincount(key, minlength=keys)
     ordered = value if (key[1:] >= key[:-1]).all() else value[np.argsort(key.astype(np.int32), kind="stable")]
     if longest is None or not len(key) or counts.max() <= longest:
-        return Lists(_int32(ordered), _int32(np.concatenate([[0], np.cumsum(counts)])))
+        return Lists(int32(ordered), int32(np.concatenate([[0], np.cumsum(counts)])))
     pieces = -(-counts // longest)
     whose = np.repeat(np.arange(keys), pieces)
     within = np.arange(len(whose)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     start = np.repeat(np.cumsum(counts) - counts, pieces) + within * longest
     return Lists(
-        _int32(ordered),
-        _int32(np.concatenate([start, [len(key)]])),
+        int32(ordered),
+        int32(np.concatenate([start, [len(key)]])),
         lists_of(whose, np.arange(len(whose)), keys, longest),
     )
 
 
-def _int32(values: np.ndarray) -> Tensor:
+def int32(values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int32))
 
 
@@ -80,11 +81,14 @@ def summed(table: Tensor, lists: Lists) -> Tensor:
 class _SparseSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, lists: SparseSum, source: Tensor) -> Tensor:
-        ctx.lists = lists
+        ctx.lists, ctx.rows = lists, len(source)
         return summed(source.contiguous(), lists.ahead)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (grad,) = grads
-        return None, summed(grad.contiguous(), ctx.lists.back)
+        found = summed(grad.contiguous(), ctx.lists.back)
+        if len(found) < ctx.rows:  # rows that were added to the table later are in no sum
+            found = F.pad(found, (0, 0, 0, ctx.rows - len(found)))
+        return None, found

@@ -73,6 +73,7 @@ class ParameterBook:
         self.families: dict[tuple[object, ...], Family] = {}
         self.stacks: dict[str, Stack] = {}
         self.order: list[tuple[Family, str]] = []
+        self.given: set[int] = set()  # rules whose names have met values for their variables
         self.shapes: list[RuleShapes] = [
             shapes_of(one, self.program.functors, layout.dim, time_dim) for one in self.program.rules
         ]
@@ -127,6 +128,8 @@ class ParameterBook:
             return own, own.number(f"{table.functor}({','.join(values)})" if values else table.functor), None, 0
         shapes = self.shapes[rule]
         bound = dict(zip(self.variables(rule), values, strict=True))
+        if values:
+            self.given.add(rule)
         family, beta = self._families(rule)
         number = family.number(_bound(shapes.name, bound))
         if beta is None or shapes.beta is None:

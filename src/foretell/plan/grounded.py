@@ -9,22 +9,25 @@ import numpy as np
 
 from foretell.ground.timeline import Grounding
 from foretell.plan.layout import Layout
-from foretell.plan.runs import Ints, Lists, spread
+from foretell.plan.runs import ByKey, Ints, spread
 
 NO_INTS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class FactArrays:
+    functor: Ints
     dim: Ints
     changing: np.ndarray  # bool: whether the embedding can change with time
     is_event: np.ndarray  # bool
-    always_proofs: Lists  # by head with an embedding: instantiations that hold for ever
+    always_proofs: ByKey  # by head with an embedding: instantiations that hold for ever
 
 
 @dataclass(frozen=True, eq=False)
 class InstanceArrays:
     head: Ints
+    rule: Ints
+    group: Ints
     r: Ints  # the `r` of the equations, as the first group that belongs to it
     body_start: Ints  # [instantiations + 1]
     body_fact: Ints  # the conditions with embeddings, of all instantiations
@@ -41,9 +44,9 @@ class Grounded:
 
     def __init__(self, grounding: Grounding, layout: Layout) -> None:
         self.grounding, self.layout = grounding, layout
-        self.facts = FactArrays(NO_INTS, NO_INTS.astype(bool), NO_INTS.astype(bool), Lists(NO_INTS, NO_INTS, 0))
-        self.instances = InstanceArrays(NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)
-        self._functor = NO_INTS
+        nowhere = NO_INTS.astype(bool)
+        self.facts = FactArrays(NO_INTS, NO_INTS, nowhere, nowhere, ByKey(NO_INTS, NO_INTS, 0))
+        self.instances = InstanceArrays(NO_INTS, NO_INTS, NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)
         self._r_of_group: list[int] = []
         self._first: dict[tuple[int, ...], int] = {}
         embedded = [() if one is None else one.embedded for one in layout.rules]
@@ -66,6 +69,8 @@ class Grounded:
         counts = np.asarray([len(one) for one in bodies], dtype=np.int64)
         self.instances = InstanceArrays(
             _continued(old.head, [grounding.head[one] for one in new]),
+            _continued(old.rule, [grounding.rule[one] for one in new]),
+            _continued(old.group, [grounding.group[one] for one in new]),
             _continued(old.r, [self._r_of_group[grounding.group[one]] for one in new]),
             np.concatenate([old.body_start, old.body_start[-1] + np.cumsum(counts)]),
             _continued(old.body_fact, [fact for one in bodies for fact in one]),
@@ -80,19 +85,21 @@ class Grounded:
     def _more_facts(self) -> None:
         grounding = self.grounding
         keys = grounding.keys
-        self._functor = _continued(self._functor, [keys[fact][0] for fact in range(len(self._functor), len(keys))])
+        old = self.facts.functor
+        functor = _continued(old, [keys[fact][0] for fact in range(len(old), len(keys))])
         dims, changing = self.layout.of_facts(grounding)
         known = [grounding.program.functors.get(name) for name in grounding.functors]
         is_event = [one is not None and one.kind == "event" for one in known]
-        dim = np.asarray(dims, dtype=np.int64)[self._functor]
+        dim = np.asarray(dims, dtype=np.int64)[functor]
         always = grounding.always_proofs.astype(np.int64)
         head = self.instances.head[always]
         shown = dim[head] > 0
         self.facts = FactArrays(
+            functor,
             dim,
-            np.asarray(changing, dtype=bool)[self._functor],
-            np.asarray(is_event, dtype=bool)[self._functor],
-            Lists(head[shown], always[shown], len(self._functor)),
+            np.asarray(changing, dtype=bool)[functor],
+            np.asarray(is_event, dtype=bool)[functor],
+            ByKey(head[shown], always[shown], len(functor)),
         )
 
 

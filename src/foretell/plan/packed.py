@@ -17,7 +17,6 @@ HEIGHTS = {"cpu": (16, 128), "cuda": (32, 512)}
 class Tiling:
     """Tiles of one height."""
 
-    height: int
     matrix: np.ndarray  # int64 [T]
     row: np.ndarray  # int64 [T·height]: which of the rows that were packed stands there
 
@@ -53,6 +52,6 @@ def pack(matrix: np.ndarray, device: str) -> Packed:
         there = before[run] + within
         row[there] = first[run] + within
         place[first[run] + within] = size + there
-        tilings.append(Tiling(height, np.repeat(matrix[first], tiles).astype(np.int64), row))
+        tilings.append(Tiling(np.repeat(matrix[first], tiles).astype(np.int64), row))
         size += len(row)
     return Packed(tuple(tilings), place, size)

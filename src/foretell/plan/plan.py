@@ -18,10 +18,10 @@ from foretell.nn.range_attention import RangeTiles, range_tiles
 from foretell.nn.sparse_sum import sparse_sum
 from foretell.plan.book import Family, ParameterBook, events_of
 from foretell.plan.classes import classes_of
-from foretell.plan.columns import distinct, joined, offsets, runs
 from foretell.plan.deduction import Deduced, Gathered, Proofs, deduce, rows_by_level
 from foretell.plan.layout import Layout
 from foretell.plan.packed import pack
+from foretell.plan.runs import distinct, joined, offsets, runs
 from foretell.plan.slots import SequenceSlots
 
 Ints = np.ndarray
@@ -91,6 +91,9 @@ class Plan:
     additions: tuple[tuple[int, int], ...]  # how many each rule has
     outside: bool  # some additions are by events that were no facts
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Plan:
+        return self  # nothing in it changes
+
     def sizes(self) -> dict[str, int]:
         return {
             "points": self.points,
@@ -121,8 +124,10 @@ class _Merger:
         self.level = joined([part.slot_level for part in parts])
         self.point = self._shifted([part.slot_point for part in parts], self.point_offset)
         self.row = rows_by_level(self.dim, self.level)
-        self.rule = np.asarray(self.grounding.rule, dtype=np.int64)
-        self.group = np.asarray(self.grounding.group, dtype=np.int64)
+        grounded = parts[0].grounded
+        grounded.refresh()
+        self.rule, self.group = grounded.instances.rule, grounded.instances.group
+        self._functor = grounded.facts.functor
         self.sizes = dict(zip(*(one.tolist() for one in np.unique(self.dim, return_counts=True)), strict=True))
         self._known: dict[int, tuple[Family, int, Family | None, int]] = {}
 
@@ -232,10 +237,6 @@ class _Merger:
                 indices = (self._tensor(values) for values in (column[own], number[own], place[mine]))
                 found.append(Intensities(self._gathered(dim, slots[mine]), *indices))
         return tuple(found)
-
-    @cached_property
-    def _functor(self) -> Ints:
-        return np.asarray([key[0] for key in self.grounding.keys], dtype=np.int64)
 
     @cached_property
     def _instances(self) -> Ints:

@@ -1,6 +1,8 @@
-"""Slices of one array, many at a time: which rows a list of keys stands for, and what two sorted arrays have to do with each other."""
+"""Arrays of integers, many at a time: joined, numbered through, cut where they change; slices by key; sorted arrays beside each other."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,7 +16,7 @@ def spread(start: Ints, count: Ints) -> tuple[Ints, Ints]:
     return place, np.arange(len(place)) + shift[place]
 
 
-class Lists:
+class ByKey:
     """Values by key, as slices of one array."""
 
     def __init__(self, keys: Ints, values: Ints, size: int) -> None:
@@ -52,3 +54,28 @@ def below(keys: Ints, limits: Ints) -> Ints:
     # The other way round there is less to search: a key counts from the first limit above it on.
     first = np.searchsorted(limits, keys, side="right")
     return np.cumsum(np.bincount(first, minlength=len(limits) + 1)[: len(limits)])
+
+
+def offsets(sizes: Sequence[int]) -> Ints:
+    return np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.int64))]).astype(np.int64)
+
+
+def joined(parts: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+
+def runs(*columns: Ints) -> list[tuple[int, int]]:
+    """Where rows that are equal in all columns start and stop."""
+    count = len(columns[0])
+    if not count:
+        return []
+    new = np.zeros(count, dtype=bool)
+    new[0] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    starts = np.flatnonzero(new)
+    return list(zip(starts.tolist(), [*starts[1:].tolist(), count], strict=True))
+
+
+def distinct(values: Ints) -> list[int]:
+    return [int(value) for value in np.unique(values)]

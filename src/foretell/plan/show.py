@@ -29,8 +29,8 @@ SHOWN_NAMES = 3
 
 
 @dataclass(frozen=True)
-class Stack:
-    """Parameters of one shape and kind, in one tensor."""
+class Alike:
+    """Parameters of one kind and shape, by their names; `Tensor` says where they lie."""
 
     letter: str  # deduce.W, add.V, …, own.W, beta
     shape: tuple[int, ...]
@@ -46,45 +46,77 @@ class Stack:
         return {**shown, "parameters": self.numbers}
 
 
-def stacks_of(layout: Layout, book: ParameterBook, layers: int) -> list[Stack]:
-    """In the order of the program; a stack without names or numbers (dimension 0) is left out."""
+@dataclass(frozen=True)
+class Tensor:
+    """What is kept of the rules' parameters in one piece: rows of one shape."""
+
+    key: str  # vectors_8, blocks_8_8, beta, add_…; with the letter where there are several
+    shape: tuple[int, ...]  # of a row
+    rows: int
+
+    @property
+    def numbers(self) -> int:
+        return self.rows * prod(self.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"key": self.key, "shape": list(self.shape), "rows": self.rows, "parameters": self.numbers}
+
+
+def tensors_of(book: ParameterBook, layers: int) -> list[Tensor]:
+    """In the order of the program; one without rows or numbers (dimension 0) is left out."""
+    found = [
+        Tensor(
+            stack.key if len(stack.shapes) == 1 else f"{stack.key}.{letter}",
+            (layers, *shape) if stack.layered else shape,
+            stack.count,
+        )
+        for stack in book.stacks.values()
+        for letter, shape in stack.shapes.items()
+    ]
+    return [one for one in found if one.numbers]
+
+
+def alike_of(layout: Layout, book: ParameterBook, layers: int) -> list[Alike]:
+    """In the order of the program; what has no names or numbers (dimension 0) is left out."""
     found = []
     for family in book.families.values():
         repeated = layers if family.stem == "add" else 1
         for letter, shape in family.shapes.items():
             kind = letter if family.stem == "beta" else f"{family.stem}.{letter}"
-            found.append(Stack(kind, shape, repeated, tuple(family.names)))
+            found.append(Alike(kind, shape, repeated, tuple(family.names)))
     for name in events_of(layout.program):
-        found.append(Stack("intensity.w", (1 + layout.dimension(name),), 1, (name,)))
-        found.append(Stack("intensity.tau", (), 1, (name,)))
-    return [stack for stack in found if stack.numbers]
+        found.append(Alike("intensity.w", (1 + layout.dimension(name),), 1, (name,)))
+        found.append(Alike("intensity.tau", (), 1, (name,)))
+    return [one for one in found if one.numbers]
 
 
 def network_json(layout: Layout, book: ParameterBook, layers: int) -> dict[str, Any]:
-    stacks = stacks_of(layout, book, layers)
+    kinds = alike_of(layout, book, layers)
     return {
         "functors": [
             {"functor": str(one), "kind": one.kind, "dim": layout.dimension(name), "changes": name in layout.changing}
             for name, one in layout.program.functors.items()
         ],
         "rules": [{"rule": rule, "does": does, "text": text} for rule, does, text in _rules(layout, book)],
-        "stacks": [stack.to_json() for stack in stacks],
-        "parameters": sum(stack.numbers for stack in stacks),
+        "kinds": [one.to_json() for one in kinds],
+        "tensors": [one.to_json() for one in tensors_of(book, layers)],
+        "parameters": sum(one.numbers for one in kinds),
     }
 
 
 def network_lines(layout: Layout, book: ParameterBook, layers: int) -> list[str]:
-    """Functors with their dimensions, what each rule computes, stacks of parameters."""
+    """Functors with their dimensions, what each rule computes, parameters by name and by tensor."""
     functors = [
         (str(one), one.kind, str(layout.dimension(name)), _when(layout, name))
         for name, one in layout.program.functors.items()
     ]
-    stacks = stacks_of(layout, book, layers)
+    kinds = alike_of(layout, book, layers)
     shapes = [
         (one.letter, _times(one.shape), f"× {one.layers * len(one.names):,}", f"{one.numbers:,}", _some(one.names))
-        for one in stacks
+        for one in kinds
     ]
-    total = sum(stack.numbers for stack in stacks)
+    tensors = [(one.key, _times(one.shape), f"× {one.rows:,}", f"{one.numbers:,}") for one in tensors_of(book, layers)]
+    total = sum(one.numbers for one in kinds)
     return [
         "functors (kind, dimension, embedding)",
         *_aligned(functors, right=(2,)),
@@ -93,14 +125,20 @@ def network_lines(layout: Layout, book: ParameterBook, layers: int) -> list[str]
         f"parameters (shape, how many, numbers): {total:,} in all, {counted(layers, 'layer')}",
         *_aligned(shapes, right=(2, 3)),
         *(f"  {name}: as many as data give values to {', '.join(values)}" for name, values in _unbound(book)),
+        "tensors that the parameters of rules lie in (shape of a row, rows, numbers)",
+        *_aligned(tensors, right=(2, 3)),
     ]
 
 
 def _unbound(book: ParameterBook) -> list[tuple[str, tuple[str, ...]]]:
     """Names with variables that have no value yet."""
-    known = {name.partition("(")[0] for family in book.families.values() for name in family.names}
-    shapes = {pretty_atom(one.name): one for one in book.shapes if one.stem != "remove" and one.groups}
-    return [(name, one.groups) for name, one in shapes.items() if one.name.functor not in known]
+    named = [
+        (place, pretty_atom(one.name), one.groups)
+        for place, one in enumerate(book.shapes)
+        if one.stem != "remove" and one.groups
+    ]
+    given = {name for place, name, _ in named if place in book.given}
+    return list({name: (name, groups) for _, name, groups in named if name not in given}.values())
 
 
 def _when(layout: Layout, name: str) -> str:

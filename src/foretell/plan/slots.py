@@ -26,7 +26,7 @@ CELLS_A_CONDITION = 32
 
 @dataclass(frozen=True, eq=False)
 class SequenceSlots:
-    grounding: Grounding
+    grounded: Grounded
     point_state: Ints  # [P], ascending
     event_point: Ints  # [n + 1]: point of `bos`, then of each event
     query_point: Ints  # [Q], in the order the queries were given
@@ -50,6 +50,10 @@ class SequenceSlots:
     possible_query: Ints  # [E]: and whose
     possible_weight: np.ndarray  # float64 [E]: K / J where J of the K events possible at a query were drawn, else 1
     happened_slot: Ints  # [n]: of each event at its own time; -1 where it is not scored
+
+    @property
+    def grounding(self) -> Grounding:
+        return self.grounded.grounding
 
     def __deepcopy__(self, memo: dict[int, object]) -> SequenceSlots:
         return self  # nothing in it changes, and plans are found again by what it is
@@ -136,7 +140,7 @@ class _Builder:
         level = self._levels(fact, point, proof_slot[bodies.row], body_slot, proofs.instance[bodies.row])
         looked_slot = np.append(np.searchsorted(codes, looked), -1)  # what is no true fact has place -1
         return SequenceSlots(
-            history.grounding,
+            history.grounded,
             points.state,
             points.event,
             points.query,

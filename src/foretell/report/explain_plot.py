@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.errors import ForetellError
 from foretell.evaluate.explain import Addition, Contributed, Explained
 from foretell.report.explain_tables import factor, heads_by_effect
-from foretell.report.plots import COLOURS, FAINT, INK, _figure
+from foretell.report.plots import COLOURS, FAINT, INK, blank_figure
 from foretell.terms import split
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def explain_plot(explained: Explained, *, time_unit: str = "") -> Figure:
         raise ForetellError(
             f"nothing to draw: no fact in the proofs of `{explained.event}` was added by an event, so no rule looks back"
         )
-    figure, (axes,) = _figure(1, (9.0, 2.1 + 0.46 * len(heads)))
+    figure, (axes,) = blank_figure(1, (9.0, 2.1 + 0.46 * len(heads)))
     past = {one.event_index: one for _, head in heads for layer in head.attention for one in layer.additions}
     shortest = min((one.ago for one in past.values() if one.ago > 0.0), default=1.0)
     ticks = [_distance(one, shortest) for one in past.values()]

@@ -24,7 +24,7 @@ GRID_POINTS = 1500
 
 def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | None = None) -> Figure:
     """Train and dev log-likelihood an event against epochs; `floors` are horizontal lines on dev."""
-    figure, (axes,) = _figure(1, (7.2, 4.2))
+    figure, (axes,) = blank_figure(1, (7.2, 4.2))
     epochs = [record["epoch"] for record in records]
     axes.plot(epochs, [record["train"] for record in records], color=FAINT, label="train")
     dev = [(record["epoch"], record["dev"]) for record in records if record.get("dev") is not None]
@@ -44,7 +44,7 @@ def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | Non
 
 def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, float] | None = None) -> Figure:
     """Several models' dev (and, thin, train) log-likelihood an event against epochs; `floors` are horizontal lines on dev."""
-    figure, (axes,) = _figure(1, (7.2, 4.2))
+    figure, (axes,) = blank_figure(1, (7.2, 4.2))
     for (name, records), colour in zip(runs.items(), COLOURS, strict=False):
         epochs = [record["epoch"] for record in records]
         axes.plot(epochs, [record["train"] for record in records], color=colour, linewidth=0.8, alpha=0.5)
@@ -84,7 +84,7 @@ def intensity_plot(
     times = np.unique(edges[(edges >= start) & (edges <= end)])
     (answer,) = intensities_at(model, data.select([place]), times)
     names = data.vocabulary.names
-    figure, (upper, lower) = _figure(2, (9.0, 5.2), heights=(3, 1.6))
+    figure, (upper, lower) = blank_figure(2, (9.0, 5.2), heights=(3, 1.6))
     upper.fill_between(times, answer.intensities.sum(1), color="#dfe6ef", linewidth=0, label="all types")
     active = np.argsort(-np.bincount(kinds, minlength=len(names)), kind="stable")[: min(SHOWN_TYPES, len(names))]
     active = [int(kind) for kind in active if (kinds == kind).any()] or [int(np.argmax(answer.intensities.mean(0)))]
@@ -120,7 +120,10 @@ def save_figure(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format=path.suffix[1:], dpi=150)
 
 
-def _figure(rows: int, size: tuple[float, float], heights: tuple[float, ...] | None = None) -> tuple[Figure, list[Any]]:
+def blank_figure(
+    rows: int, size: tuple[float, float], heights: tuple[float, ...] | None = None
+) -> tuple[Figure, list[Any]]:
+    """Empty axes, one above the other, in the style of all pictures."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -12,6 +12,8 @@ import torch
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
+from foretell.ground.impossible import naming_impossible
+from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
 from foretell.models.hawkes import Hawkes
 from foretell.models.hawkes_fit import fit_hawkes
@@ -63,13 +65,11 @@ def fit(
         raise ForetellError(
             f'{model.title} is fitted to everything that happened: train with window = "all", evaluate in another'
         )
+    if options.downsample and not model.samples:
+        raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
     if model.closed_form:
         return _fit_directly(model, train, dev, run, on_epoch, stop or (lambda: False), options)
-    if not model.fitted:
-        model.prepare(train)
-    for part in (train, dev):
-        if part is not None:
-            model.ground(part)
+    _ground(model, train, dev)
     model.to(choose_device(options.device))
     listener = Listener(
         step=on_step or (lambda epoch, done, of: None),
@@ -82,6 +82,15 @@ def fit(
     progress = Loop(model, train, dev, options, listener, found).run()
     assert progress.best is not None
     return Fit(model, progress.records, progress.best, progress.best_epoch)
+
+
+def _ground(model: IntensityModel, train: EventData, dev: EventData | None) -> None:
+    for part in (train, dev):
+        if part is not None:
+            with naming_impossible(model.program if isinstance(model, ANDTT) else None, part):
+                if part is train and not model.fitted:
+                    model.prepare(train)
+                model.ground(part)
 
 
 def choose_device(name: str) -> torch.device:

@@ -40,8 +40,7 @@ class RunFolder:
             raise ForetellError(
                 f"{path}: there is a run in this folder already; continue it with --resume, or choose another folder with --run"
             )
-        if path.exists() and not path.is_dir():
-            raise ForetellError(f"{path}: this is a file, expected a folder for the run")
+        _check_folder(path)
         run = cls(path)
         facts = environment(config.train.device) | {"data": data or {}}
         try:
@@ -74,15 +73,21 @@ class RunFolder:
     @classmethod
     def replace(cls, path: Path, config: RunConfig, data: dict[str, Any]) -> RunFolder:
         """A new run in place of an earlier one made this way; any other run is not touched, nor other files."""
-        if (path / CONFIG).exists() and not (path / REPLACEABLE).exists():
-            raise ForetellError(
-                f"{path}: there is a run in this folder that is no demo; choose another folder with --run"
-            )
+        cls.check_replaceable(path)
         for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM):
             (path / name).unlink(missing_ok=True)
         run = cls.create(path, config, data)
         run._write(REPLACEABLE, "A demo: the next one may replace it.\n")
         return run
+
+    @staticmethod
+    def check_replaceable(path: Path) -> None:
+        """Whether `replace` may write there."""
+        if (path / CONFIG).exists() and not (path / REPLACEABLE).exists():
+            raise ForetellError(
+                f"{path}: there is a run in this folder that is no demo; choose another folder with --run"
+            )
+        _check_folder(path)
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -150,6 +155,11 @@ class RunFolder:
     def _write(self, name: str, text: str) -> None:
         with replacing(self.path / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def _check_folder(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise ForetellError(f"{path}: this is a file, expected a folder for the run")
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:

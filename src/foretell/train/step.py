@@ -91,6 +91,7 @@ class Stepper:
             and not options.downsample  # what is drawn decides what is computed
         )
         self.graphs: dict[Hashable, _Graph] = {}
+        self.met: dict[Hashable, int] = {}  # how often, of what is not captured
         if options.downsample and not model.samples:
             raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
         self.number = self.sampled = 0  # of the step, and how often events were drawn in it
@@ -259,7 +260,8 @@ class Stepper:
         kind = self.model.captured_as(batch)
         graph = self.graphs.get(kind)
         if graph is None:
-            if len(self.graphs) >= MOST_GRAPHS:
+            met = self.met[kind] = self.met.get(kind, 0) + 1
+            if met < self.model.captured_when_met or len(self.graphs) >= MOST_GRAPHS:
                 loss = self._gradients(batch, None)
                 self.optimizer.step()
                 return loss

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from foretell.nn.fused.available import kernels_run_on
 from foretell.nn.fused.loss import SMALLEST, power_of_two
-from foretell.nn.sparse_sum import LONGEST, Lists, lists_of, summed
+from foretell.nn.sparse_sum import LONGEST, Lists, int32, lists_of, summed
 
 ROWS, KEYS = 64, 32  # asks of a tile, and keys that it meets at a time
 FEWEST, CHUNKS = (
@@ -64,22 +64,18 @@ def ask_tiles(
     key = (chunk_block[:, None] * KEYS + np.arange(KEYS)[None]).ravel()
     known = np.flatnonzero(key < keys)
     return AskTiles(
-        _int32(row),
-        _int32(low),
-        _int32(high),
-        _int32(np.concatenate([starts, ends[-1:]])),
-        _int32(first),
-        _int32(last),
-        _int32(chunk_block),
-        _int32(np.concatenate([chunk_start, [len(tile)]])),
-        _int32(tile),
+        int32(row),
+        int32(low),
+        int32(high),
+        int32(np.concatenate([starts, ends[-1:]])),
+        int32(first),
+        int32(last),
+        int32(chunk_block),
+        int32(np.concatenate([chunk_start, [len(tile)]])),
+        int32(tile),
         lists_of(row, np.arange(len(row)), queries),
         lists_of(key[known], known, keys, LONGEST),
     )
-
-
-def _int32(values: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.asarray(values, dtype=np.int32))
 
 
 def runs_by_kernels(x: Tensor, k: Tensor, v: Tensor) -> bool:
