@@ -74,3 +74,28 @@ def test_empty_ranges_and_tables_give_zeros() -> None:
     assert found.shape == (3, 5) and not found.any()
     nothing = range_attention(x[:0], torch.ones(0, 2), torch.ones(0, 5), range_tiles(np.zeros(0), np.zeros(0), 0))
     assert nothing.shape == (0, 5)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_that_share_the_work_find_the_same(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    monkeypatch.setattr(module, "MOST_ELEMENTS", 2000)
+    monkeypatch.setattr(module, "ALONE", 100)
+    (x, k, v), lo, hi = _case(5, 400, 300)
+    order = np.argsort(lo, kind="stable")
+    tiles = range_tiles(lo[order], hi[order], 300)
+    shares = tiles.shared(threads)
+    assert len(tiles.groups) > threads == len(shares)
+    assert sum(len(share) for share in shares) == len(tiles.groups)
+    weight = torch.randn(400, 4, dtype=torch.float64)
+    before, found = torch.get_num_threads(), {}
+    try:
+        for count in (1, threads):
+            torch.set_num_threads(count)
+            out = range_attention(x, k, v, tiles)
+            found[count] = [out, *torch.autograd.grad((out * weight).sum(), (x, k, v))]
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(found[1], found[threads], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
