@@ -146,6 +146,7 @@ def record(path: Path, found: list[dict[str, Any]]) -> None:
     earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     same = {name_of(one) for one in found}
     kept = [one for one in earlier if name_of(one) not in same]
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(kept + found, indent=1) + "\n", encoding="utf-8")
 
 
