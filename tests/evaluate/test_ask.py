@@ -77,7 +77,7 @@ def test_many_times_are_answered_as_few_are(monkeypatch: pytest.MonkeyPatch):
 
     times = np.linspace(0.0, 10.0, 23)
     (whole, *_) = intensities_at(anhp(), DATA, times)
-    monkeypatch.setattr(base, "QUERIES_AT_A_TIME", 5)
+    monkeypatch.setitem(base.QUERIES_AT_A_TIME, "cpu", 5)
     (cut, *_) = intensities_at(anhp(), DATA, times)
     np.testing.assert_allclose(cut.intensities, whole.intensities, rtol=1e-10)
     assert cut.seen.tolist() == whole.seen.tolist()

@@ -16,7 +16,7 @@ from foretell.models.base import IntensityModel, Queries
 from foretell.models.batch import Batch, Window
 from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
 from foretell.objective.loglik import integral_terms
-from foretell.train.score import QUERIES_AT_A_TIME, batches_of
+from foretell.train.score import batches_of
 
 QUADRATURE_TOLERANCE = 1e-3  # nats an event between n and 2n nodes; above it, evaluation falls back to draws
 
@@ -151,7 +151,7 @@ def _summed(model: IntensityModel, history: Any, batch: Batch, points: Points) -
     """The integral over every gap; some of its points at a time, where they are many."""
     gaps = batch.gap_counts.shape
     times, weights = (part.unflatten(1, (gaps[1], -1)) for part in (points.queries.times, points.weights))
-    at_a_time = max(1, QUERIES_AT_A_TIME.get(model.device.type, 1 << 19) // max(1, gaps.numel()))
+    at_a_time = max(1, model.queries_at_a_time // max(1, gaps.numel()))
     value = torch.zeros(gaps, dtype=torch.float64, device=times.device)
     for some in range(0, times.shape[2], at_a_time):
         part = slice(some, some + at_a_time)

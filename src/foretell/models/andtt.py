@@ -37,6 +37,7 @@ from foretell.plan.plan import Plan, events_by_dim, make_plan
 from foretell.plan.slots import SequenceSlots
 from foretell.terms import split
 
+EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # possible events at all queries that are asked together
 PSEUDO_EVENTS = (
     0.5  # of every functor, so that one that never happens in training starts with a small rate and not none
 )
@@ -210,6 +211,12 @@ class ANDTT(IntensityModel):
         row, column = row[by_event], column[by_event]
         indices = (source, event, row, column, row * asked + column)
         return Prepared(plan, *(torch.from_numpy(np.ascontiguousarray(one)).to(self.device) for one in indices))
+
+    @property
+    def queries_at_a_time(self) -> int:
+        """Each query looks at all events that are possible then."""
+        events = EVENTS_AT_A_TIME.get(self.device.type, EVENTS_AT_A_TIME["cuda"])
+        return max(1, events // max(1, self.histories.most))
 
     def captured_as(self, batch: Batch) -> Hashable:
         """A plan is of one batch's events."""

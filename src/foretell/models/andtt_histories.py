@@ -42,6 +42,14 @@ class Histories:
         """What is remembered depends on the program alone: the copy of a model may share it."""
         return self
 
+    @property
+    def most(self) -> int:
+        """Events that are possible at once, as far as is known."""
+        with self._lock:
+            if self._fixed:
+                return max(history.most for history in self._fixed.values())
+            return int(self.grounded.facts.is_event.sum())
+
     def timeline(
         self, vocabulary: Vocabulary, types: np.ndarray, times: np.ndarray, history_only: np.ndarray | None = None
     ) -> tuple[bytes, Timeline]:

@@ -22,7 +22,7 @@ from foretell.errors import ForetellError
 from foretell.models.batch import Batch, make_batch
 from foretell.nn.attention import Visible
 
-QUERIES_AT_A_TIME = 1 << 14
+QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,11 @@ class IntensityModel(nn.Module, ABC):
         """
         return None
 
+    @property
+    def queries_at_a_time(self) -> int:
+        """How many queries are worth asking together, without gradients: what fits the device."""
+        return QUERIES_AT_A_TIME.get(self.device.type, QUERIES_AT_A_TIME["cuda"])
+
     def captured_as(self, batch: Batch) -> Hashable:
         """Batches for which this is equal can be served by one captured step."""
         return tuple(batch.times.shape)
@@ -212,7 +217,7 @@ class IntensityModel(nn.Module, ABC):
             encoded = self.encode(batch)
             wanted = torch.from_numpy(asked).to(self.device)
             rows = [np.empty((0, self.types))]
-            for chunk in wanted.split(QUERIES_AT_A_TIME):
+            for chunk in wanted.split(self.queries_at_a_time):
                 state = self.state(encoded, Queries.at_times(batch, chunk[None]))
                 rows.append(self.intensities(state)[0].double().cpu().numpy())
         return np.concatenate(rows)

@@ -9,17 +9,15 @@ import torch
 
 from foretell.data import EventData
 from foretell.data.buckets import length_buckets
-from foretell.models.base import IntensityModel, Sample
+from foretell.models.base import IntensityModel, Queries, Sample
 from foretell.models.batch import Batch, Window, make_batch
-from foretell.objective.integral import stratified
+from foretell.objective.integral import Points, stratified
 from foretell.objective.loglik import log_likelihood
-
-QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
 
 
 def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: int) -> Iterator[tuple[list[int], Batch]]:
     """All sequences, in batches of similar length that fit the device with `nodes` queries a gap."""
-    limit = QUERIES_AT_A_TIME.get(model.device.type, 1 << 19)
+    limit = model.queries_at_a_time
     gaps = data.lengths + 1
     in_order = np.random.default_rng(0)  # any fixed order: it changes no sum
     for indices in length_buckets(gaps, max(1, len(data)), in_order, max_tokens=max(1, limit // nodes)):
@@ -44,11 +42,26 @@ def mean_log_likelihood(
     sample = Sample(downsample, np.random.default_rng(seed)) if downsample else None
     generator = torch.Generator().manual_seed(seed)
     for _, batch in batches_of(data, model, window, points_a_gap):
-        points = None
-        if not model.closed_form:
+        if model.closed_form:
+            value += float(log_likelihood(model, batch, None).log_likelihood().sum())
+        else:
             shape = *batch.gap_start.shape, points_a_gap
             draws = torch.rand(shape, generator=generator, dtype=torch.float64).to(model.device)
-            points = stratified(batch, points_a_gap, None, draws)
-        value += float(log_likelihood(model, batch, points, sample).log_likelihood().sum())
+            value += _by_parts(model, batch, stratified(batch, points_a_gap, None, draws), sample)
         scored += int(batch.scored.sum())
     return value / max(scored, 1)
+
+
+def _by_parts(model: IntensityModel, batch: Batch, points: Points, sample: Sample | None) -> float:
+    """The log-likelihood of a batch, with some of each gap's points at a time where they are many."""
+    gaps = batch.gap_start.shape
+    times, weights = (part.unflatten(1, (gaps[1], -1)) for part in (points.queries.times, points.weights))
+    at_a_time = max(1, model.queries_at_a_time // max(1, gaps.numel()))
+    value = 0.0
+    for some in range(0, times.shape[2], at_a_time):
+        part = slice(some, some + at_a_time)
+        own = Points(Queries.by_gap(times[:, :, part]), weights[:, :, part].flatten(1))
+        terms = log_likelihood(model, batch, own, sample)
+        value -= float(terms.gap_integral.sum())
+        value += float(terms.event_log.sum()) if some == 0 else 0.0
+    return value
