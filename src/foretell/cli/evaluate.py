@@ -43,7 +43,8 @@ def evaluate(
     from foretell.objective.integral import Integral
     from foretell.train.config import check_choice
     from foretell.train.fit import fit
-    from foretell.train.floors import floors_for
+    from foretell.train.floors import floors_for, scored_alike
+    from foretell.train.splits import in_vocabulary
 
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
@@ -52,8 +53,13 @@ def evaluate(
     if floors:
         dataset = opened.dataset()
         assert dataset.train is not None
+        train, dev = (
+            None if part is None else scored_alike(in_vocabulary(part, opened.model.vocabulary), opened.model)
+            for part in (dataset.train, dataset.dev)
+        )
+        assert train is not None
         for floor in floors_for(opened.model.vocabulary):
-            fit(floor, dataset.train, dataset.dev)
+            fit(floor, train, dev)
             models.insert(0, floor)
     results = []
     with bar(quiet) as progress:
@@ -61,7 +67,7 @@ def evaluate(
             results.append(
                 score(
                     model,
-                    opened.data,
+                    opened.data if model is opened.model else scored_alike(opened.data, opened.model),
                     integral=cast(Integral, integral),
                     points=points,
                     window=cast(Window, window),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from foretell.cli.impossible import settled, settled_splits
 from foretell.cli.replay import Impossible
 from foretell.data import ColumnMap, Dataset, EventData
@@ -42,7 +44,12 @@ def open_run(run: Path, data: str | None, split: str | None, columns: str = "", 
     model = folder.model(str(choose_device(device)))
     if data is not None:
         mapped = ColumnMap.parse(columns) if columns else None
-        found = open_for(model.vocabulary, data, split, columns=mapped, origin=folder.origin())
+        open_ended = model.widen(())
+        own = None if open_ended else model.vocabulary
+        found = open_for(own, data, split, columns=mapped, origin=folder.origin())
+        if open_ended:  # new names are fine where rules say what they mean
+            model.widen(found.vocabulary.names[kind] for kind in np.flatnonzero(found.type_counts()))
+            found = in_vocabulary(found, model.vocabulary)
         return Opened(folder, model, found, folder.time_unit(), impossible)
     dataset = load_splits(folder.config().data)
     splits = dataset.splits()

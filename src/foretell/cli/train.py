@@ -86,6 +86,10 @@ def train(
         raise ForetellError(
             "nothing to train on: give a CONFIG.toml, or --data with a folder, a file or an embedded name"
         )
+    if given["model"].get("program") and given["model"].get("kind", "andtt") != "andtt":
+        raise ForetellError(
+            f"--program is for A-NDTT, which is made of rules, and --model {given['model']['kind']} has none: leave out one of the two"
+        )
     _train((config, given), run, as_json, quiet)
 
 

@@ -79,6 +79,12 @@ def _groups(vocabulary: Vocabulary, pattern: Pattern) -> np.ndarray:
     return groups
 
 
+def check_patterns(model: IntensityModel, patterns: Sequence[Pattern]) -> None:
+    """A pattern that fits no event of the model is a mistake."""
+    for pattern in patterns:
+        _groups(model.vocabulary, pattern)
+
+
 @torch.no_grad()
 def guess_participants(
     model: IntensityModel, data: EventData, patterns: Sequence[Pattern], window: Window = "all"

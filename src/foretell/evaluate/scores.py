@@ -22,7 +22,7 @@ from foretell.evaluate.bootstrap import (
 )
 from foretell.evaluate.likelihood import EventScores, IntegralUsed, score_events
 from foretell.evaluate.next_time import UNDEFINED_ABOVE, NextTimes, predict_next_times
-from foretell.evaluate.participants import Guesses, guess_participants, parse_pattern
+from foretell.evaluate.participants import Guesses, check_patterns, guess_participants, parse_pattern
 from foretell.ground.impossible import naming_impossible
 from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
@@ -124,6 +124,7 @@ def score(
     if seed < 0:
         raise ForetellError(f"seed = {seed}: expected 0 or more")
     patterns = [parse_pattern(text) for text in ([predict] if isinstance(predict, str) else predict)]
+    check_patterns(model, patterns)  # before hours are spent on the rest
     told = progress or (lambda what, done, of: None)
     program = model.program if isinstance(model, ANDTT) else None
     with model.evaluating(), naming_impossible(program, data):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +109,17 @@ class ANDTT(IntensityModel):
         return np.asarray([split(name)[0] not in self.functors for name in self.vocabulary.names], dtype=bool)
 
     # From data
+
+    def widen(self, names: Iterable[str]) -> bool:
+        """Whatever the program declares can happen, whether or not it ever did; its parameters are those of its rules."""
+        declared = {name for name, one in self.program.functors.items() if one.kind in ("event", "exogenous")}
+        anything = self.program.undeclared == "exogenous"
+        fresh = [name for name in names if name not in self.vocabulary and (anything or split(name)[0] in declared)]
+        if fresh:
+            before = len(self.vocabulary)
+            self.vocabulary = Vocabulary((*self.vocabulary.names, *fresh))
+            self.unseen = (*self.unseen, *range(before, len(self.vocabulary)))
+        return True
 
     def meet(self, data: EventData) -> None:
         """Before a first fit: take the data's events, and check them against the program."""

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -181,6 +181,10 @@ class IntensityModel(nn.Module, ABC):
 
     def ground(self, data: EventData) -> None:
         """Before training, with all data that it will look at: whatever has parameters of its own must have them by then."""
+
+    def widen(self, names: Iterable[str]) -> bool:
+        """Take up events that training never met, where the model can: True where it is open to such, and False where its types are all."""
+        return False
 
     def meet(self, data: EventData) -> None:
         """Before a first fit: what a model must know of the data's events."""

@@ -36,7 +36,7 @@ def load_splits(options: DataOptions) -> Dataset:
 def _split(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
     if len(whole) < ENOUGH_TO_SPLIT:
         log.warning(
-            "%s: %d sequences are too few to set some aside: all of them are used for training, and nothing stops it early",
+            "%s: %d sequences are too few to set some aside: all of them are used for training, and scores are of what was learned from",
             options.path,
             len(whole),
         )
@@ -61,9 +61,14 @@ def _split(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
 
 
 def open_for(
-    vocabulary: Vocabulary, path: str, split: str | None, *, columns: ColumnMap | None = None, origin: Origin = "window"
+    vocabulary: Vocabulary | None,
+    path: str,
+    split: str | None,
+    *,
+    columns: ColumnMap | None = None,
+    origin: Origin = "window",
 ) -> EventData:
-    """Events for a model that exists: a file, or a split of a data set, in the model's own vocabulary."""
+    """Events for a model that exists: a file, or a split of a data set, in the model's own vocabulary, or in theirs where it has none."""
     if Path(path).is_file():
         if split is not None:
             raise ForetellError(f"{path}: this is one file and has no split {split!r}")
@@ -73,7 +78,7 @@ def open_for(
         split = "test" if "test" in splits else next(iter(splits))
     if split not in splits:
         raise ForetellError(f"{path}: there is no split {split!r}; there are {', '.join(splits)}")
-    return in_vocabulary(splits[split], vocabulary)
+    return splits[split] if vocabulary is None else in_vocabulary(splits[split], vocabulary)
 
 
 def in_vocabulary(data: EventData, vocabulary: Vocabulary) -> EventData:
