@@ -44,10 +44,9 @@ def open_run(run: Path, data: str | None, split: str | None, columns: str = "", 
     model = folder.model(str(choose_device(device)))
     if data is not None:
         mapped = ColumnMap.parse(columns) if columns else None
-        open_ended = model.widen(())
-        own = None if open_ended else model.vocabulary
+        own = None if model.open_ended else model.vocabulary
         found = open_for(own, data, split, columns=mapped, origin=folder.origin())
-        if open_ended:  # new names are fine where rules say what they mean
+        if model.open_ended:  # new names are fine where rules say what they mean
             model.widen(found.vocabulary.names[kind] for kind in np.flatnonzero(found.type_counts()))
             found = in_vocabulary(found, model.vocabulary)
         return Opened(folder, model, found, folder.time_unit(), impossible)

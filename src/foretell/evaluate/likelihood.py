@@ -14,7 +14,7 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel, Queries
 from foretell.models.batch import Batch, Window
-from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
+from foretell.objective.integral import Integral, Points, in_parts, quadrature, stratified, uniform
 from foretell.objective.loglik import integral_terms
 from foretell.train.score import batches_of
 
@@ -150,13 +150,10 @@ def _by_draws(method: Integral, points: int, seed: int) -> Integrator:
 def _summed(model: IntensityModel, history: Any, batch: Batch, points: Points) -> Tensor:
     """The integral over every gap; some of its points at a time, where they are many."""
     gaps = batch.gap_counts.shape
-    times, weights = (part.unflatten(1, (gaps[1], -1)) for part in (points.queries.times, points.weights))
-    at_a_time = max(1, model.queries_at_a_time // max(1, gaps.numel()))
-    value = torch.zeros(gaps, dtype=torch.float64, device=times.device)
-    for some in range(0, times.shape[2], at_a_time):
-        part = slice(some, some + at_a_time)
-        total = model.total(model.state(history, Queries.by_gap(times[:, :, part]))).double()
-        value += (total.unflatten(1, (gaps[1], -1)) * weights[:, :, part]).sum(-1)
+    value = torch.zeros(gaps, dtype=torch.float64, device=points.weights.device)
+    for part in in_parts(points, gaps[1], model.queries_at_a_time):
+        total = model.total(model.state(history, part.queries)).double()
+        value += (total * part.weights).unflatten(1, (gaps[1], -1)).sum(-1)
     return value
 
 

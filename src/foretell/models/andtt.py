@@ -55,7 +55,7 @@ class Answer:
 class ANDTT(IntensityModel):
     kind = "andtt"
     title = "A-NDTT"
-    samples = True
+    open_ended = samples = True
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class ANDTT(IntensityModel):
 
     # From data
 
-    def widen(self, names: Iterable[str]) -> bool:
+    def widen(self, names: Iterable[str]) -> None:
         """Whatever the program declares can happen, whether or not it ever did; its parameters are those of its rules."""
         declared = {name for name, one in self.program.functors.items() if one.kind in ("event", "exogenous")}
         anything = self.program.undeclared == "exogenous"
@@ -119,7 +119,6 @@ class ANDTT(IntensityModel):
             before = len(self.vocabulary)
             self.vocabulary = Vocabulary((*self.vocabulary.names, *fresh))
             self.unseen = (*self.unseen, *range(before, len(self.vocabulary)))
-        return True
 
     def meet(self, data: EventData) -> None:
         """Before a first fit: take the data's events, and check them against the program."""

@@ -93,6 +93,7 @@ class IntensityModel(nn.Module, ABC):
     title: ClassVar[str]
     dropout: float
     noise: torch.Generator | None  # where dropout takes its noise from
+    open_ended: ClassVar[bool] = False  # True: events that training never met may happen
     samples: ClassVar[bool] = False  # True: possible events can be down-sampled
     closed_form: ClassVar[bool] = False  # True: the integral is known exactly and the model is fitted directly
 
@@ -182,9 +183,8 @@ class IntensityModel(nn.Module, ABC):
     def ground(self, data: EventData) -> None:
         """Before training, with all data that it will look at: whatever has parameters of its own must have them by then."""
 
-    def widen(self, names: Iterable[str]) -> bool:
-        """Take up events that training never met, where the model can: True where it is open to such, and False where its types are all."""
-        return False
+    def widen(self, names: Iterable[str]) -> None:
+        """Take up those events that training never met and that the model can tell something about; only where it is `open_ended`."""
 
     def meet(self, data: EventData) -> None:
         """Before a first fit: what a model must know of the data's events."""

@@ -6,6 +6,7 @@ Gauss-Legendre nodes into every gap. All three give times and weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -31,6 +32,15 @@ class Points:
     def gap(self) -> Tensor:
         """Where each point lies, which is also how many events it sees: int64 [1 or B, Q]."""
         return self.queries.seen()
+
+
+def in_parts(points: Points, gaps: int, most: int) -> Iterator[Points]:
+    """Points that lie gap by gap, at most about `most` at a time: some of every gap's, then the next."""
+    times, weights = (part.unflatten(1, (gaps, -1)) for part in (points.queries.times, points.weights))
+    at_a_time = max(1, most // max(1, len(times) * gaps))
+    for first in range(0, times.shape[2], at_a_time):
+        part = slice(first, first + at_a_time)
+        yield _by_gap(times[:, :, part], weights[:, :, part])
 
 
 def stratified(batch: Batch, points: int, generator: torch.Generator | None, uniform: Tensor | None = None) -> Points:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.base import IntensityModel
 from foretell.models.hawkes import Hawkes
 from foretell.models.poisson import Poisson
+from foretell.train.loop import history_only
 
 
 def floors_for(vocabulary: Vocabulary) -> list[IntensityModel]:
@@ -19,10 +18,7 @@ def scored_alike(data: EventData, model: IntensityModel) -> EventData:
     types = model.unscored
     if types is None or not types.any():
         return data
-    marked = [_marked(one, types[one.types]) for one in data]
+    marked = [
+        EventSequence(one.times, one.types, one.t_end, one.id, one.metadata, history_only(one, types)) for one in data
+    ]
     return EventData(marked, data.vocabulary, data.origin, data.name)
-
-
-def _marked(one: EventSequence, unscored: np.ndarray) -> EventSequence:
-    known = unscored if one.unscored is None else unscored | one.unscored
-    return EventSequence(one.times, one.types, one.t_end, one.id, one.metadata, known)

@@ -9,9 +9,9 @@ import torch
 
 from foretell.data import EventData
 from foretell.data.buckets import length_buckets
-from foretell.models.base import IntensityModel, Queries, Sample
+from foretell.models.base import IntensityModel, Sample
 from foretell.models.batch import Batch, Window, make_batch
-from foretell.objective.integral import Points, stratified
+from foretell.objective.integral import Points, in_parts, stratified
 from foretell.objective.loglik import log_likelihood
 
 
@@ -54,14 +54,9 @@ def mean_log_likelihood(
 
 def _by_parts(model: IntensityModel, batch: Batch, points: Points, sample: Sample | None) -> float:
     """The log-likelihood of a batch, with some of each gap's points at a time where they are many."""
-    gaps = batch.gap_start.shape
-    times, weights = (part.unflatten(1, (gaps[1], -1)) for part in (points.queries.times, points.weights))
-    at_a_time = max(1, model.queries_at_a_time // max(1, gaps.numel()))
     value = 0.0
-    for some in range(0, times.shape[2], at_a_time):
-        part = slice(some, some + at_a_time)
-        own = Points(Queries.by_gap(times[:, :, part]), weights[:, :, part].flatten(1))
-        terms = log_likelihood(model, batch, own, sample)
+    for number, part in enumerate(in_parts(points, batch.gap_start.shape[1], model.queries_at_a_time)):
+        terms = log_likelihood(model, batch, part, sample)
         value -= float(terms.gap_integral.sum())
-        value += float(terms.event_log.sum()) if some == 0 else 0.0
+        value += float(terms.event_log.sum()) if number == 0 else 0.0
     return value
