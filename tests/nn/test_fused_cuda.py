@@ -14,6 +14,7 @@ from foretell.models import anhp_fused
 from foretell.models.anhp import ANHP
 from foretell.models.anhp_fused import fuses
 from foretell.models.batch import Batch, make_batch
+from foretell.nn import attention
 from foretell.objective.integral import Points, quadrature, stratified
 from foretell.objective.loglik import training_loss
 
@@ -187,6 +188,37 @@ def test_without_gradients_there_is_the_loss_alone():
 def test_what_the_kernels_are_not_made_for_takes_the_general_way(options: dict[str, object]):
     data = made_up((20, 31), types=3)
     assert not fuses(stirred(data, **options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dim": 24},
+        {"dim": 32, "heads": 2, "layer_norm": True},
+        {"dim": 64, "feed_forward": 16},
+        {"dim": 32, "coarse": "none"},
+        {"dim": 32, "layer_norm": True, "bos": True},
+    ],
+    ids=str,
+)
+def test_the_general_way_attends_by_ranges_and_finds_what_float64_finds(
+    options: dict[str, object], monkeypatch: pytest.MonkeyPatch
+):
+    data = made_up((40, 7, 0, 1, 165), types=5)
+    model = stirred(data, **options)
+    batch = make_batch(data, range(len(data)), device="cuda")
+    drawn = stratified(batch, 3, torch.Generator("cuda").manual_seed(3))
+    asked = []
+    by_ranges = attention.range_attention
+    monkeypatch.setattr(attention, "range_attention", lambda *given: asked.append(1) or by_ranges(*given))
+    ranged = found(model, batch, drawn, 0.0)
+    assert asked
+    asked.clear()
+    slow = found(model.double(), batch, drawn, 0.0)
+    assert not asked
+    assert ranged.objective == pytest.approx(slow.objective, rel=1e-6)
+    for one, other in zip(ranged.gradients, slow.gradients, strict=True):
+        assert off(one, other) < 1e-5
 
 
 def test_where_the_kernels_cannot_be_built_the_general_way_is_taken(monkeypatch: pytest.MonkeyPatch):

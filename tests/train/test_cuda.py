@@ -91,6 +91,16 @@ def test_a_quadrature_can_be_captured_without_the_fused_kernels():
     assert losses[True] == pytest.approx(losses[False], rel=1e-9)
 
 
+def test_captured_steps_of_the_general_way_are_the_eager_ones():
+    losses = {}
+    for capture in (False, True):
+        there, batch = short(layer_norm=True)
+        assert not fuses(there)
+        stepper = Stepper(there, 1e-3, StepOptions(capture=capture, points=2))
+        losses[capture] = [float(stepper(batch, number)) for number in range(4)]
+    assert losses[True] == pytest.approx(losses[False], rel=1e-4)
+
+
 def test_a_coarse_mapping_can_be_captured():
     kinds = {name: name.split("(")[0] for name in DATA.vocabulary.names}
     assert 1 < len(set(kinds.values())) < len(kinds)

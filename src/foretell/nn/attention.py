@@ -5,7 +5,8 @@ Queries of a sequence come with the number of events they see, so what a query a
 (the paper's dummy object), which makes the whole thing one softmax, safe for logits of any size.
 
 Where the queries lie gap by gap (`per_gap` of them in each), they are cut into tiles of gaps and each tile meets only the keys
-it can see; nothing larger than queries × keys of a tile is ever made, and nothing of size queries × keys × dimension at all.
+it can see; nothing larger than queries × keys of a tile is ever made, and nothing of size queries × keys × dimension at all. On a GPU
+range attention does the same in three launches, and is used where launches are what takes the time.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
+
+from foretell.nn.fused.ranges import fits_kernels
+from foretell.nn.range_attention import RangeTiles, range_attention, range_tiles
 
 # Gaps in a tile at the least, and tiles at the most: many tight ones save a CPU's flops, few wide ones a GPU's launches.
 GAPS_A_TILE = {"cpu": 24, "cuda": 36}
@@ -29,6 +34,9 @@ ENOUGH_PRODUCTS, MANY_ROWS = 128, 512  # products of a batch that keep a GPU bus
 TILE_ELEMENTS = 1 << 22  # queries × keys of a tile, of one sequence, at the most
 SAVED_ELEMENTS = 1 << 26  # queries × keys of a batch up to which attention weights are kept for the way back
 LOOSE_ROWS = 4096  # queries a tile where they do not lie gap by gap
+RANGED_PAIRS = (
+    1 << 24
+)  # and queries × keys of a batch up to which ranges are faster on a GPU; those of one long sequence always are
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,14 @@ def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, dtype: torch.dtyp
         mask = _minus_infinity_where(unseen, dtype)[None]
         found.append(Tile(gap * per_gap, gap_end * per_gap, width, unsure, mask))
     return found
+
+
+@lru_cache(maxsize=32)
+def _gap_ranges(per_gap: int, extra: int, batch: int, rows: int, table: int, device: torch.device) -> RangeTiles:
+    """The same prefixes as ranges of all sequences' tables in one; the null row in front of each is left to the attention itself."""
+    seen = np.clip(np.arange(rows) // per_gap + extra, 0, table - 1)
+    first = np.repeat(np.arange(batch) * table + 1, rows)
+    return range_tiles(first, first + np.tile(seen, batch), batch * table, device=device, segment=first)
 
 
 def _minus_infinity_where(unseen: Tensor, dtype: torch.dtype) -> Tensor:
@@ -241,9 +257,27 @@ def attention_with_null(
     queries: list[Tensor], keys: list[Tensor], values: Tensor, visible: Visible, hidden: Tensor | None = None
 ) -> Tensor:
     """The same for tables that have the null row in front already (`with_null`); `hidden` keys are never seen."""
-    laid_out = tiles(visible, queries[0].shape[1], values.shape[1] - 1, values)
+    batch, rows = queries[0].shape[:2]
+    wide = sum(x.shape[2] for x in queries)
+    if visible.per_gap is not None and hidden is None and _ranges_win(values, rows, wide):
+        x, k = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1) for parts in (queries, keys))
+        ranges = _gap_ranges(visible.per_gap, visible.extra, batch, rows, values.shape[1], values.device)
+        out = range_attention(x.flatten(0, 1), k.flatten(0, 1), values.flatten(0, 1), ranges)
+        return out.view(batch, rows, values.shape[2])
+    laid_out = tiles(visible, rows, values.shape[1] - 1, values)
     parts = [part for pair in zip(queries, keys, strict=True) for part in pair]
     return _PrefixAttention.apply(laid_out, hidden, values, *parts)  # pyright: ignore[reportReturnType]
+
+
+def _ranges_win(values: Tensor, rows: int, wide: int) -> bool:
+    """Where launches take longer than the work: on a GPU, where there are several tiles, up to some size, and not in a captured step.
+
+    (H200, benchmarks/attention.py: an eager step of A-NHP takes 0.5 to 0.8 of the time from 400 events on, 1.0 to 1.2 up to 72; attention
+    alone takes up to twice the time above that size; a captured step 1.0 to 1.25.)
+    """
+    pairs = len(values) * rows * values.shape[1]
+    small = values.shape[1] >= RANGED_FROM and (pairs <= RANGED_PAIRS or len(values) == 1)
+    return rows > 0 and small and not _holders and fits_kernels(values, wide, values.shape[2])
 
 
 def with_null(table: Tensor) -> Tensor:

@@ -79,7 +79,12 @@ def ask_tiles(
 
 
 def runs_by_kernels(x: Tensor, k: Tensor, v: Tensor) -> bool:
-    return x.dtype == torch.float32 and x.shape[1] <= WIDEST and 0 < v.shape[1] <= DEEPEST and kernels_run_on(x.device)
+    return fits_kernels(x, x.shape[1], v.shape[1])
+
+
+def fits_kernels(like: Tensor, wide: int, deep: int) -> bool:
+    """Whether tables of this dtype and device, with keys of `wide` components and values of `deep`, are a matter for kernels."""
+    return like.dtype == torch.float32 and wide <= WIDEST and 0 < deep <= DEEPEST and kernels_run_on(like.device)
 
 
 def attention_by_kernels(x: Tensor, k: Tensor, v: Tensor, tiles: AskTiles) -> Tensor:
