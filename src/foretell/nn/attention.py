@@ -34,6 +34,7 @@ ENOUGH_PRODUCTS, MANY_ROWS = 128, 512  # products of a batch that keep a GPU bus
 TILE_ELEMENTS = 1 << 22  # queries × keys of a tile, of one sequence, at the most
 SAVED_ELEMENTS = 1 << 26  # queries × keys of a batch up to which attention weights are kept for the way back
 LOOSE_ROWS = 4096  # queries a tile where they do not lie gap by gap
+RANGED_FROM = 128  # keys from which on
 RANGED_PAIRS = (
     1 << 24
 )  # and queries × keys of a batch up to which ranges are faster on a GPU; those of one long sequence always are
