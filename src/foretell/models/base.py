@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,6 +21,10 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.batch import Batch, make_batch
 from foretell.nn.attention import Visible
+
+if TYPE_CHECKING:
+    from foretell.evaluate.predict import Prediction
+    from foretell.sampling.futures import Futures
 
 QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
 
@@ -231,6 +235,18 @@ class IntensityModel(nn.Module, ABC):
     ) -> list[dict[str, float]] | None:
         """For models in which not everything is possible: at each time the events that are, with their intensities."""
         return None
+
+    def sample(self, history: EventSequence, *, horizon: float, n: int = 1, **options: Any) -> Futures:
+        """Whole futures: `foretell.sample` of this model."""
+        from foretell.sampling.futures import sample
+
+        return sample(self, history, horizon=horizon, n=n, **options)
+
+    def predict(self, history: EventSequence, **options: Any) -> Prediction:
+        """What comes next: `foretell.predict` of this model."""
+        from foretell.evaluate.predict import predict
+
+        return predict(self, history, **options)
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:

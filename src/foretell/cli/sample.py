@@ -1,0 +1,125 @@
+"""`foretell sample RUN --horizon T --n N`: whole futures, drawn exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foretell.cli.replay import Impossible
+from foretell.errors import ForetellError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from foretell.sampling.futures import Futures
+
+Option = typer.Option
+
+
+def sample(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    horizon: Annotated[float, Option(help="How far to go, in the data's unit of time.")],
+    history: Annotated[
+        str | None, Option(help="What happened so far: a file, a folder, a name; default: nothing, from time 0 on.")
+    ] = None,
+    n: Annotated[int, Option("--n", help="Futures of each history.")] = 1,
+    events: Annotated[int, Option(help="Stop a future after so many events, if the horizon is not first.")] = 10_000,
+    start: Annotated[
+        float | None, Option("--from", help="Begin here and not at the history's end; later events are not seen.")
+    ] = None,
+    sequence: Annotated[str | None, Option(help="Only the history with this id or place.")] = None,
+    split: Annotated[str | None, Option(help="Of the history: train, dev or test.")] = None,
+    seed: Annotated[int, Option(help="The same seed gives the same futures.")] = 0,
+    output: Annotated[
+        Path | None,
+        Option("--output", "-o", help="Write the futures as data: FILE.jsonl, .jsonl.gz, .csv or .parquet."),
+    ] = None,
+    whole: Annotated[bool, Option(help="In that file, put the history in front of each future.")] = False,
+    shown: Annotated[int, Option(help="Futures shown in the table.")] = 5,
+    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
+    impossible: Annotated[
+        Impossible | None,
+        Option(help="Past events that the rules make impossible: an error, left out, or kept; default: the run's."),
+    ] = None,
+    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
+    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+    quiet: Annotated[bool, Option(help="No progress.")] = False,
+) -> None:
+    """Futures of given histories by exact thinning; for a model of rules the database moves with them."""
+    import numpy as np
+
+    from foretell.cli.opened import open_model, open_run
+    from foretell.cli.sequences import chosen_sequences
+    from foretell.cli.show import bar, out, print_json
+    from foretell.data import EventSequence, save
+    from foretell.data.formats import SUFFIXES, suffix_of
+    from foretell.sampling.as_data import futures_as_data
+    from foretell.sampling.futures import sample_futures
+
+    if output is not None and suffix_of(output) is None:
+        raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")
+    if whole and output is None:
+        raise ForetellError("--whole: say where to, with -o FILE.jsonl")
+    if history is None:
+        for name, value in (("--sequence", sequence), ("--split", split), ("--from", start)):
+            if value is not None:
+                raise ForetellError(f"{name}: there is no history to choose from; give one with --history")
+        model, time_unit = open_model(run, device)
+        histories: list[EventSequence] = [EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 0.0, "future")]
+    else:
+        opened = open_run(run, history, split, columns, device)
+        opened = opened.settled(impossible, chosen_sequences(opened.data, sequence))
+        model, time_unit, histories = opened.model, opened.time_unit, list(opened.data)
+    with bar(quiet or as_json) as progress:
+        found = sample_futures(
+            model,
+            histories,
+            horizon=horizon,
+            n=n,
+            start=start,
+            events=events,
+            seed=seed,
+            progress=lambda done, of: progress.move("sampling", done, of),
+        )
+    if output is not None:
+        save(futures_as_data(found, histories if whole else None, model.vocabulary), output)
+    if as_json:
+        print_json([one.to_json() for one in found])
+        return
+    console = out()
+    for one in found:
+        console.print(_table(one, shown, time_unit))
+        console.print(_remark(one))
+    if output is not None:
+        console.print(f"futures: {output}")
+
+
+def _table(found: Futures, shown: int, time_unit: str) -> Table:
+    from rich.table import Table
+
+    unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""
+    table = Table(
+        title=f"sequence {found.sequence}: {len(found.futures)} futures from {found.start:g} to {found.horizon:g}{unit}",
+        title_justify="left",
+    )
+    table.add_column("future", justify="right")
+    table.add_column("events", justify="right")
+    table.add_column("the first of them")
+    table.add_column("ends")
+    for number, one in enumerate(found.futures[:shown], 1):
+        first = "  ".join(f"{time:g} {name}" for time, name in zip(one.times[:3], one.events[:3], strict=True))
+        why = "at the horizon" if one.end == "horizon" else "with the last event asked for"
+        table.add_row(str(number), str(len(one.events)), first + ("  …" if len(one.events) > 3 else ""), why)
+    return table
+
+
+def _remark(found: Futures) -> str:
+    import numpy as np
+
+    counts = np.array([len(one.events) for one in found.futures])
+    low, middle, high = np.quantile(counts, [0.05, 0.5, 0.95])
+    cost = found.cost
+    each = f"{cost.proposals / max(cost.accepted, 1):.2f} proposals and {cost.bounds / max(cost.accepted, 1):.2f} bounds an event"
+    return f"events in a future: {counts.mean():.4g} on average, median {middle:g}, 90 % from {low:g} to {high:g}; exact, by {each}"

@@ -1,0 +1,1 @@
+"""Models and histories in, sampled events out: proved bounds on intensities, thinning, whole futures."""

@@ -1,0 +1,258 @@
+"""Whole futures, and next events alone: models and histories in, sampled events out, each with why it ended.
+
+A history is what happened up to `start`. Draws from one history share their past until their first event; from then on each goes its own
+way, and for a model of rules the database goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from foretell.data import EventSequence
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel
+from foretell.sampling.side_by_side import side_by_side
+from foretell.sampling.start import start_walks
+from foretell.sampling.thinning import KEPT, Cost, Pace, next_events, next_stretch
+from foretell.sampling.walk import Walks
+
+End = Literal["horizon", "count"]
+WALKS_AT_A_TIME = 64  # whose pasts are held side by side
+MOST_EVENTS = 10_000  # of a future, unless more are asked for: a process that feeds itself may explode
+LONGEST_TIMES = 100.0  # observation times of training, up to which a next event is waited for
+
+
+@dataclass(frozen=True)
+class Future:
+    times: np.ndarray  # float64, after the start, in order
+    events: tuple[str, ...]
+    end: End  # nothing more happens up to the horizon, or as many events as were asked for
+
+    def to_json(self) -> dict[str, Any]:
+        return {"times": self.times.tolist(), "events": list(self.events), "end": self.end}
+
+
+@dataclass(frozen=True)
+class Futures:
+    sequence: str
+    start: float
+    horizon: float  # an absolute time
+    futures: tuple[Future, ...]
+    cost: Cost
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sequence": self.sequence,
+            "start": self.start,
+            "horizon": self.horizon,
+            "seed": self.seed,
+            "futures": [one.to_json() for one in self.futures],
+            "cost": cost_json(self.cost),
+        }
+
+
+@dataclass(frozen=True)
+class NextEvents:
+    sequence: str
+    start: float
+    horizon: float
+    found: np.ndarray  # bool [n]; False: nothing up to the horizon
+    times: np.ndarray  # float64 [n]; NaN where nothing was found
+    events: tuple[str | None, ...]
+    cost: Cost
+
+
+def cost_json(cost: Cost) -> dict[str, int]:
+    return {"accepted": cost.accepted, "proposals": cost.proposals, "bounds": cost.bounds, "pieces": cost.pieces}
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where the future of a history begins."""
+
+    history: EventSequence
+    seen: int  # events of the history that have happened by then
+    start: float
+
+
+def beginning(history: EventSequence, start: float | None) -> Beginning:
+    """At the end of what was observed, or earlier: then later events are not seen."""
+    if start is None:
+        return Beginning(history, len(history), history.t_end)
+    if not (np.isfinite(start) and start >= 0.0):
+        raise ForetellError(f"start = {start}: expected a time from 0 on")
+    seen = int(np.searchsorted(history.times, start, side="right"))
+    if start > history.t_end:
+        raise ForetellError(
+            f"sequence {history.id}: a future from {start:g} on needs all that happened up to then, and this ends at {history.t_end:g}"
+        )
+    return Beginning(history, seen, start)
+
+
+def sample_futures(
+    model: IntensityModel,
+    histories: Sequence[EventSequence],
+    *,
+    horizon: float,
+    n: int = 1,
+    start: float | None = None,
+    events: int = MOST_EVENTS,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Futures]:
+    """`n` futures of each history over a `horizon` of time after its start, or up to a number of `events`."""
+    _check(horizon, n, events, seed)
+    begun = [beginning(history, start) for history in histories]
+    shares = [(number, first) for number in range(len(begun)) for first in range(0, n, WALKS_AT_A_TIME)]
+    finished = dict.fromkeys(shares, 0)
+
+    def sampled(share: tuple[int, int]) -> tuple[list[Future], Cost]:
+        number, first = share
+        size = min(WALKS_AT_A_TIME, n - first)
+
+        def told(count: int) -> None:
+            finished[share] = count
+            if progress is not None:
+                progress(sum(finished.values()), len(begun) * n)
+
+        # Of its own for every share, so that neither threads nor other histories change what is drawn.
+        random = torch.Generator().manual_seed(_mixed(seed, number, first))
+        one = begun[number]
+        return _futures(model, one, size, one.start + horizon, events, random, told)
+
+    made: list[list[Future]] = [[] for _ in begun]
+    costs = [Cost() for _ in begun]
+    for (number, _), (futures, cost) in zip(shares, side_by_side(sampled, shares, model.device), strict=True):
+        made[number] += futures
+        costs[number] += cost
+    return [
+        Futures(one.history.id, one.start, one.start + horizon, tuple(futures), cost, seed)
+        for one, futures, cost in zip(begun, made, costs, strict=True)
+    ]
+
+
+def _mixed(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def sample(
+    model: IntensityModel,
+    history: EventSequence,
+    *,
+    horizon: float,
+    n: int = 1,
+    start: float | None = None,
+    events: int = MOST_EVENTS,
+    seed: int = 0,
+) -> Futures:
+    """`n` futures of one history."""
+    return sample_futures(model, [history], horizon=horizon, n=n, start=start, events=events, seed=seed)[0]
+
+
+def sample_next(
+    model: IntensityModel,
+    histories: Sequence[EventSequence],
+    *,
+    n: int,
+    horizon: float | None = None,
+    start: float | None = None,
+    seed: int = 0,
+) -> list[NextEvents]:
+    """`n` draws of the next event of each history; without a `horizon`, a hundred times as long as anything in training."""
+    if horizon is None:
+        longest = model.longest if model.longest is not None else max((one.t_end for one in histories), default=1.0)
+        horizon = LONGEST_TIMES * longest
+    _check(horizon, n, MOST_EVENTS, seed)
+    found = []
+    for number, one in enumerate(beginning(history, start) for history in histories):
+        random = torch.Generator().manual_seed(_mixed(seed, number, 0))
+        walks = start_walks(model, [one.history], [one.seen])
+        begin = torch.tensor([one.start], dtype=torch.float64, device=model.device)
+        of_draw = torch.zeros(n, dtype=torch.int64, device=model.device)
+        drawn = next_events(walks, of_draw, begin, begin + horizon, Pace.first(walks, model.device), random)
+        choices = drawn.choices.tolist()
+        names = tuple(walks.name(0, choice) if choice >= 0 else None for choice in choices)
+        times = drawn.times.cpu().numpy()
+        found.append(
+            NextEvents(one.history.id, one.start, one.start + horizon, ~np.isnan(times), times, names, drawn.cost)
+        )
+    return found
+
+
+def _futures(
+    model: IntensityModel,
+    begun: Beginning,
+    n: int,
+    horizon: float,
+    events: int,
+    random: torch.Generator,
+    told: Callable[[int], None],
+) -> tuple[list[Future], Cost]:
+    device = model.device
+    walks: Walks = start_walks(model, [begun.history], [begun.seen])
+    pace = Pace.first(walks, device)
+    now = torch.tensor([begun.start], dtype=torch.float64, device=device)
+    far = torch.full_like(now, horizon)
+    together = torch.zeros(n, dtype=torch.int64, device=device)
+    drawn = next_events(walks, together, now, far, pace, random)
+    cost = drawn.cost
+    made = [_Growing() for _ in range(n)]
+    ids = drawn.found.nonzero().squeeze(1)  # which future each walk is, from here on
+    walks, pace = walks.taken(together[ids]), pace.taken(together[ids])
+    now, choices = drawn.times[ids], drawn.choices[ids]
+    while len(ids):
+        happened = (choices >= 0).nonzero().squeeze(1).tolist()
+        for row, draw, when, which in zip(
+            happened, ids[happened].tolist(), now[happened].tolist(), choices[happened].tolist(), strict=True
+        ):
+            made[draw].add(when, walks.name(row, which), events)
+        walks.append(now, choices)
+        open_ = torch.tensor([not made[draw].full for draw in ids.tolist()], device=device) & (now < horizon)
+        told(n - int(open_.sum()))
+        if int(open_.sum()) < KEPT * len(ids):
+            keep = open_.nonzero().squeeze(1)
+            ids, walks, pace, now, open_ = ids[keep], walks.taken(keep), pace.taken(keep), now[keep], open_[keep]
+            if not len(ids):
+                break
+        end = torch.where(open_, horizon, now)
+        stretch = next_stretch(walks, torch.arange(len(ids), device=device), now, end, pace, random)
+        cost += stretch.drawn.cost
+        choices = stretch.drawn.choices
+        now = torch.where(stretch.drawn.found, stretch.drawn.times, stretch.end)
+    told(n)
+    return [one.future() for one in made], cost
+
+
+@dataclass
+class _Growing:
+    times: list[float] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    full: bool = False
+
+    def add(self, time: float, event: str, most: int) -> None:
+        self.times.append(time)
+        self.events.append(event)
+        self.full = len(self.times) == most
+
+    def future(self) -> Future:
+        return Future(np.asarray(self.times, dtype=np.float64), tuple(self.events), "count" if self.full else "horizon")
+
+
+def _check(horizon: float, n: int, events: int, seed: int) -> None:
+    problems = []
+    if not (np.isfinite(horizon) and horizon > 0.0):
+        problems.append(f"horizon = {horizon}: expected a positive length of time")
+    if n < 1:
+        problems.append(f"n = {n}: expected 1 or more")
+    if events < 1:
+        problems.append(f"events = {events}: expected 1 or more")
+    if seed < 0:
+        problems.append(f"seed = {seed}: expected 0 or more")
+    if problems:
+        raise ForetellError("\n".join(problems))

@@ -1,0 +1,28 @@
+"""The walks of each kind of model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foretell.data import EventSequence
+from foretell.errors import ForetellError
+from foretell.models.andtt import ANDTT
+from foretell.models.anhp import ANHP
+from foretell.models.base import IntensityModel
+from foretell.models.hawkes import Hawkes
+from foretell.models.poisson import Poisson
+from foretell.sampling.andtt_walks import ANDTTWalks
+from foretell.sampling.anhp_walks import ANHPWalks
+from foretell.sampling.floor_walks import HawkesWalks
+from foretell.sampling.walk import Walks
+
+
+def start_walks(model: IntensityModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Walks:
+    """One walk for each history, which begins with its first `seen` events."""
+    if isinstance(model, ANHP):
+        return ANHPWalks.start(model, histories, seen)
+    if isinstance(model, Hawkes | Poisson):
+        return HawkesWalks.start(model, histories, seen)
+    if isinstance(model, ANDTT):
+        return ANDTTWalks.start(model, histories, seen)
+    raise ForetellError(f"{model.title} cannot be sampled from")

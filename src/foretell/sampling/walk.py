@@ -1,0 +1,56 @@
+"""Sequences that go on: what every model must offer so that its events can be drawn exactly.
+
+A walk is one sequence with all that is kept of its past. A model has a class of walks side by side (`Walks`), which can tell the
+intensities of what may happen next at any times after the last event, bound the total intensity on windows of time, and take in one more
+event each. Intensities and bounds are those of one and the same function in float64.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of the total intensity on windows, given that nothing happens before their ends."""
+
+    upper: Tensor  # float64 [W, P]: no smaller than the total intensity anywhere on the window; may be infinite
+    middle: Tensor  # float64 [W, P]: the intensity in its middle, to see how tight that is
+
+
+class Walks(ABC):
+    """`W` walks. Times are float64 [W, …], absolute, and not before the walk's last event."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """W."""
+
+    @property
+    @abstractmethod
+    def width(self) -> float:
+        """Of a first window: what a bound should follow easily; windows adapt from there."""
+
+    @abstractmethod
+    def intensities(self, times: Tensor) -> Tensor:
+        """Of every choice at times [W, Q]: float64 [W, Q, C]; 0 where a choice is none of the walk's."""
+
+    @abstractmethod
+    def bounds(self, start: Tensor, end: Tensor) -> Bounds:
+        """On windows [start, end], [W, P] each."""
+
+    @abstractmethod
+    def append(self, times: Tensor, choices: Tensor) -> None:
+        """One more event: times [W], choices int64 [W] as columns of `intensities`; a walk whose choice is -1 stays as it is."""
+
+    @abstractmethod
+    def taken(self, walks: Tensor) -> Self:
+        """New walks: copies of those numbered [any length], which go on separately."""
+
+    @abstractmethod
+    def name(self, walk: int, choice: int) -> str:
+        """The event that a column of `intensities` stands for in that walk."""

@@ -1,0 +1,72 @@
+"""`foretell sample`: documented shapes, files that can be read again, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foretell.data import load_file
+from tests.cli.invoking import fine, refused
+
+HISTORY = ([1.0, 2.0, 2.0, 5.0], ["0", "1", "0", "1"])
+
+
+def test_futures_as_json_have_the_documented_shape(anhp: Path, events):
+    found = fine("sample", anhp, "--history", events(HISTORY, ([], [])), "--horizon", 4, "--n", 3, "--json").json
+    assert [one["sequence"] for one in found] == ["s0", "s1"]
+    for one in found:
+        assert list(one) == ["sequence", "start", "horizon", "seed", "futures", "cost"]
+        assert (one["start"], one["horizon"], one["seed"]) == (8.0, 12.0, 0)
+        assert list(one["cost"]) == ["accepted", "proposals", "bounds", "pieces"]
+        assert one["cost"]["accepted"] == sum(len(future["events"]) for future in one["futures"])
+        assert len(one["futures"]) == 3
+        for future in one["futures"]:
+            assert list(future) == ["times", "events", "end"] and future["end"] == "horizon"
+            assert all(8.0 < time <= 12.0 for time in future["times"])
+
+
+def test_the_same_seed_gives_the_same_and_another_another(anhp: Path):
+    asked = ("sample", anhp, "--horizon", 20, "--n", 2, "--json", "--seed")
+    assert fine(*asked, 3).json == fine(*asked, 3).json
+    assert fine(*asked, 3).json[0]["futures"] != fine(*asked, 4).json[0]["futures"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_futures_are_written_as_data_that_can_be_read(anhp: Path, events, tmp_path: Path, suffix: str):
+    path = tmp_path / f"futures{suffix}"
+    asked = ("sample", anhp, "--history", events(HISTORY), "--horizon", 30, "--n", 2, "--json", "-o", path)
+    (found,) = fine(*asked).json
+    data = load_file(path)
+    assert [one.id for one in data] == ["s0-1", "s0-2"]
+    for one, future in zip(data, found["futures"], strict=True):
+        assert one.times.tolist() == pytest.approx(future["times"])
+        assert data.names_of(one) == future["events"]
+    fine(*asked, "--whole")
+    for one, future in zip(load_file(path), found["futures"], strict=True):
+        assert one.times.tolist() == pytest.approx(HISTORY[0] + future["times"])
+
+
+def test_a_table_says_what_happens_and_why_it_ends(anhp: Path):
+    text = fine("sample", anhp, "--horizon", 1000, "--n", 3, "--events", 2, "--shown", 1).out
+    assert "3 futures from 0 to 1000" in text and "with the last" in text and "exact, by" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--horizon", "-1"], "horizon = -1.0: expected a positive length of time"),
+        (["--horizon", "1", "--n", "0"], "n = 0"),
+        (["--horizon", "1", "--from", "2"], "there is no history"),
+        (["--horizon", "1", "-o", "futures.txt"], "expected a name that ends in"),
+        (["--horizon", "1", "--whole"], "say where to"),
+        (["--horizon", "1", "--history", "nowhere.jsonl"], "nowhere.jsonl"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said(anhp: Path, arguments: list[str], said: str):
+    assert said in refused("sample", anhp, *arguments)
+
+
+def test_a_start_beyond_what_was_observed_is_refused(anhp: Path, events):
+    assert "ends at 8" in refused("sample", anhp, "--history", events(HISTORY), "--horizon", 1, "--from", 9)

@@ -1,0 +1,98 @@
+"""Bounds are bounds: models with large random weights, a million times, and never an intensity above them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foretell.data import EventSequence, Vocabulary
+from foretell.models.anhp import ANHP
+from foretell.models.base import IntensityModel
+from foretell.sampling.start import start_walks
+from tests.contract.members import MEMBERS, Member
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"layers": 1, "heads": 2},
+    {"layers": 3, "time_dim": 5},
+    {"layer_norm": True},
+    {"feed_forward": 6},
+    {"layer_norm": True, "feed_forward": 6, "bos": True},
+    {"coarse": "none"},
+    {"edges": [("0", "1"), ("1", "1"), ("2", "0")]},
+]
+
+
+def stirred(size: float, seed: int, options: dict[str, Any]) -> ANHP:
+    model = ANHP(Vocabulary.of_size(3), dim=6, dtype=torch.float64, seed=seed, **options)
+    model.time.set_range(0.05, 20.0)
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(size * torch.randn(parameter.shape, generator=random, dtype=torch.float64))
+    return model
+
+
+def histories(count: int, seed: int) -> list[EventSequence]:
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(0, 25, count)
+    return [
+        EventSequence(np.sort(draw.uniform(0.0, 10.0, n)), draw.integers(0, 3, n), 10.0, str(row))
+        for row, n in enumerate(lengths)
+    ]
+
+
+def broken(model: IntensityModel, pasts: list[EventSequence], windows: int, points: int, seed: int) -> tuple[int, int]:
+    """How many of how many random times in random windows are above the bound of their window."""
+    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    draw = np.random.default_rng(seed)
+    start = torch.from_numpy(draw.uniform(10.0, 30.0, (len(pasts), windows)))
+    length = torch.from_numpy(10.0 ** draw.uniform(-4.0, 0.5, (len(pasts), windows)))
+    bounds = walks.bounds(start, start + length)
+    inside = torch.from_numpy(draw.uniform(0.0, 1.0, (len(pasts), windows, points)))
+    inside[..., 0], inside[..., -1] = 0.0, 1.0
+    times = start[..., None] + length[..., None] * inside
+    total = walks.intensities(times.flatten(1)).sum(-1).view_as(times)
+    return int((total > bounds.upper[..., None]).sum()), total.numel()
+
+
+@pytest.mark.parametrize("size", [0.3, 2.0])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_no_intensity_of_a_random_model_is_above_its_bound(options: dict[str, Any], size: float):
+    tried = 0
+    for seed in range(4):
+        above, count = broken(stirred(size, seed, options), histories(6, seed), 40, 66, seed)
+        assert above == 0
+        tried += count
+    assert tried * 2 * len(OPTIONS) > 1_000_000  # all cases together
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+def test_bounds_of_every_model_hold(member: Member):
+    assert broken(member.build(), histories(4, seed=5), 12, 50, seed=6)[0] == 0
+
+
+def test_bounds_are_tight_on_windows_as_short_as_the_shortest_waves():
+    model = stirred(0.3, 1, {})
+    pasts = histories(8, seed=3)
+    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    start = torch.linspace(10.0, 12.0, 20, dtype=torch.float64).expand(8, 20)
+    bounds = walks.bounds(start, start + 0.02)
+    times = start[..., None] + 0.02 * torch.linspace(0.0, 1.0, 21, dtype=torch.float64)
+    most = walks.intensities(times.flatten(1)).sum(-1).view_as(times).amax(-1)
+    assert float((bounds.upper / most).quantile(0.9)) < 1.05
+
+
+def test_times_as_large_as_unix_time_do_not_break_bounds():
+    model = stirred(1.0, 2, {})
+    late = 1.7e9
+    past = EventSequence(late + np.array([0.5, 0.7, 3.1]), np.array([0, 1, 1]), late + 4.0, "late")
+    walks = start_walks(model, [past], [3])
+    start = (late + 4.0 + 0.03 * torch.arange(60, dtype=torch.float64))[None]
+    bounds = walks.bounds(start, start + 0.03)
+    times = start[..., None] + 0.03 * torch.linspace(0.0, 1.0, 31, dtype=torch.float64)
+    total = walks.intensities(times.flatten(1)).sum(-1).view_as(times)
+    assert bool((total <= bounds.upper[..., None]).all())

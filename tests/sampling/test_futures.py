@@ -1,0 +1,140 @@
+"""Futures say why they end, come again with their seed, and see nothing that they must not see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from foretell.data import EventSequence
+from foretell.errors import ForetellError
+from foretell.models.poisson import Poisson
+from foretell.sampling import futures as module
+from foretell.sampling.futures import sample_futures, sample_next
+from foretell.sampling.thinning import BoundExceeded, Pace, next_events
+from foretell.sampling.walk import Bounds
+from tests.contract.members import MEMBERS, Member
+from tests.sampling.test_fit import PAST, anhp, hawkes
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+def test_futures_lie_between_start_and_horizon_and_say_why_they_end(member: Member):
+    (found,) = sample_futures(member.build(), [PAST], n=5, horizon=3.0, events=6, seed=1)
+    assert (found.start, found.horizon) == (2.2, 5.2)
+    assert found.cost.accepted == sum(len(one.events) for one in found.futures)
+    assert found.cost.proposals >= found.cost.accepted
+    for one in found.futures:
+        assert len(one.times) == len(one.events) <= 6
+        assert bool((np.diff(one.times) > 0).all()) and bool(((one.times > 2.2) & (one.times <= 5.2)).all())
+        assert one.end == ("count" if len(one.events) == 6 else "horizon")
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+def test_the_same_seed_gives_the_same_futures_and_another_does_not(member: Member):
+    model = member.build()
+    first, again, other = (
+        sample_futures(model, [PAST], n=4, horizon=9.0, events=12, seed=seed)[0] for seed in (3, 3, 4)
+    )
+    assert [one.to_json() for one in first.futures] == [one.to_json() for one in again.futures]
+    assert [one.to_json() for one in first.futures] != [one.to_json() for one in other.futures]
+
+
+def test_threads_other_histories_and_how_many_are_held_at_a_time_change_nothing(monkeypatch: pytest.MonkeyPatch):
+    model = hawkes()
+    alone = sample_futures(model, [PAST], n=5, horizon=4.0, seed=3)[0]
+    beside = sample_futures(model, [PAST, PAST], n=5, horizon=4.0, seed=3)
+    assert beside[0].to_json() == alone.to_json()
+    assert beside[1].to_json() != alone.to_json()
+    monkeypatch.setattr(module, "WALKS_AT_A_TIME", 2)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    one_by_one = sample_futures(model, [PAST], n=5, horizon=4.0, seed=3)[0]
+    torch.set_num_threads(max(2, threads))
+    together = sample_futures(model, [PAST], n=5, horizon=4.0, seed=3)[0]
+    torch.set_num_threads(threads)
+    assert together.to_json() == one_by_one.to_json()
+
+
+def test_sampling_leaves_random_state_model_and_dtype_alone():
+    model = anhp().float()
+    state = torch.get_rng_state()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model.train()
+    sample_futures(model, [PAST], n=2, horizon=1.0)
+    assert model.training
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert model.dtype == torch.float32
+
+
+def test_events_after_the_start_are_not_seen():
+    model = anhp()
+    later = EventSequence(np.append(PAST.times, [2.5, 3.0]), np.append(PAST.types, [1, 1]), 3.5, "past")
+    first = sample_futures(model, [PAST], n=3, horizon=2.0, seed=5)[0]
+    second = sample_futures(model, [later], n=3, horizon=2.0, start=2.2, seed=5)[0]
+    assert first.to_json() == second.to_json()
+
+
+def test_next_events_that_are_not_found_have_no_time():
+    model = Poisson(2)
+    with torch.no_grad():
+        model.log_rate.fill_(-3.0)
+    (found,) = sample_next(
+        model, [EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 1.0, "p")], n=400, horizon=2.0
+    )
+    assert 0 < found.found.sum() < 400
+    assert np.isnan(found.times[~found.found]).all() and not np.isnan(found.times[found.found]).any()
+    assert all((name is None) == (not seen) for name, seen in zip(found.events, found.found, strict=True))
+
+
+def test_a_process_that_explodes_is_stopped_and_says_so():
+    model = hawkes()
+    with torch.no_grad():
+        model.alpha.mul_(20.0)
+    (found,) = sample_futures(model, [PAST], horizon=1e6, events=300)
+    assert found.futures[0].end == "count" and len(found.futures[0].events) == 300
+
+
+def test_a_bound_that_is_exceeded_raises():
+    walks = module.start_walks(hawkes(), [PAST], [4])
+    honest = walks.bounds
+
+    def lying(start: torch.Tensor, end: torch.Tensor) -> Bounds:
+        true = honest(start, end)
+        return Bounds(true.upper * 0.8, true.middle)
+
+    walks.bounds = lying  # pyright: ignore[reportAttributeAccessIssue]
+    start = torch.tensor([2.2], dtype=torch.float64)
+    with pytest.raises(BoundExceeded, match="above its bound"):
+        next_events(
+            walks,
+            torch.zeros(50, dtype=torch.int64),
+            start,
+            start + 50.0,
+            Pace.first(walks, start.device),
+            torch.Generator().manual_seed(0),
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"horizon": 0.0}, "horizon = 0.0"),
+        ({"horizon": float("nan")}, "horizon = nan"),
+        ({"horizon": 1.0, "n": 0}, "n = 0"),
+        ({"horizon": 1.0, "events": 0}, "events = 0"),
+        ({"horizon": 1.0, "seed": -1}, "seed = -1"),
+        ({"horizon": 1.0, "start": 9.0}, "ends at 2.2"),
+        ({"horizon": 1.0, "start": -1.0}, "start = -1"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_sampled_is_said(given: dict[str, float], said: str):
+    with pytest.raises(ForetellError, match=said):
+        sample_futures(hawkes(), [PAST], **given)  # pyright: ignore[reportArgumentType]
+
+
+def test_windows_adapt_so_that_few_proposals_and_bounds_are_needed():
+    (found,) = sample_futures(anhp(), [PAST], n=20, horizon=30.0, seed=6)
+    assert found.cost.accepted > 300
+    assert (found.cost.proposals + found.cost.bounds) / found.cost.accepted < 10.0
