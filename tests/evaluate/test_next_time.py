@@ -11,7 +11,8 @@ import torch
 from scipy import integrate
 
 from foretell.data import EventData
-from foretell.evaluate.next_time import UNDEFINED_ABOVE, gauss_kronrod, predict_next_times
+from foretell.evaluate.march import Care
+from foretell.evaluate.next_time import AGAIN, AGAIN_ABOVE, QUICK, UNDEFINED_ABOVE, predict_next_times
 from foretell.evaluate.scores import score
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel, Queries
@@ -102,6 +103,113 @@ def test_an_anhp_expects_what_brute_force_finds(m: float, options: dict[str, Any
         assert found.predicted[row] == pytest.approx(expected, rel=2e-5)
 
 
+@pytest.mark.parametrize("m", [0.5, 0.05])
+def test_of_two_cares_the_closer_one_finds_more_digits(m: float):
+    data = random_data(4, [9, 5])
+    model = anhp(data, m)
+    close = predict_next_times(model, data, cares=(Care(tolerance=1e-8, finest=0.0),))
+    wait = close.predicted - previous_times(data)
+    for cares, digits in (((QUICK, AGAIN), 1e-3), ((Care(1e-6, 0.0),), 1e-6)):
+        found = predict_next_times(model, data, cares=cares)
+        assert (np.abs(found.predicted - close.predicted) <= digits * wait).all()
+
+
+def rough(data: EventData) -> ANHP:
+    """Intensities that wiggle by a factor of a few, on all scales down to a ten-thousandth of the usual wait."""
+    model = randomise(ANHP(data.vocabulary, dim=12, dtype=torch.float64), seed=5, spread=0.9)
+    model.time.set_range(2e-5, 10.0)
+    return model
+
+
+def test_where_the_intensity_wiggles_on_all_scales_the_reported_error_is_honest():
+    """An error is a sum of many that are as likely up as down, so it should behave as a standard deviation does."""
+    data = random_data(7, [24, 18])
+    model = rough(data)
+    quick = predict_next_times(model, data, cares=(Care(1e-4, 1.0 / 8.0),))
+    close = predict_next_times(model, data, cares=(Care(1e-4, 1.0 / 1024.0),))
+    wait = close.predicted - previous_times(data)
+    assert np.median(quick.error / wait) > 1e-3, "the case is rough"
+    rough_there = quick.event > 0  # with no event to attend to, intensities are constant
+    assert np.median(close.error[rough_there] / quick.error[rough_there]) < 0.3
+    off_by, said = np.abs(quick.predicted - close.predicted), np.hypot(quick.error, close.error)
+    missed = off_by[rough_there] / said[rough_there]
+    assert np.mean(missed > 2.0) < 0.15 and np.sqrt(np.mean(missed**2)) < 2.0
+
+
+def test_predictions_that_are_off_by_much_are_made_again_with_more_care():
+    data = random_data(7, [24, 18])
+    model = rough(data)
+    coarse, finer = Care(1e-4, 1.0), Care(1e-4, 1.0 / 128.0)
+    once = predict_next_times(model, data, cares=(coarse,))
+    again = predict_next_times(model, data, cares=(coarse, finer))
+    fine = predict_next_times(model, data, cares=(finer,))
+    wait = once.predicted - previous_times(data)
+    redone = once.error > AGAIN_ABOVE * wait
+    assert 3 < redone.sum() < len(redone), "there must be some of both"
+    np.testing.assert_allclose(again.predicted[redone], fine.predicted[redone], rtol=1e-9)
+    np.testing.assert_array_equal(again.predicted[~redone], once.predicted[~redone])
+    np.testing.assert_array_equal(again.event, once.event)
+
+
+def test_the_intensity_is_looked_at_a_bounded_number_of_times_however_much_it_wiggles(monkeypatch: pytest.MonkeyPatch):
+    data = random_data(7, [24, 18])
+    model, asked = rough(data), []
+    monkeypatch.setattr(
+        model, "intensities", lambda state: asked.append(state[..., 0].numel()) or ANHP.intensities(model, state)
+    )
+    predict_next_times(model, data, cares=(QUICK,))
+    assert sum(asked) < 700 * data.event_count
+
+
+def test_the_median_is_where_half_of_the_density_is():
+    data = random_data(1, [5, 0, 8])
+    found = predict_next_times(poisson(data, [0.2, 0.3, 0.5]), data)
+    np.testing.assert_allclose(found.median - previous_times(data), math.log(2.0), rtol=1e-9)
+
+
+def test_there_is_no_median_where_more_than_half_never_happens():
+    found = predict_next_times(hawkes(ONE, 1e-9, 0.5, 1.0), ONE)
+    never = found.no_event > 0.5
+    assert 0 < never.sum() < 4 and np.array_equal(np.isnan(found.median), never)
+
+
+@torch.no_grad()
+def test_the_type_without_the_time_is_the_one_with_the_largest_share_of_the_density():
+    """By ten thousand trapezoids; at no one time need that type be the most intense."""
+    data = random_data(6, [7, 5])
+    model = anhp(data, 0.3)
+    found = predict_next_times(model, data)
+    assert found.type_without_time.dtype == np.int32
+    for sequence, event, kind in zip(found.sequence, found.event, found.type_without_time, strict=True):
+        batch = make_batch(data, [int(sequence)])
+        start = float(batch.gap_start[0, event])
+        times = torch.linspace(start, start + 60.0, 10_001, dtype=torch.float64)[None]
+        seen = torch.full(times.shape, int(event))
+        rates = model.intensities(model.state(model.encode(batch), Queries.seeing(times, seen)))[0].numpy()
+        hazard = integrate.cumulative_trapezoid(rates.sum(1), times[0].numpy(), initial=0.0)
+        shares = integrate.trapezoid(rates * np.exp(-hazard)[:, None], times[0].numpy(), axis=0)
+        best = np.sort(shares)[::-1]
+        assert shares[kind] == best[0] or best[0] - shares[kind] < 1e-4
+
+
+def test_predictions_do_not_depend_on_how_many_are_made_side_by_side(monkeypatch: pytest.MonkeyPatch):
+    """A sequence that is too long to be looked at as a whole is looked at in pieces."""
+    data = random_data(5, [30, 4, 11])
+    model = anhp(data, 0.3)
+    whole = predict_next_times(model, data)
+    monkeypatch.setattr(ANHP, "queries_at_a_time", 70)
+    pieces = predict_next_times(model, data)
+    np.testing.assert_array_equal(pieces.event, whole.event)
+    np.testing.assert_allclose(pieces.predicted, whole.predicted, rtol=1e-6)
+    np.testing.assert_allclose(pieces.median, whole.median, rtol=1e-6)
+    np.testing.assert_array_equal(pieces.type_without_time, whole.type_without_time)
+
+
+def test_no_sequences_give_no_predictions():
+    found = predict_next_times(hawkes(ONE, 0.5, 0.5, 1.0), ONE.select([]))
+    assert all(len(column) == 0 for column in (found.sequence, found.predicted, found.median, found.type_without_time))
+
+
 def test_predictions_do_not_depend_on_the_batch_they_are_made_in():
     data = random_data(5, [7, 1, 4, 0, 9])
     model = anhp(data, 0.3)
@@ -154,17 +262,6 @@ def test_a_burst_as_short_as_the_shortest_gaps_is_followed():
     data = event_data([([0.5, 0.5001, 2.0, 6.0], [0] * 4)], types=1)
     found = predict_next_times(hawkes(data, 0.5, 5e3, 1e4), data)
     assert found.predicted[1] - 0.5 == pytest.approx(2.0 * math.exp(-0.5), rel=1e-3)
-
-
-def test_the_rule_integrates_polynomials_and_their_running_integrals():
-    rule = gauss_kronrod(torch.device("cpu"))
-    for degree in range(15):
-        power = rule.nodes**degree
-        assert float(rule.kronrod @ power) == pytest.approx(1.0 / (degree + 1), rel=1e-13)
-        expected = rule.nodes ** (degree + 1) / (degree + 1)
-        torch.testing.assert_close(rule.cumulative @ power, expected, rtol=1e-11, atol=1e-13)
-        if degree <= 13:
-            assert float(rule.gauss @ power) == pytest.approx(1.0 / (degree + 1), rel=1e-13)
 
 
 def test_the_window_decides_which_events_are_predicted():

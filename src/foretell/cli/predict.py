@@ -1,0 +1,118 @@
+"""`foretell predict RUN HISTORY`: when the next event comes, what it is, and who takes part."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foretell.cli.replay import Impossible
+from foretell.errors import ForetellError
+
+if TYPE_CHECKING:
+    from foretell.cli.opened import Opened
+    from foretell.data import EventData
+
+Option = typer.Option
+FULLY_SHOWN = 3  # sequences; where there are more, each is one row
+
+
+class By(StrEnum):
+    quadrature = "quadrature"
+    samples = "samples"
+    both = "both"
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    history: Annotated[
+        str | None,
+        typer.Argument(
+            help="A file, a folder, a name, or - for stdin; default: what is piped in, else the run's test split."
+        ),
+    ] = None,
+    sequence: Annotated[str | None, Option(help="Only the sequence with this id or place.")] = None,
+    start: Annotated[
+        float | None, Option("--from", help="Predict from this time on, from what happened up to it; default: t_end.")
+    ] = None,
+    pattern: Annotated[str | None, Option(help="Who: 'pass(purple7,Q)'; places in upper case are free.")] = None,
+    top: Annotated[int, Option(help="How many events are listed.", min=1)] = 5,
+    by: Annotated[By, Option(help="How: quadrature of the survival function, exact samples, or both.")] = By.quadrature,
+    n: Annotated[int, Option("--n", help="Samples of each next event.", min=1)] = 1000,
+    seed: Annotated[int, Option(help="Of the samples.", min=0)] = 0,
+    split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
+    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
+    impossible: Annotated[
+        Impossible | None,
+        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's."),
+    ] = None,
+    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
+    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """The next event of each sequence: its time, its type and its participants, with probabilities."""
+    from foretell.cli.sequences import chosen_sequences
+    from foretell.cli.show import bar, out, print_json
+    from foretell.evaluate.predict import predict_each, seen_until
+    from foretell.report.predict_tables import event_tables, remarks, sentence, when_table
+
+    if start is not None and not 0.0 <= start < float("inf"):
+        raise ForetellError(f"--from {start}: expected a time from 0 on")
+    opened = _open(run, history, split, columns, device)
+    chosen = chosen_sequences(opened.data, sequence)
+    if start is not None:
+        _say_quiet(chosen, start)
+        chosen = seen_until(chosen, start)
+    opened = opened.settled(impossible, chosen)
+    with bar(as_json) as progress:
+        found = predict_each(
+            opened.model,
+            opened.data,
+            pattern=pattern,
+            top=top,
+            by=by.value,
+            n=n,
+            seed=seed,
+            progress=lambda done, of: progress.move("next events", done, of),
+        )
+    if as_json:
+        print_json([one.to_json() for one in found])
+        return
+    console = out()
+    if not found:
+        console.print(f"{chosen.name}: there is no sequence in it")
+        return
+    few = len(found) <= FULLY_SHOWN
+    if few:
+        for one in found:
+            console.print(sentence(one, opened.time_unit), markup=False)
+    console.print(when_table(found, opened.time_unit, what=not few))
+    for one in found if few else ():
+        for line in remarks(one):
+            console.print(line, markup=False)
+        for table in event_tables(one):
+            console.print(table)
+
+
+def _open(run: Path, history: str | None, split: str | None, columns: str, device: str) -> Opened:
+    from foretell.cli.opened import open_run
+    from foretell.cli.piped import is_piped, open_piped, read_stdin
+
+    piped = history == "-" or (history is None and split is None and is_piped())
+    if not piped:
+        return open_run(run, history, split, columns, device)
+    if split is not None:
+        raise ForetellError(f"stdin: it has no split {split!r}")
+    content = read_stdin()
+    if history is None and not content:  # nothing was said after all: a job's closed pipe
+        return open_run(run, None, None, columns, device)
+    return open_piped(run, content, columns, device)
+
+
+def _say_quiet(data: EventData, start: float) -> None:
+    ended = [one for one in data if one.t_end < start]
+    if ended:
+        first = f"sequence {ended[0].id} was" if len(ended) == 1 else f"{len(ended)} sequences were"
+        sys.stderr.write(f"{first} observed until before {start:g}: nothing is taken to have happened in between\n")

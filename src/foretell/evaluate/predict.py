@@ -1,0 +1,213 @@
+"""`predict`: a model and a history in, what happens next out: when, what, and who.
+
+By quadrature, the density of the next event is marched through from the end of the history, given that nothing happened up to there; by
+samples, the next event is drawn `n` times by exact thinning. Both give the same numbers, as far as they go.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.errors import ForetellError
+from foretell.evaluate.march import Care, Horizon, Places, march
+from foretell.evaluate.next_time import HORIZON, longest_time
+from foretell.evaluate.outlook import QUANTILES, Asked, Outlook, Prediction, make_outlook
+from foretell.evaluate.pattern import EventPattern, MayCome, never_matches, parse_event_pattern
+from foretell.ground.impossible import naming_impossible
+from foretell.models.andtt import ANDTT
+from foretell.models.base import IntensityModel
+from foretell.sampling.futures import NextEvents, sample_next
+from foretell.terms import split
+from foretell.train.score import batches_of
+
+By = Literal["quadrature", "samples", "both"]
+CLOSE = Care(tolerance=1e-5, finest=1.0 / 512.0)
+FIRST_PANEL = 1e-6  # of the longest time, or the shortest gap of the histories if that is less
+
+
+def predict(
+    model: IntensityModel,
+    history: EventSequence,
+    *,
+    start: float | None = None,
+    pattern: str | None = None,
+    top: int = 5,
+    by: By = "quadrature",
+    n: int = 1000,
+    seed: int = 0,
+) -> Prediction:
+    """The next event of one history, whose types are the model's; `start` is its `t_end` unless another time is given."""
+    data = EventData([history], model.vocabulary)
+    return predict_each(model, data, start=start, pattern=pattern, top=top, by=by, n=n, seed=seed)[0]
+
+
+def predict_each(
+    model: IntensityModel,
+    data: EventData,
+    *,
+    start: float | None = None,
+    pattern: str | None = None,
+    top: int = 5,
+    by: By = "quadrature",
+    n: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Prediction]:
+    """The same for every sequence of the data."""
+    if by not in get_args(By):
+        raise ForetellError(f"by = {by!r}: expected one of {', '.join(get_args(By))}")
+    for name, value, least in (("top", top, 1), ("n", n, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ForetellError(f"{name} = {value}: expected {least} or more")
+    if data.vocabulary != model.vocabulary:
+        raise ForetellError(f"{data.name}: its event types are not those of the model")
+    asked = Asked(top, None if pattern is None else parse_event_pattern(pattern))
+    if asked.pattern is not None and not isinstance(model, ANDTT):
+        _check(asked.pattern, model.vocabulary.names)  # before anything is computed
+    seen = data if start is None else seen_until(data, start)
+    program = model.program if isinstance(model, ANDTT) else None
+    with model.evaluating(), naming_impossible(program, seen):
+        last = HORIZON * longest_time(model, data)
+        outlooks = _by_quadrature(model, seen, asked, last, progress)
+        drawn: list[Outlook | None] = [None] * len(seen)
+        if by != "quadrature":
+            drawn = list(_by_samples(model, seen, asked, outlooks, n, seed))
+    made = []
+    for sequence, quadrature, samples in zip(seen, outlooks, drawn, strict=True):
+        if by == "samples":
+            assert samples is not None
+            quadrature, samples = samples, None
+        made.append(Prediction(sequence.id, sequence.t_end, len(sequence), quadrature, samples))
+    return made
+
+
+def seen_until(data: EventData, start: float) -> EventData:
+    """The same sequences with nothing after `start`, and observed until then: where they were not, nothing is taken to have happened."""
+    if not (math.isfinite(start) and start >= 0.0):
+        raise ForetellError(f"start = {start}: expected a time from 0 on")
+    cut = []
+    for one in data:
+        count = int(np.searchsorted(one.times, start, side="right"))
+        marks = None if one.unscored is None else one.unscored[:count]
+        cut.append(EventSequence(one.times[:count], one.types[:count], start, one.id, one.metadata, marks))
+    return EventData(cut, data.vocabulary, name=data.name)
+
+
+def _check(pattern: EventPattern, names: Iterable[str], may_come: MayCome | None = None) -> None:
+    problem = never_matches(pattern, names, may_come)
+    if problem is not None:
+        raise ForetellError(problem)
+
+
+# By quadrature
+
+
+def _by_quadrature(
+    model: IntensityModel, data: EventData, asked: Asked, last: float, progress: Callable[[int, int], None] | None
+) -> list[Outlook]:
+    wide, possible = _with_all_possible(model, data)
+    if asked.pattern is not None and isinstance(model, ANDTT):
+        _check(
+            asked.pattern,
+            (name for name in wide.vocabulary.names if split(name)[0] in model.functors),
+            _may_come(model),
+        )
+    data = EventData(list(data), wide.vocabulary, name=data.name)
+    gaps = data.gaps()
+    first = float(min(FIRST_PANEL * last / HORIZON, gaps[gaps > 0.0].min(initial=math.inf)))
+    found: list[Outlook | None] = [None] * len(data)
+    done = 0
+    for indices, batch in batches_of(data, wide, "all", 1):
+        start, seen = batch.t_end.unsqueeze(1), batch.lengths.unsqueeze(1)
+        places = Places(start, seen, torch.ones_like(seen, dtype=torch.bool))
+        with torch.no_grad(), wide.holding():  # all rows are asked again and again, each with what it has seen
+            marched = march(wide, wide.encode(batch), places, Horizon(first, last), CLOSE, QUANTILES)
+        for row, index in enumerate(indices):
+            begin = data[index].t_end
+            masses = marched.masses[row, 0].double().cpu().numpy()
+            count = len(possible[index]) if possible is not None else int((masses > 0.0).sum())
+            found[index] = make_outlook(
+                asked,
+                by="quadrature",
+                mean=begin + float(marched.mean[row, 0]),
+                mean_error=float(marched.error[row, 0]),
+                quantiles=[begin + one for one in marched.quantiles[row, 0].tolist()],
+                no_event=float(marched.survival[row, 0]),
+                horizon=begin + float(marched.end[row, 0]),
+                probabilities=dict(zip(wide.vocabulary.names, masses.tolist(), strict=True)),
+                possible=count,
+            )
+        done += len(indices)
+        if progress is not None:
+            progress(done, len(data))
+    return [one for one in found if one is not None]
+
+
+def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[IntensityModel, list[list[str]] | None]:
+    """The same model with a name for every event that is possible at the end of some history, and which those are."""
+    possible: list[list[str]] = []
+    for sequence in data:
+        # Just after the last event: what it made possible counts.
+        found = model.possible_intensities(sequence, [math.nextafter(sequence.t_end, math.inf)])
+        if found is None:
+            return model, None
+        possible.append(list(found[0]))
+    fresh = sorted({name for names in possible for name in names if name not in model.vocabulary})
+    if not fresh:
+        return model, possible
+    wide = copy.copy(model)  # shares the parameters; the caller's model keeps its vocabulary
+    wide.vocabulary = Vocabulary((*model.vocabulary.names, *fresh))
+    return wide, possible
+
+
+def _may_come(model: ANDTT) -> MayCome:
+    """Whatever the program declares an event, about all that its facts and the events so far are about."""
+    arities = {name: model.program.functors[name].arity for name in model.functors}
+    met = (argument for name in model.vocabulary.names for argument in split(name)[1])
+    constants = {*model.histories.grounding.constants, *met}
+    return MayCome({name: size for name, size in arities.items() if size is not None}, constants)
+
+
+# By samples
+
+
+def _by_samples(
+    model: IntensityModel, data: EventData, asked: Asked, quadrature: list[Outlook], n: int, seed: int
+) -> list[Outlook]:
+    """With the same horizons, so that both mean the same by `no_event`."""
+    lengths = [round(one.horizon - sequence.t_end, 9) for one, sequence in zip(quadrature, data, strict=True)]
+    found: list[Outlook | None] = [None] * len(data)
+    for length in sorted(set(lengths)):
+        rows = [row for row, one in enumerate(lengths) if one == length]
+        drawn = sample_next(model, [data[row] for row in rows], n=n, horizon=length, seed=seed)
+        for row, one in zip(rows, drawn, strict=True):
+            found[row] = _drawn_outlook(asked, one, quadrature[row].possible)
+    return [one for one in found if one is not None]
+
+
+def _drawn_outlook(asked: Asked, drawn: NextEvents, possible: int) -> Outlook:
+    n = len(drawn.found)
+    times = np.where(drawn.found, drawn.times, np.inf)
+    happened = times[drawn.found]
+    quantiles = np.quantile(times, QUANTILES, method="inverted_cdf")
+    counts = Counter(event for event in drawn.events if event is not None)
+    return make_outlook(
+        asked,
+        by="samples",
+        mean=float(happened.mean()) if len(happened) else math.nan,
+        mean_error=float(happened.std(ddof=1) / math.sqrt(len(happened))) if len(happened) > 1 else math.nan,
+        quantiles=[one if math.isfinite(one) else math.nan for one in quantiles.tolist()],
+        no_event=1.0 - len(happened) / n,
+        horizon=drawn.horizon,
+        probabilities={name: count / n for name, count in counts.items()},
+        possible=possible,
+        draws=n,
+    )

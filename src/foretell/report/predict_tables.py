@@ -1,0 +1,134 @@
+"""A prediction for a terminal: one sentence and a table of events; of many sequences, one row each."""
+
+from __future__ import annotations
+
+from rich.markup import escape
+from rich.table import Table
+
+from foretell.evaluate.next_time import UNDEFINED_ABOVE
+from foretell.evaluate.outlook import Interval, Likely, Outlook, Prediction
+from foretell.lang.wording import counted
+
+
+def sentence(prediction: Prediction, time_unit: str = "") -> str:
+    """When, in words."""
+    outlook = prediction.outlook
+    unit = f" ({time_unit})" if time_unit and len(time_unit) < 20 else ""
+    expected = (
+        "no mean can be given" if outlook.mean is None else f"the next event is expected at {outlook.mean:.5g}{unit}"
+    )
+    median = "" if outlook.median is None else f", as likely before as after {outlook.median:.5g}"
+    best = (
+        f"; most probably it is {outlook.events[0].event} ({percent(outlook.events[0].probability)})"
+        if outlook.events
+        else ""
+    )
+    after = f"sequence {prediction.sequence}, after {counted(prediction.seen, 'event')}, from {prediction.start:g} on"
+    return f"{after}: {expected}{median}{best}"
+
+
+def remarks(prediction: Prediction) -> list[str]:
+    """What a reader must know beside the numbers."""
+    outlook, found = prediction.outlook, []
+    if outlook.mean is None:
+        found.append(
+            f"no mean: with probability {percent(outlook.no_event)} nothing happens up to {outlook.horizon:.5g}; "
+            f"above {UNDEFINED_ABOVE:g} the mean is undefined"
+        )
+    who = outlook.who
+    if who is not None:
+        given = f", most probably {who.events[0].event}" if who.events else ": no such event is possible now"
+        found.append(f"the next event is a {who.pattern} with probability {percent(who.probability)}{given}")
+    return found
+
+
+def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = True) -> Table:
+    """One row a sequence and way of computing: times, and, with `what`, the most probable event."""
+    unit = f", in {time_unit}" if time_unit and len(time_unit) < 20 else ""
+    table = Table(title=f"the next event{unit}", title_justify="left")
+    for name in ("sequence", "by"):
+        table.add_column(name)
+    for name in ("from", "mean", "median", "50 %", "90 %", "no event"):
+        table.add_column(name, justify="right")
+    patterns = what and any(prediction.who is not None for prediction in predictions)
+    for name in (*(["most probable"] if what else []), *(["who"] if patterns else [])):
+        table.add_column(name)
+    for prediction in predictions:
+        for outlook in _outlooks(prediction):
+            cells = [_time(outlook.mean), _time(outlook.median), _span(outlook.interval_50), _span(outlook.interval_90)]
+            best = [escape(_named(outlook.events[:1]))] if what else []
+            who = [escape(_who(outlook))] if patterns else []
+            table.add_row(
+                escape(prediction.sequence),
+                outlook.by,
+                f"{prediction.start:g}",
+                *cells,
+                percent(outlook.no_event),
+                *best,
+                *who,
+            )
+    return table
+
+
+def event_tables(prediction: Prediction) -> list[Table]:
+    """The most probable events of one sequence, and those that match the pattern."""
+    outlooks = _outlooks(prediction)
+    possible = counted(prediction.outlook.possible, "possible event")
+    found = [_events("what is next", f"of {possible}", [(one, one.events) for one in outlooks], shares=False)]
+    who = prediction.who
+    if who is not None and who.events:
+        rows = [(one, one.who.events) for one in outlooks if one.who is not None]
+        caption = f"of {counted(who.matching, 'event')} that match; share: given that the next event does"
+        found.append(_events(f"which {escape(who.pattern)}", caption, rows, shares=True))
+    return found
+
+
+def _events(title: str, caption: str, columns: list[tuple[Outlook, tuple[Likely, ...]]], shares: bool) -> Table:
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("event")
+    for outlook, _ in columns:
+        by = f" by {outlook.by}" if len(columns) > 1 else ""
+        table.add_column(f"probability{by}", justify="right")
+        if shares:
+            table.add_column(f"share{by}", justify="right")
+    by_name = [{one.event: one for one in likely} for _, likely in columns]
+    for name in dict.fromkeys(one.event for _, likely in columns for one in likely):
+        cells = []
+        for known in by_name:
+            one = known.get(name)
+            cells.append("–" if one is None else percent(one.probability))
+            if shares:
+                cells.append("–" if one is None or one.share is None else percent(one.share))
+        table.add_row(escape(name), *cells)
+    return table
+
+
+def _outlooks(prediction: Prediction) -> list[Outlook]:
+    return [prediction.outlook, *([prediction.samples] if prediction.samples is not None else [])]
+
+
+def percent(share: float) -> str:
+    if 0.0 < share < 5e-5:
+        return "< 0.01 %"
+    return f"{100 * share:.2f} %" if 0.0 < share < 0.1 else f"{100 * share:.1f} %"
+
+
+def _named(likely: tuple[Likely, ...]) -> str:
+    return "  ".join(f"{one.event} {percent(one.probability)}" for one in likely) or "–"
+
+
+def _who(outlook: Outlook) -> str:
+    who = outlook.who
+    if who is None or not who.events:
+        return "–"
+    return f"{percent(who.probability)}: {who.events[0].event}"
+
+
+def _time(value: float | None) -> str:
+    return "–" if value is None else f"{value:.5g}"
+
+
+def _span(interval: Interval) -> str:
+    """`2.1 … 3.5`; a later end that may never come is open."""
+    low, high = interval
+    return "–" if low is None else f"{low:.5g} … {'' if high is None else f'{high:.5g}'}".strip()
