@@ -90,9 +90,55 @@ def test_without_pyarrow_it_works_and_says_what_it_wrote(copied: Path, monkeypat
     assert "writing Parquet needs the package pyarrow" in refused("embed", copied, "-o", copied / "e.parquet")
 
 
+def test_the_second_table_says_how_well_times_are_calibrated(copied: Path):
+    outcome = fine("evaluate", copied)
+    assert "true time in" in outcome.out and "50 % interval" in outcome.out and "Kolmogorov-Smirnov" in outcome.out
+    assert "MAE of" in outcome.out and "if not told when" in outcome.out
+    table = outcome.out[outcome.out.index("more closely") :]
+    assert max(map(len, table[: table.index("of rescaled times")].splitlines())) <= 100
+    assert "MAE" not in fine("evaluate", copied, "--no-times").out
+
+
+def test_the_new_scores_can_be_recomputed_from_the_table(copied: Path):
+    found = fine("evaluate", copied, "--json").json
+    table = parquet.read_table(found["scores"]).to_pydict()
+    off = np.abs(np.array(table["predicted_time"]) - np.array(table["time"]))
+    assert np.nanmean(off) == pytest.approx(found["mae"]["value"])
+    right = [e == p for e, p in zip(table["event"], table["predicted_event_without_time"], strict=True) if e]
+    assert 1.0 - np.mean(right) == pytest.approx(found["error_rate_without_time"]["value"])
+    residual = np.array([r for r, index in zip(table["residual"], table["index"], strict=True) if index >= 0])
+    assert found["rescaling"]["mean"] == pytest.approx(residual.mean())
+    place = -np.expm1(-residual)
+    levels = {one["level"]: one["coverage"]["value"] for one in found["calibration"]["times"]}
+    assert levels[0.9] == pytest.approx(np.mean((place > 0.05) & (place < 0.95)))
+
+
+def test_futures_are_scored_where_they_are_asked_for(copied: Path):
+    found = fine("evaluate", copied, "--no-times", "--futures", 4, "--horizon", 2, "--costs", "0.5,1", "--json").json
+    futures = found["futures"]
+    assert (futures["horizon"], futures["delta"], futures["steps"], futures["futures"]) == (2.0, 0.4, 10, 4)
+    assert [one["cost"] for one in futures["transport"]] == [0.5, 1.0] and 0.0 <= futures["t_map"]["value"] <= 1.0
+    shown = fine("evaluate", copied, "--no-times", "--futures", 4, "--horizon", 2).out
+    assert "futures: 4 from each of" in shown and "T-mAP: within 0.4" in shown and "C = 0.2" in shown
+
+
+def test_an_unfinished_run_is_said_to_be_one(copied: Path, bursts: Path):
+    assert fine("evaluate", copied, "--no-times", "--json").json["unfinished"] is None
+    (copied / "checkpoint.safetensors").unlink()
+    told = fine("evaluate", copied, "--no-times", "--json").json["unfinished"]
+    assert "stopped before its first checkpoint" in told and f"foretell train --resume {copied}" in told
+    (copied / "checkpoint.safetensors").write_bytes(b"?")
+    assert "whether training is finished is not known" in fine("evaluate", copied, "--no-times").out.replace("\n", " ")
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
+        (["--futures", "5"], "say how far they go with --horizon"),
+        (["--horizon", "5"], "say how many with --futures"),
+        (["--futures", "1", "--horizon", "2"], "futures = 1: expected 2 or more"),
+        (["--futures", "5", "--horizon", "2", "--costs", "x"], "expected numbers with commas"),
+        (["--futures", "5", "--horizon", "1e9"], "ask for less"),
         (["--integral", "simpson"], "integral = simpson: expected one of stratified, uniform, quadrature"),
         (["--window", "tail"], "window = tail: expected one of"),
         (["--points", "0"], "points = 0: expected 1 or more"),

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.record import write_scores
+from foretell.evaluate.record import Origin, digest_of, read_scores, write_scores
 from foretell.evaluate.scores import evaluate, score
 from foretell.models.anhp import ANHP
 from foretell.models.poisson import Poisson
@@ -88,6 +88,39 @@ def test_without_times_there_is_no_rmse():
     assert evaluate(poisson(TINY, 1.0, 1.0), TINY, times=False).rmse is None
 
 
+def test_the_mean_absolute_error_and_the_type_without_its_time_are_those_computed_by_hand():
+    evaluation = evaluate(poisson(TINY, 0.5, 0.25), TINY)
+    assert evaluation.mae is not None and evaluation.error_rate_without_time is not None
+    assert evaluation.mae.value == pytest.approx((1.0 / 3.0 + 5.0 / 3.0 + 2.0 / 3.0) / 3.0, rel=1e-5)
+    assert evaluation.error_rate_without_time.value == pytest.approx(1.0 / 3.0)
+
+
+def test_the_error_without_the_time_is_that_of_the_types_predicted_without_it():
+    data = random_data(9, [6, 5, 7])
+    model = randomise(ANHP(data.vocabulary, dim=4, dtype=torch.float64), seed=3, spread=1.0)
+    model.time.set_range(0.5, 10.0)
+    found = score(model, data)
+    assert found.times is not None and found.evaluation.error_rate_without_time is not None
+    real = found.events.is_event
+    wrong = np.mean(found.times.type_without_time != found.events.type[real])
+    assert found.evaluation.error_rate_without_time.value == pytest.approx(wrong)
+    assert (found.times.type_without_time != found.events.predicted_type[real]).any(), "it is another question"
+
+
+def test_time_rescaling_and_calibration_are_in_the_evaluation():
+    evaluation = evaluate(poisson(TINY, 0.5, 0.25), TINY, times=False)
+    assert evaluation.rescaling.residuals == 3 and 0.0 < evaluation.rescaling.p_value <= 1.0
+    assert evaluation.rescaling.mean == pytest.approx(0.75 * np.mean([1.0, 3.0, 1.0 + 2.0]))
+    assert evaluation.calibration.coverage(0.9).value == 1.0
+    assert evaluation.mae is None and evaluation.error_rate_without_time is None
+
+
+def test_score_and_evaluate_take_the_same_options():
+    import inspect
+
+    assert inspect.signature(evaluate).parameters.keys() == inspect.signature(score).parameters.keys()
+
+
 def test_nothing_to_score_is_an_error():
     model = poisson(TINY, 1.0, 1.0)
     with pytest.raises(ForetellError, match="nothing to score"):
@@ -126,6 +159,52 @@ def test_rows_of_the_table_add_up_to_the_log_likelihood_of_each_sequence(tmp_pat
     written = json.loads((tmp_path / "evaluation.json").read_text())
     assert written == scored.evaluation.to_json()
     assert sum(table["log_likelihood"]) / 3 == pytest.approx(written["log_likelihood"]["value"])
+
+
+def origin_of(path: Path, data: EventData, **changes: object) -> Origin:
+    way = {"window": "all", "integral": "quadrature", "points": 10, "seed": 0, **changes}
+    return Origin.of(path, data, **way)  # type: ignore[arg-type]
+
+
+def test_scores_read_back_are_those_that_were_written(tmp_path: Path):
+    data = random_data(5, [4, 0, 7, 1])
+    model = poisson(data, 0.2, 0.2, 0.1)
+    (tmp_path / "model").write_bytes(b"weights")
+    origin = origin_of(tmp_path / "model", data)
+    scored = score(model, data)
+    write_scores(scored, data, tmp_path, origin)
+    again = read_scores(tmp_path, model, data, origin)
+    assert again is not None and again.evaluation == scored.evaluation
+    for name in ("sequence", "event", "type", "log_intensity", "log_predicted", "integral", "tail", "predicted_type"):
+        np.testing.assert_array_equal(getattr(again.events, name), getattr(scored.events, name))
+
+
+def test_scores_of_something_else_are_not_read(tmp_path: Path):
+    data = random_data(6, [4, 3])
+    model = poisson(data, 0.2, 0.2, 0.1)
+    weights = tmp_path / "model"
+    weights.write_bytes(b"weights")
+    origin = origin_of(weights, data)
+    assert read_scores(tmp_path, model, data, origin) is None, "there are none"
+    write_scores(score(model, data, times=False), data, tmp_path, origin)
+    assert read_scores(tmp_path, model, data, origin) is None, "without next times"
+    assert read_scores(tmp_path, model, data, origin, times=False) is not None
+    other = random_data(7, [4, 3])
+    for changed in (origin_of(weights, other), origin_of(weights, data, seed=1), origin_of(weights, data, points=5)):
+        assert read_scores(tmp_path, model, data, changed, times=False) is None
+    weights.write_bytes(b"other weights")
+    assert read_scores(tmp_path, model, data, origin_of(weights, data), times=False) is None
+    (tmp_path / "scores.parquet").write_bytes(b"broken")
+    assert read_scores(tmp_path, model, data, origin, times=False) is None
+
+
+def test_a_digest_is_of_events_by_name_and_of_what_is_scored():
+    data = random_data(8, [4, 3])
+    wider = EventData(data.sequences, type(data.vocabulary)((*data.vocabulary.names, "never")), data.origin, data.name)
+    marked = [type(s)(s.times, s.types, s.t_end, s.id, s.metadata, np.arange(len(s)) == 0) for s in data]
+    assert digest_of(data) == digest_of(wider)
+    assert digest_of(data) != digest_of(EventData(marked, data.vocabulary, data.origin, data.name))
+    assert digest_of(data) != digest_of(data.select([0]))
 
 
 def test_without_pyarrow_the_same_table_is_written_as_json_lines(tmp_path: Path, monkeypatch, caplog):

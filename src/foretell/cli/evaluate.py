@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from foretell.cli.replay import Impossible
+from foretell.errors import ForetellError
+
+if TYPE_CHECKING:
+    from foretell.evaluate.long_horizon import Futuring
 
 Option = typer.Option
 
@@ -23,6 +27,10 @@ def evaluate(
     predict: Annotated[
         list[str] | None, Option(help="Also who: 'pass(+P,-Q)', + given and - predicted; may be repeated.")
     ] = None,
+    futures: Annotated[int, Option(help="Also sample this many futures from many times; needs --horizon.")] = 0,
+    horizon: Annotated[float, Option(help="How far futures go, in the unit of the data.")] = 0.0,
+    delta: Annotated[float, Option(help="T-mAP: how near in time is right; default: a fifth of the horizon.")] = 0.0,
+    costs: Annotated[str, Option(help="Optimal transport: costs of an insertion, with commas; default: delta/2.")] = "",
     floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = False,
     seed: Annotated[int, Option(help="For the bootstrap and for drawn integrals.")] = 0,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
@@ -34,20 +42,23 @@ def evaluate(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
     quiet: Annotated[bool, Option(help="No progress.")] = False,
 ) -> None:
-    """Log-likelihood (total, of times, of types), RMSE of the next time, error of the next type; with 95 % intervals."""
+    """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
     from foretell.cli.opened import open_run
-    from foretell.cli.show import bar, out, participant_table, print_json, remarks, score_table
-    from foretell.evaluate.record import write_scores
+    from foretell.cli.show import bar, fit_table, future_table, out, participant_table, print_json, remarks, score_table
+    from foretell.cli.unfinished import unfinished
+    from foretell.evaluate.record import Origin, write_scores
     from foretell.evaluate.scores import score
     from foretell.models.batch import Window
     from foretell.objective.integral import Integral
     from foretell.train.config import check_choice
     from foretell.train.fit import fit
     from foretell.train.floors import floors_for, scored_alike
+    from foretell.train.run import MODEL
     from foretell.train.splits import in_vocabulary
 
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
+    asked = _futures(futures, horizon, delta, costs)
     opened = open_run(run, data, split, columns, device).settled(impossible)
     models = [opened.model]
     if floors:
@@ -74,10 +85,13 @@ def evaluate(
                     times=times,
                     seed=seed,
                     predict=predict or (),
+                    futures=asked,
                     progress=lambda what, done, of, title=model.title: progress.move(f"{title}: {what}", done, of),
                 )
             )
-    written = write_scores(results[-1], opened.data, run)
+    origin = Origin.of(run / MODEL, opened.data, window=window, integral=integral, points=points, seed=seed)
+    written = write_scores(results[-1], opened.data, run, origin)
+    warning = unfinished(opened.run, opened.model)
     evaluations = [result.evaluation for result in results]
     if as_json:
         print_json(
@@ -87,13 +101,35 @@ def evaluate(
                 "impossible_events": opened.impossible_events,
                 "floors": [e.to_json() for e in evaluations[:-1]],
                 "scores": str(written),
+                "unfinished": warning,
             }
         )
         return
     console = out()
     console.print(score_table(evaluations, opened.time_unit))
+    console.print(fit_table(evaluations))
+    if asked is not None:
+        console.print(future_table(evaluations, opened.time_unit))
     if predict:
         console.print(participant_table(evaluations))
-    for line in remarks(evaluations):
+    for line in [*remarks(evaluations), *([] if warning is None else [warning])]:
         console.print(line)
     console.print(f"event by event: {written}")
+
+
+def _futures(number: int, horizon: float, delta: float, costs: str) -> Futuring | None:
+    from foretell.evaluate.long_horizon import Futuring
+
+    if not number:
+        if horizon or delta or costs:
+            raise ForetellError(
+                "--horizon, --delta and --costs are for sampled futures: say how many with --futures 100"
+            )
+        return None
+    if not horizon:
+        raise ForetellError(f"--futures {number}: say how far they go with --horizon, in the unit of the data")
+    try:
+        prices = tuple(float(part) for part in costs.split(",") if part.strip())
+    except ValueError:
+        raise ForetellError(f"--costs {costs!r}: expected numbers with commas, such as 0.5,1,2") from None
+    return Futuring(number, horizon, delta or None, prices)

@@ -17,9 +17,11 @@ from rich.table import Table
 from foretell.lang.wording import counted
 
 if TYPE_CHECKING:
+    from foretell.evaluate.compare import Comparison
     from foretell.evaluate.scores import Evaluation
 
 PLAIN_LINE_EVERY = 5.0  # seconds
+SHOWN_FUNCTORS = 12
 
 
 def out() -> Console:
@@ -90,6 +92,97 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "", participants
         cells = [one.log_likelihood, one.time_log_likelihood, one.type_log_likelihood, *([one.rmse] if timed else [])]
         shares = [one.error_rate, *([one.participants[-1].error_rate] if participants else [])]
         table.add_row(one.model, *(_cell(cell, False) for cell in cells), *(_cell(cell, True) for cell in shares))
+    return table
+
+
+def fit_table(evaluations: list[Evaluation]) -> Table:
+    """Beside the first table: the other errors, and how well the predicted times are calibrated."""
+    timed = any(one.mae is not None for one in evaluations)
+    table = Table(
+        title="more closely",
+        caption="of rescaled times: distance from Exp(1) (Kolmogorov-Smirnov), p if the model were right, mean gap (1 is right)",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("model")
+    for name in (
+        *(["MAE of\nnext time", "error of next type\nif not told when"] if timed else []),
+        "true time in\n50 % interval",
+        "true time in\n90 % interval",
+        "rescaled\ntimes",
+    ):
+        table.add_column(name, justify="right")
+    for one in evaluations:
+        errors = [_cell(one.mae, False), _cell(one.error_rate_without_time, True)] if timed else []
+        held = [_cell(one.calibration.coverage(level), True) for level in (0.5, 0.9)]
+        found = one.rescaling
+        table.add_row(one.model, *errors, *held, f"{found.ks:.3f}, p {_small(found.p_value)}\nmean {found.mean:.3f}")
+    return table
+
+
+def _small(p: float) -> str:
+    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
+    """How far sampled futures are from what happened; every parameter is in the caption."""
+    first = evaluations[0].futures
+    assert first is not None
+    unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""
+    table = Table(
+        title=f"futures: {first.futures} from each of {first.starts} times, over a horizon of {first.horizon:g}{unit}",
+        caption=f"optimal transport: first {first.steps} events, C to insert or delete one, lower is better; "
+        f"T-mAP: within {first.delta:g}{unit}, higher is better (HoTPP's definitions)",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("model")
+    costs = [f"transport\nC = {one.cost:g}" for one in first.transport]
+    for name in (*costs, "T-mAP", "T-mAP\nover events", "events\na future", "events that\nhappened"):
+        table.add_column(name, justify="right")
+    for one in evaluations:
+        found = one.futures
+        assert found is not None
+        cells = [_cell(each.distance, False) for each in found.transport]
+        shares = [_cell(found.t_map, True), _cell(found.t_map_weighted, True)]
+        table.add_row(one.model, *cells, *shares, f"{found.predicted_events:.2f}", f"{found.happened_events:.2f}")
+    return table
+
+
+def difference_tables(comparison: Comparison) -> list[Table]:
+    """One table a pair, one row a score: how much they differ, and the corrected p of each test."""
+    from foretell.evaluate.compare import in_words
+
+    ways = [one.over for one in comparison.differences[0].tests] if comparison.differences else []
+    tables: dict[tuple[str, str], Table] = {}
+    for one in comparison.differences:
+        pair = one.first, one.second
+        if pair not in tables:
+            tables[pair] = Table(title=f"{one.first} less {one.second}", title_justify="left", caption_justify="left")
+            for name in ("score", "difference", *(f"p over {way}" for way in ways), ""):
+                tables[pair].add_column(name, justify="left" if name in ("score", "") else "right")
+        cells = [in_words(test.corrected, test.test).removeprefix("= ") for test in one.tests] or ["–"] * len(ways)
+        difference = _cell(one.difference, one.kind == "share").replace("\n", " ")
+        tables[pair].add_row(one.title, difference, *cells, "*" if one.significant else "")
+    if tables:
+        count = sum(bool(one.tests) for one in comparison.differences)
+        list(tables.values())[
+            -1
+        ].caption = f"p: paired permutation tests, by Holm's method for {count} comparisons; * significant at 0.05"
+    return list(tables.values())
+
+
+def functor_table(comparison: Comparison) -> Table:
+    """Log-likelihood by functor, a column a run; the most frequent functors."""
+    table = Table(title="log-likelihood by functor, nats an event", title_justify="left")
+    for name in ("functor", "events", *comparison.names):
+        table.add_column(name, justify="left" if name == "functor" else "right")
+    for one in comparison.functors[:SHOWN_FUNCTORS]:
+        cells = [_cell(found, False).replace("\n", " ") for found in one.scores["log_likelihood"]]
+        table.add_row(one.functor, str(one.events), *cells)
+    left = comparison.functors[SHOWN_FUNCTORS:]
+    if left:
+        table.caption = f"and {len(left)} more, of {sum(one.events for one in left)} events: see --json"
     return table
 
 

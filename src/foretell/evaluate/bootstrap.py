@@ -1,18 +1,22 @@
 """95 % intervals by resampling: whole sequences where there are enough of them, else blocks of consecutive events.
 
-In: for every unit (sequence or event) sums and counts of each metric. Out: percentile intervals. Where an integral was drawn at random,
-each replicate draws that part anew: a normal with the variance of the draws.
+In: for every unit (sequence or event) sums and counts of each metric. Out: percentile intervals. Where a part was drawn at random (an
+integral, futures), each replicate draws it anew: a normal with the variance of the draws. How often each unit is in each replicate is
+drawn again from the seed whenever it is needed, some replicates at a time, so memory does not grow with their number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 ENOUGH_SEQUENCES = 20
 REPLICATES = 1000
 LOW, HIGH = 2.5, 97.5
+AT_A_TIME = 1 << 22  # weights in memory
 
 
 @dataclass(frozen=True)
@@ -25,60 +29,140 @@ class Estimate:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
 
+NOTHING = Estimate(float("nan"), float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A score that is `Σ sums / Σ counts` over units, or with `root` the square root of that (an RMSE from squared errors)."""
+
+    sums: np.ndarray  # [units]
+    counts: np.ndarray  # [units]
+    variances: np.ndarray | None = None  # of `sums`, where a part of them was drawn at random
+    root: bool = False
+
+    @property
+    def value(self) -> float:
+        counts = self.counts.sum()
+        if counts == 0:
+            return float("nan")
+        found = self.sums.sum() / counts
+        return float(np.sqrt(found) if self.root else found)
+
+
 @dataclass(frozen=True)
 class Resampling:
-    """How often each unit is in each replicate, and in words how that was done."""
+    """How replicates are made of units, and in words how that is done."""
 
-    weights: np.ndarray  # [replicates, units]
+    units: int
     unit: str  # "sequences" or "events"
     block: int | None
+    seed: int
+    first: np.ndarray | None = None  # blocks: for each event the first event of its sequence …
+    length: np.ndarray | None = None  # … and how many there are in it
 
     def describe(self) -> str:
         if self.unit == "sequences":
             return f"{REPLICATES} bootstrap replicates over sequences"
         return f"{REPLICATES} bootstrap replicates over blocks of {self.block} consecutive events"
 
+    def parts(self) -> Iterator[np.ndarray]:
+        """How often each unit is in each replicate, some replicates at a time: [replicates, units]. The cut changes nothing."""
+        if self.units * REPLICATES <= AT_A_TIME:
+            yield self.weights
+        else:
+            yield from self._drawn(max(1, AT_A_TIME // self.units))
 
-def resample_sequences(count: int, rng: np.random.Generator) -> Resampling:
-    weights = rng.multinomial(count, np.full(count, 1.0 / count), size=REPLICATES)
-    return Resampling(weights.astype(np.float64), "sequences", None)
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """All of them at once, for small data."""
+        return np.concatenate(list(self._drawn(REPLICATES)))
+
+    def _drawn(self, rows: int) -> Iterator[np.ndarray]:
+        rng = np.random.default_rng(self.seed)
+        for done in range(0, REPLICATES, rows):
+            count = min(rows, REPLICATES - done)
+            if self.block is None:
+                even = np.full(self.units, 1.0 / max(self.units, 1))
+                yield rng.multinomial(self.units, even, size=count).astype(np.float64)
+            else:
+                yield np.stack([self._blocks(rng, self.block) for _ in range(count)])
+
+    def _blocks(self, rng: np.random.Generator, block: int) -> np.ndarray:
+        assert self.first is not None and self.length is not None
+        begin = rng.integers(self.units, size=-(-self.units // block))
+        first = self.first[begin][:, None]
+        place = first + (begin[:, None] + np.arange(block) - first) % self.length[begin][:, None]
+        return np.bincount(place.ravel()[: self.units], minlength=self.units).astype(np.float64)
 
 
-def resample_blocks(sequence_of_event: np.ndarray, rng: np.random.Generator) -> Resampling:
+Seed = int | np.random.Generator  # a generator gives a seed
+
+
+def resample_sequences(count: int, seed: Seed) -> Resampling:
+    return Resampling(count, "sequences", None, _seed(seed))
+
+
+def resample_blocks(sequence_of_event: np.ndarray, seed: Seed) -> Resampling:
     """Blocks of about the cube root of the number of events, within one sequence, wrapping around its end."""
     count = len(sequence_of_event)
-    block = max(1, round(count ** (1.0 / 3.0)))
-    weights = np.zeros((REPLICATES, count))
     starts = np.flatnonzero(np.r_[True, sequence_of_event[1:] != sequence_of_event[:-1]])
-    first = np.repeat(starts, np.diff(np.r_[starts, count]))
-    length = np.repeat(np.diff(np.r_[starts, count]), np.diff(np.r_[starts, count]))
-    for replicate in weights:
-        begin = rng.integers(count, size=-(-count // block))
-        place = begin[:, None] + np.arange(block)
-        wrapped = first[begin][:, None] + (place - first[begin][:, None]) % length[begin][:, None]
-        np.add.at(replicate, wrapped.ravel()[:count], 1.0)
-    return Resampling(weights, "events", block)
+    lengths = np.diff(np.r_[starts, count])
+    block = max(1, round(count ** (1.0 / 3.0)))
+    return Resampling(count, "events", block, _seed(seed), np.repeat(starts, lengths), np.repeat(lengths, lengths))
+
+
+def replicates(ratios: Sequence[Ratio], resampling: Resampling) -> np.ndarray:
+    """Each ratio in every replicate, of which all ratios see the same: [replicates, ratios]. NaN: nothing was counted."""
+    noise = np.random.default_rng([resampling.seed, 1])  # apart from what decides the replicates
+    sums, counts = (np.stack([getattr(one, part) for one in ratios], axis=1) for part in ("sums", "counts"))
+    drawn = [place for place, one in enumerate(ratios) if one.variances is not None and one.variances.any()]
+    spread = np.stack([ratios[place].variances for place in drawn], axis=1) if drawn else None  # pyright: ignore[reportArgumentType, reportCallIssue]
+    found = []
+    for weights in resampling.parts():
+        top, below = weights @ sums, weights @ counts
+        if spread is not None:
+            top[:, drawn] += np.sqrt(weights @ spread) * noise.standard_normal((len(weights), len(drawn)))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found.append(np.where(below > 0, top / below, np.nan))
+    whole = np.concatenate(found)
+    roots = [place for place, one in enumerate(ratios) if one.root]
+    whole[:, roots] = np.sqrt(np.maximum(whole[:, roots], 0.0))
+    return whole
+
+
+def interval(value: float, drawn: np.ndarray) -> Estimate:
+    """A value with the quantiles of its replicates; those in which nothing was counted are left out."""
+    drawn = drawn[~np.isnan(drawn)]
+    if np.isnan(value) or not len(drawn):
+        return NOTHING
+    low, high = np.percentile(drawn, [LOW, HIGH])
+    return Estimate(float(value), float(low), float(high))
+
+
+def estimates(ratios: Sequence[Ratio], resampling: Resampling) -> list[Estimate]:
+    if not ratios:
+        return []
+    drawn = replicates(ratios, resampling)
+    whole = np.atleast_1d(~np.isnan(drawn).any(0))
+    quick = np.percentile(drawn[:, whole], [LOW, HIGH], axis=0)  # most of them, in one go
+    found = [interval(one.value, drawn[:, place]) if not whole[place] else NOTHING for place, one in enumerate(ratios)]
+    for place, low, high in zip(np.flatnonzero(whole).tolist(), *quick.tolist(), strict=True):
+        found[place] = Estimate(ratios[place].value, low, high)
+    return found
 
 
 def mean_estimate(
     sums: np.ndarray,
     counts: np.ndarray,
     resampling: Resampling,
-    rng: np.random.Generator,
     *,
     variances: np.ndarray | None = None,
     root: bool = False,
 ) -> Estimate:
-    """`Σ sums / Σ counts` with its interval; with `root`, its square root (an RMSE from squared errors)."""
-    if counts.sum() == 0:
-        return Estimate(float("nan"), float("nan"), float("nan"))
-    top = resampling.weights @ sums
-    if variances is not None and variances.any():
-        top = top + np.sqrt(resampling.weights @ variances) * rng.standard_normal(len(top))
-    below = resampling.weights @ counts
-    replicates = top[below > 0] / below[below > 0]
-    value = sums.sum() / counts.sum()
-    if root:
-        value, replicates = np.sqrt(value), np.sqrt(np.maximum(replicates, 0.0))
-    low, high = np.percentile(replicates, [LOW, HIGH])
-    return Estimate(float(value), float(low), float(high))
+    """Of one ratio alone."""
+    return estimates([Ratio(sums, counts, variances, root)], resampling)[0]
+
+
+def _seed(seed: Seed) -> int:
+    return int(seed.integers(2**62)) if isinstance(seed, np.random.Generator) else seed

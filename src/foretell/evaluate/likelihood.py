@@ -34,9 +34,9 @@ class IntegralUsed:
 
 @dataclass(frozen=True)
 class EventScores:
-    """One row a scored event, in the order of the data; every row carries the integral of the gap that it ends.
+    """One row a scored event, in the order of the data; every row carries the integral since the scored event before it.
 
-    The tail after a sequence's last event belongs to that event's row (`tail`); a sequence without scored events has a row with
+    The tail after a sequence's last scored event belongs to that event's row (`tail`); a sequence without scored events has a row with
     `event = -1`, so that its integral is not lost.
     """
 
@@ -46,8 +46,9 @@ class EventScores:
     type: np.ndarray  # int32
     log_intensity: np.ndarray  # log λ_{e_i}(t_i)
     log_total: np.ndarray  # log λ(t_i)
-    integral: np.ndarray  # ∫ λ over the gap that the event ends
-    tail: np.ndarray  # ∫ λ over the tail, in the last event's row; else 0
+    log_predicted: np.ndarray  # log λ_e(t_i) of the most intense type
+    integral: np.ndarray  # ∫ λ since the scored event before, or since the scored part of the sequence begins
+    tail: np.ndarray  # ∫ λ after the last scored event, in its row; else 0
     integral_variance: np.ndarray  # of the two, where they are draws; else 0
     predicted_type: np.ndarray  # int32: argmax_e λ_e(t_i)
     log_likelihoods: np.ndarray  # float64 [sequences]
@@ -214,16 +215,16 @@ def _rows(
     """The scored events of a batch, and one row for each sequence that has none but a gap that counts."""
     counts, scored = batch.event_counts, batch.scored
     row, event = torch.nonzero(counts, as_tuple=True)
-    # Gap g is ended by event g; what no scored event ends is the tail.
-    ended = torch.nn.functional.pad(counts, (0, 1))
-    tail = torch.where(ended, 0.0, gaps.value).sum(1)
-    tail_variance = torch.where(ended, 0.0, gaps.variance).sum(1)
-    is_last = (counts.cumsum(1) == scored[:, None])[row, event]
+    # Gap g is ended by event g. What unscored events end goes on to the next scored one; after the last of these it is the tail.
+    before = torch.nn.functional.pad(counts.cumsum(1), (1, 0))  # scored events before each gap
+    value, variance = (torch.zeros_like(part).scatter_add(1, before, part) for part in (gaps.value, gaps.variance))
+    tail, tail_variance = (part.gather(1, scored[:, None]).squeeze(1) for part in (value, variance))
+    place = before[row, event]
+    is_last = place == scored[row] - 1
     bare = torch.nonzero(scored == 0).squeeze(1)
     names = torch.tensor(indices, device=row.device)
     log_intensity = model.log_intensity(state, batch.types).double()
-    log_total = logs.logsumexp(-1)
-    predicted = logs.argmax(-1)
+    highest = logs.max(-1)
     nothing = torch.zeros(len(bare), dtype=torch.float64, device=row.device)
     found = {
         "sequence": torch.cat([names[row], names[bare]]),
@@ -231,19 +232,20 @@ def _rows(
         "time": torch.cat([batch.times[row, event], batch.t_end[bare]]),
         "type": torch.cat([batch.types[row, event], torch.full_like(bare, -1)]).int(),
         "log_intensity": torch.cat([log_intensity[row, event], nothing]),
-        "log_total": torch.cat([log_total[row, event], nothing]),
-        "integral": torch.cat([gaps.value[row, event], nothing]),
+        "log_total": torch.cat([logs.logsumexp(-1)[row, event], nothing]),
+        "log_predicted": torch.cat([highest.values[row, event], nothing]),
+        "integral": torch.cat([value[row, place], nothing]),
         "tail": torch.cat([torch.where(is_last, tail[row], 0.0), tail[bare]]),
         "integral_variance": torch.cat(
-            [gaps.variance[row, event] + torch.where(is_last, tail_variance[row], 0.0), tail_variance[bare]]
+            [variance[row, place] + torch.where(is_last, tail_variance[row], 0.0), tail_variance[bare]]
         ),
-        "predicted_type": torch.cat([predicted[row, event], torch.full_like(bare, -1)]).int(),
+        "predicted_type": torch.cat([highest.indices[row, event], torch.full_like(bare, -1)]).int(),
     }
     return {name: column.cpu().numpy() for name, column in found.items()}
 
 
 def _no_rows() -> dict[str, np.ndarray]:
-    floats = ("time", "log_intensity", "log_total", "integral", "tail", "integral_variance")
+    floats = ("time", "log_intensity", "log_total", "log_predicted", "integral", "tail", "integral_variance")
     whole = {name: np.empty(0) for name in floats}
     whole |= {name: np.empty(0, dtype=np.int64) for name in ("sequence", "event")}
     return whole | {name: np.empty(0, dtype=np.int32) for name in ("type", "predicted_type")}

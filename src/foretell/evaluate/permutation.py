@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,8 +24,16 @@ from foretell.evaluate.participants import Guesses
 
 Over = Literal["events", "sequences"]
 PERMUTATIONS = 99_999
-AT_A_TIME = 1 << 22  # signs in memory
+AT_A_TIME = 1 << 26  # signs in memory, a bit each
+LOOKED_UP = 64  # bytes of a pattern at a time: their sums fit a processor's cache
 ROUNDING = 1e-12  # of the summed magnitudes: sums of one set of numbers in two orders are equal up to this
+
+
+class Drawn(TypedDict, total=False):
+    """How patterns of signs are drawn; see `permutation_test`."""
+
+    permutations: int
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -70,45 +78,49 @@ def permutation_test(
     )
 
 
-def compare_log_likelihoods(
-    first: EventScores,
-    second: EventScores,
+def compare_values(
+    first: np.ndarray,
+    second: np.ndarray,
+    sequence: np.ndarray,
     over: Over = "events",
     *,
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
+    events: float | None = None,
+    **drawn: Unpack[Drawn],
+) -> PairedTest:
+    """Of two models' values row by row; `sequence` says which rows belong together. The difference is their sum's, over `events`."""
+    one, other = (_units(values, sequence, over) for values in (first, second))
+    found = permutation_test(one, other, **drawn)
+    count = len(first) if events is None else events
+    return replace(found, difference=float((one - other).sum()) / max(count, 1))
+
+
+def compare_log_likelihoods(
+    first: EventScores, second: EventScores, over: Over = "events", **drawn: Unpack[Drawn]
 ) -> PairedTest:
     """The difference is in nats an event."""
-    _check_same(first, second)
-    one, other = (_units(scores.log_likelihood, scores.sequence, over) for scores in (first, second))
-    return _an_event(one, other, int(first.is_event.sum()), permutations, seed)
+    check_same(first, second)
+    return compare_values(
+        first.log_likelihood,
+        second.log_likelihood,
+        first.sequence,
+        over,
+        events=int(first.is_event.sum()),
+        **drawn,
+    )
 
 
 def compare_errors(
-    first: EventScores,
-    second: EventScores,
-    over: Over = "events",
-    *,
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
+    first: EventScores, second: EventScores, over: Over = "events", **drawn: Unpack[Drawn]
 ) -> PairedTest:
     """Of the next type given its time. The difference is one of error rates: below 0, the first model errs less."""
-    _check_same(first, second)
+    check_same(first, second)
     real = first.is_event
-    one, other = (
-        _units((scores.predicted_type != scores.type)[real].astype(np.float64), scores.sequence[real], over)
-        for scores in (first, second)
-    )
-    return _an_event(one, other, int(real.sum()), permutations, seed)
+    one, other = ((scores.predicted_type != scores.type)[real].astype(np.float64) for scores in (first, second))
+    return compare_values(one, other, first.sequence[real], over, **drawn)
 
 
 def compare_participants(
-    first: Sequence[Guesses],
-    second: Sequence[Guesses],
-    over: Over = "events",
-    *,
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
+    first: Sequence[Guesses], second: Sequence[Guesses], over: Over = "events", **drawn: Unpack[Drawn]
 ) -> PairedTest:
     """Of the events of all patterns together. The difference is one of error rates: below 0, the first model errs less."""
     asked, asked_too = ([guesses.pattern for guesses in guessed] for guessed in (first, second))
@@ -121,19 +133,12 @@ def compare_participants(
             raise ForetellError(
                 f"pattern {one.pattern!r}: the models guessed at different events; score them on the same data"
             )
-    sequence = np.concatenate([guesses.sequence for guesses in first]) if first else np.zeros(0, dtype=np.int64)
+    nothing = [np.zeros(0, dtype=np.int64)]
+    sequence = np.concatenate([guesses.sequence for guesses in first] or nothing)
     one, other = (
-        _units(np.concatenate([g.wrong for g in guessed]).astype(np.float64), sequence, over)
-        if len(sequence)
-        else np.zeros(0)
-        for guessed in (first, second)
+        np.concatenate([g.wrong for g in guessed] or nothing).astype(np.float64) for guessed in (first, second)
     )
-    return _an_event(one, other, len(sequence), permutations, seed)
-
-
-def _an_event(one: np.ndarray, other: np.ndarray, events: int, permutations: int, seed: int) -> PairedTest:
-    found = permutation_test(one, other, permutations=permutations, seed=seed)
-    return replace(found, difference=float((one - other).sum()) / max(events, 1))
+    return compare_values(one, other, sequence, over, **drawn)
 
 
 def _units(values: np.ndarray, sequence: np.ndarray, over: Over) -> np.ndarray:
@@ -144,7 +149,7 @@ def _units(values: np.ndarray, sequence: np.ndarray, over: Over) -> np.ndarray:
     return np.bincount(np.unique(sequence, return_inverse=True)[1], weights=values)
 
 
-def _check_same(first: EventScores, second: EventScores) -> None:
+def check_same(first: EventScores, second: EventScores) -> None:
     same = all(
         np.array_equal(one, other)
         for one, other in (
@@ -180,19 +185,35 @@ def _checked(values: ArrayLike, which: str) -> np.ndarray:
 
 
 def _drawn_sums(signed: np.ndarray, permutations: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Sums under random signs, some patterns at a time; how many at a time does not change them."""
+    """Sums under random signs, some patterns at a time; how many at a time does not change them.
+
+    Eight signs are a byte, and for each byte of a pattern the sum of what it flips is looked up: eight times fewer steps than signs.
+    """
     words = -(-len(signed) // 64)
-    rows = max(1, AT_A_TIME // (64 * words))
+    rows = max(1, AT_A_TIME // (64 * max(words, 1)))
+    table = _flipped_by_byte(signed, 8 * words)
     whole = signed.sum()
     for done in range(0, permutations, rows):
-        drawn = rng.integers(2**64, size=(min(rows, permutations - done), words), dtype=np.uint64)
-        flipped = np.unpackbits(drawn.view(np.uint8), axis=1, count=len(signed))
-        yield whole - 2.0 * (flipped.astype(np.float64) @ signed)
+        drawn = rng.integers(2**64, size=(min(rows, permutations - done), words), dtype=np.uint64).view(np.uint8)
+        flipped = np.zeros(len(drawn))
+        for first in range(0, 8 * words, LOOKED_UP):
+            part = drawn[:, first : first + LOOKED_UP]
+            place = part + 256 * np.arange(part.shape[1], dtype=np.int32)
+            flipped += np.take(table[256 * first :], place).sum(1)
+        yield whole - 2.0 * flipped
+
+
+def _flipped_by_byte(signed: np.ndarray, bytes_: int) -> np.ndarray:
+    """For every eight units and each of the 256 patterns of their signs, the sum of those that are flipped; flat."""
+    padded = np.zeros(8 * bytes_)
+    padded[: len(signed)] = signed
+    patterns = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
+    return (padded.reshape(bytes_, 8) @ patterns.T).ravel()
 
 
 def _all_sums(signed: np.ndarray) -> Iterator[np.ndarray]:
     """Sums under every pattern of signs but the one found, some at a time."""
-    rows = max(1, AT_A_TIME // max(len(signed), 1))
+    rows = max(1, AT_A_TIME // (64 * max(len(signed), 1)))
     bits = np.arange(len(signed), dtype=np.int64)
     whole = signed.sum()
     for start in range(1, 2 ** len(signed), rows):

@@ -1,11 +1,16 @@
-"""The event-by-event scores of an evaluation as a table in the run folder, so that others can recompute every number."""
+"""The event-by-event scores of an evaluation as a table in the run folder, so that others can recompute every number.
+
+`write_scores` writes the table and the summary; `read_scores` gives them back, where they are of this model, these data and these settings.
+"""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import logging
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +18,85 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.data.writing import replacing
-from foretell.evaluate.scores import Scored
+from foretell.evaluate.likelihood import EventScores, IntegralUsed
+from foretell.evaluate.next_time import NextTimes
+from foretell.evaluate.residuals import residuals
+from foretell.evaluate.scores import Scored, summarise
+from foretell.models.base import IntensityModel
+from foretell.models.batch import Window
 
 log = logging.getLogger("foretell")
 
+SUMMARY, TABLE, LINES = "evaluation.json", "scores.parquet", "scores.jsonl.gz"
+FLOATS = {
+    "time": "time",
+    "log_intensity": "log_intensity",
+    "log_total": "log_total_intensity",
+    "log_predicted": "log_predicted_intensity",
+    "integral": "integral",
+    "tail": "tail",
+    "integral_variance": "integral_variance",
+}
+OF_TIMES = {
+    "predicted": "predicted_time",
+    "no_event": "no_event",
+    "error": "predicted_time_error",
+    "median": "median_time",
+}
 
-def write_scores(scored: Scored, data: EventData, folder: Path) -> Path:
+
+@dataclass(frozen=True)
+class Origin:
+    """What scores were computed from: they fit nothing else."""
+
+    model: str  # digest of the model's file
+    data: str  # digest of the scored events
+    window: str
+    integral: str
+    points: int
+    seed: int
+
+    @classmethod
+    def of(cls, model_file: Path, data: EventData, *, window: str, integral: str, points: int, seed: int) -> Origin:
+        with open(model_file, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return cls(digest, digest_of(data), window, integral, points, seed)
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def digest_of(data: EventData) -> str:
+    """Of everything about the data that a score depends on."""
+    columns = data.columns
+    found = hashlib.sha256(json.dumps([data.origin, list(columns.ids)]).encode())
+    used = np.unique(columns.types)
+    names = np.array([data.vocabulary.names[kind] for kind in used])  # numbers differ from vocabulary to vocabulary
+    found.update(json.dumps(names.tolist()).encode())
+    for array in (columns.times, np.searchsorted(used, columns.types), columns.offsets, columns.t_ends):
+        found.update(np.ascontiguousarray(array).tobytes())
+    if columns.unscored is not None and columns.unscored.any():
+        found.update(columns.unscored.tobytes())
+    return found.hexdigest()
+
+
+def write_scores(scored: Scored, data: EventData, folder: Path, origin: Origin | None = None) -> Path:
     """`scores.parquet`; without pyarrow, `scores.jsonl.gz` with the same columns."""
     columns = score_columns(scored, data)
-    with replacing(folder / "evaluation.json") as temporary:
-        temporary.write_text(json.dumps(scored.evaluation.to_json(), indent=2) + "\n", encoding="utf-8")
+    summary = scored.evaluation.to_json() | ({} if origin is None else {"computed_from": origin.to_json()})
+    with replacing(folder / SUMMARY) as temporary:
+        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
         log.warning("pyarrow is not installed: the scores are written as JSON lines instead of Parquet")
-        path = folder / "scores.jsonl.gz"
+        path = folder / LINES
         rows = zip(*(_plain(column) for column in columns.values()), strict=True)
         with replacing(path) as temporary, gzip.open(temporary, "wt", encoding="utf-8") as file:
             file.writelines(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
         return path
-    path = folder / "scores.parquet"
+    path = folder / TABLE
     with replacing(path) as temporary:
         parquet.write_table(pyarrow.table(dict(columns.items())), temporary)
     return path
@@ -42,26 +105,109 @@ def write_scores(scored: Scored, data: EventData, folder: Path) -> Path:
 def score_columns(scored: Scored, data: EventData) -> dict[str, np.ndarray | list[str]]:
     """One row a scored event; the log-likelihood of a sequence is the sum of its rows."""
     events, times = scored.events, scored.times
-    names = data.vocabulary.names
-    predicted_time = np.full(len(events.event), np.nan)
-    no_event = np.full(len(events.event), np.nan)
+    ids, real = [sequence.id for sequence in data], events.is_event
+
+    def spread(values: np.ndarray | None) -> np.ndarray:
+        whole = np.full(len(real), np.nan)
+        if values is not None:
+            whole[real] = values
+        return whole
+
+    def named(kinds: np.ndarray) -> list[str]:
+        names = (*data.vocabulary.names, "")  # -1 is no event
+        return [names[kind] for kind in kinds.tolist()]
+
+    without_time = np.full(len(real), -1)
     if times is not None:
-        predicted_time[events.is_event], no_event[events.is_event] = times.predicted, times.no_event
-    ids = [sequence.id for sequence in data]
+        without_time[real] = times.type_without_time
     return {
         "sequence": [ids[place] for place in events.sequence],
         "index": events.event,
         "time": events.time,
-        "event": [names[kind] if kind >= 0 else "" for kind in events.type],
+        "event": named(events.type),
         "log_likelihood": events.log_likelihood,
         "log_intensity": events.log_intensity,
         "log_total_intensity": events.log_total,
+        "log_predicted_intensity": events.log_predicted,
         "integral": events.integral,
         "tail": events.tail,
-        "predicted_event": [names[kind] if kind >= 0 else "" for kind in events.predicted_type],
-        "predicted_time": predicted_time,
-        "no_event": no_event,
+        "integral_variance": events.integral_variance,
+        "residual": spread(residuals(events)),
+        "predicted_event": named(events.predicted_type),
+        "predicted_event_without_time": named(without_time),
+        **{column: spread(None if times is None else getattr(times, part)) for part, column in OF_TIMES.items()},
     }
+
+
+def read_scores(
+    folder: Path, model: IntensityModel, data: EventData, origin: Origin, *, times: bool = True
+) -> Scored | None:
+    """What a run folder has of just this; None: nothing, or of another model, of other events, by other means, or without next times."""
+    table = next((folder / name for name in (TABLE, LINES) if (folder / name).exists()), None)
+    if table is None or not (folder / SUMMARY).exists():
+        return None
+    try:
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        if summary["computed_from"] != origin.to_json() or (times and summary["rmse"] is None):
+            return None
+        columns = _read(table)
+        events = _events(columns, data, IntegralUsed(**summary["integral"]))
+        next_times = _times(columns, data, events) if times else None
+    except (ValueError, KeyError, TypeError, ImportError, OSError):
+        return None  # by another version, or broken: to score anew tells no less
+    if len(events.event) != len(columns["index"]) or summary["events"] != int(events.is_event.sum()):
+        return None
+    window: Window = summary["window"]
+    evaluation = summarise(model, data, window, events, next_times, (), None, origin.seed)
+    return Scored(evaluation, events, next_times)
+
+
+def _read(table: Path) -> dict[str, list[Any]]:
+    if table.name == TABLE:
+        from pyarrow import parquet
+
+        return parquet.read_table(table).to_pydict()
+    with gzip.open(table, "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+def _events(columns: dict[str, list[Any]], data: EventData, used: IntegralUsed) -> EventScores:
+    event = np.asarray(columns["index"], dtype=np.int64)
+    # Rows are in the order of the data, and every sequence has one: a new one begins with another id, or where the index does not rise.
+    names = np.array(columns["sequence"])
+    new = np.r_[True, (names[1:] != names[:-1]) | (event[1:] <= event[:-1])]
+    sequence = np.cumsum(new) - 1
+    ids = data.columns.ids
+    if new.sum() != len(data) or [ids[place] for place in sequence] != columns["sequence"]:
+        raise ValueError("rows of other sequences")
+    floats = {name: np.asarray(columns[column], dtype=np.float64) for name, column in FLOATS.items()}
+    whole = floats["log_intensity"] - floats["integral"] - floats["tail"]
+    return EventScores(
+        sequence=sequence,
+        event=event,
+        type=_kinds(columns["event"], data),
+        predicted_type=_kinds(columns["predicted_event"], data),
+        log_likelihoods=np.bincount(sequence, weights=whole, minlength=len(data)),
+        scored=np.bincount(sequence[event >= 0], minlength=len(data)),
+        used=used,
+        **floats,
+    )
+
+
+def _times(columns: dict[str, list[Any]], data: EventData, events: EventScores) -> NextTimes:
+    real = events.is_event
+    return NextTimes(
+        sequence=events.sequence[real],
+        event=events.event[real],
+        type_without_time=_kinds(columns["predicted_event_without_time"], data)[real],
+        **{part: np.asarray(columns[column], dtype=np.float64)[real] for part, column in OF_TIMES.items()},
+    )
+
+
+def _kinds(names: list[str], data: EventData) -> np.ndarray:
+    known = {name: place for place, name in enumerate(data.vocabulary.names)} | {"": -1}
+    return np.array([known[name] for name in names], dtype=np.int32)
 
 
 def _plain(column: np.ndarray | list[str]) -> list[Any]:

@@ -6,28 +6,29 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from functools import wraps
+from typing import Any, ParamSpec, get_args
 
 import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import (
-    ENOUGH_SEQUENCES,
-    Estimate,
-    Resampling,
-    mean_estimate,
-    resample_blocks,
-    resample_sequences,
-)
+from foretell.evaluate.bootstrap import Estimate, estimates
+from foretell.evaluate.calibration import Calibration, calibrate
 from foretell.evaluate.likelihood import EventScores, IntegralUsed, score_events
-from foretell.evaluate.next_time import UNDEFINED_ABOVE, NextTimes, predict_next_times
+from foretell.evaluate.long_horizon import FutureScores, Futuring, score_futures
+from foretell.evaluate.metrics import Metric, defined_times, metrics_of
+from foretell.evaluate.next_time import NextTimes, predict_next_times
 from foretell.evaluate.participants import Guesses, check_patterns, guess_participants, parse_pattern
+from foretell.evaluate.residuals import RescalingTest, rescaling_test, residuals
+from foretell.evaluate.units import Units
 from foretell.ground.impossible import naming_impossible
 from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Window
 from foretell.objective.integral import Integral
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class ParticipantError:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores in nats an event (log-likelihoods), in the data's unit of time (RMSE) and as a share (error rate)."""
+    """Scores in nats an event (log-likelihoods), in the data's unit of time (RMSE, MAE) and as shares (error rates)."""
 
     model: str
     data: str
@@ -53,8 +54,12 @@ class Evaluation:
     time_log_likelihood: Estimate
     type_log_likelihood: Estimate
     rmse: Estimate | None  # of the next event's time
-    undefined_times: int  # events whose expected time is undefined and which are not in the RMSE
+    mae: Estimate | None
+    undefined_times: int  # events whose expected time is undefined and which are in neither
     error_rate: Estimate  # of the next event's type, given its time
+    error_rate_without_time: Estimate | None  # of the next event's type, its time not given: another question
+    rescaling: RescalingTest
+    calibration: Calibration
     integral: IntegralUsed
     bootstrap: str
     unseen_types: int  # types that never occurred in the model's training data and do here
@@ -62,10 +67,11 @@ class Evaluation:
     participants: list[ParticipantError] = field(
         default_factory=list
     )  # one for each pattern asked for, then all together
+    futures: FutureScores | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; what is not a number is null."""
-        return _plain(dataclasses.asdict(self))
+        return plain(dataclasses.asdict(self))
 
 
 @dataclass(frozen=True)
@@ -75,32 +81,10 @@ class Scored:
     evaluation: Evaluation
     events: EventScores
     times: NextTimes | None
+    guesses: tuple[Guesses, ...] = ()
 
-
-def evaluate(
-    model: IntensityModel,
-    data: EventData,
-    *,
-    integral: Integral = "quadrature",
-    points: int = 10,
-    window: Window = "all",
-    times: bool = True,
-    seed: int = 0,
-    predict: Sequence[str] = (),
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Evaluation:
-    """Log-likelihood (in total, of time, of type), RMSE of the next time, error rate of the next type given its time."""
-    return score(
-        model,
-        data,
-        integral=integral,
-        points=points,
-        window=window,
-        times=times,
-        seed=seed,
-        predict=predict,
-        progress=progress,
-    ).evaluation
+    def metrics(self) -> list[Metric]:
+        return metrics_of(self.events, self.times, self.guesses)
 
 
 def score(
@@ -113,8 +97,13 @@ def score(
     times: bool = True,
     seed: int = 0,
     predict: Sequence[str] = (),
+    futures: Futuring | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Scored:
+    """Log-likelihood (in total, of time, of type), next times, next types given the time and without it, goodness of fit.
+
+    `predict` are patterns such as `pass(+P,-Q)`; `futures` asks for sampled futures and how far they are from what happened.
+    """
     if not isinstance(data, EventData):
         raise ForetellError(f"no data to score: expected a split such as data.test, found {data!r}")
     if integral not in get_args(Integral):
@@ -144,108 +133,99 @@ def score(
             next_times = predict_next_times(
                 model, data, window=window, progress=lambda done, of: told("next times", done, of)
             )
-        guesses = guess_participants(model, data, patterns, window) if patterns else []
-    rng = np.random.default_rng(seed)
-    return Scored(_summarise(model, data, window, events, next_times, guesses, rng), events, next_times)
+        guesses = tuple(guess_participants(model, data, patterns, window)) if patterns else ()
+        future_scores = None
+        if futures is not None:
+            future_scores = score_futures(
+                model, data, futures, seed, progress=lambda done, of: told("futures", done, of)
+            )
+    return Scored(
+        summarise(model, data, window, events, next_times, guesses, future_scores, seed), events, next_times, guesses
+    )
 
 
-def _summarise(
+def _in_short(scoring: Callable[P, Scored]) -> Callable[P, Evaluation]:
+    @wraps(scoring)
+    def evaluate(*args: P.args, **options: P.kwargs) -> Evaluation:
+        return scoring(*args, **options).evaluation
+
+    return evaluate
+
+
+evaluate = _in_short(score)
+
+
+def summarise(
     model: IntensityModel,
     data: EventData,
     window: Window,
     events: EventScores,
     times: NextTimes | None,
-    guesses: list[Guesses],
-    rng: np.random.Generator,
+    guesses: Sequence[Guesses],
+    futures: FutureScores | None,
+    seed: int,
 ) -> Evaluation:
-    by_sequence = len(data) >= ENOUGH_SEQUENCES
-    resampling = resample_sequences(len(data), rng) if by_sequence else resample_blocks(events.sequence, rng)
-
-    def summed(values: np.ndarray) -> np.ndarray:
-        if not by_sequence:
-            return values
-        return np.bincount(events.sequence, weights=values, minlength=len(data))
-
-    counts = summed(events.is_event.astype(np.float64))
-    noise = summed(events.integral_variance)
-
-    def nats(values: np.ndarray, variances: np.ndarray | None) -> Estimate:
-        return mean_estimate(summed(values), counts, resampling, rng, variances=variances)
-
-    rmse, undefined = _rmse(events, times, summed, resampling, rng)
+    """Every score with its interval; all of them see the same replicates."""
+    units = Units(events.sequence, len(data))
+    resampling = units.resampling(seed)
+    metrics = metrics_of(events, times, guesses)
+    found = dict(
+        zip(
+            (one.key for one in metrics),
+            estimates([one.ratio(units) for one in metrics], resampling),
+            strict=True,
+        )
+    )
     happened = events.type[events.is_event]
-    wrong = (events.predicted_type != events.type) & events.is_event
     return Evaluation(
         model=model.title,
         data=data.name,
         window=window,
         sequences=len(data),
-        events=int(events.is_event.sum()),
-        log_likelihood=nats(events.log_likelihood, noise),
-        time_log_likelihood=nats(events.time_log_likelihood, noise),
-        type_log_likelihood=nats(events.type_log_likelihood, None),
-        rmse=rmse,
-        undefined_times=undefined,
-        error_rate=mean_estimate(summed(wrong.astype(np.float64)), counts, resampling, rng),
+        events=len(happened),
+        log_likelihood=found["log_likelihood"],
+        time_log_likelihood=found["time_log_likelihood"],
+        type_log_likelihood=found["type_log_likelihood"],
+        rmse=found.get("rmse"),
+        mae=found.get("mae"),
+        undefined_times=0 if times is None else len(happened) - int(defined_times(events, times).sum()),
+        error_rate=found["error_rate"],
+        error_rate_without_time=found.get("error_rate_without_time"),
+        rescaling=rescaling_test(residuals(events)),
+        calibration=calibrate(events, units, resampling),
         integral=events.used,
         bootstrap=resampling.describe(),
         unseen_types=len(set(model.unseen) & set(happened.tolist())),
         unseen_events=int(np.isin(happened, model.unseen).sum()),
-        participants=_participants(events, guesses, summed, resampling, rng),
+        participants=_participants(guesses, found),
+        futures=futures,
     )
 
 
-def _participants(
-    events: EventScores,
-    guesses: list[Guesses],
-    summed: Callable[[np.ndarray], np.ndarray],
-    resampling: Resampling,
-    rng: np.random.Generator,
-) -> list[ParticipantError]:
+def _participants(guesses: Sequence[Guesses], found: dict[str, Estimate]) -> list[ParticipantError]:
     """Of each pattern, and of all of them together where there are several."""
-    place = {pair: row for row, pair in enumerate(zip(events.sequence.tolist(), events.event.tolist(), strict=True))}
-    found = []
-    all_wrong, all_asked = np.zeros(len(events.event)), np.zeros(len(events.event))
-    for one in guesses:
-        rows = [place[pair] for pair in zip(one.sequence.tolist(), one.event.tolist(), strict=True)]
-        wrong, asked = np.zeros(len(events.event)), np.zeros(len(events.event))
-        wrong[rows], asked[rows] = one.wrong, 1.0
-        all_wrong, all_asked = all_wrong + wrong, all_asked + asked
-        estimate = mean_estimate(summed(wrong), summed(asked), resampling, rng)
-        found.append(
-            ParticipantError(one.pattern, len(rows), estimate, float(one.candidates.mean()) if len(rows) else 0.0)
+    made = [
+        ParticipantError(
+            one.pattern,
+            len(one.event),
+            found[f"participants {one.pattern}"],
+            float(one.candidates.mean()) if len(one.event) else 0.0,
         )
-    if len(found) > 1:
-        count = sum(one.events for one in found)
-        mean = sum(one.events * one.candidates for one in found) / max(count, 1)
-        estimate = mean_estimate(summed(all_wrong), summed(all_asked), resampling, rng)
-        found.append(ParticipantError("all", count, estimate, mean))
-    return found
+        for one in guesses
+    ]
+    if len(made) > 1:
+        count = sum(one.events for one in made)
+        mean = sum(one.events * one.candidates for one in made) / max(count, 1)
+        made.append(ParticipantError("all", count, found["participants all"], mean))
+    return made
 
 
-def _rmse(
-    events: EventScores,
-    times: NextTimes | None,
-    summed: Callable[[np.ndarray], np.ndarray],
-    resampling: Resampling,
-    rng: np.random.Generator,
-) -> tuple[Estimate | None, int]:
-    if times is None:
-        return None, 0
-    squared, defined = np.zeros(len(events.event)), np.zeros(len(events.event))
-    real = np.flatnonzero(events.is_event)
-    assert np.array_equal(events.sequence[real], times.sequence) and np.array_equal(events.event[real], times.event)
-    fine = times.no_event <= UNDEFINED_ABOVE
-    squared[real[fine]] = (times.predicted[fine] - events.time[real[fine]]) ** 2
-    defined[real[fine]] = 1.0
-    return mean_estimate(summed(squared), summed(defined), resampling, rng, root=True), int((~fine).sum())
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """For JSON: what is not a finite number is null."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

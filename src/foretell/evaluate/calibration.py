@@ -1,0 +1,95 @@
+"""Are the predicted probabilities right? Of times: how often a central interval holds the event. Of types: how often a guess is right.
+
+A central interval of level `p` is from the `(1 − p)/2` to the `(1 + p)/2` quantile of the predicted time. It holds the true time if the
+residual's place on [0, 1] lies between the two, so no interval need be computed. In: rows of a scored model. Out: coverage with its
+95 % interval at many levels, and how often the most intense type happened among guesses of about the same probability.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from foretell.evaluate.bootstrap import Estimate, Resampling, estimates
+from foretell.evaluate.likelihood import EventScores
+from foretell.evaluate.residuals import residual_variances, residuals, uniform
+from foretell.evaluate.units import Units
+
+LEVELS = tuple(round(0.05 * step, 2) for step in range(1, 20))
+BINS = 10
+
+
+@dataclass(frozen=True)
+class Coverage:
+    level: float  # the share that a right model covers
+    coverage: Estimate
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Guesses of the next type, given its time, whose probability lies between `low` and `high`."""
+
+    low: float
+    high: float
+    events: int
+    probability: float  # on average
+    right: Estimate  # share of guesses that were right; equal to `probability` if the model is calibrated
+
+
+@dataclass(frozen=True)
+class Calibration:
+    times: tuple[Coverage, ...]
+    types: tuple[Bin, ...]
+    type_error: float  # expected calibration error: |right − probability|, averaged over events
+
+    def coverage(self, level: float) -> Estimate:
+        return next(one.coverage for one in self.times if one.level == level)
+
+
+def calibrate(events: EventScores, units: Units, resampling: Resampling) -> Calibration:
+    real = events.is_event
+    found, spread = residuals(events), residual_variances(events)
+    covered = [_covered(found, spread, real, level) for level in LEVELS]
+    ratios = [units.ratio(values, real, variances) for values, variances in covered]
+    probability = np.exp(events.log_predicted - events.log_total)
+    right = (events.predicted_type == events.type) & real
+    place = np.clip((probability * BINS).astype(np.int64), 0, BINS - 1)
+    inside = [real & (place == number) for number in range(BINS)]
+    ratios += [units.ratio(right & chosen, chosen) for chosen in inside]
+    made = estimates(ratios, resampling)
+    bins = tuple(
+        Bin(
+            number / BINS,
+            (number + 1) / BINS,
+            int(chosen.sum()),
+            float(probability[chosen].mean()),
+            made[len(LEVELS) + number],
+        )
+        for number, chosen in enumerate(inside)
+        if chosen.any()
+    )
+    off = sum(one.events * abs(one.right.value - one.probability) for one in bins)
+    times = tuple(Coverage(level, one) for level, one in zip(LEVELS, made, strict=False))
+    return Calibration(times, bins, off / max(1, int(real.sum())))
+
+
+def _covered(
+    found: np.ndarray, spread: np.ndarray, real: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Row by row whether the interval holds the event, and the variance of that where the residual was drawn."""
+    values = np.zeros(len(real))
+    values[real] = np.abs(2.0 * uniform(found) - 1.0) < level
+    if not spread.any():
+        return values, None
+    low, high = (-np.log1p(-(1.0 + side * level) / 2.0) for side in (-1.0, 1.0))
+    scale = np.sqrt(2.0 * np.maximum(spread, 1e-300))
+    share = (_erf((high - found) / scale) - _erf((low - found) / scale)) / 2.0
+    variances = np.zeros(len(real))
+    variances[real] = share * (1.0 - share)
+    return values, variances
+
+
+def _erf(values: np.ndarray) -> np.ndarray:
+    return torch.erf(torch.from_numpy(values)).numpy()

@@ -1,0 +1,294 @@
+"""Which run is better, by how much, and is that more than luck? Runs scored on the same events in, tables and verdicts out.
+
+Every difference has a 95 % interval (both runs see the same bootstrap replicates) and paired permutation tests: over events, and over
+sequences where there are enough. Whoever looks at many differences finds some by luck, so p is corrected by Holm's method for all
+comparisons over the same units. A difference is called significant if its corrected p is below 0.05 over all units asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+
+from foretell.data import EventData
+from foretell.errors import ForetellError
+from foretell.evaluate.bootstrap import Estimate, interval, replicates
+from foretell.evaluate.by_functor import FunctorScores, by_functor
+from foretell.evaluate.metrics import Metric
+from foretell.evaluate.permutation import PERMUTATIONS, Over, PairedTest, compare_values
+from foretell.evaluate.scores import Evaluation, Scored, plain
+from foretell.evaluate.units import Units
+from foretell.lang.wording import counted
+
+FEWEST_SEQUENCES = 6  # of fewer, no pattern of signs is rare enough for p < 0.05
+SIGNIFICANT = 0.05
+ALL_PAIRS_UP_TO = 4  # runs; of more, each is compared with the best
+# MAE and RMSE tell the same story, and each test makes the correction for their number harder on the others.
+NOT_TESTED = ("mae",)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A run's name and its scores."""
+
+    name: str
+    scored: Scored
+    data: EventData
+
+
+@dataclass(frozen=True)
+class Tested:
+    over: Over
+    test: PairedTest
+    corrected: float  # p by Holm's method
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of two runs in one metric: first less second."""
+
+    metric: str
+    title: str
+    kind: str  # "nats", "time" or "share"
+    first: str
+    second: str
+    difference: Estimate
+    events: int
+    tests: tuple[Tested, ...]
+    better: str | None  # the run with the better score; None where they are equal
+
+    @property
+    def significant(self) -> bool:
+        return bool(self.tests) and all(one.corrected < SIGNIFICANT for one in self.tests)
+
+    def verdict(self, time_unit: str = "") -> str:
+        """In plain words."""
+        told = ", ".join(f"p {in_words(one.corrected, one.test)} over {one.over}" for one in self.tests)
+        if self.better is None or not self.tests:
+            return f"{self.first} and {self.second} do not differ in {self.title}"
+        other = self.second if self.better == self.first else self.first
+        size = f"{self._amount(abs(self.difference.value), time_unit)} ({told})"
+        if self.significant:
+            return f"{self.better} is better than {other} in {self.title}, by {size}"
+        found = [one.over for one in self.tests if one.corrected < SIGNIFICANT]
+        if found:
+            return f"{self.better} is better than {other} in {self.title} over {found[0]} alone, by {size}"
+        return f"no significant difference between {self.first} and {self.second} in {self.title}: {size}"
+
+    def _amount(self, value: float, time_unit: str) -> str:
+        if self.kind == "share":
+            return f"{100.0 * value:.1f} percentage points"
+        return f"{value:.3g} {time_unit}".rstrip() if self.kind == "time" else f"{value:.3g} nats an event"
+
+    def to_json(self) -> dict[str, Any]:
+        tests = [
+            {
+                "over": one.over,
+                "p": one.test.p_value,
+                "p_holm": one.corrected,
+                "units": one.test.units,
+                "exact": one.test.exact,
+            }
+            for one in self.tests
+        ]
+        return {
+            "metric": self.metric,
+            "first": self.first,
+            "second": self.second,
+            "difference": asdict(self.difference),
+            "events": self.events,
+            "tests": tests,
+            "better": self.better,
+            "significant": self.significant,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    names: tuple[str, ...]
+    evaluations: tuple[Evaluation, ...]
+    differences: tuple[Difference, ...]
+    functors: tuple[FunctorScores, ...]
+    untested: str | None  # why some test was not made
+    permutations: int
+
+    def named(self) -> list[Evaluation]:
+        """The evaluations under the names of their runs, for a table."""
+        return [replace(one, model=name) for name, one in zip(self.names, self.evaluations, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        found = {
+            "runs": [
+                {"run": name, **evaluation.to_json()}
+                for name, evaluation in zip(self.names, self.evaluations, strict=True)
+            ],
+            "differences": [one.to_json() for one in self.differences],
+            "by_functor": [one.to_json() for one in self.functors],
+            "significance": SIGNIFICANT,
+            "permutations": self.permutations,
+        }
+        return plain(found)
+
+
+def compare(
+    runs: Sequence[Contender],
+    over: Literal["events", "sequences", "both"] = "both",
+    *,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> Comparison:
+    if len(runs) < 2:
+        raise ForetellError(f"{len(runs)} run: comparing needs two or more")
+    types, names = check_comparable(runs)
+    first = runs[0].scored.events
+    units = Units(first.sequence, len(runs[0].data))
+    metrics = [one.scored.metrics() for one in runs]
+    keys = [one.key for one in metrics[0]]
+    if any([one.key for one in other] != keys for other in metrics[1:]):
+        raise ForetellError("the runs were scored in different ways; score all of them with the same options")
+    ways, untested = _ways(over, len(runs[0].data))
+    pairs = _pairs(metrics)
+    tested = [
+        _tested(runs, metrics, pair, which, units, ways, {"permutations": permutations, "seed": seed})
+        for pair in pairs
+        for which in range(len(keys))
+        if keys[which] not in NOT_TESTED
+    ]
+    return Comparison(
+        names=tuple(one.name for one in runs),
+        evaluations=tuple(one.scored.evaluation for one in runs),
+        differences=tuple(_corrected(tested)),
+        functors=tuple(by_functor([_of_functors(one) for one in metrics], types, names, units, seed)),
+        untested=untested,
+        permutations=permutations,
+    )
+
+
+def check_comparable(runs: Sequence[Contender]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """That all runs score the same events; the type of each row, and the names that these point into."""
+    first = runs[0]
+    names = first.data.vocabulary.names
+    for other in runs[1:]:
+        one, two = first.scored.events, other.scored.events
+        pair = f"{first.name} and {other.name}"
+        if len(first.data) != len(other.data):
+            raise ForetellError(
+                f"{pair} are scored on {len(first.data)} and {len(other.data)} sequences; name the data for all of them with --data"
+            )
+        same = np.array_equal(one.sequence, two.sequence) and np.array_equal(one.event, two.event)
+        if not same:
+            counts = [int(scores.is_event.sum()) for scores in (one, two)]
+            raise ForetellError(
+                f"{pair} score {counts[0]} and {counts[1]} events of the same data: what one of them takes as history, or leaves out as "
+                "impossible, the other predicts. Compare runs that score the same events: train both on data without the others, or "
+                "declare these exogenous in both programs"
+            )
+        kinds = [
+            [run.data.vocabulary.names[kind] if kind >= 0 else "" for kind in run.scored.events.type.tolist()]
+            for run in (first, other)
+        ]
+        if not np.array_equal(one.time, two.time) or kinds[0] != kinds[1]:
+            raise ForetellError(f"{pair} are scored on different events; name the data for all of them with --data")
+        if first.scored.evaluation.window != other.scored.evaluation.window:
+            raise ForetellError(f"{pair} are scored in different windows; score both in the same")
+    return first.scored.events.type, names
+
+
+def _ways(over: Literal["events", "sequences", "both"], sequences: int) -> tuple[list[Over], str | None]:
+    few = sequences < FEWEST_SEQUENCES
+    said = None
+    if few:
+        said = f"no test over sequences: {counted(sequences, 'sequence')} cannot show anything, {FEWEST_SEQUENCES} can"
+    if over == "events":
+        return ["events"], None
+    if over == "sequences":
+        if few:
+            raise ForetellError(f"{said}; compare over events")
+        return ["sequences"], None
+    return (["events"] if few else ["events", "sequences"]), said
+
+
+def _pairs(metrics: Sequence[Sequence[Metric]]) -> list[tuple[int, int]]:
+    """All pairs of a few runs; of more, the best in log-likelihood with each of the others."""
+    if len(metrics) <= ALL_PAIRS_UP_TO:
+        return list(combinations(range(len(metrics)), 2))
+    best = int(np.argmax([one[0].values.sum() for one in metrics]))
+    return [(best, other) for other in range(len(metrics)) if other != best]
+
+
+def _tested(
+    runs: Sequence[Contender],
+    metrics: Sequence[Sequence[Metric]],
+    pair: tuple[int, int],
+    which: int,
+    units: Units,
+    ways: Sequence[Over],
+    drawn: Any,
+) -> Difference:
+    one, other = (metrics[place][which] for place in pair)
+    both = (one.counts > 0) & (other.counts > 0) if one.kind == "time" else np.ones(len(one.counts), dtype=bool)
+    one, other = one.where(both), other.where(both)  # times that only one of them can tell are no pair
+    ratios = [one.ratio(units), other.ratio(units)]
+    spread = replicates(ratios, units.resampling(drawn["seed"]))
+    difference = interval(ratios[0].value - ratios[1].value, spread[:, 0] - spread[:, 1])
+    asked = (one.counts > 0) | (one.values != 0.0) | (other.values != 0.0)
+    tests = tuple(
+        Tested(way, compare_values(one.values[asked], other.values[asked], units.sequence[asked], way, **drawn), 1.0)
+        for way in ways
+        if asked.any()
+    )
+    names = [runs[place].name for place in pair]
+    better = None
+    if difference.value and not np.isnan(difference.value):
+        better = names[0] if (difference.value > 0.0) == one.higher_is_better else names[1]
+    events = int(one.counts.sum())
+    return Difference(one.key, one.title, one.kind, names[0], names[1], difference, events, tests, better)
+
+
+def in_words(corrected: float, test: PairedTest) -> str:
+    """`= 0.012`, or `< …` where no pattern that was drawn came near: then p is only known to be small."""
+    shown = float(f"{corrected:.2g}")
+    if not test.exact and test.p_value <= 1.0 / (1 + test.permutations):
+        unit = 10.0 ** np.floor(np.log10(corrected))
+        shown = float(f"{unit * np.floor(corrected / unit * 1.000001 + 1.0):.1g}")  # the next round number above it
+        return f"< {np.format_float_positional(shown, trim='-')}"
+    return f"= {np.format_float_positional(shown, trim='-')}"
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Corrected so that the chance of any false alarm among all of them stays below the level."""
+    order = np.argsort(np.asarray(p_values), kind="stable")
+    found, largest = [1.0] * len(p_values), 0.0
+    for rank, place in enumerate(order.tolist()):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        found[place] = largest
+    return found
+
+
+def _corrected(differences: Sequence[Difference]) -> list[Difference]:
+    """By Holm's method, over events and over sequences apart."""
+    made = {}
+    for way in ("events", "sequences"):
+        found = [
+            (row, column)
+            for row, one in enumerate(differences)
+            for column, test in enumerate(one.tests)
+            if test.over == way
+        ]
+        values = holm([differences[row].tests[column].test.p_value for row, column in found])
+        made |= dict(zip(found, values, strict=True))
+    return [
+        replace(one, tests=tuple(replace(test, corrected=made[row, column]) for column, test in enumerate(one.tests)))
+        for row, one in enumerate(differences)
+    ]
+
+
+def _of_functors(metrics: Sequence[Metric]) -> list[Metric]:
+    """What the scatter plots show: fit, time, type or who; the patterns of participants are of single functors anyway."""
+    wanted = ("log_likelihood", "rmse", "error_rate", "participants all")
+    alone = [one for one in metrics if one.key.startswith("participants ")]
+    return [one for one in metrics if one.key in wanted or (len(alone) == 1 and one is alone[0])]
