@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from foretell.errors import DataError, ForetellError
     from foretell.evaluate.ask import embeddings_of, intensities_at
     from foretell.evaluate.explain import explain
+    from foretell.evaluate.predict import predict, predict_each
     from foretell.evaluate.scores import evaluate
     from foretell.ground.explain import why
     from foretell.ground.impossible import settle_impossible
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from foretell.models.hawkes import Hawkes
     from foretell.models.poisson import Poisson
     from foretell.report import plots as plot
+    from foretell.sampling.futures import sample, sample_futures, sample_next
     from foretell.train.fit import fit
     from foretell.train.run import RunFolder
 
@@ -47,11 +49,13 @@ _HOMES = {
     "foretell.models.hawkes": "Hawkes",
     "foretell.models.poisson": "Poisson",
     "foretell.models.build": "load_model save_model",
+    "foretell.sampling.futures": "sample sample_futures sample_next",
     "foretell.train.fit": "fit",
     "foretell.train.run": "RunFolder",
     "foretell.evaluate.scores": "evaluate",
     "foretell.evaluate.ask": "embeddings_of intensities_at",
     "foretell.evaluate.explain": "explain",
+    "foretell.evaluate.predict": "predict predict_each",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -78,7 +82,12 @@ __all__ = [
     "load_file",
     "load_model",
     "plot",
+    "predict",
+    "predict_each",
     "replay",
+    "sample",
+    "sample_futures",
+    "sample_next",
     "save",
     "save_dataset",
     "save_model",

@@ -55,7 +55,8 @@ def wrong_with(line: str) -> str | None:
         path.append(words[0])
         command = command.commands[words.pop(0)]
     options = {opt: param for param in command.params for opt in [*param.opts, *param.secondary_opts]}
-    places = sum(param.param_type_name == "argument" for param in command.params)
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    places = float("inf") if any(param.nargs == -1 for param in arguments) else len(arguments)
     while words:
         word = words.pop(0)
         if word in ("…", "...", "|"):

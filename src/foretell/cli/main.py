@@ -11,7 +11,24 @@ import sys
 
 import typer
 
-from foretell.cli import check, data, demo, embed, evaluate, explain, intensity, params, plan, replay, train, why
+from foretell.cli import (
+    check,
+    compare,
+    data,
+    demo,
+    embed,
+    evaluate,
+    explain,
+    intensity,
+    params,
+    plan,
+    predict,
+    replay,
+    report,
+    sample,
+    train,
+    why,
+)
 from foretell.errors import ForetellError
 
 app = typer.Typer(
@@ -25,6 +42,9 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
+app.command("predict")(predict.predict)
+app.command("sample")(sample.sample)
 app.command("intensity")(intensity.intensity)
 app.command("embed")(embed.embed)
 app.command("params")(params.params)
@@ -33,6 +53,7 @@ app.command("replay")(replay.replay)
 app.command("plan")(plan.plan)
 app.command("why")(why.why)
 app.command("explain")(explain.explain)
+app.command("report")(report.report)
 app.command("demo")(demo.demo)
 
 

@@ -57,3 +57,9 @@ def open_run(run: Path, data: str | None, split: str | None, columns: str = "", 
         raise ForetellError(f"{dataset.path}: there is no split {name!r}; there are {', '.join(splits)}")
     found = in_vocabulary(splits[name], model.vocabulary)
     return Opened(folder, model, found, dataset.card.time_unit, impossible)
+
+
+def open_model(run: Path, device: str = "cpu") -> tuple[IntensityModel, str]:
+    """A run's model alone, and its unit of time."""
+    folder = RunFolder.open(run)
+    return folder.model(str(choose_device(device))), folder.time_unit()

@@ -1,8 +1,7 @@
-"""Pictures: a run's learning curve, and the fitted intensities of one sequence with its events."""
+"""Pictures (`foretell.plot`): learning curves, one sequence over time with its events and predicted waits, and how well a model fits."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,15 +10,44 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.ask import intensities_at
 from foretell.models.base import IntensityModel
+from foretell.report.canvas import (
+    COLOURS,
+    FAINT,
+    INK,
+    SUFFIXES,
+    blank_figure,
+    check_suffix,
+    per_unit,
+    save_figure,
+    time_label,
+)
+from foretell.report.fit_plots import calibration, confusion, qq
+from foretell.report.waiting import QUANTILES, waiting_times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SUFFIXES = (".png", ".svg", ".pdf")
-COLOURS = ("#3b6fb6", "#c8553d", "#4f9d69", "#8a5aa8", "#d39a2c", "#4aa3a2")
-INK, FAINT = "#222222", "#9a9a9a"
+__all__ = [
+    "COLOURS",
+    "FAINT",
+    "INK",
+    "SHOWN_TYPES",
+    "SUFFIXES",
+    "blank_figure",
+    "calibration",
+    "check_suffix",
+    "confusion",
+    "intensity",
+    "intensity_plot",
+    "learning_curve",
+    "learning_curves",
+    "qq",
+    "save_figure",
+]
+
 SHOWN_TYPES = 6
 GRID_POINTS = 1500
+MOST_WAITS = 1000  # events whose time is predicted
 
 
 def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | None = None) -> Figure:
@@ -62,6 +90,57 @@ def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, flo
     return figure
 
 
+def intensity(
+    model: IntensityModel,
+    data: EventData,
+    place: int = 0,
+    *,
+    start: float | None = None,
+    end: float | None = None,
+    time_unit: str = "",
+) -> Figure:
+    """Intensities over time above the events, and below them, from each event on, the 50 and 90 % intervals of the wait for the next."""
+    figure, (upper, lower, waits) = blank_figure(3, (9.0, 7.4), heights=(3, 1.3, 2.2))
+    first, last = _draw_intensities(upper, lower, model, data, place, start, end, time_unit)
+    lower.set_xlabel("")
+    lower.tick_params(labelbottom=False)
+    sequence = data[place]
+    chosen = np.flatnonzero((sequence.times >= first) & (sequence.times <= last))
+    if len(chosen) > MOST_WAITS:
+        raise ForetellError(
+            f"sequence {sequence.id}: {len(chosen)} events between {first:g} and {last:g}; at most {MOST_WAITS} are predicted one by one: "
+            "choose a shorter part with start and end"
+        )
+    _draw_waits(waits, sequence.times, chosen, waiting_times(model, data, place, chosen))
+    waits.set_xlim(first, last)
+    waits.set_ylabel("wait for the next event")
+    waits.set_xlabel(time_label(time_unit))
+    return figure
+
+
+def _draw_waits(axes: Any, times: np.ndarray, chosen: np.ndarray, waits: np.ndarray) -> None:
+    """Bands from each event to the next, at the quantiles that were predicted; a dot for each wait as it was."""
+    assert QUANTILES == (0.05, 0.25, 0.5, 0.75, 0.95)
+    starts = np.concatenate([[0.0], times])[chosen]
+    actual = times[chosen] - starts
+    positive = np.concatenate([actual, waits[np.isfinite(waits)]])
+    positive = positive[positive > 0.0]
+    if not len(positive):
+        return
+    low, high = float(positive.min()) / 1.3, float(positive.max()) * 1.3
+    shown = np.clip(np.where(np.isnan(waits), high, waits), low, high)
+    edges = np.column_stack([starts, times[chosen]]).ravel()
+    bands = [np.repeat(shown[:, column], 2) for column in range(len(QUANTILES))]
+    axes.fill_between(edges, bands[0], bands[4], color=COLOURS[0], alpha=0.18, linewidth=0, label="90 % predicted")
+    axes.fill_between(edges, bands[1], bands[3], color=COLOURS[0], alpha=0.3, linewidth=0, label="50 % predicted")
+    outside = (actual < shown[:, 0]) | (actual > shown[:, 4])
+    for which, colour, label in ((~outside, INK, "as it was"), (outside, COLOURS[1], "outside 90 %")):
+        axes.plot(times[chosen][which], np.clip(actual[which], low, high), "o", color=colour, markersize=3, label=label)
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper left", bbox_to_anchor=(0, 1.2))
+
+
 def intensity_plot(
     model: IntensityModel,
     data: EventData,
@@ -72,6 +151,22 @@ def intensity_plot(
     time_unit: str = "",
 ) -> Figure:
     """Total intensity and that of the most active types over time, above the events that happened."""
+    figure, (upper, lower) = blank_figure(2, (9.0, 5.2), heights=(3, 1.6))
+    _draw_intensities(upper, lower, model, data, place, start, end, time_unit)
+    return figure
+
+
+def _draw_intensities(
+    upper: Any,
+    lower: Any,
+    model: IntensityModel,
+    data: EventData,
+    place: int,
+    start: float | None,
+    end: float | None,
+    time_unit: str,
+) -> tuple[float, float]:
+    """What both pictures of intensities share; from when to when they are."""
     sequence = data[place]
     start = 0.0 if start is None else start
     end = sequence.t_end if end is None else end
@@ -84,7 +179,6 @@ def intensity_plot(
     times = np.unique(edges[(edges >= start) & (edges <= end)])
     (answer,) = intensities_at(model, data.select([place]), times)
     names = data.vocabulary.names
-    figure, (upper, lower) = blank_figure(2, (9.0, 5.2), heights=(3, 1.6))
     upper.fill_between(times, answer.intensities.sum(1), color="#dfe6ef", linewidth=0, label="all types")
     active = np.argsort(-np.bincount(kinds, minlength=len(names)), kind="stable")[: min(SHOWN_TYPES, len(names))]
     active = [int(kind) for kind in active if (kinds == kind).any()] or [int(np.argmax(answer.intensities.mean(0)))]
@@ -94,51 +188,14 @@ def intensity_plot(
     others = ~np.isin(kinds, active)
     lower.vlines(happened[others], 0.3, 0.7, color=FAINT, linewidth=0.8)
     upper.set_ylim(bottom=0.0)
-    upper.set_ylabel(f"events per {_unit(time_unit)}")
+    upper.set_ylabel(f"events per {per_unit(time_unit)}")
     upper.set_title(f"{model.title}: fitted intensities, sequence {sequence.id}", loc="left")
     upper.legend(frameon=False, ncols=min(4, 1 + len(active)), fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.02))
     lower.set_yticks([])
     lower.set_ylim(0.0, 1.0)
     lower.set_ylabel("events")
-    lower.set_xlabel(f"time ({time_unit})" if time_unit and time_unit != "none" else "time")
+    lower.set_xlabel(time_label(time_unit))
     lower.set_xlim(start, end)
     upper.set_xlim(start, end)
     upper.tick_params(labelbottom=False)
-    return figure
-
-
-def check_suffix(path: Path) -> None:
-    if path.suffix not in SUFFIXES:
-        raise ForetellError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    from foretell.data.writing import replacing
-
-    check_suffix(path)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:], dpi=150)
-
-
-def blank_figure(
-    rows: int, size: tuple[float, float], heights: tuple[float, ...] | None = None
-) -> tuple[Figure, list[Any]]:
-    """Empty axes, one above the other, in the style of all pictures."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ForetellError("drawing needs matplotlib: pip install 'foretell[report]'") from None
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows, 1, squeeze=False, height_ratios=heights)[:, 0]
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
-        one.tick_params(colors=INK, labelsize=9)
-        one.grid(axis="y", color="#eeeeee", linewidth=0.8)
-        one.set_axisbelow(True)
-    return figure, list(axes)
-
-
-def _unit(time_unit: str) -> str:
-    if not time_unit or time_unit == "none":
-        return "unit of time"
-    return time_unit.split(" (")[0].removesuffix("s") if len(time_unit) < 30 else "unit of time"
+    return start, end

@@ -1,0 +1,167 @@
+"""`foretell report RUN…`: one HTML page with scores, fit, and what each model expected when, that opens anywhere and loads nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foretell.cli.replay import Impossible
+from foretell.errors import ForetellError
+
+if TYPE_CHECKING:
+    from foretell.cli.opened import Opened
+    from foretell.cli.show import Bar
+    from foretell.data import EventSequence
+    from foretell.data.summary import Summary
+    from foretell.report.entry import Entry
+
+Option = typer.Option
+SUFFIXES = (".html", ".htm")
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders: one, or several on the same data.")],
+    data: Annotated[
+        str | None, Option("--data", help="Other data than the runs' own: a folder, a file, a name.")
+    ] = None,
+    split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
+    sequence: Annotated[
+        str | None, Option(help="The sequence that is shown over time, by id or place; default: the longest.")
+    ] = None,
+    start: Annotated[float, Option(help="From when on the sequence is shown.", min=0.0)] = 0.0,
+    out: Annotated[Path, Option("--out", "-o", help="The page to write; one that is there is replaced.")] = Path(
+        "report.html"
+    ),
+    floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = True,
+    impossible: Annotated[
+        Impossible | None,
+        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the runs'."),
+    ] = None,
+    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
+    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
+    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+    quiet: Annotated[bool, Option(help="No progress.")] = False,
+) -> None:
+    """One self-contained page: data, learning curves, scores, intensities over time, goodness of fit, calibration, rules at work."""
+    import time
+
+    from foretell.cli.opened import open_run
+    from foretell.cli.show import bar, print_json
+    from foretell.data.writing import replacing
+    from foretell.report.contents import Contents, report_page
+    from foretell.report.places import place_of_same
+
+    begun = time.monotonic()
+    if out.suffix.lower() not in SUFFIXES:
+        raise ForetellError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
+    _check_distinct(runs)
+    opened = [open_run(run, data, split, columns, device).settled(impossible) for run in runs]
+    chosen = _chosen(opened[0], sequence)
+    if start >= chosen.t_end:
+        raise ForetellError(f"--start {start:g}: sequence {chosen.id} ends at {chosen.t_end:g}")
+    places = [place_of_same(one.data, chosen, str(run)) for one, run in zip(opened, runs, strict=True)]
+    with bar(quiet) as progress:
+        summary = _summary(opened[0], data, columns)
+        names = _names(runs)
+        entries = [_entry(one, name, progress) for one, name in zip(opened, names, strict=True)]
+        if floors:
+            timed = any(entry.evaluation["rmse"] is not None for entry in entries)
+            entries = [*_floors(opened, timed, progress), *entries]
+        text = report_page(Contents(summary, entries, places, opened[0].time_unit, start), progress.move)
+    with replacing(out) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    size, seconds = out.stat().st_size, time.monotonic() - begun
+    if as_json:
+        print_json(
+            {"path": str(out), "bytes": size, "seconds": round(seconds, 3), "runs": names, "sequence": chosen.id}
+        )
+    else:
+        typer.echo(f"report: {out} ({size / 1e6:.1f} MB, {seconds:.0f} s)")
+
+
+def _check_distinct(runs: list[Path]) -> None:
+    seen: dict[Path, Path] = {}
+    for run in runs:
+        other = seen.setdefault(run.resolve(), run)
+        if other is not run:
+            raise ForetellError(f"{run}: this run is named twice")
+
+
+def _names(runs: list[Path]) -> list[str]:
+    """The folders' own names; with those above them where they would be the same."""
+    parts = [run.resolve().parts for run in runs]
+    for depth in range(1, max(len(one) for one in parts) + 1):
+        names = ["/".join(one[-depth:]) for one in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise AssertionError("distinct folders have distinct paths")
+
+
+def _chosen(opened: Opened, sequence: str | None) -> EventSequence:
+    from foretell.cli.sequences import chosen_sequences
+
+    data = opened.data
+    if not len(data):
+        raise ForetellError(f"{data.name}: there is no sequence in it")
+    if sequence is not None:
+        return chosen_sequences(data, sequence)[0]
+    return data[int(data.lengths.argmax())]
+
+
+def _summary(opened: Opened, data: str | None, columns: str) -> Summary:
+    from foretell.data import ColumnMap, load
+    from foretell.data.summary import summarise
+    from foretell.train.splits import load_splits
+
+    if data is None:
+        return summarise(load_splits(opened.run.config().data))
+    return summarise(load(data, columns=ColumnMap.parse(columns) if columns else None))
+
+
+def _entry(opened: Opened, name: str, progress: Bar) -> Entry:
+    """A run with its scores: those of its folder where they fit, else new ones."""
+    from foretell.evaluate.record import Origin, read_scores
+    from foretell.evaluate.scores import score
+    from foretell.report.entry import Entry
+    from foretell.train.run import MODEL
+
+    model, data, path = opened.model, opened.data, opened.run.path
+    origin = Origin.of(path / MODEL, data, window="all", integral="quadrature", points=10, seed=0)
+    kept = read_scores(path, model, data, origin) or read_scores(path, model, data, origin, times=False)
+    scored = kept or score(
+        model,
+        data,
+        times=False,  # the next time of every event takes longer than all else; `foretell evaluate` has it
+        progress=lambda what, done, of: progress.move(f"{name}: {what}", done, of),
+    )
+    evaluation = scored.evaluation.to_json()
+    return Entry(name, model, data, scored.events, evaluation, opened.run.metrics(), reused=kept is not None)
+
+
+def _floors(runs: list[Opened], timed: bool, progress: Bar) -> list[Entry]:
+    """Poisson and Hawkes, fitted to what the first run was trained on and scored on the same events; `timed`: their next times, too."""
+    from foretell.evaluate.scores import score
+    from foretell.report.entry import Entry
+    from foretell.train.fit import fit
+    from foretell.train.floors import floors_for, scored_alike
+    from foretell.train.splits import in_vocabulary
+
+    opened, there = runs[0], {one.model.kind for one in runs}
+    dataset = opened.dataset()
+    train, dev = (
+        None if part is None else scored_alike(in_vocabulary(part, opened.model.vocabulary), opened.model)
+        for part in (dataset.train, dataset.dev)
+    )
+    assert train is not None
+    data, found = scored_alike(opened.data, opened.model), []
+    for place, floor in enumerate(floors := list(reversed(floors_for(opened.model.vocabulary)))):
+        if floor.kind in there:
+            continue
+        progress.move(f"fitting {floor.title}", place, len(floors))
+        fit(floor, train, dev)
+        progress.move(f"scoring {floor.title}", place, len(floors))
+        scored = score(floor, data, times=timed)
+        found.append(Entry(floor.title, floor, data, scored.events, scored.evaluation.to_json(), floor=True))
+    return found

@@ -1,0 +1,77 @@
+"""What the data are: splits in numbers, the most frequent events, the gaps between events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from foretell.data import EventData
+from foretell.data.summary import SplitSummary, Summary
+from foretell.lang.wording import counted
+from foretell.report.markup import joined
+from foretell.report.section import Section, chart, figure, remark, table
+
+BINS = 40
+
+
+def data_section(summary: Summary, data: EventData) -> Section:
+    """`data` are the events that the runs are scored on."""
+    unit = f" Times are in {summary.time_unit}." if summary.time_unit not in ("", "none") else ""
+    intro = remark(
+        f"{summary.name}: {counted(summary.types, 'event type')}, {summary.types_used:,} of which occur.{unit} "
+        f"Scores below are of {data.name}: {counted(data.event_count, 'event')} in {counted(len(data), 'sequence')}."
+    )
+    columns = (
+        "split",
+        "sequences",
+        "events",
+        "events a sequence (median)",
+        "gap: median",
+        "gap: mean",
+        "gap: largest",
+        "ties",
+    )
+    rows = [(name, *_cells(split)) for name, split in summary.splits.items()]
+    splits = table(columns, rows, label="Splits of the data")
+    numbers: dict[str, Any] = {"frequent": {"rows": [list(pair) for pair in summary.most_frequent]}}
+    gaps = _gap_histogram(data)
+    charts = [chart("frequent", "Bars: the most frequent events and how often each occurs.", "Most frequent events")]
+    if gaps is not None:
+        numbers["gaps"] = gaps
+        charts.append(chart("gaps", "Histogram of the gaps between neighbouring events.", f"Gaps in {data.name}"))
+    caption = (
+        "Most frequent events: how often they occur, over all splits. Gaps: how long it takes from one event to the next; the axis is "
+        "logarithmic, so each bar is a factor wider than the one before it."
+    )
+    return Section("data", "The data", joined(intro, splits, figure(*charts, caption=caption)), numbers)
+
+
+def _cells(split: SplitSummary) -> tuple[str, ...]:
+    lengths = split.lengths
+    events = (
+        "–"
+        if lengths is None
+        else f"{lengths.median:,.0f}"
+        if lengths.min == lengths.max
+        else f"{lengths.median:,.0f} ({lengths.min:,} to {lengths.max:,})"
+    )
+    gaps = (
+        ("–",) * 3
+        if split.gaps is None
+        else tuple(f"{value:.4g}" for value in (split.gaps.median, split.gaps.mean, split.gaps.max))
+    )
+    return f"{split.sequences:,}", f"{split.events:,}", events, *gaps, f"{100 * split.ties:.1f} %"
+
+
+def _gap_histogram(data: EventData) -> dict[str, Any] | None:
+    gaps = data.gaps()
+    positive = gaps[gaps > 0.0]
+    if len(positive) < 2:
+        return None
+    low, high = float(positive.min()), float(positive.max())
+    if high <= low * 1.001:
+        low, high = low / 2.0, high * 2.0
+    edges = np.geomspace(low, high, BINS + 1)
+    edges[0], edges[-1] = min(low, edges[0]), max(high, edges[-1])
+    return {"edges": edges, "counts": np.histogram(positive, edges)[0], "zero": int((gaps <= 0.0).sum())}

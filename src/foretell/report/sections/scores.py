@@ -1,0 +1,131 @@
+"""How well each model predicts: the table of scores with their intervals, and the log-likelihoods as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from foretell.report.entry import Entry
+from foretell.report.markup import Markup, element, joined
+from foretell.report.section import Section, chart, figure, remarks, table
+
+# Key of an evaluation, heading, shown as a percentage, whether higher is better. Those that no run has are left out.
+COLUMNS = (
+    ("log_likelihood", "log-likelihood", False, True),
+    ("time_log_likelihood", "of times", False, True),
+    ("type_log_likelihood", "of types", False, True),
+    ("rmse", "RMSE of next time", False, False),
+    ("mae", "MAE of next time", False, False),
+    ("error_rate", "wrong next type", True, False),
+    ("error_rate_without_time", "the same, untold its time", True, False),
+)
+
+
+def scores_section(entries: Sequence[Entry]) -> Section:
+    shown = [column for column in COLUMNS if any(_estimate(entry, column[0]) for entry in entries)]
+    best = {key: _best(entries, key, higher) for key, _, _, higher in shown}
+    rows = []
+    for entry in entries:
+        cells = [_cell(_estimate(entry, key), percent, best[key] == entry.name) for key, _, percent, _ in shown]
+        rows.append((entry.title, *cells))
+    first = entries[0].evaluation
+    caption = (
+        "Log-likelihoods are in nats an event: one nat more means that what happened was given e ≈ 2.7 times the "
+        "probability. Errors of times (RMSE: their root mean square, MAE: their mean size) are in the data's unit of "
+        "time. A wrong next type: the most probable one, told the event's time, is not what happened; the share of "
+        f"events. In small type: 95 % intervals ({first.get('bootstrap', 'bootstrap')}). Bold: the best of "
+        "each column."
+    )
+    numbers = table(("model", *(column[1] for column in shown)), rows, label="Scores of all models", class_="scores")
+    forest = [
+        {"name": entry.title, "place": None if entry.floor else entry.name, **estimate}
+        for entry in entries
+        if (estimate := _estimate(entry, "log_likelihood")) is not None
+    ]
+    picture = figure(
+        chart("forest", "Dots with 95 % intervals: the log-likelihood an event of each model."),
+        caption="The log-likelihoods again: dots with their 95 % intervals; further right is better. Intervals that overlap do not by "
+        "themselves mean that the difference is not significant: both models were scored on the same events, and a paired test sees more.",
+    )
+    body = joined(figure(numbers, caption=caption), picture, remarks(_remarks(entries)))
+    return Section("scores", "Scores", body, {"forest": {"rows": forest}})
+
+
+def _estimate(entry: Entry, key: str) -> dict[str, float] | None:
+    found = entry.evaluation.get(key)
+    if not isinstance(found, dict) or found.get("value") is None:
+        return None
+    value = float(found["value"])
+    bounds = {side: value if found.get(side) is None else float(found[side]) for side in ("low", "high")}
+    return {"value": value, **bounds}
+
+
+def _best(entries: Sequence[Entry], key: str, higher: bool) -> str | None:
+    values = {entry.name: found["value"] for entry in entries if (found := _estimate(entry, key))}
+    if len(values) < 2:
+        return None
+    return (max if higher else min)(values, key=lambda name: values[name])
+
+
+def _cell(estimate: dict[str, float] | None, percent: bool, best: bool) -> Markup:
+    if estimate is None:
+        return element("span", "–")
+    value, low, high = (number(estimate[key], percent) for key in ("value", "low", "high"))
+    whole = f"{value} %" if percent else value
+    main = element("strong", whole) if best else element("span", whole)
+    return joined(main, element("small", f"{low} to {high}"))
+
+
+def number(value: float, percent: bool = False) -> str:
+    """With a true minus sign, and as many digits as scores are told apart by."""
+    text = f"{100 * value:.1f}" if percent else f"{value:.3f}" if abs(value) < 1000 else f"{value:.1f}"
+    return text.replace("-", "−")
+
+
+def _remarks(entries: Sequence[Entry]) -> list[str]:
+    found = []
+    scored = {entry.name: entry.evaluation.get("events") for entry in entries}
+    if len(set(scored.values())) > 1:
+        told = ", ".join(f"{name} {count}" for name, count in scored.items())
+        found.append(
+            f"The models were not scored on the same events ({told}): their log-likelihoods are not comparable."
+        )
+    windows = {entry.evaluation.get("window") for entry in entries} - {"all", None}
+    if windows:
+        found.append(
+            f"Scored in the window {', '.join(sorted(map(str, windows)))}: not comparable with full log-likelihoods."
+        )
+    same: dict[str, list[str]] = {}
+    for entry in entries:
+        for line in _of_one(entry.evaluation):
+            same.setdefault(line, []).append(entry.name)
+    found.extend(
+        f"{'All models' if len(names) == len(entries) > 1 else ', '.join(names)}: {line}"
+        for line, names in same.items()
+    )
+    if not any(entry.evaluation.get("rmse") for entry in entries):
+        found.append(
+            "Errors of the next event's time are not here: foretell evaluate computes them, and a report made after it shows them."
+        )
+    reused = [entry.name for entry in entries if entry.reused]
+    if reused:
+        found.append(f"{', '.join(reused)}: these are the scores that foretell evaluate left in the run folder.")
+    return found
+
+
+def _of_one(evaluation: dict[str, Any]) -> list[str]:
+    found, used = [], evaluation.get("integral") or {}
+    if used.get("standard_error") is not None:
+        why = "; quadrature did not settle" if used.get("fallback") else ""
+        found.append(
+            f"the integral is drawn, with a standard error of {used['standard_error']:.1e} nats an event{why}."
+        )
+    if evaluation.get("undefined_times"):
+        found.append(
+            f"{evaluation['undefined_times']} events have no expected time and are not in the errors of times."
+        )
+    if evaluation.get("unseen_events"):
+        found.append(
+            f"{evaluation['unseen_events']} events are of {evaluation['unseen_types']} types that never occur in the training data."
+        )
+    return found
