@@ -426,6 +426,19 @@ def test_a_first_window_is_as_long_as_the_shortest_wave():
     assert told(TALK).walks.width == pytest.approx(1.0)
 
 
+def test_a_walk_that_does_not_go_on_stays_as_it_is():
+    one = told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
+    walks = one.walks.taken(torch.tensor([0, 0]))
+    at = torch.from_numpy(np.stack([3.0 + AHEAD] * 2))
+    before = walks.intensities(at)
+    walks.append(torch.tensor([2.0, 2.0], dtype=torch.float64), torch.tensor([-1, 0]))
+    after = walks.intensities(at)
+    assert torch.equal(after[0], before[0])
+    other = Told(one.model, [*one.names, "hush"], [*one.times, 2.0])
+    torch.testing.assert_close(after[1, :, :2], other.rates(3.0 + AHEAD), rtol=1e-9, atol=0.0)
+    assert not after[1, :, 2:].any()
+
+
 def test_a_walk_is_worked_out_once_however_often_it_is_asked(monkeypatch: pytest.MonkeyPatch):
     one = told(TALK, ["say(ann)"], [0.5])
     asked: list[int] = []
@@ -451,3 +464,17 @@ def test_a_copy_of_the_model_is_walked_so_that_training_it_further_changes_nothi
     randomise(one.model, 99)
     assert torch.equal(one.rates(one.last + AHEAD), before)
     assert any(not torch.equal(value, kept[name]) for name, value in one.model.state_dict().items())
+
+
+@pytest.mark.gpu
+def test_walks_are_the_same_on_a_gpu():
+    one = told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
+    there = ANDTTWalks.start(copy.deepcopy(one.model).cuda(), [one.history], [2])
+    at = torch.from_numpy(one.last + AHEAD)[None]
+    for _ in range(3):
+        torch.testing.assert_close(there.intensities(at.cuda()).cpu(), one.walks.intensities(at), rtol=1e-9, atol=0.0)
+        upper = there.bounds(at.cuda(), at.cuda() + 0.2).upper.cpu()
+        torch.testing.assert_close(upper, one.walks.bounds(at, at + 0.2).upper, rtol=1e-7, atol=0.0)
+        for walks, when in ((one.walks, at), (there, at.cuda())):
+            walks.append(when[:, 1], torch.zeros(1, dtype=torch.int64, device=when.device))
+        at = at + 0.5

@@ -26,8 +26,8 @@ from foretell.sampling.nodes import (
 )
 from foretell.sampling.nodes_pool import pooled
 
-ALL = 400  # quantities that are looked at together
-WINDOW = torch.linspace(-1.0, 1.0, 301, dtype=torch.float64)
+ALL = 150  # quantities that are looked at together
+WINDOW = torch.linspace(-1.0, 1.0, 101, dtype=torch.float64)
 
 
 class Something:

@@ -20,9 +20,9 @@ from foretell.nn.sparse_sum import Lists, lists_of, summed
 from foretell.sampling.andtt_parameters import Parameters
 from foretell.sampling.andtt_past import EXTRA, Memory, Past
 from foretell.sampling.andtt_sketch import Sketch
-from foretell.sampling.andtt_sublayers import after
 from foretell.sampling.nodes import Nodes, constant, exp_off, overshoot, point, tanh, tighter, waves
 from foretell.sampling.nodes_pool import pooled
+from foretell.sampling.sublayers import after
 
 Ints = np.ndarray
 TILE = 8  # rows of one segment that are summed by one product

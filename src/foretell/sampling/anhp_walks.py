@@ -1,7 +1,7 @@
 """Walks of an A-NHP: keys and values of all past events are kept, so that one more event costs one more row in each table.
 
-The network at a query is written once, over Taylor models: a bound is one of some degree on a window, an intensity is one of degree 0
-at a point, where nothing is left over.
+The network at a query is written once, over `Nodes`: values at some moments of a window, with how far they can be off in between, give a
+bound; the value at one moment is the intensity.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from torch import Tensor, nn
 
 from foretell.data import EventData, EventSequence
 from foretell.models.anhp import ANHP
-from foretell.models.anhp_layers import AttentionLayer
 from foretell.models.batch import make_batch
 from foretell.models.structure import Head
-from foretell.sampling.taylor import DEGREE, Taylor, between, constant, exp, inverse_power, relu, softplus, tanh, waves
+from foretell.sampling.nodes import Nodes, constant, exp_off, overshoot, point, softplus, tanh, tighter, waves
+from foretell.sampling.sublayers import after
 from foretell.sampling.walk import Bounds, Walks
+
+DEGREE = 3  # the cheapest for trained models: with 2 there are more pieces, with 4 each takes longer
+NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
 
 
 @dataclass
 class Table:
-    """What one head of one layer offers to queries. Rows beyond a walk's events are zero, and not visible."""
+    """What one head of one layer offers to queries: first a row of zeros for the extra 1; rows beyond a walk's events are not visible."""
 
     folded: Tensor  # float64 [W, rows, 1 + T + D]: keys times Q
     values: Tensor  # float64 [W, rows, D]
@@ -56,8 +59,8 @@ class Table:
 
 
 class ANHPWalks(Walks):
-    def __init__(self, model: ANHP, tables: list[list[Table]], events: Tensor) -> None:
-        self.model, self.tables, self.events = model, tables, events  # events: int64 [W], so far
+    def __init__(self, model: ANHP, tables: list[list[Table]], rows: Tensor) -> None:
+        self.model, self.tables, self.rows = model, tables, rows  # rows: int64 [W], so far
         time = model.time
         self._frequency = 2.0 * math.pi * time.turns_per_unit[1 : 1 + time.dim]
         self._phase = 2.0 * math.pi * time.quarter_turns[1 : 1 + time.dim]
@@ -73,22 +76,21 @@ class ANHPWalks(Walks):
         ]
         batch = make_batch(EventData(cut, model.vocabulary), range(len(cut)), device=model.device)
         encoded = model.encode(batch)
-        ahead = 1 if model.bos else 0
+        ahead = 2 if model.bos else 1
         inside = torch.arange(batch.times.shape[1] + ahead, device=model.device)[None] < batch.lengths[:, None] + ahead
         tables = []
         for layer, by_head in zip(model.layer_list(), encoded.tables, strict=True):
             made = []
             for number, one in enumerate(by_head):
-                visible = inside if one.hidden is None else inside & ~one.hidden[:, 1:]
+                visible = inside if one.hidden is None else inside & ~one.hidden
                 keep = inside.unsqueeze(-1)
-                folded = (one.keys[:, 1:] @ layer.Q[number]) * keep
-                made.append(Table.of(folded, one.values[:, 1:] * keep, visible))
+                made.append(Table.of((one.keys @ layer.Q[number]) * keep, one.values * keep, visible))
             tables.append(made)
         return cls(model, tables, batch.lengths + ahead)
 
     @property
     def count(self) -> int:
-        return len(self.events)
+        return len(self.rows)
 
     @property
     def width(self) -> float:
@@ -96,57 +98,58 @@ class ANHPWalks(Walks):
 
     def taken(self, walks: Tensor) -> Self:
         tables = [[one.taken(walks) for one in layer] for layer in self.tables]
-        return type(self)(self.model, tables, self.events[walks])
+        return type(self)(self.model, tables, self.rows[walks])
 
     def name(self, walk: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.no_grad()
     def intensities(self, times: Tensor) -> Tensor:
-        return self._rates(times, torch.zeros_like(times), 0).c[0]
+        return self._rates(times, torch.zeros_like(times), 0).v[0]
 
     @torch.no_grad()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
         middle = (start + end) / 2.0
-        total = self._rates(middle, (end - start) / 2.0, DEGREE).sum(-1)
+        rates = self._rates(middle, (end - start) / 2.0, DEGREE)
+        total = Nodes(rates.v.sum(-1), rates.remainder.sum(-1))
         return Bounds(total.upper().nan_to_num(nan=math.inf), self.intensities(middle).sum(-1))
 
     @torch.no_grad()
     def append(self, times: Tensor, choices: Tensor) -> None:
         model = self.model
         some = (choices >= 0).nonzero().squeeze(1)
-        row, which = self.events[some], choices[some]
+        row, which = self.rows[some], choices[some]
         choices = choices.clamp(min=0)
         if len(some) and int(row.max()) >= self.tables[0][0].values.shape[1]:
             for table in (table for layer in self.tables for table in layer):
                 table.widen()
         features = self._features(times[:, None], torch.zeros_like(times)[:, None], 0)
         ones = torch.ones(self.count, 1, dtype=torch.float64, device=times.device)
-        time = features.c[0, :, 0]
+        time = features.v[0, :, 0]
         heads = [(i, head) for i, head in enumerate(model.structure.heads) if head.serves_history()]
         layers = self._layers(features, model.fine[choices][:, None], heads, choices)
         rows = []
         for layer, embedding in zip(model.layer_list(), layers, strict=False):
-            whole = torch.cat([ones, time, embedding.c[0, :, 0]], dim=1)
+            whole = torch.cat([ones, time, embedding.v[0, :, 0]], dim=1)
             keys = torch.einsum("hdi,wi->hwd", layer.K, whole) / math.sqrt(model.dim)
             rows.append((torch.einsum("hwd,hdi->hwi", keys, layer.Q), torch.einsum("hdi,wi->hwd", layer.V, whole)))
         for by_head, (folded, values) in zip(self.tables, rows, strict=True):  # only now: an event does not see itself
             for number, (table, head) in enumerate(zip(by_head, model.structure.heads, strict=True)):
                 seen = torch.ones_like(which, dtype=torch.bool) if head.source is None else which == head.source
                 table.write(some, row, folded[number, some], values[number, some], seen)
-        self.events[some] += 1
+        self.rows[some] += 1
 
     # The network at a query
 
-    def _features(self, middle: Tensor, half: Tensor, degree: int) -> Taylor:
+    def _features(self, middle: Tensor, half: Tensor, degree: int) -> Nodes:
         return waves(middle, half, self._frequency, self._phase, degree)
 
-    def _rates(self, middle: Tensor, half: Tensor, degree: int) -> Taylor:
+    def _rates(self, middle: Tensor, half: Tensor, degree: int) -> Nodes:
         """Intensities of all types: [W, P, K]."""
         model = self.model
         features = self._features(middle, half, degree)
         tau = model.log_tau.exp()
-        scores: list[Taylor] = []
+        scores: list[Nodes] = []
         order: list[int] = []
         for number, group in enumerate(model.structure.groups):
             heads = [(i, head) for i, head in enumerate(model.structure.heads) if head.serves_group(number)]
@@ -156,14 +159,16 @@ class ANHPWalks(Walks):
             w = model.w[members] / tau[members, None]
             scores.append(top.through(w.T).plus(model.w_constant[members] / tau[members]))
             order += members
-        back = torch.tensor(order, device=middle.device).argsort()
-        every = Taylor(torch.cat([one.c for one in scores], -1), torch.cat([one.remainder for one in scores], -1))
-        every = every if len(scores) == 1 else every.map(lambda x: x[..., back])
+        every = scores[0]
+        if len(scores) > 1:
+            back = torch.tensor(order, device=middle.device).argsort()
+            every = Nodes(torch.cat([one.v for one in scores], -1), torch.cat([one.remainder for one in scores], -1))
+            every = every.map(lambda x: x[..., back])
         return softplus(every).times(tau / model.time_scale)
 
     def _layers(
-        self, features: Taylor, base: Tensor, heads: list[tuple[int, Head]], readers: Tensor | None
-    ) -> Iterator[Taylor]:
+        self, features: Nodes, base: Tensor, heads: list[tuple[int, Head]], readers: Tensor | None
+    ) -> Iterator[Nodes]:
         """The embedding at layers 0 … L of what starts from `base` [W, P, D]; `readers` are the types of events that look back [W]."""
         x = constant(base, features.degree)
         yield x
@@ -174,72 +179,38 @@ class ANHPWalks(Walks):
                 if head.reader is not None and readers is not None:
                     out = out.times((readers == head.reader).double()[:, None, None])
                 attended = attended + out
-            x = _after(layer, x + tanh(attended))
+            x = after(layer, x + tanh(attended))
             yield x
 
-    def _attend(self, table: Table, features: Taylor, x: Taylor) -> Taylor:
+    def _attend(self, table: Table, features: Nodes, x: Nodes) -> Nodes:
         """`Σ α v / (1 + Σ α)`: [W, P, D]."""
-        time_dim = self.model.time_dim
-        if not table.values.shape[1]:
-            return constant(torch.zeros_like(x.c[0]), x.degree)
-        parts = [1, time_dim, self.model.dim]
+        parts = [1, self.model.time_dim, self.model.dim]
         by_one, by_time, by_embedding = table.folded.split(parts, dim=-1)
+        v = _by_walk(features.v, by_time.mT) + _by_walk(x.v, by_embedding.mT) + by_one.mT
+        v = v.masked_fill(~table.visible[:, None], NOWHERE)
+        unit = v.amax(
+            (0, -1)
+        )  # weights are counted in units of about the largest, which changes nothing in their shares
+        weights = torch.exp(v - unit.unsqueeze(-1))
+        whole = weights.sum(-1)
+        means = _by_walk(weights, table.values) / whole.unsqueeze(-1)
+        if not features.degree:
+            return point(means[0])
         _, time_size, embedding_size = table.folded_size.split(parts, dim=-1)
-        logits = features.through(by_time.mT, time_size.mT) + x.through(by_embedding.mT, embedding_size.mT)
-        level = (logits.c[0] + by_one.mT).masked_fill(~table.visible[:, None], -torch.inf)
-        largest = level.amax(-1, keepdim=True).clamp(min=0.0)
-        level, alone = level - largest, -largest.squeeze(-1)
-        # What all logits do together is taken off them, and off that of the extra 1: no ratio changes, and the sum hardly moves.
-        share = torch.exp(level)
-        together = (share * logits.c[1:]).sum(-1) / (share.sum(-1) + torch.exp(alone))
-        weights = exp(Taylor(torch.cat([level[None], logits.c[1:] - together.unsqueeze(-1)]), logits.remainder))
-        one = exp(Taylor(torch.cat([alone[None], -together]), torch.zeros_like(alone)))
-        whole = weights.sum(-1) + one
-        found = weights.through(table.values, table.values_size) * inverse_power(whole, 1.0).map(
-            lambda part: part.unsqueeze(-1)
-        )
-        if found.degree == 0:
-            return found
+        remainder = features.remainder @ time_size.mT + x.remainder @ embedding_size.mT
+        # Shares of the whole, whose own sum is 1 at all nodes: what they are off by elsewhere is all that there is to bound.
+        shares = Nodes(v - (whole.log() + unit).unsqueeze(-1), remainder)
+        off = exp_off(shares.shape(), remainder).masked_fill(~table.visible[:, None], 0.0)
+        of_whole = off.sum(-1, keepdim=True)
+        size = means.abs().amax(0) * overshoot(features.degree)
+        found = Nodes(means, (off @ table.values_size + size * of_whole) / (1.0 - of_whole).clamp(min=0.0))
         # Whatever the weights are, the outcome lies among 0 and the values.
         shown = table.values * table.visible.unsqueeze(-1)
-        low, high = (
-            extreme.clamp(**limit).unsqueeze(1)
-            for extreme, limit in ((shown.amin(1), {"max": 0.0}), (shown.amax(1), {"min": 0.0}))
-        )
-        return _tighter(found, low.expand_as(x.c[0]), high.expand_as(x.c[0]))
+        low, high = (extreme.unsqueeze(1).expand_as(size) for extreme in (shown.amin(1), shown.amax(1)))
+        return tighter(found, low, high)
 
 
-def _tighter(found: Taylor, low: Tensor, high: Tensor) -> Taylor:
-    """What was found, or, where its remainder is no use, just the range."""
-    if found.degree == 0:
-        return found
-    plain = between(low, high, found.degree)
-    use = ~(found.spread() <= high - low)  # what is not a number is no use either
-    if not bool(use.any()):
-        return found
-    return Taylor(torch.where(use, plain.c, found.c), torch.where(use, plain.remainder, found.remainder))
-
-
-def _after(layer: AttentionLayer, x: Taylor) -> Taylor:
-    """The optional sublayers."""
-    if layer.is_plain:
-        return x
-    if layer.norms is not None:
-        x = _layer_norm(layer.norms[0], x)
-    if layer.expand is not None and layer.contract is not None:
-        inner = relu(x.through(layer.expand.weight.T).plus(layer.expand.bias))
-        x = x + inner.through(layer.contract.weight.T).plus(layer.contract.bias)
-        if layer.norms is not None:
-            x = _layer_norm(layer.norms[1], x)
-    return x
-
-
-def _layer_norm(norm: nn.Module, x: Taylor) -> Taylor:
-    assert isinstance(norm, nn.LayerNorm)
-    size = x.shape[-1]
-    centre = torch.eye(size, dtype=x.c.dtype, device=x.c.device) - 1.0 / size
-    moved = x.through(centre)
-    variance = (moved * moved).sum(-1).times(1.0 / size)
-    scale = inverse_power(variance.plus(variance.c.new_tensor(norm.eps)), 0.5).map(lambda part: part.unsqueeze(-1))
-    found = _tighter(moved * scale, *(torch.full_like(moved.c[0], side * math.sqrt(size)) for side in (-1.0, 1.0)))
-    return found.times(norm.weight).plus(norm.bias)
+def _by_walk(rows: Tensor, matrix: Tensor) -> Tensor:
+    """`rows @ matrix` for [nodes, W, P, in] and [W, in, out]; nodes are put side by side, so that no matrix is repeated for them."""
+    found = rows.movedim(0, 1).flatten(1, 2) @ matrix
+    return found.unflatten(1, (len(rows), -1)).movedim(1, 0)

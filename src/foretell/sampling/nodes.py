@@ -25,6 +25,7 @@ from torch import Tensor
 from foretell.nn.intensity import softplus as plain_softplus
 
 SLACK = 1e-9  # of everything that was summed up, for rounding
+ROUNDED = 8.0 * 2.0**-53  # of a phase
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree
     swing = half.unsqueeze(-1) * frequency
     at = places(degree, middle.device).view(-1, *[1] * swing.dim())
     off = swing ** (degree + 1) / (math.factorial(degree + 1) * 2.0**degree)
+    # A phase is rounded, here and wherever the wave's value is computed, by what float64 leaves of a large time.
+    off = off + ROUNDED * (16.0 + (middle.abs() + half).unsqueeze(-1) * frequency)
     # A wave that turns too often to be followed is anywhere between -1 and 1.
     lost = off >= 1.0
     return Nodes(torch.sin(turns + swing * at).masked_fill(lost, 0.0), torch.where(lost, torch.ones_like(off), off))

@@ -222,6 +222,11 @@ def _thin(walks: Walks, window: _Window, walk_of_draw: Tensor, random: torch.Gen
 
 def _at(walks: Walks, row: Tensor, times: Tensor) -> Tensor:
     """Intensities [draws, C] at one time for each draw; draws of a walk are asked about side by side."""
+    asked, row = row.unique(return_inverse=True)
+    if len(asked) < KEPT * walks.count:
+        walks = walks.taken(asked)
+    elif len(asked) < walks.count:
+        row = asked[row]
     order = row.argsort(stable=True)
     counts = row.bincount(minlength=walks.count)
     first = counts.cumsum(0) - counts

@@ -2,7 +2,7 @@
 
 A walk is one sequence with all that is kept of its past. A model has a class of walks side by side (`Walks`), which can tell the
 intensities of what may happen next at any times after the last event, bound the total intensity on windows of time, and take in one more
-event each. Intensities and bounds are those of one and the same function in float64.
+event each. Intensities and bounds are of one and the same function, in float64.
 """
 
 from __future__ import annotations
