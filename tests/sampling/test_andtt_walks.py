@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -437,6 +438,30 @@ def test_a_walk_that_does_not_go_on_stays_as_it_is():
     other = Told(one.model, [*one.names, "hush"], [*one.times, 2.0])
     torch.testing.assert_close(after[1, :, :2], other.rates(3.0 + AHEAD), rtol=1e-9, atol=0.0)
     assert not after[1, :, 2:].any()
+
+
+def wandered(model: ANDTT, history: EventSequence, seed: int) -> list[tuple[str, list[float]]]:
+    """Events at random, each with the intensities before it."""
+    walks, draw, time = ANDTTWalks.start(model, [history], [len(history)]), random.Random(seed), 1.0
+    found = []
+    for _ in range(25):
+        time += 0.1
+        rates = walks.intensities(torch.full((1, 1), time).double())[0, 0]
+        choice = draw.randrange(len(rates))
+        found.append((walks.name(0, choice), rates.tolist()))
+        walks.append(torch.tensor([time]).double(), torch.tensor([choice]))
+    return found
+
+
+def test_walks_of_one_model_in_several_threads_do_not_get_in_one_another_s_way():
+    one = told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
+    history, seeds = one.history, range(8)
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda seed: wandered(one.model, history, seed), seeds))
+    for seed, found in zip(seeds, together, strict=True):
+        alone = wandered(told(TALK, ["say(ann)", "rain"], [0.5, 1.0]).model, history, seed)
+        assert [name for name, _ in found] == [name for name, _ in alone]
+        assert [rates for _, rates in found] == [pytest.approx(rates, rel=1e-9) for _, rates in alone]
 
 
 def test_a_walk_is_worked_out_once_however_often_it_is_asked(monkeypatch: pytest.MonkeyPatch):

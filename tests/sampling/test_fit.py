@@ -10,58 +10,15 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
-from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.anhp import ANHP
+from foretell.data import EventData, EventSequence
 from foretell.models.base import IntensityModel
-from foretell.models.hawkes import Hawkes
 from foretell.sampling.as_data import futures_as_data
 from foretell.sampling.futures import sample_futures, sample_next
-from tests.samples import randomise
+from tests.sampling.processes import MODELS, PAST, TYPES, andtt, anhp
 
 FALSE_ALARMS = 1e-6
-TYPES = Vocabulary(("a", "b", "c"))
-PAST = EventSequence(np.array([0.3, 1.1, 1.15, 2.0]), np.array([0, 2, 1, 0]), 2.2, "past")
-RULES = """
-:- event(a, 8).
-:- event(b, 8).
-:- event(c, 8).
-a. b.
-calm.
-c :- fired.
-fired <- a, calm.
-fired <- b.
-!fired <- c.
-a <- a. a <- b. b <- c. c <- c.
-"""
-
-
-def anhp() -> ANHP:
-    model = randomise(ANHP(TYPES, dim=6, layers=2, dtype=torch.float64), seed=21)
-    model.time.set_range(0.1, 10.0)
-    return model
-
-
-def andtt() -> ANDTT:
-    model = randomise(ANDTT(Program.from_text(RULES, dim=8), TYPES, dim=8, layers=1, dtype=torch.float64), seed=22)
-    model.time.set_range(0.1, 10.0)
-    return model
-
-
-def hawkes() -> Hawkes:
-    model = Hawkes(TYPES, decays=2)
-    with torch.no_grad():
-        model.mu.copy_(torch.tensor([0.4, 0.2, 0.3]))
-        model.alpha.copy_(0.15 * torch.rand(3, 3, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
-        model.beta.copy_(torch.tensor([0.7, 6.0]))
-    return model
-
-
-MODELS = [anhp, andtt, hawkes]
 
 
 def totals(model: IntensityModel, past: EventSequence, times: np.ndarray) -> np.ndarray:

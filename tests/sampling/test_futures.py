@@ -14,7 +14,7 @@ from foretell.sampling.futures import sample_futures, sample_next
 from foretell.sampling.thinning import BoundExceeded, Pace, next_events
 from foretell.sampling.walk import Bounds
 from tests.contract.members import MEMBERS, Member
-from tests.sampling.test_fit import PAST, anhp, hawkes
+from tests.sampling.processes import PAST, anhp, hawkes
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)

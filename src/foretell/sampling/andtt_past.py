@@ -86,8 +86,9 @@ def _recall(
     model: ANDTT, parameters: Parameters, memory: Memory, histories: Sequence[tuple[Timeline, np.ndarray]]
 ) -> list[Past]:
     grounded, network = model.histories.grounded, parameters.network
-    parts = [slots_of_history(_Recalled(grounded, one), np.asarray([one.states - 1])) for one, _ in histories]
-    plan = make_plan(parts, model.layout, parameters.book, model.device)
+    with model.histories._lock:  # what is known of the grounding grows, and others may ask about other histories
+        parts = [slots_of_history(_Recalled(grounded, one), np.asarray([one.states - 1])) for one, _ in histories]
+        plan = make_plan(parts, model.layout, parameters.book, model.device)
     parameters.grow()
     at = torch.zeros(plan.points, dtype=torch.float64, device=model.device)
     when = np.concatenate([np.zeros(0), *(np.concatenate([[0.0], times]) for _, times in histories)])

@@ -120,7 +120,8 @@ class Situations:
             np.zeros((0, 3), dtype=np.int32),
             np.zeros((0, 2), dtype=np.int32),
         )
-        slots_of_history(History(self.grounded, timeline), np.asarray([1]))
+        with self._lock:
+            slots_of_history(History(self.grounded, timeline), np.asarray([1]))
         raise ForetellError("the proofs of some facts' embeddings need one another")
 
     # With the engine
