@@ -65,7 +65,7 @@ class _Recalled(History):
         self.possible = Intervals.of(np.zeros((0, 3), dtype=np.int64))
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def recall(
     model: ANDTT, parameters: Parameters, memory: Memory, histories: Sequence[tuple[Timeline, np.ndarray]]
 ) -> list[Past]:

@@ -117,7 +117,7 @@ class ANDTTWalks(Walks):
         self._asked: list[Asked] = []  # of walks about which something was asked
 
     @classmethod
-    @torch.no_grad()
+    @torch.inference_mode()
     def start(cls, model: ANDTT, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTWalks:
         """Walks that begin with the first `seen` events of each history. The model stays as it is."""
         parameters = Parameters(model)
@@ -149,7 +149,7 @@ class ANDTTWalks(Walks):
     def name(self, walk: int, choice: int) -> str:
         return self.walks[walk].situation.names[choice]
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def intensities(self, times: Tensor) -> Tensor:
         columns = max((len(walk.situation.possible) for walk in self.walks), default=0)
         out = times.new_zeros(self.count, times.shape[1], columns)
@@ -161,7 +161,7 @@ class ANDTTWalks(Walks):
             out[asked.walks] = asked.copies.back(of_kinds.mT)
         return out
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
         found = Bounds(torch.zeros_like(start), torch.zeros_like(start))
         for asked in self._asked_now():
@@ -176,7 +176,7 @@ class ANDTTWalks(Walks):
                 whole[asked.walks] = asked.copies.back(one.unsqueeze(-1)).squeeze(-1)
         return found
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
         situations = self.shared.situations
         events: dict[int, int] = {}

@@ -66,7 +66,7 @@ class ANHPWalks(Walks):
         self._phase = 2.0 * math.pi * time.quarter_turns[1 : 1 + time.dim]
 
     @classmethod
-    @torch.no_grad()
+    @torch.inference_mode()
     def start(cls, model: ANHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPWalks:
         """Walks that begin with the first `seen` events of each history."""
         model = copy.deepcopy(model).double().eval()
@@ -103,18 +103,18 @@ class ANHPWalks(Walks):
     def name(self, walk: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def intensities(self, times: Tensor) -> Tensor:
         return self._rates(times, torch.zeros_like(times), 0).v[0]
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
         middle = (start + end) / 2.0
         rates = self._rates(middle, (end - start) / 2.0, DEGREE)
         total = Nodes(rates.v.sum(-1), rates.remainder.sum(-1))
         return Bounds(total.upper().nan_to_num(nan=math.inf), self.intensities(middle).sum(-1))
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
         model = self.model
         some = (choices >= 0).nonzero().squeeze(1)

@@ -28,7 +28,7 @@ class HawkesWalks(Walks):
         self.counts, self.since = counts, since  # float64 [W, K, J] as of the time [W]
 
     @classmethod
-    @torch.no_grad()
+    @torch.inference_mode()
     def start(cls, model: Hawkes | Poisson, histories: Sequence[EventSequence], seen: Sequence[int]) -> HawkesWalks:
         device, types = model.device, model.types
         if isinstance(model, Poisson):

@@ -18,7 +18,10 @@ from foretell.sampling.walk import Bounds, Walks
 TIGHT, LOOSE = 1.15, 2.0  # bound over intensity, below which pieces grow and above which they are cut
 CHEAP = 0.1  # proposals that a piece may waste, however loose its bound
 GROWTH, CUT = 1.4, 0.3
-WORTH = 1.0  # events that a window is expected to hold
+WORTH, FEW = (
+    1.0,
+    8,
+)  # events that a window is expected to hold; three times as many where walks are few, and pieces cost next to nothing
 MOST_PIECES, PIECES_AT_A_TIME = 512, 4096  # of a walk's window, and of all windows together
 SHORTEST = 1e-13  # of the time itself: pieces cannot be cut below the rounding of time
 KEPT = 0.7  # share of walks still wanted, below which the others are set aside
@@ -99,7 +102,7 @@ class Stretch:
     end: Tensor  # float64 [W]: how far it goes; nothing is known beyond
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def next_events(
     walks: Walks,
     walk_of_draw: Tensor,  # int64 [draws]
@@ -135,7 +138,7 @@ def next_events(
         cost += stretch.drawn.cost
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def next_stretch(
     walks: Walks, walk_of_draw: Tensor, now: Tensor, horizon: Tensor, pace: Pace, random: torch.Generator
 ) -> Stretch:
@@ -150,7 +153,7 @@ def _window(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace) -> tuple[_Wi
     known = live & (pace.rate > 0.0)
     count = 2
     if bool(known.any()):
-        wished = WORTH / (pace.rate * pace.width)[known].clamp(min=1e-9)
+        wished = (WORTH if len(now) > FEW else 3.0 * WORTH) / (pace.rate * pace.width)[known].clamp(min=1e-9)
         count = int(wished.quantile(0.7).ceil().clamp(2, min(MOST_PIECES, max(8, PIECES_AT_A_TIME // len(now)))))
     steps = torch.arange(count + 1, dtype=torch.float64, device=now.device)
     edges = torch.minimum(now[:, None] + pace.width[:, None] * steps, horizon[:, None])
