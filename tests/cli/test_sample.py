@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ def test_a_table_says_what_happens_and_why_it_ends(anhp: Path):
         (["--horizon", "1", "--from", "2"], "there is no history"),
         (["--horizon", "1", "-o", "futures.txt"], "expected a name that ends in"),
         (["--horizon", "1", "--whole"], "say where to"),
+        (["--horizon", "1", "--shown", "-1"], "--shown -1"),
         (["--horizon", "1", "--history", "nowhere.jsonl"], "nowhere.jsonl"),
     ],
     ids=str,
@@ -68,5 +70,18 @@ def test_what_is_wrong_is_said(anhp: Path, arguments: list[str], said: str):
     assert said in refused("sample", anhp, *arguments)
 
 
-def test_a_start_beyond_what_was_observed_is_refused(anhp: Path, events):
-    assert "ends at 8" in refused("sample", anhp, "--history", events(HISTORY), "--horizon", 1, "--from", 9)
+def test_a_start_beyond_what_was_observed_is_said(anhp: Path, events):
+    asked = fine("sample", anhp, "--history", events(HISTORY), "--horizon", 1, "--from", 9, "--json")
+    assert "observed until 8" in asked.err and asked.json[0]["start"] == 9.0
+
+
+def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path):
+    data = tmp_path / "odd.jsonl"
+    lines = [
+        json.dumps({"id": f"[/i]{row}", "times": [0.5 + row, 2.0 + row], "events": ["[/b]", "[red]x"], "t_end": 40.0})
+        for row in range(12)
+    ]
+    data.write_text("\n".join(lines))
+    fine("train", "--model", "poisson", "--data", data, "--run", tmp_path / "odd")
+    text = fine("sample", tmp_path / "odd", "--history", data, "--sequence", "[/i]0", "--horizon", 400).out
+    assert "sequence [/i]0" in text and ("[/b]" in text or "[red]x" in text)

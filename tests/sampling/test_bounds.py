@@ -11,6 +11,8 @@ import torch
 from foretell.data import EventSequence, Vocabulary
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel
+from foretell.sampling.nodes import constant, point
+from foretell.sampling.nodes_pool import pooled
 from foretell.sampling.start import start_walks
 from tests.contract.members import MEMBERS, Member
 
@@ -96,3 +98,37 @@ def test_times_as_large_as_unix_time_do_not_break_bounds():
     times = start[..., None] + 0.03 * torch.linspace(0.0, 1.0, 31, dtype=torch.float64)
     total = walks.intensities(times.flatten(1)).sum(-1).view_as(times)
     assert bool((total <= bounds.upper[..., None]).all())
+
+
+@pytest.mark.parametrize("large", [1e3, 1e5])
+def test_rounding_of_large_logits_that_cancel_does_not_break_bounds(large: float):
+    """Keys and queries with a large constant, so that what tells events apart is the difference of large numbers."""
+    model = stirred(0.3, 4, {"layers": 1})
+    with torch.no_grad():
+        for layer in model.layer_list():
+            layer.K[:, :, 0] = layer.Q[:, :, 0] = large
+            layer.K[:, :, 1 + model.time_dim :] /= large
+            for matrix in (layer.K[:, :, 1 : 1 + model.time_dim], layer.Q[:, :, 1:]):
+                matrix *= 1e-4
+    pasts = histories(4, seed=7)
+    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    start = torch.linspace(10.0, 30.0, 30, dtype=torch.float64).expand(4, 30)
+    length = 10.0 ** torch.linspace(-12.0, -3.0, 30, dtype=torch.float64)
+    bounds = walks.bounds(start, start + length)
+    times = start[..., None] + length[:, None] * torch.linspace(0.0, 1.0, 41, dtype=torch.float64)
+    total = walks.intensities(times.flatten(1)).sum(-1).view_as(times)
+    assert bool((total <= bounds.upper[..., None]).all())
+
+
+@pytest.mark.parametrize("beta", [1.5, 3.0])
+@pytest.mark.parametrize("gap", [1e-7, 1e-12])
+def test_rounding_of_pools_whose_entries_cancel_does_not_break_bounds(beta: float, gap: float):
+    draw = torch.Generator().manual_seed(0)
+    exponent, segment = torch.tensor([beta], dtype=torch.float64), torch.zeros(3, dtype=torch.int64)
+    for _ in range(200):
+        a = 0.1 + 0.9 * torch.rand(2, generator=draw, dtype=torch.float64)
+        last = -(((a**beta).sum() * (1.0 - gap)) ** (1.0 / beta))
+        entries = torch.cat([a, last[None]]).view(3, 1, 1)
+        window = pooled(constant(entries, 3), segment, 1, exponent)
+        value = pooled(point(entries), segment, 1, exponent).v[0]
+        assert bool(((window.lower() <= value) & (value <= window.upper())).all())

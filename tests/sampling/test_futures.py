@@ -75,6 +75,36 @@ def test_events_after_the_start_are_not_seen():
     assert first.to_json() == second.to_json()
 
 
+def test_a_start_after_the_end_of_what_was_observed_takes_the_quiet_as_given(caplog: pytest.LogCaptureFixture):
+    (found,) = sample_futures(hawkes(), [PAST], n=3, horizon=2.0, start=9.0, seed=5)
+    assert all(time > 9.0 for one in found.futures for time in one.times)
+    assert "observed until 2.2" in caplog.text
+
+
+@pytest.mark.parametrize("start", [0.0, 2.2])
+def test_a_model_with_parameters_that_are_no_numbers_is_refused(start: float):
+    model = anhp()
+    with torch.no_grad():
+        model.w[0, 0] = torch.nan
+    with pytest.raises(ForetellError, match="not finite"):
+        sample_futures(model, [PAST], horizon=1.0, start=start)
+
+
+def test_a_walk_without_a_finite_bound_raises_even_from_time_0():
+    walks = module.start_walks(hawkes(), [PAST], [0])
+    walks.bounds = lambda start, end: Bounds(torch.full_like(start, torch.inf), torch.ones_like(start))  # pyright: ignore[reportAttributeAccessIssue]
+    start = torch.zeros(1, dtype=torch.float64)
+    with pytest.raises(BoundExceeded, match="no finite bound"):
+        next_events(
+            walks,
+            torch.zeros(1, dtype=torch.int64),
+            start,
+            start + 1.0,
+            Pace.first(walks, start.device),
+            torch.Generator(),
+        )
+
+
 def test_next_events_that_are_not_found_have_no_time():
     model = Poisson(2)
     with torch.no_grad():
@@ -124,7 +154,6 @@ def test_a_bound_that_is_exceeded_raises():
         ({"horizon": 1.0, "n": 0}, "n = 0"),
         ({"horizon": 1.0, "events": 0}, "events = 0"),
         ({"horizon": 1.0, "seed": -1}, "seed = -1"),
-        ({"horizon": 1.0, "start": 9.0}, "ends at 2.2"),
         ({"horizon": 1.0, "start": -1.0}, "start = -1"),
     ],
     ids=str,

@@ -60,6 +60,8 @@ def sample(
 
     if output is not None and suffix_of(output) is None:
         raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")
+    if shown < 0:
+        raise ForetellError(f"--shown {shown}: expected 0 or more")
     if whole and output is None:
         raise ForetellError("--whole: say where to, with -o FILE.jsonl")
     if history is None:
@@ -97,11 +99,12 @@ def sample(
 
 
 def _table(found: Futures, shown: int, time_unit: str) -> Table:
+    from rich.markup import escape
     from rich.table import Table
 
     unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""
     table = Table(
-        title=f"sequence {found.sequence}: {len(found.futures)} futures from {found.start:g} to {found.horizon:g}{unit}",
+        title=f"sequence {escape(found.sequence)}: {len(found.futures)} futures from {found.start:g} to {found.horizon:g}{unit}",
         title_justify="left",
     )
     table.add_column("future", justify="right")
@@ -109,7 +112,7 @@ def _table(found: Futures, shown: int, time_unit: str) -> Table:
     table.add_column("the first of them")
     table.add_column("ends")
     for number, one in enumerate(found.futures[:shown], 1):
-        first = "  ".join(f"{time:g} {name}" for time, name in zip(one.times[:3], one.events[:3], strict=True))
+        first = "  ".join(f"{time:g} {escape(name)}" for time, name in zip(one.times[:3], one.events[:3], strict=True))
         why = "at the horizon" if one.end == "horizon" else "with the last event asked for"
         table.add_row(str(number), str(len(one.events)), first + ("  …" if len(one.events) > 3 else ""), why)
     return table
@@ -121,5 +124,6 @@ def _remark(found: Futures) -> str:
     counts = np.array([len(one.events) for one in found.futures])
     low, middle, high = np.quantile(counts, [0.05, 0.5, 0.95])
     cost = found.cost
-    each = f"{cost.proposals / max(cost.accepted, 1):.2f} proposals and {cost.bounds / max(cost.accepted, 1):.2f} bounds an event"
+    proposals, bounds, pieces = (one / max(cost.accepted, 1) for one in (cost.proposals, cost.bounds, cost.pieces))
+    each = f"{proposals:.2f} proposals and {bounds:.2f} bounds (of {pieces:.1f} pieces) an event"
     return f"events in a future: {counts.mean():.4g} on average, median {middle:g}, 90 % from {low:g} to {high:g}; exact, by {each}"

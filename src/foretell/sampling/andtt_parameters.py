@@ -72,7 +72,6 @@ class Parameters:
         self._arrays = self.network.named_arrays()
         self._deductions: dict[int, Deduction] = {}
         self._added: dict[int, int] = {}
-        self._by_name: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
         with torch.no_grad():
             self.w = torch.zeros(len(model.functors), 1 + self.dim, dtype=torch.float64, device=device)
             for number, w in enumerate(model.w):

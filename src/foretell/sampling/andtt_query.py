@@ -20,7 +20,7 @@ from foretell.nn.sparse_sum import Lists, lists_of, summed
 from foretell.sampling.andtt_parameters import Parameters
 from foretell.sampling.andtt_past import EXTRA, Memory, Past
 from foretell.sampling.andtt_sketch import Sketch
-from foretell.sampling.nodes import Nodes, constant, exp_off, overshoot, point, tanh, tighter, waves
+from foretell.sampling.nodes import ROUNDED, Nodes, constant, exp_off, overshoot, point, tanh, tighter, waves
 from foretell.sampling.nodes_pool import pooled
 from foretell.sampling.sublayers import after
 
@@ -192,6 +192,8 @@ class Query:
         deduced, pieces = prepared.deduced, middle.shape[1]
         below = deduced.first.new_zeros(deduced.slots + 1, _height(degree), pieces, self.dim)
         below[:-1, : degree + 1] = deduced.first[:, None, None]
+        if degree:
+            below[:-1, -1] = ROUNDED * deduced.first.abs().unsqueeze(1)
         found = [below]
         for layer in range(1, self.layers + 1):
             attended = None
@@ -292,6 +294,8 @@ class Query:
                 moved = torch.cat([moved, rows[:, cut:] @ level.sizes], 1)
             whole = summed(moved.flatten(1), level.sums).view(targets, height, pieces, dim)
         whole[:, : degree + 1] += level.vectors[:, None, None]
+        if degree:
+            whole[:, -1] += ROUNDED * level.vectors.abs().unsqueeze(1)
         if not len(level.pool_slot):
             return whole
         count = level.stop - level.start

@@ -21,13 +21,12 @@ from foretell.sampling.andtt_past import Memory, Past, recall
 from foretell.sampling.andtt_query import Deduced, Prepared, Query
 from foretell.sampling.andtt_situations import Situation, Situations, Step
 from foretell.sampling.andtt_sketch import Sketch, side_by_side, sketch
-from foretell.sampling.nodes import Nodes, point, softplus
+from foretell.sampling.nodes import DEGREE, Nodes, point, softplus
 from foretell.sampling.walk import Bounds, Walks
 
 NO_ROWS = np.zeros(0, dtype=np.int64)
-DEGREE = 3  # of what bounds follow time with
 ROWS_AT_A_TIME = 16_384  # additions of walks that are looked at side by side
-NUMBERS_AT_A_TIME = 16_384  # rows times pieces of time, so that what is worked on stays in the cache
+NUMBERS_AT_A_TIME = 32_768  # rows times pieces of time, so that what is worked on stays in the cache
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,11 +19,22 @@ from foretell.data import EventData, EventSequence
 from foretell.models.anhp import ANHP
 from foretell.models.batch import make_batch
 from foretell.models.structure import Head
-from foretell.sampling.nodes import Nodes, constant, exp_off, overshoot, point, softplus, tanh, tighter, waves
+from foretell.sampling.nodes import (
+    DEGREE,
+    ROUNDED,
+    Nodes,
+    constant,
+    exp_off,
+    overshoot,
+    point,
+    softplus,
+    tanh,
+    tighter,
+    waves,
+)
 from foretell.sampling.sublayers import after
 from foretell.sampling.walk import Bounds, Walks
 
-DEGREE = 3  # the cheapest for trained models: with 2 there are more pieces, with 4 each takes longer
 NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
 
 
@@ -188,16 +199,15 @@ class ANHPWalks(Walks):
         by_one, by_time, by_embedding = table.folded.split(parts, dim=-1)
         v = _by_walk(features.v, by_time.mT) + _by_walk(x.v, by_embedding.mT) + by_one.mT
         v = v.masked_fill(~table.visible[:, None], NOWHERE)
-        unit = v.amax(
-            (0, -1)
-        )  # weights are counted in units of about the largest, which changes nothing in their shares
+        # Weights are counted in units of about the largest, which changes nothing in their shares.
+        unit = v.amax((0, -1))
         weights = torch.exp(v - unit.unsqueeze(-1))
         whole = weights.sum(-1)
         means = _by_walk(weights, table.values) / whole.unsqueeze(-1)
         if not features.degree:
             return point(means[0])
-        _, time_size, embedding_size = table.folded_size.split(parts, dim=-1)
-        remainder = features.remainder @ time_size.mT + x.remainder @ embedding_size.mT
+        one_size, time_size, embedding_size = table.folded_size.split(parts, dim=-1)
+        remainder = features.remainder @ time_size.mT + x.remainder @ embedding_size.mT + ROUNDED * one_size.mT
         # Shares of the whole, whose own sum is 1 at all nodes: what they are off by elsewhere is all that there is to bound.
         shares = Nodes(v - (whole.log() + unit).unsqueeze(-1), remainder)
         off = exp_off(shares.shape(), remainder).masked_fill(~table.visible[:, None], 0.0)

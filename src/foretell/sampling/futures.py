@@ -6,6 +6,7 @@ way, and for a model of rules the database goes with it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from foretell.sampling.side_by_side import side_by_side
 from foretell.sampling.start import start_walks
 from foretell.sampling.thinning import KEPT, Cost, Pace, next_events, next_stretch
 from foretell.sampling.walk import Walks
+
+log = logging.getLogger("foretell")
 
 End = Literal["horizon", "count"]
 WALKS_AT_A_TIME = 64  # whose pasts are held side by side
@@ -82,16 +85,17 @@ class Beginning:
 
 
 def beginning(history: EventSequence, start: float | None) -> Beginning:
-    """At the end of what was observed, or earlier: then later events are not seen."""
+    """At the end of what was observed, or earlier, where later events are not seen, or later, after a time in which nothing happened."""
     if start is None:
         return Beginning(history, len(history), history.t_end)
     if not (np.isfinite(start) and start >= 0.0):
         raise ForetellError(f"start = {start}: expected a time from 0 on")
-    seen = int(np.searchsorted(history.times, start, side="right"))
     if start > history.t_end:
-        raise ForetellError(
-            f"sequence {history.id}: a future from {start:g} on needs all that happened up to then, and this ends at {history.t_end:g}"
-        )
+        log.warning(
+            "sequence %s is observed until %g: from then to %g nothing is taken to have happened",
+            history.id, history.t_end, start,
+        )  # fmt: skip
+    seen = int(np.searchsorted(history.times, start, side="right"))
     return Beginning(history, seen, start)
 
 

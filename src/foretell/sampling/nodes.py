@@ -6,8 +6,9 @@ alike. A curve `f` of a polynomial `p` is no polynomial; the one through its val
 largest `(n+1)`-th coefficient that `f(p(s + z))`, as a series of `z`, has anywhere on the window. Of `p` the largest coefficients are known
 from its own, and of `f` from the range of `p`; the series of these bounds that one.
 
-With one node, in the middle of a window without length, a quantity is just its value. All is float64; rounding is covered by widening
-final bounds by a relative 1e-9 (`upper`), some thousand times what is lost.
+With one node, in the middle of a window without length, a quantity is just its value. All is float64. Rounding is covered where numbers
+come in: each may be off by `ROUNDED` of its size at the least, which linear maps carry on with the sizes of all that they add up, so that
+sums that cancel are known to be off by more. Final bounds are widened by a relative 1e-9 (`upper`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from torch import Tensor
 
 from foretell.nn.intensity import softplus as plain_softplus
 
+DEGREE = 3  # the cheapest for trained models: with 2 there are more pieces, with 4 each takes longer
 SLACK = 1e-9  # of everything that was summed up, for rounding
-ROUNDED = 8.0 * 2.0**-53  # of a phase
+ROUNDED = 4e-14  # of every number: more than a sum of some hundred terms loses
+PHASE = 8.0 * 2.0**-53  # of a phase
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class Nodes:
 
     def plus(self, value: Tensor) -> Nodes:
         """With something added that does not change with time."""
-        return Nodes(self.v + value, self.remainder)
+        if not self.degree:
+            return point(self.v[0] + value)
+        return Nodes(self.v + value, self.remainder + ROUNDED * value.abs())
 
     def times(self, factor: Tensor | float) -> Nodes:
         """Multiplied by something that does not change with time."""
@@ -101,11 +106,11 @@ class Shape:
 
 
 def point(value: Tensor) -> Nodes:
-    return Nodes(value.unsqueeze(0), value.new_zeros(()).expand(value.shape))
+    return Nodes(value.unsqueeze(0), _zero(value.device).expand(value.shape))
 
 
 def constant(value: Tensor, degree: int) -> Nodes:
-    return Nodes(value.expand(degree + 1, *value.shape), value.new_zeros(()).expand(value.shape))
+    return Nodes(value.expand(degree + 1, *value.shape), _zero(value.device).expand(value.shape))
 
 
 def between(low: Tensor, high: Tensor, degree: int) -> Nodes:
@@ -122,7 +127,7 @@ def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree
     at = places(degree, middle.device).view(-1, *[1] * swing.dim())
     off = swing ** (degree + 1) / (math.factorial(degree + 1) * 2.0**degree)
     # A phase is rounded, here and wherever the wave's value is computed, by what float64 leaves of a large time.
-    off = off + ROUNDED * (16.0 + (middle.abs() + half).unsqueeze(-1) * frequency)
+    off = off + ROUNDED + PHASE * (middle.abs() + half).unsqueeze(-1) * frequency
     # A wave that turns too often to be followed is anywhere between -1 and 1.
     lost = off >= 1.0
     return Nodes(torch.sin(turns + swing * at).masked_fill(lost, 0.0), torch.where(lost, torch.ones_like(off), off))
@@ -180,8 +185,9 @@ def power(x: Nodes, exponent: Tensor | float) -> Nodes:
         factor = factor * (exponent - (j - 1)) / j
         size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
         bounds.append(size * torch.maximum(safe ** (exponent - j), high ** (exponent - j)))
-    off = _beyond(bounds, shape.most) / 2.0**x.degree + bounds[0] * x.remainder
-    return Nodes(x.v.clamp(min=1e-300) ** exponent, torch.where(low > 0.0, off, torch.inf))
+    v = x.v.clamp(min=1e-300) ** exponent
+    off = _beyond(bounds, shape.most) / 2.0**x.degree + bounds[0] * x.remainder + ROUNDED * v.amax(0)
+    return Nodes(v, torch.where(low > 0.0, off, torch.inf))
 
 
 def relu(x: Nodes) -> Nodes:
@@ -210,7 +216,7 @@ def _curve(
 
     `bounds` are of its first, second, … coefficient anywhere within reach, and `slope` is the first of them.
     """
-    off = _beyond(bounds, shape.most) * 0.5**x.degree + slope * x.remainder
+    off = _beyond(bounds, shape.most) * 0.5**x.degree + slope * x.remainder + ROUNDED
     lost = ~(off <= most)  # what is not a number is lost, too
     if not bool(lost.any()):
         return Nodes(curve(x.v), off)
@@ -243,6 +249,11 @@ def _beyond(bounds: Sequence[Tensor], most: Tensor) -> Tensor:
 def places(degree: int, device: torch.device) -> Tensor:
     """Chebyshev's nodes on [-1, 1]; a single one is in the middle."""
     return _places(degree).to(device)
+
+
+@lru_cache
+def _zero(device: torch.device) -> Tensor:
+    return torch.zeros((), dtype=torch.float64, device=device)
 
 
 @lru_cache

@@ -24,6 +24,7 @@ def pooled(x: Nodes, segment: Tensor, count: int, beta: Tensor) -> Nodes:
     unit = torch.where(largest > 0.0, largest, torch.ones_like(largest))
     side = torch.where(middle < 0.0, -1.0, 1.0)
     raised = power(x.times(side / unit[segment]), beta[segment].view(-1, 1, 1)).times(side)
+    # Remainders hold what rounding does to every summand: where these cancel, much of the sum may be rounding.
     summed = Nodes(
         torch.stack([_sum(one, segment, count) for one in raised.v.unbind(0)]), _sum(raised.remainder, segment, count)
     )

@@ -19,6 +19,10 @@ from foretell.sampling.walk import Walks
 
 def start_walks(model: IntensityModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Walks:
     """One walk for each history, which begins with its first `seen` events."""
+    if not all(bool(tensor.isfinite().all()) for tensor in model.parameters()):
+        raise ForetellError(
+            f"{model.title}: some of its parameters are not finite numbers, so nothing can be drawn from it"
+        )
     if isinstance(model, ANHP):
         return ANHPWalks.start(model, histories, seen)
     if isinstance(model, Hawkes | Poisson):

@@ -23,7 +23,7 @@ WORTH, FEW = (
     8,
 )  # events that a window is expected to hold; three times as many where walks are few, and pieces cost next to nothing
 MOST_PIECES, PIECES_AT_A_TIME = 512, 4096  # of a walk's window, and of all windows together
-SHORTEST = 1e-13  # of the time itself: pieces cannot be cut below the rounding of time
+SHORTEST = 1e-13  # of the time itself, or of a first piece: pieces are not cut below the rounding of time
 KEPT = 0.7  # share of walks still wanted, below which the others are set aside
 
 
@@ -158,18 +158,18 @@ def _window(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace) -> tuple[_Wi
     steps = torch.arange(count + 1, dtype=torch.float64, device=now.device)
     edges = torch.minimum(now[:, None] + pace.width[:, None] * steps, horizon[:, None])
     found = walks.bounds(edges[:, :-1], edges[:, 1:])
-    upper, mass, usable, width = _judged(found, edges, pace.width)
+    upper, mass, usable, width = _judged(found, edges, pace.width, walks.width)
     pace.width.copy_(torch.where(live, torch.minimum(width, 2.0 * (horizon - now)), pace.width))
     pace.rate.copy_(torch.where(live, found.middle[:, 0], pace.rate))
     cost = Cost(bounds=int(live.sum()), pieces=int((edges[:, 1:] > edges[:, :-1]).sum()))
     return _Window(edges, upper, mass, edges.gather(1, usable[:, None]).squeeze(1)), cost
 
 
-def _judged(found: Bounds, edges: Tensor, width: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _judged(found: Bounds, edges: Tensor, width: Tensor, first: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Bounds, masses and how many pieces are used; and how long the next pieces should be."""
     lengths = edges[:, 1:] - edges[:, :-1]
     ratio = torch.where(lengths > 0.0, found.upper / found.middle.clamp(min=1e-300), 1.0)
-    short = lengths <= SHORTEST * edges[:, 1:].abs()
+    short = lengths <= SHORTEST * edges[:, 1:].abs().clamp(min=first)
     wasted = (found.upper - found.middle).clamp(min=0.0) * lengths  # proposals, beside those that are accepted
     fine = (ratio <= LOOSE) | (wasted <= CHEAP) | (short & found.upper.isfinite())
     usable = fine.int().cumprod(1).sum(1)
