@@ -26,6 +26,7 @@ log = logging.getLogger("foretell")
 
 End = Literal["horizon", "count"]
 WALKS_AT_A_TIME = 64  # whose pasts are held side by side
+WORTH_SHARING = 16  # futures from which on they are shared out among threads
 MOST_EVENTS = 10_000  # of a future, unless more are asked for: a process that feeds itself may explode
 LONGEST_TIMES = 100.0  # observation times of training, up to which a next event is waited for
 
@@ -113,12 +114,13 @@ def sample_futures(
     """`n` futures of each history over a `horizon` of time after its start, or up to a number of `events`."""
     _check(horizon, n, events, seed)
     begun = [beginning(history, start) for history in histories]
-    shares = [(number, first) for number in range(len(begun)) for first in range(0, n, WALKS_AT_A_TIME)]
+    step = _share(n)
+    shares = [(number, first) for number in range(len(begun)) for first in range(0, n, step)]
     finished = dict.fromkeys(shares, 0)
 
     def sampled(share: tuple[int, int]) -> tuple[list[Future], Cost]:
         number, first = share
-        size = min(WALKS_AT_A_TIME, n - first)
+        size = min(step, n - first)
 
         def told(count: int) -> None:
             finished[share] = count
@@ -139,6 +141,12 @@ def sample_futures(
         Futures(one.history.id, one.start, one.start + horizon, tuple(futures), cost, seed)
         for one, futures, cost in zip(begun, made, costs, strict=True)
     ]
+
+
+def _share(n: int) -> int:
+    """Futures of a history that are drawn side by side: equal shares, whatever the number of threads, but at least two of many."""
+    shares = max(-(-n // WALKS_AT_A_TIME), 2 if n >= WORTH_SHARING else 1)
+    return -(-n // shares)
 
 
 def _mixed(*numbers: int) -> int:

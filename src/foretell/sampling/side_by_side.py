@@ -14,10 +14,16 @@ Result = TypeVar("Result")
 
 def side_by_side(work: Callable[[Piece], Result], pieces: Sequence[Piece], device: torch.device) -> list[Result]:
     """What comes is in the order of the pieces. Small operations are not worth sharing out among threads; whole pieces are."""
-    threads = min(torch.get_num_threads(), len(pieces)) if device.type == "cpu" else 1
-    if threads <= 1:
+    if device.type != "cpu":
         return [work(piece) for piece in pieces]
     whole = torch.get_num_threads()
+    threads = min(whole, len(pieces))
+    if threads <= 1:
+        torch.set_num_threads(1)
+        try:
+            return [work(piece) for piece in pieces]
+        finally:
+            torch.set_num_threads(whole)
     pool = ThreadPoolExecutor(threads, "sampling", initializer=lambda: torch.set_num_threads(1))
     try:
         return list(pool.map(work, pieces))

@@ -21,7 +21,7 @@ GROWTH, CUT = 1.4, 0.3
 WORTH, FEW = (
     1.0,
     8,
-)  # events that a window is expected to hold; three times as many where walks are few, and pieces cost next to nothing
+)  # events that a window is expected to hold; twice as many where walks are few, and pieces cost little
 MOST_PIECES, PIECES_AT_A_TIME = 512, 4096  # of a walk's window, and of all windows together
 SHORTEST = 1e-13  # of the time itself, or of a first piece: pieces are not cut below the rounding of time
 KEPT = 0.7  # share of walks still wanted, below which the others are set aside
@@ -153,7 +153,7 @@ def _window(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace) -> tuple[_Wi
     known = live & (pace.rate > 0.0)
     count = 2
     if bool(known.any()):
-        wished = (WORTH if len(now) > FEW else 3.0 * WORTH) / (pace.rate * pace.width)[known].clamp(min=1e-9)
+        wished = (WORTH if len(now) > FEW else 2.0 * WORTH) / (pace.rate * pace.width)[known].clamp(min=1e-9)
         count = int(wished.quantile(0.7).ceil().clamp(2, min(MOST_PIECES, max(8, PIECES_AT_A_TIME // len(now)))))
     steps = torch.arange(count + 1, dtype=torch.float64, device=now.device)
     edges = torch.minimum(now[:, None] + pace.width[:, None] * steps, horizon[:, None])
