@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -37,15 +40,28 @@ def test_the_same_seed_gives_the_same_and_another_another(anhp: Path):
 def test_futures_are_written_as_data_that_can_be_read(anhp: Path, events, tmp_path: Path, suffix: str):
     path = tmp_path / f"futures{suffix}"
     asked = ("sample", anhp, "--history", events(HISTORY), "--horizon", 30, "--n", 2, "--json", "-o", path)
-    (found,) = fine(*asked).json
+    (found,) = fine(*asked, "--no-whole").json
     data = load_file(path)
     assert [one.id for one in data] == ["s0-1", "s0-2"]
     for one, future in zip(data, found["futures"], strict=True):
         assert one.times.tolist() == pytest.approx(future["times"])
         assert data.names_of(one) == future["events"]
-    fine(*asked, "--whole")
+    fine(*asked)
     for one, future in zip(load_file(path), found["futures"], strict=True):
         assert one.times.tolist() == pytest.approx(HISTORY[0] + future["times"])
+
+
+def test_a_history_may_come_through_a_pipe(anhp: Path):
+    line = '{"times": [1.0, 2.0], "events": ["0", "1"], "t_end": 8.0}'
+    stream = io.TextIOWrapper(io.BytesIO(line.encode()))
+    with mock.patch.object(sys, "stdin", stream):
+        (found,) = fine("sample", anhp, "--history", "-", "--horizon", 3, "--json").json
+    assert found["start"] == 8.0
+
+
+def test_many_histories_have_one_table(anhp: Path, events):
+    text = fine("sample", anhp, "--history", events(*[HISTORY] * 5), "--horizon", 3, "--n", 2).out
+    assert "futures of 5 histories" in text and text.count("s4") == 1
 
 
 def test_a_table_says_what_happens_and_why_it_ends(anhp: Path):
@@ -58,9 +74,9 @@ def test_a_table_says_what_happens_and_why_it_ends(anhp: Path):
     [
         (["--horizon", "-1"], "horizon = -1.0: expected a positive length of time"),
         (["--horizon", "1", "--n", "0"], "n = 0"),
+        (["--horizon", "1", "--n", "100000000"], "from 1 to 1,000,000"),
         (["--horizon", "1", "--from", "2"], "there is no history"),
         (["--horizon", "1", "-o", "futures.txt"], "expected a name that ends in"),
-        (["--horizon", "1", "--whole"], "say where to"),
         (["--horizon", "1", "--shown", "-1"], "--shown -1"),
         (["--horizon", "1", "--history", "nowhere.jsonl"], "nowhere.jsonl"),
     ],

@@ -55,6 +55,17 @@ def read_stdin() -> bytes:
     return stream.read()
 
 
+def piped_content(history: str | None, split: str | None) -> bytes | None:
+    """What stdin says, where it is asked for by `-`, or where nothing else is and something is piped in; None: ask elsewhere."""
+    if history == "-":
+        if split is not None:
+            raise DataError(f"{NAME}: it has no split {split!r}")
+        return read_stdin()
+    if history is None and split is None and is_piped():
+        return read_stdin() or None  # nothing was said after all: a job's closed pipe
+    return None
+
+
 def open_piped(run: Path, content: bytes, columns: str = "", device: str = "cpu") -> Opened:
     """A run, and the events that were read for it."""
     folder = RunFolder.open(run)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +11,7 @@ import typer
 
 from foretell.cli.replay import Impossible
 from foretell.errors import ForetellError
+from foretell.lang.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,13 +19,17 @@ if TYPE_CHECKING:
     from foretell.sampling.futures import Futures
 
 Option = typer.Option
+FULLY_SHOWN = 3  # histories
 
 
 def sample(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     horizon: Annotated[float, Option(help="How far to go, in the data's unit of time.")],
     history: Annotated[
-        str | None, Option(help="What happened so far: a file, a folder, a name; default: nothing, from time 0 on.")
+        str | None,
+        Option(
+            help="What happened so far: a file, a folder, a name, - for stdin; default: what is piped in, else nothing."
+        ),
     ] = None,
     n: Annotated[int, Option("--n", help="Futures of each history.")] = 1,
     events: Annotated[int, Option(help="Stop a future after so many events, if the horizon is not first.")] = 10_000,
@@ -36,7 +43,7 @@ def sample(
         Path | None,
         Option("--output", "-o", help="Write the futures as data: FILE.jsonl, .jsonl.gz, .csv or .parquet."),
     ] = None,
-    whole: Annotated[bool, Option(help="In that file, put the history in front of each future.")] = False,
+    whole: Annotated[bool, Option(help="In that file, with the history in front of each future.")] = True,
     shown: Annotated[int, Option(help="Futures shown in the table.")] = 5,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
     impossible: Annotated[
@@ -51,6 +58,7 @@ def sample(
     import numpy as np
 
     from foretell.cli.opened import open_model, open_run
+    from foretell.cli.piped import open_piped, piped_content
     from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import bar, out, print_json
     from foretell.data import EventSequence, save
@@ -62,16 +70,16 @@ def sample(
         raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")
     if shown < 0:
         raise ForetellError(f"--shown {shown}: expected 0 or more")
-    if whole and output is None:
-        raise ForetellError("--whole: say where to, with -o FILE.jsonl")
-    if history is None:
+    content = piped_content(history, split)
+    if history is None and content is None:
         for name, value in (("--sequence", sequence), ("--split", split), ("--from", start)):
             if value is not None:
                 raise ForetellError(f"{name}: there is no history to choose from; give one with --history")
         model, time_unit = open_model(run, device)
         histories: list[EventSequence] = [EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 0.0, "future")]
     else:
-        opened = open_run(run, history, split, columns, device)
+        asked = (run, history, split, columns, device)
+        opened = open_run(*asked) if content is None else open_piped(run, content, columns, device)
         opened = opened.settled(impossible, chosen_sequences(opened.data, sequence))
         model, time_unit, histories = opened.model, opened.time_unit, list(opened.data)
     with bar(quiet or as_json) as progress:
@@ -91,9 +99,12 @@ def sample(
         print_json([one.to_json() for one in found])
         return
     console = out()
-    for one in found:
-        console.print(_table(one, shown, time_unit))
-        console.print(_remark(one))
+    if len(found) > FULLY_SHOWN:
+        console.print(_short_table(found))
+    else:
+        for one in found:
+            console.print(_table(one, shown, time_unit))
+            console.print(_remark(one), markup=False)
     if output is not None:
         console.print(f"futures: {output}")
 
@@ -103,27 +114,59 @@ def _table(found: Futures, shown: int, time_unit: str) -> Table:
     from rich.table import Table
 
     unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""
-    table = Table(
-        title=f"sequence {escape(found.sequence)}: {len(found.futures)} futures from {found.start:g} to {found.horizon:g}{unit}",
-        title_justify="left",
-    )
+    title = f"sequence {escape(found.sequence)}: {counted(len(found.futures), 'future')}"
+    table = Table(title=f"{title} from {found.start:g} to {found.horizon:g}{unit}", title_justify="left")
     table.add_column("future", justify="right")
     table.add_column("events", justify="right")
     table.add_column("the first of them")
     table.add_column("ends")
+    decimals = min(9, max(0, 3 - math.floor(math.log10(found.horizon - found.start))))
     for number, one in enumerate(found.futures[:shown], 1):
-        first = "  ".join(f"{time:g} {escape(name)}" for time, name in zip(one.times[:3], one.events[:3], strict=True))
+        first = "  ".join(
+            f"{time:.{decimals}f} {escape(name)}" for time, name in zip(one.times[:3], one.events[:3], strict=True)
+        )
         why = "at the horizon" if one.end == "horizon" else "with the last event asked for"
         table.add_row(str(number), str(len(one.events)), first + ("  …" if len(one.events) > 3 else ""), why)
     return table
 
 
-def _remark(found: Futures) -> str:
-    import numpy as np
+def _short_table(found: list[Futures]) -> Table:
+    """One row a history."""
+    from rich.markup import escape
+    from rich.table import Table
 
-    counts = np.array([len(one.events) for one in found.futures])
-    low, middle, high = np.quantile(counts, [0.05, 0.5, 0.95])
-    cost = found.cost
+    table = Table(title=f"futures of {len(found)} histories", title_justify="left")
+    for name in ("sequence", "from", "to", "futures", "events a future", "90 %"):
+        table.add_column(name, justify="left" if name == "sequence" else "right")
+    for one in found:
+        counts = _Counts.of(one)
+        between = f"{counts.low} … {counts.high}"
+        size = str(len(one.futures))
+        table.add_row(escape(one.sequence), f"{one.start:g}", f"{one.horizon:g}", size, f"{counts.mean:.4g}", between)
+    return table
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Of events in a future."""
+
+    mean: float
+    low: int
+    middle: int
+    high: int
+
+    @classmethod
+    def of(cls, found: Futures) -> _Counts:
+        counts = sorted(len(one.events) for one in found.futures)
+        low, middle, high = (counts[round(share * (len(counts) - 1))] for share in (0.05, 0.5, 0.95))
+        return cls(sum(counts) / len(counts), low, middle, high)
+
+
+def _remark(found: Futures) -> str:
+    cost, counts = found.cost, _Counts.of(found)
     proposals, bounds, pieces = (one / max(cost.accepted, 1) for one in (cost.proposals, cost.bounds, cost.pieces))
     each = f"{proposals:.2f} proposals and {bounds:.2f} bounds (of {pieces:.1f} pieces) an event"
-    return f"events in a future: {counts.mean():.4g} on average, median {middle:g}, 90 % from {low:g} to {high:g}; exact, by {each}"
+    if len(found.futures) == 1:
+        return f"exact, by {each}"
+    spread = f"median {counts.middle}, 90 % from {counts.low} to {counts.high}"
+    return f"events in a future: {counts.mean:.4g} on average, {spread}; exact, by {each}"

@@ -28,6 +28,8 @@ End = Literal["horizon", "count"]
 WALKS_AT_A_TIME = 64  # whose pasts are held side by side
 WORTH_SHARING = 16  # futures from which on they are shared out among threads
 MOST_EVENTS = 10_000  # of a future, unless more are asked for: a process that feeds itself may explode
+MOST_DRAWS = 1_000_000  # of one history
+DRAWS_AT_A_TIME = 50_000  # of next events, each with the intensities of all types
 LONGEST_TIMES = 100.0  # observation times of training, up to which a next event is waited for
 
 
@@ -183,17 +185,19 @@ def sample_next(
     _check(horizon, n, MOST_EVENTS, seed)
     found = []
     for number, one in enumerate(beginning(history, start) for history in histories):
-        random = torch.Generator().manual_seed(_mixed(seed, number, 0))
         walks = start_walks(model, [one.history], [one.seen])
         begin = torch.tensor([one.start], dtype=torch.float64, device=model.device)
-        of_draw = torch.zeros(n, dtype=torch.int64, device=model.device)
-        drawn = next_events(walks, of_draw, begin, begin + horizon, Pace.first(walks, model.device), random)
-        choices = drawn.choices.tolist()
-        names = tuple(walks.name(0, choice) if choice >= 0 else None for choice in choices)
-        times = drawn.times.cpu().numpy()
-        found.append(
-            NextEvents(one.history.id, one.start, one.start + horizon, ~np.isnan(times), times, names, drawn.cost)
+        parts = []
+        for first in range(0, n, DRAWS_AT_A_TIME):
+            random = torch.Generator().manual_seed(_mixed(seed, number, first))
+            of_draw = torch.zeros(min(DRAWS_AT_A_TIME, n - first), dtype=torch.int64, device=model.device)
+            parts.append(next_events(walks, of_draw, begin, begin + horizon, Pace.first(walks, model.device), random))
+        names = tuple(
+            walks.name(0, choice) if choice >= 0 else None for part in parts for choice in part.choices.tolist()
         )
+        times = torch.cat([part.times for part in parts]).cpu().numpy()
+        cost = sum((part.cost for part in parts), Cost())
+        found.append(NextEvents(one.history.id, one.start, one.start + horizon, ~np.isnan(times), times, names, cost))
     return found
 
 
@@ -260,8 +264,8 @@ def _check(horizon: float, n: int, events: int, seed: int) -> None:
     problems = []
     if not (np.isfinite(horizon) and horizon > 0.0):
         problems.append(f"horizon = {horizon}: expected a positive length of time")
-    if n < 1:
-        problems.append(f"n = {n}: expected 1 or more")
+    if not 1 <= n <= MOST_DRAWS:
+        problems.append(f"n = {n}: expected a number from 1 to {MOST_DRAWS:,}")
     if events < 1:
         problems.append(f"events = {events}: expected 1 or more")
     if seed < 0:
