@@ -163,6 +163,11 @@ def test_what_cannot_be_sampled_is_said(given: dict[str, float], said: str):
         sample_futures(hawkes(), [PAST], **given)  # pyright: ignore[reportArgumentType]
 
 
+def test_a_history_of_another_kind_is_refused():
+    with pytest.raises(ForetellError, match="expected an EventSequence"):
+        hawkes().sample("robocup", horizon=1.0)  # pyright: ignore[reportArgumentType]
+
+
 def test_windows_adapt_so_that_few_proposals_and_bounds_are_needed():
     (found,) = sample_futures(anhp(), [PAST], n=20, horizon=30.0, seed=6)
     assert found.cost.accepted > 300

@@ -89,6 +89,8 @@ class Beginning:
 
 def beginning(history: EventSequence, start: float | None) -> Beginning:
     """At the end of what was observed, or earlier, where later events are not seen, or later, after a time in which nothing happened."""
+    if not isinstance(history, EventSequence):
+        raise ForetellError(f"history: expected an EventSequence, such as data.test[0], found {type(history).__name__}")
     if start is None:
         return Beginning(history, len(history), history.t_end)
     if not (np.isfinite(start) and start >= 0.0):
