@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,20 @@ def test_runs_of_other_data_are_refused(trained: dict[str, Path], tmp_path: Path
     fine("train", "--model", "poisson", "--data", folder, "--run", tmp_path / "run", "--quiet")
     message = refused("compare", trained["poisson"], tmp_path / "run", "--no-times")
     assert "name the data for all of them with --data" in message
+
+
+def test_impossible_events_may_be_treated_otherwise_than_in_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Two runs of rules that were trained without any; the data to compare them on have one."""
+    monkeypatch.setenv("FORETELL_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "switch.ndtt").write_text(
+        ":- event(on). :- event(off). on :- not lit. off :- lit. lit <- on. !lit <- off."
+    )
+    for name, events in (("good", ["on", "off", "on"]), ("odd", ["on", "on", "off"])):
+        line = json.dumps({"times": [1.0, 2.0, 3.0], "events": events, "t_end": 4.0})
+        (tmp_path / f"{name}.jsonl").write_text(f"{line}\n" * 3)
+    for dim in (1, 2):
+        options = ("--dim", dim, "--layers", 1, "--epochs", 1, "--quiet", "--run", tmp_path / f"run{dim}")
+        fine("train", "--program", tmp_path / "switch.ndtt", "--data", tmp_path / "good.jsonl", *options)
+    asked = ("compare", tmp_path / "run1", tmp_path / "run2", "--data", tmp_path / "odd.jsonl", "--no-times", "--json")
+    assert "makes it impossible" in refused(*asked)
+    assert [fine(*asked, "--impossible", way).json["runs"][0]["events"] for way in ("skip", "exogenous")] == [6, 6]

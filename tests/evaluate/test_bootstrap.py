@@ -16,9 +16,10 @@ from foretell.evaluate import bootstrap
 from foretell.evaluate.bootstrap import (
     ENOUGH_SEQUENCES,
     REPLICATES,
+    Estimate,
     Ratio,
+    Resampling,
     estimates,
-    mean_estimate,
     replicates,
     resample_blocks,
     resample_sequences,
@@ -27,6 +28,18 @@ from foretell.evaluate.scores import evaluate
 from foretell.models.anhp import ANHP
 from foretell.models.poisson import Poisson
 from tests.samples import random_data, randomise
+
+
+def mean_estimate(
+    sums: np.ndarray,
+    counts: np.ndarray,
+    resampling: Resampling,
+    *,
+    variances: np.ndarray | None = None,
+    root: bool = False,
+) -> Estimate:
+    """Of one ratio alone."""
+    return estimates([Ratio(sums, counts, variances, root)], resampling)[0]
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():

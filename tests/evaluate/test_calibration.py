@@ -80,7 +80,8 @@ def test_draws_of_the_integral_widen_the_intervals_of_coverage():
     noisy = score(model, data, integral="uniform", points=1, times=False)
     from dataclasses import replace
 
-    exact = replace(noisy.events, integral_variance=np.zeros(len(noisy.events.event)))
+    nothing = np.zeros(len(noisy.events.event))
+    exact = replace(noisy.events, integral_variance=nothing, tail_variance=nothing)
     units = Units(exact.sequence, len(data))
     without = calibrate(exact, units, units.resampling(0))
     with_draws = noisy.evaluation.calibration

@@ -102,6 +102,7 @@ def test_few_sequences_are_not_exchanged():
 def test_holm_is_the_textbook_one():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
+    assert holm([0.01, 0.04], family=4) == pytest.approx([0.04, 0.12]), "as the smallest of four, and no less"
 
 
 def test_corrected_p_raises_false_alarms_no_more_often_than_once_in_twenty():
@@ -109,6 +110,29 @@ def test_corrected_p_raises_false_alarms_no_more_often_than_once_in_twenty():
     rng = np.random.default_rng(3)
     alarms = sum(min(holm(rng.random(5).tolist())) < 0.05 for _ in range(400))
     assert 0 < alarms / 400 < 0.105
+
+
+def test_to_choose_the_best_of_many_runs_raises_no_more_false_alarms():
+    """40 times 20 runs that differ by chance alone. Corrected for the 19 pairs of the best of them alone, p would be too small.
+
+    Only the log-likelihood differs (and with it the part of types): for four metrics, its p is corrected four times too much.
+    """
+    data = event_data([([1.0], [0])] * 40, types=1)
+    plain = contender("run", data, 0.1)
+    nothing, rng, alarms, repeats = np.zeros(40), np.random.default_rng(5), 0, 40
+    for _ in range(repeats):
+        runs = []
+        for place in range(20):
+            events = replace(
+                plain.scored.events, log_intensity=rng.normal(size=40), log_total=nothing, integral=nothing
+            )
+            events = replace(events, tail=nothing)
+            runs.append(replace(plain, name=f"run{place}", scored=replace(plain.scored, events=events)))
+        found = compare(runs, "events", permutations=4500)
+        of_likelihood = [one for one in found.differences if one.metric == "log_likelihood"]
+        assert len(of_likelihood) == 19 and found.comparisons == 4 * 190
+        alarms += any(one.tests[0].corrected < 4 * 0.05 for one in of_likelihood)
+    assert alarms / repeats < 0.13
 
 
 def test_over_sequences_p_is_uniform_though_events_of_a_sequence_are_alike():
@@ -178,5 +202,5 @@ def test_functors_add_up_to_the_whole():
 def test_the_json_is_plain(data: EventData):
     found = compare([contender("one", data, 0.6, 0.4), contender("two", data, 0.5, 0.5)], permutations=99).to_json()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found.keys() == {"runs", "differences", "by_functor", "significance", "permutations"}
+    assert found.keys() == {"runs", "differences", "by_functor", "significance", "permutations", "comparisons"}
     assert found["runs"][0]["run"] == "one" and found["differences"][0]["tests"][0]["over"] == "events"

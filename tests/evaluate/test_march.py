@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import integrate
 
 from foretell.data import EventData
 from foretell.evaluate.march import Care, Horizon, Marched, Places, march
@@ -16,7 +17,7 @@ from foretell.models.base import IntensityModel
 from foretell.models.batch import make_batch
 from foretell.models.hawkes import Hawkes
 from tests.contract.members import MEMBERS, Member
-from tests.samples import random_data, randomise
+from tests.samples import event_data, random_data, randomise
 
 RULE = gauss_kronrod(torch.device("cpu"))
 
@@ -69,6 +70,24 @@ def test_quantiles_of_a_hawkes_process_are_those_of_its_closed_form():
         for level, time in zip(levels, found.quantiles[row, 0].tolist(), strict=True):
             hazard = 0.3 * time + excited * -math.expm1(-0.8 * time) / 0.8
             assert -math.expm1(-hazard) == pytest.approx(level, abs=1e-8)
+
+
+@pytest.mark.parametrize("lasting", [0.5, 3.0, 8.0, 12.0])
+def test_where_nothing_may_happen_ever_again_the_mean_is_of_what_does_happen(lasting: float):
+    """`S = exp(−a(1 − e^−u))` falls to `exp(−a)` and stays there: the horizon must not get into the mean."""
+    data = event_data([([1.0], [0])], types=1, t_end=1.0)
+    model = Hawkes(data.vocabulary, decays=1)
+    with torch.no_grad():
+        model.mu.fill_(1e-15)
+        model.alpha.fill_(lasting)
+        model.beta.fill_(1.0)
+    never = math.exp(-lasting)
+    tail = integrate.quad(lambda u: math.exp(-lasting * -math.expm1(-u)) - never, 0.0, 60.0, epsabs=1e-13, limit=200)[0]
+    for care, digits in ((CLOSE, 1e-6), (Care(1e-3, 1.0 / 16.0), 2e-3)):
+        found = from_the_ends(model, data, care)
+        assert float(found.survival) == pytest.approx(never, rel=1e-3 if care is not CLOSE else 1e-6)
+        assert float(found.mean) == pytest.approx(tail / (1.0 - never), rel=digits)
+        assert float(found.error) < digits * float(found.mean) * 10.0
 
 
 def test_a_level_that_is_never_reached_has_no_quantile():

@@ -14,7 +14,7 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.evaluate.next_time import predict_next_times
 from foretell.evaluate.outlook import QUANTILES
-from foretell.evaluate.predict import predict, predict_each
+from foretell.evaluate.predict import predict, predict_each, seed_of
 from foretell.lang.program import Program
 from foretell.models.andtt import ANDTT
 from foretell.models.anhp import ANHP
@@ -107,6 +107,45 @@ def test_a_mean_is_undefined_where_too_much_never_happens_and_later_quantiles_ar
     assert written["mean"] is None and written["interval_90"][1] is None
 
 
+def test_the_mean_agrees_with_samples_where_nothing_happens_now_and_then():
+    """No event with probability exp(−8) = 3.4e-4: too little to leave the mean undefined, enough to spoil it by the horizon."""
+    history = EventSequence(np.array([1.0]), np.array([0]), 1.0)
+    model = hawkes(1e-13, 8.0 / 3.0, 1.0)
+    model.longest = 100.0
+    found = predict(model, history, by="both", n=20_000, seed=5)
+    assert found.no_event == pytest.approx(math.exp(-8.0), rel=1e-5) and found.mean is not None
+    assert found.samples is not None and found.samples.mean is not None and found.samples.mean_error is not None
+    assert abs(found.samples.mean - found.mean) < 5.0 * found.samples.mean_error
+    evaluated = predict_next_times(
+        model, EventData([EventSequence(np.array([1.0, 1.1]), np.array([0, 0]), 9.0)], model.vocabulary)
+    )
+    assert evaluated.predicted[1] == pytest.approx(found.mean, rel=1e-4)
+
+
+@pytest.mark.parametrize("lasting", [6.0, 7.5])
+def test_whether_there_is_a_mean_does_not_depend_on_the_draws(lasting: float):
+    """No event with probability exp(−6) = 2.5e-3 and exp(−7.5) = 5.5e-4: among 200 draws there may be one or none."""
+    history = EventSequence(np.array([1.0]), np.array([0]), 1.0)
+    model = hawkes(1e-13, lasting / 3.0, 1.0)
+    model.longest = 100.0
+    means = [predict(model, history, by="samples", n=200, seed=seed).mean for seed in range(12)]
+    assert all((one is None) == (math.exp(-lasting) > 1e-3) for one in means)
+
+
+def test_draws_of_one_history_do_not_repeat_those_of_another():
+    """Histories with horizons of their own, and in a unit in which they are all tiny."""
+    model = poisson(2e11, 5e11, 1e11)
+    model.longest = 1e-11
+    same = [
+        EventSequence(np.zeros(0), np.zeros(0, dtype=np.int32), 1e-11 * (place + 1), str(place)) for place in range(3)
+    ]
+    found = predict_each(model, EventData(same, model.vocabulary), by="samples", n=200, seed=3)
+    waits = [round((one.median or math.nan) - one.start, 20) for one in found]
+    assert len(set(waits)) == 3, "each history has random numbers of its own"
+    for one, quadrature in zip(found, predict_each(model, EventData(same, model.vocabulary)), strict=True):
+        assert one.outlook.horizon == quadrature.outlook.horizon
+
+
 def models() -> list[IntensityModel]:
     anhp = randomise(ANHP(DATA.vocabulary, dim=4, dtype=torch.float64), seed=6)
     anhp.time.set_range(0.2, 10.0)
@@ -119,7 +158,7 @@ def test_samples_agree_with_quadrature(model: IntensityModel):
     """5 quantiles, 3 types, no_event and a mean for 5 models, each refused at 1.5e-7: a false alarm in fewer than 1e-5 of all seeds."""
     n, refused = 3000, 1.5e-7
     found = predict(model, DATA[0], by="both", n=n, top=3, seed=1, pattern="a")
-    drawn = sample_next(model, [DATA[0]], n=n, seed=1)[0]
+    drawn = sample_next(model, [DATA[0]], n=n, seed=seed_of(1, 0))[0]
     wanted = found.outlook
     assert found.samples is not None and found.samples.draws == n and found.samples.by == "samples"
 
@@ -150,7 +189,7 @@ def test_samples_alone_are_the_same_for_a_seed_and_others_for_another():
 
 def test_quantiles_of_draws_are_draws():
     found = predict(poisson(0.2, 0.5, 0.1), DATA[0], by="samples", n=11)
-    drawn = np.sort(sample_next(poisson(0.2, 0.5, 0.1), [DATA[0]], n=11)[0].times)
+    drawn = np.sort(sample_next(poisson(0.2, 0.5, 0.1), [DATA[0]], n=11, seed=seed_of(0, 0))[0].times)
     assert found.median == drawn[5] and found.outlook.interval_90 == (drawn[0], drawn[10])
     assert QUANTILES == (0.05, 0.25, 0.5, 0.75, 0.95)
 

@@ -6,6 +6,7 @@ Statistical tests are seeded. With another seed, a correct implementation would 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from foretell.evaluate.residuals import (
     kolmogorov_tail,
     ks_distance,
     rescaling_test,
+    residual_variances,
     residuals,
     uniform,
 )
@@ -44,6 +46,18 @@ def test_what_is_left_of_a_sequence_goes_on_in_the_next_one():
     data = event_data([([1.0], [0]), ([], []), ([2.0, 3.0], [0, 0])], types=1, t_end=[5.0, 3.0, 9.0])
     found = residuals(score_events(poisson(data, 0.5), data))
     np.testing.assert_allclose(found, [0.5, 0.5 * (4.0 + 3.0 + 2.0), 0.5])
+
+
+def test_the_variance_of_a_residual_is_that_of_the_gaps_it_is_made_of():
+    data = event_data([([1.0, 2.0], [0, 0]), ([], []), ([2.0, 3.0], [0, 0])], types=1, t_end=[5.0, 3.0, 9.0])
+    scored = score_events(poisson(data, 0.5), data)
+    assert scored.event.tolist() == [0, 1, -1, 0, 1]
+    drawn = replace(
+        scored,
+        integral_variance=np.array([0.1, 0.2 + 0.03, 0.07, 0.4, 0.5 + 0.06]),
+        tail_variance=np.array([0.0, 0.03, 0.07, 0.0, 0.06]),
+    )
+    np.testing.assert_allclose(residual_variances(drawn), [0.1, 0.2, 0.03 + 0.07 + 0.4, 0.5])
 
 
 def test_unscored_events_do_not_cut_a_residual():

@@ -6,6 +6,7 @@ import builtins
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,9 @@ def test_rows_of_the_table_add_up_to_the_log_likelihood_of_each_sequence(tmp_pat
     assert sum(table["log_likelihood"]) / 3 == pytest.approx(written["log_likelihood"]["value"])
 
 
+ORIGIN = Origin("model", "data", "all", "quadrature", 10, 0)
+
+
 def origin_of(path: Path, data: EventData, **changes: object) -> Origin:
     way = {"window": "all", "integral": "quadrature", "points": 10, "seed": 0, **changes}
     return Origin.of(path, data, **way)  # type: ignore[arg-type]
@@ -198,6 +202,34 @@ def test_scores_of_something_else_are_not_read(tmp_path: Path):
     assert read_scores(tmp_path, model, data, origin, times=False) is None
 
 
+def test_rows_and_a_summary_of_different_evaluations_are_not_read_together(tmp_path: Path):
+    """As a process leaves them that is killed between the two."""
+    data = random_data(6, [4, 3])
+    first, second = poisson(data, 0.2, 0.2, 0.1), poisson(data, 0.4, 0.1, 0.1)
+    other = replace(ORIGIN, model="other")
+    for part in ("one", "two"):
+        (tmp_path / part).mkdir()
+    write_scores(score(first, data), data, tmp_path / "one", ORIGIN)
+    write_scores(score(second, data), data, tmp_path / "two", other)
+    for name in ("scores.parquet", "evaluation.json"):
+        kept = (tmp_path / "one" / name).read_bytes()
+        (tmp_path / "one" / name).write_bytes((tmp_path / "two" / name).read_bytes())
+        for model, origin in ((first, ORIGIN), (second, other)):
+            assert read_scores(tmp_path / "one", model, data, origin) is None
+        (tmp_path / "one" / name).write_bytes(kept)
+    assert read_scores(tmp_path / "one", first, data, ORIGIN) is not None
+
+
+def test_rows_with_times_are_not_read_with_a_summary_without_them(tmp_path: Path):
+    data = random_data(6, [4, 3])
+    model = poisson(data, 0.2, 0.2, 0.1)
+    write_scores(score(model, data), data, tmp_path, ORIGIN)
+    kept = (tmp_path / "evaluation.json").read_bytes()
+    write_scores(score(model, data, times=False), data, tmp_path, ORIGIN)
+    (tmp_path / "evaluation.json").write_bytes(kept)
+    assert read_scores(tmp_path, model, data, ORIGIN) is None
+
+
 def test_a_digest_is_of_events_by_name_and_of_what_is_scored():
     data = random_data(8, [4, 3])
     wider = EventData(data.sequences, type(data.vocabulary)((*data.vocabulary.names, "never")), data.origin, data.name)
@@ -224,6 +256,7 @@ def test_without_pyarrow_the_same_table_is_written_as_json_lines(tmp_path: Path,
     with gzip.open(path, "rt") as file:
         rows = [json.loads(line, parse_constant=lambda word: pytest.fail(word)) for line in file]
     assert [row.keys() for row in rows] == [row.keys() for row in expected]
+    assert not (tmp_path / "scores.parquet").exists(), "one table, not two of different evaluations"
     for row, wanted in zip(rows, expected, strict=True):
         for key, value in wanted.items():
             same = row[key] is None if isinstance(value, float) and np.isnan(value) else row[key] == value

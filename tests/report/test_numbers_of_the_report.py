@@ -14,6 +14,7 @@ from foretell.data.synthetic import Poisson as PoissonProcess
 from foretell.data.synthetic import simulate
 from foretell.evaluate.explain import explain
 from foretell.evaluate.likelihood import score_events
+from foretell.evaluate.outlook import QUANTILES
 from foretell.models.hawkes import Hawkes
 from foretell.models.poisson import Poisson
 from foretell.report.confusion import confusion_of
@@ -21,7 +22,7 @@ from foretell.report.grouping import OTHERS, group_events
 from foretell.report.moments import MOST_EVENTS, moments_of
 from foretell.report.residual_curves import calibration_of, fit_of
 from foretell.report.sections.over_time import course, grid_of
-from foretell.report.waiting import QUANTILES, waiting_times
+from foretell.report.waiting import waiting_times
 from foretell.train.fit import fit
 from tests.evaluate.test_explain import DATA, MODEL
 from tests.samples import event_data, random_data, randomise

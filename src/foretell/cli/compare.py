@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from foretell.cli.replay import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def compare(
     plot: Annotated[Path | None, Option(help="Two runs: draw their scores by functor: FILE.png, .svg or .pdf.")] = None,
     seed: Annotated[int, Option(help="For the bootstrap, the permutations and drawn integrals.")] = 0,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
+    impossible: OtherImpossibleOption = None,
     columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
     quiet: Annotated[bool, Option(help="No progress.")] = False,
@@ -69,7 +71,11 @@ def compare(
         if len(runs) != 2:
             raise ForetellError(f"--plot draws two runs against each other, and there are {len(runs)}")
         check_suffix(plot)
-    opened = [open_run(run, data, split, columns, device).settled() for run in runs]
+    opened = [open_run(run, data, split, columns, device) for run in runs]
+    ruled = [one.model.program_text() is not None for one in opened]  # the option is about these, where there are some
+    opened = [
+        one.settled(impossible if own or not any(ruled) else None) for one, own in zip(opened, ruled, strict=True)
+    ]
     names = run_names([one.model.title for one in opened], runs)
     notes = [said for one in opened if (said := unfinished(one.run, one.model)) is not None]
     made = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from foretell.cli.replay import Impossible
+from foretell.cli.replay import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -34,15 +34,13 @@ def evaluate(
     floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = False,
     seed: Annotated[int, Option(help="For the bootstrap and for drawn integrals.")] = 0,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
-    impossible: Annotated[
-        Impossible | None,
-        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's."),
-    ] = None,
+    impossible: OtherImpossibleOption = None,
     columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
     quiet: Annotated[bool, Option(help="No progress.")] = False,
 ) -> None:
     """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
+    from foretell.cli.fitted_floors import fitted_floors
     from foretell.cli.opened import open_run
     from foretell.cli.show import bar, fit_table, future_table, out, participant_table, print_json, remarks, score_table
     from foretell.cli.unfinished import unfinished
@@ -51,30 +49,16 @@ def evaluate(
     from foretell.models.batch import Window
     from foretell.objective.integral import Integral
     from foretell.train.config import check_choice
-    from foretell.train.fit import fit
-    from foretell.train.floors import floors_for, scored_alike
+    from foretell.train.floors import scored_alike
     from foretell.train.run import MODEL
-    from foretell.train.splits import in_vocabulary
 
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
     asked = _futures(futures, horizon, delta, costs)
     opened = open_run(run, data, split, columns, device).settled(impossible)
-    models = [opened.model]
-    if floors:
-        dataset = opened.dataset()
-        assert dataset.train is not None
-        train, dev = (
-            None if part is None else scored_alike(in_vocabulary(part, opened.model.vocabulary), opened.model)
-            for part in (dataset.train, dataset.dev)
-        )
-        assert train is not None
-        for floor in floors_for(opened.model.vocabulary):
-            fit(floor, train, dev)
-            models.insert(0, floor)
     results = []
     with bar(quiet) as progress:
-        for model in models:
+        for model in [*(fitted_floors(opened, (), progress) if floors else ()), opened.model]:
             results.append(
                 score(
                     model,
@@ -113,8 +97,8 @@ def evaluate(
     if predict:
         console.print(participant_table(evaluations))
     for line in [*remarks(evaluations), *([] if warning is None else [warning])]:
-        console.print(line)
-    console.print(f"event by event: {written}")
+        console.print(line, markup=False)
+    console.print(f"event by event: {written}", markup=False)
 
 
 def _futures(number: int, horizon: float, delta: float, costs: str) -> Futuring | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.replay import Impossible
+from foretell.cli.replay import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -45,10 +45,7 @@ def predict(
     seed: Annotated[int, Option(help="Of the samples.", min=0)] = 0,
     split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
-    impossible: Annotated[
-        Impossible | None,
-        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's."),
-    ] = None,
+    impossible: OtherImpossibleOption = None,
     columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
@@ -82,7 +79,7 @@ def predict(
         return
     console = out()
     if not found:
-        console.print(f"{chosen.name}: there is no sequence in it")
+        console.print(f"{chosen.name}: there is no sequence in it", markup=False)
         return
     few = len(found) <= FULLY_SHOWN
     if few:

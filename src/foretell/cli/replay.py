@@ -42,6 +42,13 @@ ImpossibleOption = Annotated[
     Impossible,
     typer.Option("--impossible", help="Events the program makes impossible: an error, left out, or kept unscored."),
 ]
+OtherImpossibleOption = Annotated[
+    Impossible | None,
+    typer.Option(
+        "--impossible",
+        help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's.",
+    ),
+]
 UndeclaredOption = Annotated[
     Undeclared, typer.Option("--undeclared", help="Events that nothing declares: an error, or taken to be exogenous.")
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.replay import Impossible
+from foretell.cli.replay import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -35,10 +35,7 @@ def report(
         "report.html"
     ),
     floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = True,
-    impossible: Annotated[
-        Impossible | None,
-        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the runs'."),
-    ] = None,
+    impossible: OtherImpossibleOption = None,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
     columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
@@ -142,26 +139,15 @@ def _entry(opened: Opened, name: str, progress: Bar) -> Entry:
 
 def _floors(runs: list[Opened], timed: bool, progress: Bar) -> list[Entry]:
     """Poisson and Hawkes, fitted to what the first run was trained on and scored on the same events; `timed`: their next times, too."""
+    from foretell.cli.fitted_floors import fitted_floors
     from foretell.evaluate.scores import score
     from foretell.report.entry import Entry
-    from foretell.train.fit import fit
-    from foretell.train.floors import floors_for, scored_alike
-    from foretell.train.splits import in_vocabulary
+    from foretell.train.floors import scored_alike
 
     opened, there = runs[0], {one.model.kind for one in runs}
-    dataset = opened.dataset()
-    train, dev = (
-        None if part is None else scored_alike(in_vocabulary(part, opened.model.vocabulary), opened.model)
-        for part in (dataset.train, dataset.dev)
-    )
-    assert train is not None
     data, found = scored_alike(opened.data, opened.model), []
-    for place, floor in enumerate(floors := list(reversed(floors_for(opened.model.vocabulary)))):
-        if floor.kind in there:
-            continue
-        progress.move(f"fitting {floor.title}", place, len(floors))
-        fit(floor, train, dev)
-        progress.move(f"scoring {floor.title}", place, len(floors))
+    for floor in fitted_floors(opened, there, progress):
+        progress.move(f"scoring {floor.title}", 0, 1)
         scored = score(floor, data, times=timed)
         found.append(Entry(floor.title, floor, data, scored.events, scored.evaluation.to_json(), floor=True))
     return found

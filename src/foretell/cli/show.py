@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -26,7 +27,9 @@ SHOWN_FUNCTORS = 12
 
 def out() -> Console:
     """On a terminal as wide as it is; elsewhere as wide as the tables need."""
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=140, soft_wrap=True)
+    if sys.stdout.isatty():
+        return Console(highlight=False, emoji=False)
+    return Console(highlight=False, emoji=False, width=140, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -50,7 +53,7 @@ class Bar:
 
     def keep(self, line: str) -> None:
         if self.progress is not None:
-            self.progress.console.print(line, highlight=False)
+            self.progress.console.print(line, highlight=False, markup=False)
         elif not self.quiet:
             self.last_line = time.monotonic()
             sys.stderr.write(line + "\n")
@@ -58,11 +61,11 @@ class Bar:
 
 @contextmanager
 def bar(quiet: bool = False) -> Iterator[Bar]:
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     if quiet or not console.is_terminal:
         yield Bar(None, quiet)
         return
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True) as progress:
         yield Bar(progress, quiet)
 
@@ -77,8 +80,10 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "", participants
     """One row a model, each score with its 95 % interval; with the participants' error over all patterns, where wanted."""
     first = evaluations[0]
     table = Table(
-        title=f"{first.data}: {first.events} events in {counted(first.sequences, 'sequence')}, window {first.window}",
-        caption=f"nats an event, higher is better; [95 % intervals: {first.bootstrap}]",
+        title=escape(
+            f"{first.data}: {first.events} events in {counted(first.sequences, 'sequence')}, window {first.window}"
+        ),
+        caption=escape(f"nats an event, higher is better; [95 % intervals: {first.bootstrap}]"),
         title_justify="left",
         caption_justify="left",
     )
@@ -87,11 +92,12 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "", participants
     timed = any(one.rmse is not None for one in evaluations)
     titles = ["log-likelihood", "of times", "of types", *([f"RMSE of next time{unit}"] if timed else [])]
     for name in (*titles, "error of next type", *(["error of who"] if participants else [])):
-        table.add_column(name, justify="right")
+        table.add_column(escape(name), justify="right")
     for one in evaluations:
         cells = [one.log_likelihood, one.time_log_likelihood, one.type_log_likelihood, *([one.rmse] if timed else [])]
         shares = [one.error_rate, *([one.participants[-1].error_rate] if participants else [])]
-        table.add_row(one.model, *(_cell(cell, False) for cell in cells), *(_cell(cell, True) for cell in shares))
+        shown = [*(_cell(cell, False) for cell in cells), *(_cell(cell, True) for cell in shares)]
+        table.add_row(escape(one.model), *shown)
     return table
 
 
@@ -116,7 +122,8 @@ def fit_table(evaluations: list[Evaluation]) -> Table:
         errors = [_cell(one.mae, False), _cell(one.error_rate_without_time, True)] if timed else []
         held = [_cell(one.calibration.coverage(level), True) for level in (0.5, 0.9)]
         found = one.rescaling
-        table.add_row(one.model, *errors, *held, f"{found.ks:.3f}, p {_small(found.p_value)}\nmean {found.mean:.3f}")
+        rescaled = f"{found.ks:.3f}, p {_small(found.p_value)}\nmean {found.mean:.3f}"
+        table.add_row(escape(one.model), *errors, *held, rescaled)
     return table
 
 
@@ -128,7 +135,7 @@ def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     """How far sampled futures are from what happened; every parameter is in the caption."""
     first = evaluations[0].futures
     assert first is not None
-    unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""
+    unit = f" {escape(time_unit)}" if time_unit and len(time_unit) < 20 else ""
     table = Table(
         title=f"futures: {first.futures} from each of {first.starts} times, over a horizon of {first.horizon:g}{unit}",
         caption=f"optimal transport: first {first.steps} events, C to insert or delete one, lower is better; "
@@ -145,7 +152,8 @@ def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
         assert found is not None
         cells = [_cell(each.distance, False) for each in found.transport]
         shares = [_cell(found.t_map, True), _cell(found.t_map_weighted, True)]
-        table.add_row(one.model, *cells, *shares, f"{found.predicted_events:.2f}", f"{found.happened_events:.2f}")
+        counts = [f"{number:.2f}" for number in (found.predicted_events, found.happened_events)]
+        table.add_row(escape(one.model), *cells, *shares, *counts)
     return table
 
 
@@ -158,28 +166,30 @@ def difference_tables(comparison: Comparison) -> list[Table]:
     for one in comparison.differences:
         pair = one.first, one.second
         if pair not in tables:
-            tables[pair] = Table(title=f"{one.first} less {one.second}", title_justify="left", caption_justify="left")
+            title = escape(f"{one.first} less {one.second}")
+            tables[pair] = Table(title=title, title_justify="left", caption_justify="left")
             for name in ("score", "difference", *(f"p over {way}" for way in ways), ""):
                 tables[pair].add_column(name, justify="left" if name in ("score", "") else "right")
         cells = [in_words(test.corrected, test.test).removeprefix("= ") for test in one.tests] or ["–"] * len(ways)
         difference = _cell(one.difference, one.kind == "share").replace("\n", " ")
-        tables[pair].add_row(one.title, difference, *cells, "*" if one.significant else "")
-    if tables:
-        count = sum(bool(one.tests) for one in comparison.differences)
-        list(tables.values())[
-            -1
-        ].caption = f"p: paired permutation tests, by Holm's method for {count} comparisons; * significant at 0.05"
-    return list(tables.values())
+        tables[pair].add_row(escape(one.title), difference, *cells, "*" if one.significant else "")
+    made = list(tables.values())
+    if made:
+        by = f"by Holm's method for {comparison.comparisons} comparisons"
+        shown = sum(bool(one.tests) for one in comparison.differences)
+        of = " (all pairs of runs: the best is one by these same scores)" if shown < comparison.comparisons else ""
+        made[-1].caption = f"p: paired permutation tests, {by}{of}; * significant at 0.05"
+    return made
 
 
 def functor_table(comparison: Comparison) -> Table:
     """Log-likelihood by functor, a column a run; the most frequent functors."""
     table = Table(title="log-likelihood by functor, nats an event", title_justify="left")
     for name in ("functor", "events", *comparison.names):
-        table.add_column(name, justify="left" if name == "functor" else "right")
+        table.add_column(escape(name), justify="left" if name == "functor" else "right")
     for one in comparison.functors[:SHOWN_FUNCTORS]:
         cells = [_cell(found, False).replace("\n", " ") for found in one.scores["log_likelihood"]]
-        table.add_row(one.functor, str(one.events), *cells)
+        table.add_row(escape(one.functor), str(one.events), *cells)
     left = comparison.functors[SHOWN_FUNCTORS:]
     if left:
         table.caption = f"and {len(left)} more, of {sum(one.events for one in left)} events: see --json"
@@ -194,7 +204,8 @@ def participant_table(evaluations: list[Evaluation]) -> Table:
     for evaluation in evaluations:
         for one in evaluation.participants:
             error = _cell(one.error_rate, percent=True).replace("\n", " ")
-            table.add_row(evaluation.model, one.pattern, str(one.events), f"{one.candidates:.1f}", error)
+            names = [escape(evaluation.model), escape(one.pattern)]
+            table.add_row(*names, str(one.events), f"{one.candidates:.1f}", error)
     return table
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from foretell.data import EventData, Vocabulary
@@ -42,13 +43,13 @@ class Answer:
         return [dict(zip(vocabulary.names, row.tolist(), strict=True)) for row in self.intensities]
 
     def table(self, vocabulary: Vocabulary, top: int) -> Table:
-        table = Table(title=f"sequence {self.sequence}", title_justify="left")
+        table = Table(title=escape(f"sequence {self.sequence}"), title_justify="left")
         for name in ("time", "events before", "total", f"highest {top}"):
             table.add_column(name, justify="left" if name.startswith("highest") else "right")
         for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True):
             best = sorted(row.items(), key=lambda pair: -pair[1])[:top]
             words = "  ".join(f"{name} {value:.4g}" for name, value in best)
-            table.add_row(f"{t:g}", str(n), f"{sum(row.values()):.4g}", words)
+            table.add_row(f"{t:g}", str(n), f"{sum(row.values()):.4g}", escape(words))
         return table
 
 

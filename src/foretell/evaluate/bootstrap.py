@@ -152,17 +152,5 @@ def estimates(ratios: Sequence[Ratio], resampling: Resampling) -> list[Estimate]
     return found
 
 
-def mean_estimate(
-    sums: np.ndarray,
-    counts: np.ndarray,
-    resampling: Resampling,
-    *,
-    variances: np.ndarray | None = None,
-    root: bool = False,
-) -> Estimate:
-    """Of one ratio alone."""
-    return estimates([Ratio(sums, counts, variances, root)], resampling)[0]
-
-
 def _seed(seed: Seed) -> int:
     return int(seed.integers(2**62)) if isinstance(seed, np.random.Generator) else seed

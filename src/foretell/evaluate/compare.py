@@ -2,7 +2,9 @@
 
 Every difference has a 95 % interval (both runs see the same bootstrap replicates) and paired permutation tests: over events, and over
 sequences where there are enough. Whoever looks at many differences finds some by luck, so p is corrected by Holm's method for all
-comparisons over the same units. A difference is called significant if its corrected p is below 0.05 over all units asked for.
+comparisons over the same units. Of many runs the best is compared with each of the others; as it is chosen by the same scores, p is
+corrected for all pairs that it might have been chosen from. A difference is called significant if its corrected p is below 0.05 over all
+units asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
+from math import comb
 from typing import Any, Literal
 
 import numpy as np
@@ -115,6 +118,7 @@ class Comparison:
     functors: tuple[FunctorScores, ...]
     untested: str | None  # why some test was not made
     permutations: int
+    comparisons: int  # that p is corrected for
 
     def named(self) -> list[Evaluation]:
         """The evaluations under the names of their runs, for a table."""
@@ -130,6 +134,7 @@ class Comparison:
             "by_functor": [one.to_json() for one in self.functors],
             "significance": SIGNIFICANT,
             "permutations": self.permutations,
+            "comparisons": self.comparisons,
         }
         return plain(found)
 
@@ -158,13 +163,16 @@ def compare(
         for which in range(len(keys))
         if keys[which] not in NOT_TESTED
     ]
+    # Of many runs only some pairs are shown; which ones was decided by looking at all.
+    wider = comb(len(runs), 2) / len(pairs)
     return Comparison(
         names=tuple(one.name for one in runs),
         evaluations=tuple(one.scored.evaluation for one in runs),
-        differences=tuple(_corrected(tested)),
+        differences=tuple(_corrected(tested, wider)),
         functors=tuple(by_functor([_of_functors(one) for one in metrics], types, names, units, seed)),
         untested=untested,
         permutations=permutations,
+        comparisons=round(wider * sum(bool(one.tests) for one in tested)),
     )
 
 
@@ -259,18 +267,22 @@ def in_words(corrected: float, test: PairedTest) -> str:
     return f"= {np.format_float_positional(shown, trim='-')}"
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrected so that the chance of any false alarm among all of them stays below the level."""
+def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
+    """Corrected so that the chance of any false alarm among all of them stays below the level.
+
+    Where they were picked from a larger `family` of tests, none of them is corrected less than it would be among all of these.
+    """
     order = np.argsort(np.asarray(p_values), kind="stable")
+    family = len(p_values) if family is None else family
     found, largest = [1.0] * len(p_values), 0.0
     for rank, place in enumerate(order.tolist()):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        largest = max(largest, min(1.0, (family - rank) * p_values[place]))
         found[place] = largest
     return found
 
 
-def _corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """By Holm's method, over events and over sequences apart."""
+def _corrected(differences: Sequence[Difference], wider: float) -> list[Difference]:
+    """By Holm's method, over events and over sequences apart; the family is `wider` times as large as what is shown of it."""
     made = {}
     for way in ("events", "sequences"):
         found = [
@@ -279,7 +291,8 @@ def _corrected(differences: Sequence[Difference]) -> list[Difference]:
             for column, test in enumerate(one.tests)
             if test.over == way
         ]
-        values = holm([differences[row].tests[column].test.p_value for row, column in found])
+        p_values = [differences[row].tests[column].test.p_value for row, column in found]
+        values = holm(p_values, round(wider * len(found)))
         made |= dict(zip(found, values, strict=True))
     return [
         replace(one, tests=tuple(replace(test, corrected=made[row, column]) for column, test in enumerate(one.tests)))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
+from foretell.evaluate.unmet import known_types, with_all_names
 from foretell.models.base import IntensityModel, Queries
 from foretell.models.batch import Batch, Window
 from foretell.objective.integral import Integral, Points, in_parts, quadrature, stratified, uniform
@@ -46,11 +47,14 @@ class EventScores:
     type: np.ndarray  # int32
     log_intensity: np.ndarray  # log λ_{e_i}(t_i)
     log_total: np.ndarray  # log λ(t_i)
-    log_predicted: np.ndarray  # log λ_e(t_i) of the most intense type
+    log_predicted: np.ndarray  # log λ_e(t_i) of the most intense event
     integral: np.ndarray  # ∫ λ since the scored event before, or since the scored part of the sequence begins
     tail: np.ndarray  # ∫ λ after the last scored event, in its row; else 0
-    integral_variance: np.ndarray  # of the two, where they are draws; else 0
-    predicted_type: np.ndarray  # int32: argmax_e λ_e(t_i)
+    integral_variance: np.ndarray  # of the two together, where they are draws; else 0
+    tail_variance: np.ndarray  # of the tail alone
+    predicted_type: (
+        np.ndarray
+    )  # int32: argmax_e λ_e(t_i); UNMET: the most intense event is one that the vocabulary lacks
     log_likelihoods: np.ndarray  # float64 [sequences]
     scored: np.ndarray  # int64 [sequences]: scored events of each
     used: IntegralUsed
@@ -182,10 +186,11 @@ def _score(
     rows: list[dict[str, np.ndarray]] = []
     log_likelihoods, scored = np.zeros(len(data)), np.zeros(len(data), dtype=np.int64)
     doubling, variance, done = 0.0, 0.0, 0
+    wide = with_all_names(model, data)
     for indices, batch in batches_of(data, model, window, 2 * max(points, 1)):
         history = model.encode(batch)
-        state = model.state(history, Queries.of_events(batch))
-        logs = model.log_intensities(state).double()
+        state = wide.state(history, Queries.of_events(batch))
+        logs = wide.log_intensities(state).double()
         gaps = integrate(model, history, batch)
         doubling += float((gaps.value - gaps.doubled).abs().sum())
         variance += float(gaps.variance.sum())
@@ -221,6 +226,7 @@ def _rows(
     tail, tail_variance = (part.gather(1, scored[:, None]).squeeze(1) for part in (value, variance))
     place = before[row, event]
     is_last = place == scored[row] - 1
+    of_tail = torch.where(is_last, tail_variance[row], 0.0)
     bare = torch.nonzero(scored == 0).squeeze(1)
     names = torch.tensor(indices, device=row.device)
     log_intensity = model.log_intensity(state, batch.types).double()
@@ -236,16 +242,16 @@ def _rows(
         "log_predicted": torch.cat([highest.values[row, event], nothing]),
         "integral": torch.cat([value[row, place], nothing]),
         "tail": torch.cat([torch.where(is_last, tail[row], 0.0), tail[bare]]),
-        "integral_variance": torch.cat(
-            [variance[row, place] + torch.where(is_last, tail_variance[row], 0.0), tail_variance[bare]]
-        ),
-        "predicted_type": torch.cat([highest.indices[row, event], torch.full_like(bare, -1)]).int(),
+        "integral_variance": torch.cat([variance[row, place] + of_tail, tail_variance[bare]]),
+        "tail_variance": torch.cat([of_tail, tail_variance[bare]]),
+        "predicted_type": torch.cat([known_types(highest.indices[row, event], model), torch.full_like(bare, -1)]).int(),
     }
     return {name: column.cpu().numpy() for name, column in found.items()}
 
 
 def _no_rows() -> dict[str, np.ndarray]:
-    floats = ("time", "log_intensity", "log_total", "log_predicted", "integral", "tail", "integral_variance")
+    log_intensities = ("log_intensity", "log_total", "log_predicted")
+    floats = ("time", *log_intensities, "integral", "tail", "integral_variance", "tail_variance")
     whole = {name: np.empty(0) for name in floats}
     whole |= {name: np.empty(0, dtype=np.int64) for name in ("sequence", "event")}
     return whole | {name: np.empty(0, dtype=np.int32) for name in ("type", "predicted_type")}

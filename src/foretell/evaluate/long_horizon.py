@@ -93,15 +93,17 @@ def score_futures(
         )
     histories = [_until(data[place], event) for place, event in starts]
     drawn = sample_futures(model, histories, horizon=asked.horizon, n=asked.n, seed=seed, progress=progress)
-    index = model.vocabulary.index
+    numbers = {name: kind for kind, name in enumerate(data.vocabulary.names)}  # and then those that futures alone have
     windows = []
     for (place, event), one in zip(starts, drawn, strict=True):
-        futures = tuple(
-            (future.times - one.start, np.array([index(name) for name in future.events], dtype=np.int64))
-            for future in one.futures
-        )
+        futures = tuple((future.times - one.start, _numbered(future.events, numbers)) for future in one.futures)
         windows.append(Window(place, *_happened(data[place], event, asked.horizon, model.unscored), futures))
     return compare_futures(windows, len(data), asked, seed)
+
+
+def _numbered(names: Sequence[str], numbers: dict[str, int]) -> np.ndarray:
+    """The number of each name; one that was not met before takes the next. (Rules make events possible that no vocabulary has.)"""
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 
 def starting_points(data: EventData, horizon: float) -> list[tuple[int, int]]:

@@ -1,7 +1,10 @@
 """The density of the next event, marched into the future in panels from any number of places at once.
 
-In: an encoded history and places in it (a start, and how many events are seen). Out, for each: `∫ S`, what is left of
+In: an encoded history and places in it (a start, and how many events are seen). Out, for each: the mean, what is left of
 `S = exp(−∫ λ)` at the end, quantiles, and which events are next, `∫ λ_e S`.
+
+The mean is `∫ S` where nearly nothing of `S` is left. Where more is left at the end, `∫ S` would have the end itself in it, `S` times:
+then the mean is that of the time given that something happens by the end, `(∫ S − S·end)/(1 − S)`.
 
 A panel whose 7- and 15-point integrals of `λ` differ is made narrower, down to the finest that is allowed; one on which they agree is
 followed by a wider one. What the panels may be off by is added up and reported.
@@ -26,9 +29,7 @@ LEAST_WEIGHT = 1e-3
 MOST_IN_A_PANEL = 4.0  # ∫ λ: the polynomial through the nodes follows exp(−4) to 1e-10 …
 MOST_LATER = 10.0  # … and exp(−10) to 1e-4, which is plenty once S is below 1e-2
 NARROWEST = 1e-9  # of the first panel
-PACKED_BELOW = (
-    0.75  # of what is asked: the share that is still marching, below which the others are left out from then on
-)
+PACKED_BELOW = 0.75  # of what is asked: once fewer are still marching, the others are left out
 ABREAST = 4  # rows that an average history with marching places is shared out among: padding is then about an eighth
 FEWEST = 4  # places a row, where there are so many: each row brings a copy of its history
 
@@ -61,7 +62,7 @@ class Horizon:
 class Marched:
     """Of each place; times count from its start."""
 
-    mean: Tensor  # float64 [B, n]: ∫ S, as far as the march went
+    mean: Tensor  # float64 [B, n]: given that something happens by the end, where more than SURVIVAL_BELOW is left then
     error: Tensor  # float64 [B, n]: what the mean may be off by
     survival: Tensor  # float64 [B, n]: at the end
     end: Tensor  # float64 [B, n]: where a march would end at the latest
@@ -163,9 +164,14 @@ class _Running:
 
     def marched(self) -> Marched:
         nought, first, second = self.off
-        variance = nought * self.mean.square() - 2.0 * self.mean * first + second  # Σ δ²·(∫S after it)²
-        error = variance.clamp(min=0.0).sqrt()
-        found = self.mean, error, torch.exp(-self.hazard), self.end, self.reached, self.masses
+        survival = torch.exp(-self.hazard)
+        left = torch.where((self.hazard >= ENOUGH) | (self.hazard <= 0.0), 0.0, survival)
+        happens = torch.where(left > 0.0, -torch.expm1(-self.hazard), 1.0)
+        mean = (self.mean - left * self.elapsed) / happens
+        # δ in the hazard moves S after it by −δ·S, and so the mean by −δ·(mean − ∫S up to it)/(1 − left).
+        variance = nought * mean.square() - 2.0 * mean * first + second
+        error = variance.clamp(min=0.0).sqrt() / happens
+        found = mean, error, survival, self.end, self.reached, self.masses
         return Marched(*(one[:-1].unflatten(0, self.shape) for one in found))
 
     def _close_ranks(self) -> None:

@@ -1,7 +1,8 @@
 """When the next event is expected, and which, from each prefix of a sequence: by adaptive quadrature of the survival function.
 
 `E[t − t_prev] = ∫ S(u) du` with `S = exp(−∫ λ)`; the median is where `S` is one half; the type that is next without a word on when is
-`argmax_e ∫ λ_e S`. What is left of `S` at the horizon is the probability that nothing happens by then (`no_event`).
+`argmax_e ∫ λ_e S`. What is left of `S` at the horizon is the probability that nothing happens by then (`no_event`); the mean is that of
+the time given that something does.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from foretell.data import EventData
 from foretell.evaluate.march import Care, Horizon, Places, march
 from foretell.evaluate.panel import NODES
+from foretell.evaluate.unmet import known_types, with_all_names
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Window
 from foretell.train.score import batches_of
@@ -40,7 +42,9 @@ class NextTimes:
     no_event: np.ndarray
     error: np.ndarray  # what the mean may be off by, since quadrature is no proof
     median: np.ndarray  # NaN where nothing happens with probability one half
-    type_without_time: np.ndarray  # int32: argmax_e of the probability that it is next
+    type_without_time: (
+        np.ndarray
+    )  # int32: argmax_e of the probability that it is next; UNMET: an event that the vocabulary lacks
 
 
 def longest_time(model: IntensityModel, data: EventData) -> float:
@@ -62,7 +66,7 @@ def predict_next_times(
     horizon = Horizon(_first_panel(data, last), last)
     found = _marched(model, data, window, horizon, cares[0], None, progress)
     for care in cares[1:]:
-        again = found.error > AGAIN_ABOVE * found.wait
+        again = (found.error > AGAIN_ABOVE * found.wait) & (found.no_event <= UNDEFINED_ABOVE)
         if not again.any():
             break
         better = _marched(model, data, window, horizon, care, found.rows(again), None)
@@ -124,6 +128,7 @@ def _marched(
         wanted[:] = False
         wanted[data.columns.offsets[only.sequence] + only.event] = True
         nodes *= len(only.event) / max(1, int(data.lengths[chosen].sum()))
+    wide = with_all_names(model, data)
     parts: list[list[np.ndarray]] = [_no_rows()]
     done = 0
     for indices, batch in batches_of(data.select(chosen), model, window, max(1, round(nodes))):
@@ -141,7 +146,7 @@ def _marched(
             start, here = batch.gap_start[:, part], counts[:, part]
             seen = torch.arange(part.start, part.stop, device=start.device).expand_as(start)
             whole = first == 0 and part.stop == columns
-            found = march(model, history, Places(start, seen, here, gap_by_gap=whole), horizon, care, (0.5,))
+            found = march(wide, history, Places(start, seen, here, gap_by_gap=whole), horizon, care, (0.5,))
             row, event = here.nonzero(as_tuple=True)
             times = (
                 one[row, event] for one in (start, found.mean, found.error, found.survival, found.quantiles[..., 0])
@@ -150,7 +155,7 @@ def _marched(
                 torch.from_numpy(names).to(row.device)[row],
                 event + first,
                 *times,
-                found.masses[row, event].argmax(-1).int(),
+                known_types(found.masses[row, event].argmax(-1), model),
             )
             parts.append([column.cpu().numpy() for column in table])
         done += len(names)

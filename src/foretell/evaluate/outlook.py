@@ -37,7 +37,7 @@ class Outlook:
     """The distribution of the next event, as far as it was asked for. A time that may never come is None."""
 
     by: Literal["quadrature", "samples"]
-    mean: float | None  # None: undefined, since the probability that nothing happens is too large
+    mean: float | None  # given that something happens up to the horizon; None: it is too probable that nothing does
     mean_error: float | None  # what the mean may be off by: of quadrature, or the standard error of the draws
     median: float | None
     interval_50: Interval
@@ -124,6 +124,11 @@ class Asked:
     pattern: EventPattern | None
 
 
+def has_mean(no_event: float) -> bool:
+    """Whether the mean is reported."""
+    return no_event <= UNDEFINED_ABOVE
+
+
 def make_outlook(
     asked: Asked,
     *,
@@ -132,13 +137,17 @@ def make_outlook(
     mean_error: float,
     quantiles: list[float],
     no_event: float,
+    defined: bool,
     horizon: float,
     probabilities: dict[str, float],
     possible: int,
     draws: int | None = None,
 ) -> Outlook:
-    """From absolute times (NaN where they are never reached), in the order of QUANTILES, and what each event's probability is."""
-    defined = no_event <= UNDEFINED_ABOVE and math.isfinite(mean)
+    """From absolute times (NaN where they are never reached), in the order of QUANTILES, and what each event's probability is.
+
+    `defined`: whether the mean is.
+    """
+    defined = defined and math.isfinite(mean)
     times = [None if math.isnan(one) else one for one in quantiles]
     ranked = sorted(((p, name) for name, p in probabilities.items() if p > 0.0), key=lambda one: (-one[0], one[1]))
     return Outlook(

@@ -6,21 +6,21 @@ samples, the next event is drawn `n` times by exact thinning. Both give the same
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Literal, get_args
+from typing import Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
 
-from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
 from foretell.evaluate.march import Care, Horizon, Places, march
 from foretell.evaluate.next_time import HORIZON, longest_time
-from foretell.evaluate.outlook import QUANTILES, Asked, Outlook, Prediction, make_outlook
+from foretell.evaluate.outlook import QUANTILES, Asked, Outlook, Prediction, has_mean, make_outlook
 from foretell.evaluate.pattern import EventPattern, MayCome, never_matches, parse_event_pattern
+from foretell.evaluate.unmet import with_names
 from foretell.ground.impossible import naming_impossible
 from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
@@ -33,20 +33,20 @@ CLOSE = Care(tolerance=1e-5, finest=1.0 / 512.0)
 FIRST_PANEL = 1e-6  # of the longest time, or the shortest gap of the histories if that is less
 
 
-def predict(
-    model: IntensityModel,
-    history: EventSequence,
-    *,
-    start: float | None = None,
-    pattern: str | None = None,
-    top: int = 5,
-    by: By = "quadrature",
-    n: int = 1000,
-    seed: int = 0,
-) -> Prediction:
+class Asking(TypedDict, total=False):
+    """What is asked; see `predict_each`."""
+
+    start: float | None
+    pattern: str | None
+    top: int
+    by: By
+    n: int
+    seed: int
+
+
+def predict(model: IntensityModel, history: EventSequence, **asking: Unpack[Asking]) -> Prediction:
     """The next event of one history, whose types are the model's; `start` is its `t_end` unless another time is given."""
-    data = EventData([history], model.vocabulary)
-    return predict_each(model, data, start=start, pattern=pattern, top=top, by=by, n=n, seed=seed)[0]
+    return predict_each(model, EventData([history], model.vocabulary), **asking)[0]
 
 
 def predict_each(
@@ -61,7 +61,7 @@ def predict_each(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Prediction]:
-    """The same for every sequence of the data."""
+    """The same for every sequence of the data: the `top` events, `by` quadrature or from `n` draws, and who matches a `pattern`."""
     if by not in get_args(By):
         raise ForetellError(f"by = {by!r}: expected one of {', '.join(get_args(By))}")
     for name, value, least in (("top", top, 1), ("n", n, 1), ("seed", seed, 0)):
@@ -141,6 +141,7 @@ def _by_quadrature(
                 mean_error=float(marched.error[row, 0]),
                 quantiles=[begin + one for one in marched.quantiles[row, 0].tolist()],
                 no_event=float(marched.survival[row, 0]),
+                defined=has_mean(float(marched.survival[row, 0])),
                 horizon=begin + float(marched.end[row, 0]),
                 probabilities=dict(zip(wide.vocabulary.names, masses.tolist(), strict=True)),
                 possible=count,
@@ -160,12 +161,7 @@ def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[Intensit
         if found is None:
             return model, None
         possible.append(list(found[0]))
-    fresh = sorted({name for names in possible for name in names if name not in model.vocabulary})
-    if not fresh:
-        return model, possible
-    wide = copy.copy(model)  # shares the parameters; the caller's model keeps its vocabulary
-    wide.vocabulary = Vocabulary((*model.vocabulary.names, *fresh))
-    return wide, possible
+    return with_names(model, (name for names in possible for name in names)), possible
 
 
 def _may_come(model: ANDTT) -> MayCome:
@@ -182,18 +178,22 @@ def _may_come(model: ANDTT) -> MayCome:
 def _by_samples(
     model: IntensityModel, data: EventData, asked: Asked, quadrature: list[Outlook], n: int, seed: int
 ) -> list[Outlook]:
-    """With the same horizons, so that both mean the same by `no_event`."""
-    lengths = [round(one.horizon - sequence.t_end, 9) for one, sequence in zip(quadrature, data, strict=True)]
-    found: list[Outlook | None] = [None] * len(data)
-    for length in sorted(set(lengths)):
-        rows = [row for row, one in enumerate(lengths) if one == length]
-        drawn = sample_next(model, [data[row] for row in rows], n=n, horizon=length, seed=seed)
-        for row, one in zip(rows, drawn, strict=True):
-            found[row] = _drawn_outlook(asked, one, quadrature[row].possible)
-    return [one for one in found if one is not None]
+    """With the same horizons, so that both mean the same by `no_event`; each history has random numbers of its own."""
+    found = []
+    for place, (sequence, known) in enumerate(zip(data, quadrature, strict=True)):
+        length = known.horizon - sequence.t_end
+        (drawn,) = sample_next(model, [sequence], n=n, horizon=length, seed=seed_of(seed, place))
+        found.append(_drawn_outlook(asked, drawn, known))
+    return found
 
 
-def _drawn_outlook(asked: Asked, drawn: NextEvents, possible: int) -> Outlook:
+def seed_of(seed: int, place: int) -> int:
+    """Of the draws of one history among several."""
+    return int(np.random.SeedSequence((seed, place)).generate_state(1, np.uint64)[0])
+
+
+def _drawn_outlook(asked: Asked, drawn: NextEvents, quadrature: Outlook) -> Outlook:
+    """Whether the mean is defined is known from quadrature: how often nothing was drawn is a matter of luck."""
     n = len(drawn.found)
     times = np.where(drawn.found, drawn.times, np.inf)
     happened = times[drawn.found]
@@ -206,8 +206,9 @@ def _drawn_outlook(asked: Asked, drawn: NextEvents, possible: int) -> Outlook:
         mean_error=float(happened.std(ddof=1) / math.sqrt(len(happened))) if len(happened) > 1 else math.nan,
         quantiles=[one if math.isfinite(one) else math.nan for one in quantiles.tolist()],
         no_event=1.0 - len(happened) / n,
-        horizon=drawn.horizon,
+        defined=has_mean(quadrature.no_event),
+        horizon=quadrature.horizon,
         probabilities={name: count / n for name, count in counts.items()},
-        possible=possible,
+        possible=quadrature.possible,
         draws=n,
     )

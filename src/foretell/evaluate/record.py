@@ -1,6 +1,7 @@
 """The event-by-event scores of an evaluation as a table in the run folder, so that others can recompute every number.
 
 `write_scores` writes the table and the summary; `read_scores` gives them back, where they are of this model, these data and these settings.
+Each row names the summary it belongs to, so a table is never read with the summary of another evaluation, whenever writing was interrupted.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ FLOATS = {
     "integral": "integral",
     "tail": "tail",
     "integral_variance": "integral_variance",
+    "tail_variance": "tail_variance",
 }
 OF_TIMES = {
     "predicted": "predicted_time",
@@ -82,10 +84,18 @@ def digest_of(data: EventData) -> str:
 
 def write_scores(scored: Scored, data: EventData, folder: Path, origin: Origin | None = None) -> Path:
     """`scores.parquet`; without pyarrow, `scores.jsonl.gz` with the same columns."""
-    columns = score_columns(scored, data)
     summary = scored.evaluation.to_json() | ({} if origin is None else {"computed_from": origin.to_json()})
+    text = json.dumps(summary, indent=2) + "\n"
+    columns = score_columns(scored, data)
+    columns["evaluation"] = [_digest(text.encode())] * len(scored.events.event)
+    path = _write_table(columns, folder)
     with replacing(folder / SUMMARY) as temporary:
-        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        temporary.write_bytes(text.encode())
+    (folder / (LINES if path.name == TABLE else TABLE)).unlink(missing_ok=True)  # of an earlier evaluation
+    return path
+
+
+def _write_table(columns: dict[str, np.ndarray | list[str]], folder: Path) -> Path:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -132,6 +142,7 @@ def score_columns(scored: Scored, data: EventData) -> dict[str, np.ndarray | lis
         "integral": events.integral,
         "tail": events.tail,
         "integral_variance": events.integral_variance,
+        "tail_variance": events.tail_variance,
         "residual": spread(residuals(events)),
         "predicted_event": named(events.predicted_type),
         "predicted_event_without_time": named(without_time),
@@ -147,10 +158,13 @@ def read_scores(
     if table is None or not (folder / SUMMARY).exists():
         return None
     try:
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        text = (folder / SUMMARY).read_bytes()
+        summary = json.loads(text)
         if summary["computed_from"] != origin.to_json() or (times and summary["rmse"] is None):
             return None
         columns = _read(table)
+        if set(columns["evaluation"]) != {_digest(text)}:
+            return None
         events = _events(columns, data, IntegralUsed(**summary["integral"]))
         next_times = _times(columns, data, events) if times else None
     except (ValueError, KeyError, TypeError, ImportError, OSError):
@@ -160,6 +174,11 @@ def read_scores(
     window: Window = summary["window"]
     evaluation = summarise(model, data, window, events, next_times, (), None, origin.seed)
     return Scored(evaluation, events, next_times)
+
+
+def _digest(text: bytes) -> str:
+    """Of a summary: the same in every row of its table."""
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _read(table: Path) -> dict[str, list[Any]]:

@@ -34,8 +34,10 @@ def residuals(events: EventScores) -> np.ndarray:
 
 
 def residual_variances(events: EventScores) -> np.ndarray:
-    """Of the residuals, where the integrals were drawn: those of each event's row."""
-    return events.integral_variance[events.is_event]
+    """Of the residuals, where the integrals were drawn: as with these, what is left of a sequence belongs to the next event."""
+    passed = np.cumsum(events.integral_variance)
+    at = (passed - events.tail_variance)[events.is_event]
+    return np.maximum(np.diff(at, prepend=0.0), 0.0)
 
 
 def uniform(found: np.ndarray) -> np.ndarray:

@@ -38,9 +38,10 @@ def check_suffix(path: Path) -> None:
         raise ForetellError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
 
 
-def save_figure(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path | str) -> None:
     from foretell.data.writing import replacing
 
+    path = Path(path)
     check_suffix(path)
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=150)

@@ -8,9 +8,13 @@ import numpy as np
 
 from foretell.data import Vocabulary
 from foretell.evaluate.likelihood import EventScores
+from foretell.evaluate.unmet import UNMET
 from foretell.report.grouping import Grouping, group_events
 
 MOST_GROUPS = 14  # more cells cannot be read
+NEVER_MET = (
+    "never met"  # events that rules make possible and no data ever had: expected at times, here never seen to happen
+)
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,8 @@ class Confusion:
     """`counts[i, j]`: events of group i for which the most probable event was of group j."""
 
     grouping: Grouping
-    counts: np.ndarray  # int64 [groups, groups]
+    names: tuple[str, ...]  # of the groups, and NEVER_MET where such an event was expected
+    counts: np.ndarray  # int64 [names, names]
 
     @property
     def shares(self) -> np.ndarray:
@@ -29,14 +34,17 @@ class Confusion:
 def grouping_of(events: EventScores, vocabulary: Vocabulary, most: int = MOST_GROUPS) -> Grouping:
     """Groups for all that happened or was expected; what happened often comes first."""
     happened = np.bincount(events.type[events.is_event], minlength=len(vocabulary))
-    expected = np.bincount(events.predicted_type[events.is_event], minlength=len(vocabulary)) > 0
+    guessed = events.predicted_type[events.is_event]
+    expected = np.bincount(guessed[guessed != UNMET], minlength=len(vocabulary)) > 0
     return group_events(vocabulary, happened * len(events.type) + expected, most)
 
 
 def confusion_of(events: EventScores, vocabulary: Vocabulary, grouping: Grouping | None = None) -> Confusion:
     grouping = grouping_of(events, vocabulary) if grouping is None else grouping
-    places, size = grouping.places(vocabulary), len(grouping.names)
-    counts = np.zeros((size, size), dtype=np.int64)
     real = events.is_event
+    unmet = bool((events.predicted_type[real] == UNMET).any())
+    names = (*grouping.names, NEVER_MET) if unmet else grouping.names
+    places = np.append(grouping.places(vocabulary), len(grouping.names))  # UNMET is the last
+    counts = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(counts, (places[events.type[real]], places[events.predicted_type[real]]), 1)
-    return Confusion(grouping, counts)
+    return Confusion(grouping, names, counts)

@@ -90,7 +90,7 @@ def confusion(model: Scorable, data: EventData) -> Figure:
     if not scores.is_event.any():
         raise ForetellError(f"{data.name}: no event was scored, so nothing was mistaken")
     found = confusion_of(scores, data.vocabulary)
-    names, shares = found.grouping.names, found.shares
+    names, shares = found.names, found.shares
     size = max(3.4, 1.4 + 0.55 * len(names))
     figure, (axes,) = blank_figure(1, (size + 1.2, size))
     axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")

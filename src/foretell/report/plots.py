@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.ask import intensities_at
+from foretell.evaluate.outlook import QUANTILES
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import (
     COLOURS,
@@ -22,7 +23,7 @@ from foretell.report.canvas import (
     time_label,
 )
 from foretell.report.fit_plots import calibration, confusion, qq
-from foretell.report.waiting import QUANTILES, waiting_times
+from foretell.report.waiting import waiting_times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,6 +71,14 @@ def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | Non
     return figure
 
 
+class Shown(TypedDict, total=False):
+    """From when to when one sequence is drawn (default: all of it), and the unit of time in the labels."""
+
+    start: float | None
+    end: float | None
+    time_unit: str
+
+
 def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, float] | None = None) -> Figure:
     """Several models' dev (and, thin, train) log-likelihood an event against epochs; `floors` are horizontal lines on dev."""
     figure, (axes,) = blank_figure(1, (7.2, 4.2))
@@ -90,18 +99,10 @@ def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, flo
     return figure
 
 
-def intensity(
-    model: IntensityModel,
-    data: EventData,
-    place: int = 0,
-    *,
-    start: float | None = None,
-    end: float | None = None,
-    time_unit: str = "",
-) -> Figure:
+def intensity(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[Shown]) -> Figure:
     """Intensities over time above the events, and below them, from each event on, the 50 and 90 % intervals of the wait for the next."""
     figure, (upper, lower, waits) = blank_figure(3, (9.0, 7.4), heights=(3, 1.3, 2.2))
-    first, last = _draw_intensities(upper, lower, model, data, place, start, end, time_unit)
+    first, last = _draw_intensities(upper, lower, model, data, place, **shown)
     lower.set_xlabel("")
     lower.tick_params(labelbottom=False)
     sequence = data[place]
@@ -114,7 +115,7 @@ def intensity(
     _draw_waits(waits, sequence.times, chosen, waiting_times(model, data, place, chosen))
     waits.set_xlim(first, last)
     waits.set_ylabel("wait for the next event")
-    waits.set_xlabel(time_label(time_unit))
+    waits.set_xlabel(time_label(shown.get("time_unit", "")))
     return figure
 
 
@@ -141,18 +142,10 @@ def _draw_waits(axes: Any, times: np.ndarray, chosen: np.ndarray, waits: np.ndar
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper left", bbox_to_anchor=(0, 1.2))
 
 
-def intensity_plot(
-    model: IntensityModel,
-    data: EventData,
-    place: int = 0,
-    *,
-    start: float | None = None,
-    end: float | None = None,
-    time_unit: str = "",
-) -> Figure:
+def intensity_plot(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[Shown]) -> Figure:
     """Total intensity and that of the most active types over time, above the events that happened."""
     figure, (upper, lower) = blank_figure(2, (9.0, 5.2), heights=(3, 1.6))
-    _draw_intensities(upper, lower, model, data, place, start, end, time_unit)
+    _draw_intensities(upper, lower, model, data, place, **shown)
     return figure
 
 
@@ -162,9 +155,10 @@ def _draw_intensities(
     model: IntensityModel,
     data: EventData,
     place: int,
-    start: float | None,
-    end: float | None,
-    time_unit: str,
+    *,
+    start: float | None = None,
+    end: float | None = None,
+    time_unit: str = "",
 ) -> tuple[float, float]:
     """What both pictures of intensities share; from when to when they are."""
     sequence = data[place]

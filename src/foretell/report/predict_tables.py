@@ -45,7 +45,7 @@ def remarks(prediction: Prediction) -> list[str]:
 def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = True) -> Table:
     """One row a sequence and way of computing: times, and, with `what`, the most probable event."""
     unit = f", in {time_unit}" if time_unit and len(time_unit) < 20 else ""
-    table = Table(title=f"the next event{unit}", title_justify="left")
+    table = Table(title=escape(f"the next event{unit}"), title_justify="left")
     for name in ("sequence", "by"):
         table.add_column(name)
     for name in ("from", "mean", "median", "50 %", "90 %", "no event"):

@@ -10,11 +10,11 @@ import torch
 from foretell.data import EventData
 from foretell.evaluate.march import Horizon, Places, march
 from foretell.evaluate.next_time import HORIZON, QUICK, longest_time
+from foretell.evaluate.outlook import QUANTILES
 from foretell.evaluate.panel import NODES
 from foretell.models.base import IntensityModel
 from foretell.models.batch import make_batch
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SHORT_GAPS = 0.05  # the quantile of the sequence's gaps at which marching begins
 
 

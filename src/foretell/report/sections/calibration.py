@@ -31,7 +31,8 @@ def calibration_section(entries: Sequence[Entry]) -> Section:
             "(central: as likely to be too early as too late). Intervals: how often they did hold. On the diagonal "
             "the model knows how sure it may be; below, it is too sure; above, too cautious. Tenths: where in its "
             "predicted distribution each event came; all bars are equally high if the model is right (the grey band "
-            "is 95 % chance). High on the left: events come earlier than predicted."
+            "is 95 % chance). High on the left: events come earlier than predicted. What was left of a sequence when "
+            "watching ended counts towards the first event of the next, as in the chart of rescaled gaps."
         ),
     )
     of_types = figure(

@@ -30,7 +30,7 @@ def confusion_section(entries: Sequence[Entry]) -> Section:
 
 
 def heat_map(confusion: Confusion, title: str) -> Markup:
-    names, shares, totals = confusion.grouping.names, confusion.shares, confusion.counts.sum(1)
+    names, shares, totals = confusion.names, confusion.shares, confusion.counts.sum(1)
     heads = [element("th", element("span", name), scope="col", class_="turned") for name in names]
     first = element(
         "tr",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from foretell.data import EventSequence
+from foretell.evaluate.outlook import QUANTILES
 from foretell.lang.wording import counted
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import per_unit, time_label
@@ -15,7 +16,7 @@ from foretell.report.entry import Entry
 from foretell.report.grouping import Grouping, group_events
 from foretell.report.markup import Markup, joined, precise
 from foretell.report.section import Section, chart, figure, remark
-from foretell.report.waiting import QUANTILES, waiting_times
+from foretell.report.waiting import waiting_times
 
 MOST_EVENTS = 300  # more would make the page heavy, and take long to predict one by one
 GRID = 900
