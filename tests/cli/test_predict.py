@@ -76,7 +76,14 @@ TABLE = "sequence,time,event,t_end\n" + "".join(f"p,{t},{e},8.0\n" for t, e in z
 
 @pytest.mark.parametrize(
     "content",
-    [LINE, f"\n  {LINE}\n\n", TABLE, gzip.compress(LINE.encode()), gzip.compress(TABLE.encode()), "\ufeff" + LINE],
+    [
+        LINE,
+        f"\n  {LINE}\n\n",
+        TABLE,
+        gzip.compress(LINE.encode(), mtime=0),
+        gzip.compress(TABLE.encode(), mtime=0),
+        "\ufeff" + LINE,
+    ],
 )
 def test_a_history_may_come_through_a_pipe_in_any_format(content: bytes | str, anhp: Path, events):
     outcome = piped(content, "predict", anhp, "-", "--json")
@@ -107,7 +114,7 @@ def test_a_prediction_can_go_on_down_the_pipe(anhp: Path, events):
         ('{"times": [1.0]}', "stdin:1: no key 'events'; found times"),
         (LINE.replace('"0"', '"7"'), "stdin:1: sequence 'p': event `7` is not one of the 2 known event types"),
         ("time,event\n1,0\n", "stdin:1: no column 'sequence'"),
-        (gzip.compress(LINE.encode())[:40], "stdin"),
+        (gzip.compress(LINE.encode(), mtime=0)[:40], "stdin"),
         (b"\x1f\x8bnonsense", "stdin"),
         (b"PAR1nonsense", "stdin"),
         (b"\xff\xfe\x00", "stdin"),
