@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import logging
 import os
 import select
 import stat
@@ -29,6 +30,8 @@ from foretell.errors import DataError
 from foretell.train.fit import choose_device
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary
+
+log = logging.getLogger("foretell")
 
 NAME = "stdin"
 PATIENCE = 2.0  # seconds without a word after which we say that we are waiting
@@ -61,9 +64,13 @@ def piped_content(history: str | None, split: str | None) -> bytes | None:
         if split is not None:
             raise DataError(f"{NAME}: it has no split {split!r}")
         return read_stdin()
-    if history is None and split is None and is_piped():
-        return read_stdin() or None  # nothing was said after all: a job's closed pipe
-    return None
+    if history is not None or split is not None or not is_piped():
+        return None
+    content = read_stdin()
+    if not content:  # a job's closed pipe
+        log.warning("%s: nothing came through the pipe, so it is not the history", NAME)
+        return None
+    return content
 
 
 def open_piped(run: Path, content: bytes, columns: str = "", device: str = "cpu") -> Opened:

@@ -95,16 +95,11 @@ def predict(
 
 def _open(run: Path, history: str | None, split: str | None, columns: str, device: str) -> Opened:
     from foretell.cli.opened import open_run
-    from foretell.cli.piped import is_piped, open_piped, read_stdin
+    from foretell.cli.piped import open_piped, piped_content
 
-    piped = history == "-" or (history is None and split is None and is_piped())
-    if not piped:
+    content = piped_content(history, split)
+    if content is None:
         return open_run(run, history, split, columns, device)
-    if split is not None:
-        raise ForetellError(f"stdin: it has no split {split!r}")
-    content = read_stdin()
-    if history is None and not content:  # nothing was said after all: a job's closed pipe
-        return open_run(run, None, None, columns, device)
     return open_piped(run, content, columns, device)
 
 
