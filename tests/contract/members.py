@@ -15,7 +15,12 @@ from foretell.models.andtt import ANDTT
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.hawkes import Hawkes
+from foretell.models.last_event import LastEventModel
+from foretell.models.ndtt import NDTT
+from foretell.models.nhp import NHP
 from foretell.models.poisson import Poisson
+from foretell.models.sahp import SAHP
+from foretell.models.thp import THP
 from tests.samples import NAMES, randomise
 
 VOCABULARY = Vocabulary(NAMES[:3])
@@ -27,6 +32,9 @@ class Member:
     build: Callable[[], IntensityModel]  # in float64, with random parameters
     restate: Callable[[Any, float], None]  # the same process where all times are `c` times larger, in place
     remembers: bool = True  # its intensities depend on the history
+    moves_late: bool = (
+        True  # False: what happens in a gap depends on its length over its start, which is nothing late in time
+    )
 
 
 def _anhp(**options: Any) -> Callable[[], ANHP]:
@@ -51,6 +59,42 @@ def _andtt(text: str, **options: Any) -> Callable[[], ANDTT]:
     return build
 
 
+def _nhp(dim: int) -> Callable[[], NHP]:
+    def build() -> NHP:
+        model = randomise(NHP(VOCABULARY, dim=dim, dtype=torch.float64), seed=15)
+        model.time_scale = 1.3
+        return model
+
+    return build
+
+
+def _restate_scale(model: NHP, c: float) -> None:
+    model.time_scale *= c
+
+
+def _last_event(cls: type[LastEventModel], **options: Any) -> Callable[[], LastEventModel]:
+    def build() -> LastEventModel:
+        model = randomise(cls(VOCABULARY, dim=4, dtype=torch.float64, **options), seed=16)
+        model.time.set_range(0.2, 12.0)
+        model.time_scale = 1.3
+        if isinstance(model, THP):
+            model.elapsed_scale = 2.5
+        return model
+
+    return build
+
+
+def _ndtt(text: str) -> Callable[[], NDTT]:
+    program = Program.from_text(text, dim=4)
+
+    def build() -> NDTT:
+        model = randomise(NDTT(program, VOCABULARY, dim=4, dtype=torch.float64), seed=15)
+        model.time_scale = 1.3
+        return model
+
+    return build
+
+
 def _poisson() -> Poisson:
     return randomise(Poisson(VOCABULARY), seed=12)
 
@@ -66,8 +110,12 @@ def _hawkes(decays: int) -> Callable[[], Hawkes]:
     return build
 
 
-def _restate_waves(model: ANHP | ANDTT, c: float) -> None:
+def _restate_waves(model: ANHP | ANDTT | LastEventModel, c: float) -> None:
     model.time.set_range(model.time.m * c, model.time.M * c)
+    model.time_scale *= c
+
+
+def _restate_cells(model: NDTT, c: float) -> None:
     model.time_scale *= c
 
 
@@ -109,6 +157,7 @@ a <- c. c <- c. c <- b.
 """
 EDGES = [("a", "a"), ("a", "c"), ("b", "a"), ("b", "c"), ("c", "b")]
 GROUPS = {"a": "x", "b": "x", "c": "y"}
+BARE_LAYERS: dict[str, Any] = {"layers": 3, "layer_norm": False, "feed_forward": 0}
 
 MEMBERS = [
     Member("poisson", _poisson, _restate_poisson, remembers=False),
@@ -122,6 +171,19 @@ MEMBERS = [
     Member("anhp with edges", _anhp(edges=EDGES), _restate_waves),
     Member("anhp with edges, coarse types and bos", _anhp(edges=EDGES, coarse=GROUPS, bos=True), _restate_waves),
     Member("anhp with sublayers", _anhp(layer_norm=True, feed_forward=5, bos=True), _restate_waves),
+    Member("thp", _last_event(THP), _restate_waves, moves_late=False),
+    Member(
+        "thp with heads, and without sublayers",
+        _last_event(THP, heads=2, **BARE_LAYERS),
+        _restate_waves,
+        moves_late=False,
+    ),
+    Member("sahp", _last_event(SAHP), _restate_waves),
+    Member("sahp with heads, and without sublayers", _last_event(SAHP, heads=2, **BARE_LAYERS), _restate_waves),
+    Member("nhp", _nhp(4), _restate_scale),
+    Member("nhp with one dimension", _nhp(1), _restate_scale),
     Member("andtt", _andtt(CLUB), _restate_waves),
     Member("andtt with one layer and odd sizes", _andtt(BARE, layers=1, time_dim=3), _restate_waves),
+    Member("ndtt", _ndtt(CLUB), _restate_cells),
+    Member("ndtt with odd sizes", _ndtt(BARE), _restate_cells),
 ]

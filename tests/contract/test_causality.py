@@ -11,6 +11,8 @@ from torch import Tensor
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel, Queries
 from foretell.models.batch import Batch, make_batch
+from foretell.models.last_event import LastEventModel
+from foretell.models.nhp import NHP
 from tests.contract.members import Member
 from tests.samples import event_data, random_rows
 
@@ -68,7 +70,7 @@ def before_the_change(model: IntensityModel, row: Row) -> dict[str, Tensor]:
         "intensities at times": model.intensities(at_times),
         "log-intensities of the past events": model.log_intensity(events, batch.types[:, :PAST]),
     }
-    if isinstance(model, ANHP):
+    if isinstance(model, ANHP | NHP | LastEventModel):
         for layer, embedding in enumerate(model.embeddings(batch)):
             found[f"embeddings of the past events at layer {layer}"] = embedding[:, :PAST]
     return found
@@ -90,15 +92,24 @@ def test_a_changed_future_moves_nothing_by_a_single_bit(model: IntensityModel):
         assert torch.equal(value, expected[what]), what
 
 
+def vectors_of_types(model: IntensityModel) -> Tensor | None:
+    if isinstance(model, LastEventModel):
+        return model.encoder.base
+    if isinstance(model, NHP):
+        return model.embedding
+    return model.fine if isinstance(model, ANHP) else None
+
+
 def test_no_gradient_reaches_the_embedding_of_a_type_that_only_the_future_has(model: IntensityModel):
-    if not isinstance(model, ANHP):
+    table = vectors_of_types(model)
+    if table is None:
         pytest.skip("this model has no embeddings")
-    if any(group.base is not None for group in model.structure.groups):
+    if isinstance(model, ANHP) and any(group.base is not None for group in model.structure.groups):
         pytest.skip("here every type is embedded at every query, whether it happened or not")
     times, only_later = original()[0], 2
     batch = batch_of((times, [0] * PAST + [only_later] * (WHOLE - PAST)))
     past = model.state(model.encode(batch), Queries.of_events(batch))[:, : PAST + 1]
-    (grad,) = torch.autograd.grad(past.square().sum(), model.fine)
+    (grad,) = torch.autograd.grad(past.square().sum(), table)
     assert not grad[only_later].any()
     assert grad[0].any()
 

@@ -10,6 +10,10 @@ from foretell.lang.program import Program
 from foretell.models.andtt import ANDTT
 from foretell.models.anhp import ANHP
 from foretell.models.hawkes import Hawkes
+from foretell.models.ndtt import NDTT
+from foretell.models.nhp import NHP
+from foretell.models.sahp import SAHP
+from foretell.models.thp import THP
 from tests.samples import randomise
 
 TYPES = Vocabulary(("a", "b", "c"))
@@ -34,10 +38,34 @@ def anhp() -> ANHP:
     return model
 
 
+def nhp() -> NHP:
+    return randomise(NHP(TYPES, dim=8, dtype=torch.float64), seed=23, spread=0.9)
+
+
+def thp() -> THP:
+    model = randomise(THP(TYPES, dim=6, layers=2, heads=2, dtype=torch.float64), seed=24, spread=0.4)
+    model.time.set_range(0.1, 10.0)
+    with torch.no_grad():
+        model.w_constant.sub_(1.0)  # fewer events
+    return model
+
+
+def sahp() -> SAHP:
+    model = randomise(SAHP(TYPES, dim=6, layers=2, heads=2, dtype=torch.float64), seed=25)
+    model.time.set_range(0.1, 10.0)
+    with torch.no_grad():
+        model.w_constant[:6] -= 2.0  # μ and η: fewer events
+    return model
+
+
 def andtt() -> ANDTT:
     model = randomise(ANDTT(Program.from_text(RULES, dim=8), TYPES, dim=8, layers=1, dtype=torch.float64), seed=22)
     model.time.set_range(0.1, 10.0)
     return model
+
+
+def ndtt() -> NDTT:
+    return randomise(NDTT(Program.from_text(RULES, dim=8), TYPES, dim=8, dtype=torch.float64), seed=26, spread=0.8)
 
 
 def hawkes() -> Hawkes:
@@ -49,4 +77,4 @@ def hawkes() -> Hawkes:
     return model
 
 
-MODELS = [anhp, andtt, hawkes]
+MODELS = [anhp, nhp, thp, sahp, andtt, ndtt, hawkes]

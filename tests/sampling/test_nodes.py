@@ -14,6 +14,7 @@ from foretell.sampling.nodes import (
     Nodes,
     between,
     constant,
+    decay,
     exp_off,
     overshoot,
     places,
@@ -143,6 +144,39 @@ def test_waves_are_within_their_remainder_even_if_they_turn_often(degree: int):
     assert bool((found.remainder[:, 2] == 1.0).all())
     inside = _at(found.shape().c, WINDOW)
     assert bool(((true - inside).abs() <= found.remainder + 1e-9).all())
+
+
+@pytest.mark.parametrize("degree", [1, 3, 6])
+@pytest.mark.parametrize("since", [0.0, 4.2, 1.7e9])
+def test_decays_are_within_their_remainder_however_fast_they_are(degree: int, since: float):
+    draw = torch.Generator().manual_seed(0)
+    passed, half = (10.0 ** (6.0 * torch.rand(2, 60, generator=draw, dtype=torch.float64) - 4.0)).unbind(0)
+    rate = 10.0 ** (9.0 * torch.rand(60, 8, generator=draw, dtype=torch.float64) - 5.0)
+    rate[0, 0] = 0.0
+    start = torch.full_like(half, since)
+    middle = start + passed + half
+    when = middle + half * WINDOW[:, None]
+    true = torch.exp(-rate * (when - start).unsqueeze(-1))
+    found = decay(middle, half, start, rate, degree)
+    holds(found, true)
+    # Wherever a window is short enough for the curve to be followed, it is.
+    slow = (rate * half.unsqueeze(-1) < 0.1) & (rate * middle.unsqueeze(-1) < 100.0)
+    assert bool(slow.any())
+    assert bool(((found.remainder / found.v.amax(0))[slow] <= 1.2 * 0.1 ** (degree + 1) / 2.0**degree).all())
+
+
+def test_a_decay_is_just_its_value_at_a_point_and_at_the_nodes():
+    since, rate = torch.tensor([1.0]).double(), torch.tensor([[0.5, 2.0]]).double()
+    middle, half = torch.tensor([2.0]).double(), torch.tensor([0.1]).double()
+    found = decay(middle, torch.zeros_like(half), since, rate, 0)
+    torch.testing.assert_close(found.v[0], torch.exp(-rate))
+    when = middle + half * places(3, rate.device)
+    torch.testing.assert_close(
+        decay(middle, half, since, rate, 3).v[:, 0],
+        torch.exp(-rate * (when - since).unsqueeze(-1)),
+        rtol=1e-14,
+        atol=0.0,
+    )
 
 
 @pytest.mark.parametrize("name", CURVES)

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.anhp_layers import AttentionLayer, Drop, Folded, History, LayerMatrices, Parts, Table
 from foretell.models.anhp_start import fade, start
 from foretell.models.base import EndsAndInside, IntensityModel, Queries
-from foretell.models.batch import Batch, make_batch
+from foretell.models.batch import Batch
 from foretell.models.structure import Coarse, Edge, make_structure
 from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Visible, attention_with_null, with_null
@@ -111,26 +111,22 @@ class ANHP(IntensityModel):
     def prepare(self, data: EventData) -> None:
         m, longest = wave_range(data, self.shortest_wave)
         self.time.set_range(m, longest)
+        self.start_rates(data)
+        fade(self, self.time_scale)
+        self.fitted = True
+
+    def start_rates(self, data: EventData) -> None:
+        """Take the unit of time from data, and constants that give the rates of data as long as nothing is seen."""
         self.time_scale = mean_gap(data)
         with torch.no_grad():
             rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
             base = (self.w * self._bases()[self.group_of_type]).sum(-1)
-            self.w_constant.copy_(inverse_softplus(rates).to(base) - base)  # these rates, as long as nothing is seen
-        fade(self, self.time_scale)
-        self.fitted = True
+            self.w_constant.copy_(inverse_softplus(rates).to(base) - base)
 
     # Events
 
     def encode(self, batch: Batch) -> History:
         return self._encode(batch, self.layers - 1)
-
-    @torch.no_grad()
-    def embed(self, history: EventSequence, layers: Literal["all", "top"] = "all") -> np.ndarray:
-        """The embedding of every event, float64: layers 0 … L side by side [events, (L + 1)·D], or the top one [events, D]."""
-        with self.evaluating():
-            by_layer = self.embeddings(make_batch(EventData([history], self.vocabulary), [0], device=self.device))
-        chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
-        return chosen[0].double().cpu().numpy()
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
         """The embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""

@@ -25,18 +25,21 @@ def start(model: ANHP, seed: int) -> None:
         for base in (model.fine, model.coarse_base, model.bos_base):
             if base is not None:
                 base.normal_(generator=generator)
-        model.w.normal_(generator=generator).mul_(0.1 / math.sqrt(model.dim))
-        model.w_constant.zero_()
-        _echo(model)
+        # An event starts by raising its own type: layer 1 passes embeddings on as they are, and `w` looks for them.
+        model.layer_list()[0].V[:, :, 1 + model.time_dim :] += torch.eye(model.dim) / model.heads
+    start_intensities(model, generator)
 
 
-def _echo(model: ANHP) -> None:
-    """Let an event start by raising its own type: layer 1 passes embeddings on as they are, and `w` looks for them.
+def start_intensities(model: ANHP, generator: torch.Generator) -> None:
+    """Fill `w`, its constants and `τ`, for the fine vectors that there are.
 
     Types that are rare in training keep what they start with; that they come again is the better guess.
     """
-    model.layer_list()[0].V[:, :, 1 + model.time_dim :] += torch.eye(model.dim) / model.heads
-    model.w.add_(model.fine * (model.echo / model.dim))
+    with torch.no_grad():
+        noise = torch.empty(model.w.shape).normal_(generator=generator).mul_(0.1 / math.sqrt(model.dim))
+        model.w.copy_(noise).add_(model.fine * (model.echo / model.dim))
+        model.w_constant.zero_()
+        model.log_tau.zero_()
 
 
 def fade(model: ANHP, gap: float) -> None:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -83,6 +83,14 @@ class EndsAndInside:
     log_sum_inside: Tensor | None  # [B, N + 1, P]: Σ_e log λ_e, where it was asked for
 
 
+@dataclass(frozen=True)
+class EndsAndChosen:
+    """What noise-contrastive estimation needs: log-intensities of the events that happened, and of one given event at each query."""
+
+    log_at_end: Tensor  # [B, N]
+    log_chosen: Tensor  # [B, Q]
+
+
 def asked_times(times: Sequence[float] | np.ndarray) -> np.ndarray:
     asked = np.atleast_1d(np.asarray(times, dtype=np.float64))
     if asked.ndim != 1 or not (np.isfinite(asked) & (asked >= 0.0)).all():
@@ -99,6 +107,7 @@ class IntensityModel(nn.Module, ABC):
     noise: torch.Generator | None  # where dropout takes its noise from
     open_ended: ClassVar[bool] = False  # True: events that training never met may happen
     samples: ClassVar[bool] = False  # True: possible events can be down-sampled
+    rows_at_a_time: ClassVar[int] = 1  # sequences that a CPU should work on together, at the least
     closed_form: ClassVar[bool] = False  # True: the integral is known exactly and the model is fitted directly
 
     def __init__(self, vocabulary: Vocabulary | int) -> None:
@@ -161,6 +170,18 @@ class IntensityModel(nn.Module, ABC):
         """
         return None
 
+    def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> EndsAndChosen:
+        """Log-intensities of the batch's events at their times and of `chosen` [B, Q] types at the queries, and of nothing else.
+
+        Where the model is made of rules, `chosen` are numbers of facts, each possible at its query.
+        """
+        width = batch.times.shape[1]
+        seen = queries.seen().expand_as(queries.times)
+        own = torch.arange(width, device=seen.device)[None].expand(len(batch), width)
+        both = Queries.seeing(torch.cat([batch.times, queries.times], 1), torch.cat([own, seen], 1))
+        logs = self.log_intensity(self.state(history, both), torch.cat([batch.types, chosen], 1))
+        return EndsAndChosen(logs[:, :width], logs[:, width:])
+
     @property
     def queries_at_a_time(self) -> int:
         """How many queries are worth asking together, without gradients: what fits the device."""
@@ -197,6 +218,18 @@ class IntensityModel(nn.Module, ABC):
     def unscored(self) -> np.ndarray | None:
         """bool [K]: types that happen and are not predicted; None: all are."""
         return None
+
+    def embeddings(self, batch: Batch) -> list[Tensor]:
+        """Vectors of the events of a batch, each from itself and the events before it: [B, N, D] for every layer, 0 … L."""
+        raise ForetellError(f"{self.title} has no embeddings of events; train an A-NHP")
+
+    @torch.no_grad()
+    def embed(self, history: EventSequence, layers: Literal["all", "top"] = "all") -> np.ndarray:
+        """The embedding of every event, float64: layers 0 … L side by side [events, (L + 1)·D], or the top one [events, D]."""
+        with self.evaluating():
+            by_layer = self.embeddings(make_batch(EventData([history], self.vocabulary), [0], device=self.device))
+        chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
+        return chosen[0].double().cpu().numpy()
 
     def exact_integral(self, history: Any, batch: Batch) -> Tensor | None:
         """The integral of the total intensity over every gap [B, N + 1], where it has a closed form."""

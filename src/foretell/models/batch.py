@@ -79,7 +79,7 @@ def make_batch(
             history_only[row, : len(sequence)] = sequence.unscored
         times[row, : len(sequence)] = sequence.times
         types[row, : len(sequence)] = sequence.types
-    event_counts, gap_counts = _what_counts(lengths, width, data.origin == "first-event", window)
+    event_counts, gap_counts = what_counts(lengths, width, data.origin == "first-event", window)
     event_counts &= ~history_only
     if unscored is not None and len(unscored):
         event_counts &= ~unscored[types]
@@ -90,7 +90,7 @@ def make_batch(
     return Batch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
 
 
-def _what_counts(lengths: np.ndarray, width: int, given_first: bool, window: Window) -> tuple[np.ndarray, np.ndarray]:
+def what_counts(lengths: np.ndarray, width: int, given_first: bool, window: Window) -> tuple[np.ndarray, np.ndarray]:
     """True where an event or a gap is in the likelihood (everything, unless the origin or the window says less)."""
     event, gap = np.arange(width)[None, :], np.arange(width + 1)[None, :]
     last = lengths[:, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -21,12 +21,17 @@ from foretell.models.andtt import ANDTT
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.hawkes import Hawkes
+from foretell.models.headed import Classifier, Headed, MaskedANHP
+from foretell.models.ndtt import NDTT
+from foretell.models.nhp import NHP
 from foretell.models.poisson import Poisson
+from foretell.models.sahp import SAHP
 from foretell.models.structure import parse_edge
+from foretell.models.thp import THP
 
 FORMAT = 1
 SIZES = ("dim", "layers", "heads", "time_dim", "feed_forward", "decays")
-POSITIVE = ("m", "M", "time_scale")
+POSITIVE = ("m", "M", "time_scale", "elapsed_scale")
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,44 @@ class AnhpOptions:
             seed=seed,
             dtype=dtype,
         )
+
+
+@dataclass(frozen=True)
+class NhpOptions:
+    kind: ClassVar[str] = "nhp"
+    dim: int = 32
+
+    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> NHP:
+        return NHP(vocabulary, dim=self.dim, seed=seed, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class TransformerOptions:
+    """Of a model that looks at the last event alone, which a transformer has embedded."""
+
+    dim: int = 32
+    layers: int = 2
+    heads: int = 1  # of dim / heads components each
+    layer_norm: bool = True
+    feed_forward: int | None = None  # width of the hidden layer: twice dim; 0: none
+    dropout: float = 0.0
+    shortest_wave: Literal["quantile", "min"] | float = "quantile"
+
+
+@dataclass(frozen=True)
+class ThpOptions(TransformerOptions):
+    kind: ClassVar[str] = "thp"
+
+    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> THP:
+        return THP(vocabulary, **asdict(self), seed=seed, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class SahpOptions(TransformerOptions):
+    kind: ClassVar[str] = "sahp"
+
+    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> SAHP:
+        return SAHP(vocabulary, **asdict(self), seed=seed, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -113,18 +156,51 @@ class AndttOptions:
         )
 
 
-CLASSES: dict[str, type[IntensityModel]] = {model.kind: model for model in (ANHP, ANDTT, Hawkes, Poisson)}
-Options = AnhpOptions | AndttOptions | HawkesOptions | PoissonOptions
-OPTIONS: dict[str, type[Options]] = {
-    options.kind: options for options in (AnhpOptions, AndttOptions, HawkesOptions, PoissonOptions)
+@dataclass(frozen=True)
+class NdttOptions:
+    kind: ClassVar[str] = "ndtt"
+    program: str = ""  # a file of rules, P.ndtt
+    dim: int = 32  # of functors that the program does not declare
+    undeclared: Literal["error", "exogenous"] = "error"  # events of the data that the program does not declare
+
+    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> NDTT:
+        if not self.program:
+            raise ForetellError('model.program: NDTT needs a program: give --program P.ndtt, or program = "P.ndtt"')
+        program = Program.from_file(self.program, undeclared=self.undeclared, dim=self.dim)
+        return NDTT(program, vocabulary, dim=self.dim, seed=seed, dtype=dtype)
+
+
+CLASSES: dict[str, type[IntensityModel]] = {
+    model.kind: model for model in (ANHP, ANDTT, NDTT, NHP, THP, SAHP, Hawkes, Poisson)
 }
+Options = (
+    AnhpOptions | AndttOptions | NdttOptions | NhpOptions | ThpOptions | SahpOptions | HawkesOptions | PoissonOptions
+)
+OPTIONS: dict[str, type[Options]] = {
+    options.kind: options
+    for options in (
+        AnhpOptions,
+        AndttOptions,
+        NdttOptions,
+        NhpOptions,
+        ThpOptions,
+        SahpOptions,
+        HawkesOptions,
+        PoissonOptions,
+    )
+}
+
+
+# An encoder with a head for another task than intensities is saved and read in the same way.
+HEADED: dict[str, type[Headed]] = {model.kind: model for model in (MaskedANHP, Classifier)}
+Network = IntensityModel | Headed
 
 
 def model_options(kind: str) -> type[Options] | None:
     return OPTIONS.get(kind)
 
 
-def describe(model: IntensityModel) -> dict[str, Any]:
+def describe(model: Network) -> dict[str, Any]:
     """Everything about a model but its tensors."""
     return {
         "format": FORMAT,
@@ -136,14 +212,17 @@ def describe(model: IntensityModel) -> dict[str, Any]:
     }
 
 
-def rebuild(description: dict[str, Any]) -> IntensityModel:
-    model = CLASSES[description["kind"]].from_spec(description["spec"], Vocabulary(tuple(description["types"])))
+def rebuild(description: dict[str, Any]) -> Network:
+    kind = description["kind"]
+    made = HEADED[kind] if kind in HEADED else CLASSES[kind]
+    network = made.from_spec(description["spec"], Vocabulary(tuple(description["types"])))
+    model = network.encoder if isinstance(network, Headed) else network
     model.unseen = tuple(int(kind) for kind in description["unseen"])
     model.longest = None if description["longest"] is None else float(description["longest"])
-    return model
+    return network
 
 
-def save_model(model: IntensityModel, path: str | Path) -> None:
+def save_model(model: Network, path: str | Path) -> None:
     """One file, written under another name and then renamed."""
     path = Path(path)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
@@ -152,7 +231,15 @@ def save_model(model: IntensityModel, path: str | Path) -> None:
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> IntensityModel:
-    """From a `model.safetensors`; a file that is not one is the user's error, never code that runs."""
+    """A point process from a `model.safetensors`."""
+    network = load_network(path, device)
+    if isinstance(network, Headed):
+        raise ForetellError(f"{path}: this is {network.title}, which has no intensities; {network.purpose}")
+    return network
+
+
+def load_network(path: str | Path, device: torch.device | str = "cpu") -> Network:
+    """Whatever a run has learned; a file that is not one is the user's error, never code that runs."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

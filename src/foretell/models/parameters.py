@@ -14,16 +14,23 @@ from foretell.errors import ForetellError
 from foretell.models.andtt import ANDTT
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel
+from foretell.models.last_event import LastEventModel
+from foretell.models.ndtt import NDTT
+from foretell.models.nhp import NHP
 
+Waved = ANHP | ANDTT | LastEventModel  # models that embed absolute times
+Drifting = NHP | NDTT  # models whose decays count in a unit of their own
 FORMAT = 1
 
 
 def parameters_json(model: IntensityModel) -> dict[str, Any]:
     """Shapes as nested lists; `w` and `τ` in the data's own unit of time."""
     found: dict[str, Any] = {"format": FORMAT, "model": model.kind}
-    if isinstance(model, ANHP | ANDTT):
+    if isinstance(model, Waved):
         found |= {"dim": model.dim, "layers": model.layers}
         found["time"] = {"dim": model.time_dim, "m": model.time.m, "M": model.time.M}
+    if isinstance(model, Drifting):
+        found |= {"dim": model.dim, "time": {"scale": model.time_scale}}
     found["parameters"] = {name: array.double().cpu().tolist() for name, array in model.named_arrays().items()}
     return found
 
@@ -50,8 +57,10 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
     problems = [f"{source}: unknown parameter `{name}`" for name in given if name not in expected]
     problems += [f"{source}: parameter `{name}` is missing" for name in expected if name not in given]
     settings = {"model": model.kind}
-    if isinstance(model, ANHP | ANDTT):
+    if isinstance(model, Waved):
         settings |= {"dim": model.dim, "layers": model.layers}
+    if isinstance(model, Drifting):
+        settings |= {"dim": model.dim}
     problems += [
         f"{source}: `{key}` is {found[key]!r}, but the model has {value!r}"
         for key, value in settings.items()
@@ -74,19 +83,33 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
         raise ForetellError(
             "\n".join(problems[:20] + ([f"… and {len(problems) - 20} more"] if len(problems) > 20 else []))
         )
-    times = _time_range(model, found["time"], source) if isinstance(model, ANHP | ANDTT) and "time" in found else None
-    model.load_named_arrays(arrays)
-    if isinstance(model, ANHP | ANDTT) and times is not None:
+    times = _time_range(model, found["time"], source) if isinstance(model, Waved) and "time" in found else None
+    before = model.time_scale
+    if isinstance(model, Drifting) and "time" in found:
+        model.time_scale = _scale(found["time"], source)  # before `w` and `τ` are counted in it
+    try:
+        model.load_named_arrays(arrays)
+    except ForetellError:
+        model.time_scale = before
+        raise
+    if isinstance(model, Waved) and times is not None:
         model.time.set_range(*times)
 
 
-def _time_range(model: ANHP | ANDTT, time: Any, source: str) -> tuple[float, float]:
+def _time_range(model: Waved, time: Any, source: str) -> tuple[float, float]:
     fine = isinstance(time, dict) and all(
         type(time.get(key)) in (int, float) and 0.0 < time[key] < math.inf for key in ("m", "M")
     )
     if not fine or time.get("dim", model.time_dim) != model.time_dim:
         raise ForetellError(f'{source}: "time" is {time!r}: expected dim {model.time_dim} and positive m and M')
     return float(time["m"]), float(time["M"])
+
+
+def _scale(time: Any, source: str) -> float:
+    scale = time.get("scale") if isinstance(time, dict) else None
+    if not isinstance(scale, int | float) or isinstance(scale, bool) or not 0.0 < scale < math.inf:
+        raise ForetellError(f'{source}: "time" is {time!r}: expected {{"scale": a positive number}}')
+    return float(scale)
 
 
 def _tensor(value: Any, dtype: torch.dtype) -> Tensor | None:

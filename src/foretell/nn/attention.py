@@ -270,6 +270,13 @@ def attention_with_null(
     return _PrefixAttention.apply(laid_out, hidden, values, *parts)  # pyright: ignore[reportReturnType]
 
 
+def attention_with_first(queries: list[Tensor], keys: list[Tensor], values: Tensor, visible: Visible) -> Tensor:
+    """A plain softmax over keys of which the first is nobody's null but an event that every query sees, beside its prefix of the others."""
+    laid_out = tiles(visible, queries[0].shape[1], values.shape[1] - 1, values)
+    parts = [part for pair in zip(queries, keys, strict=True) for part in pair]
+    return _PrefixAttention.apply(laid_out, None, values, *parts)  # pyright: ignore[reportReturnType]
+
+
 def _ranges_win(values: Tensor, rows: int, wide: int) -> bool:
     """Where launches take longer than the work: on a GPU, where there are several tiles, up to some size, and not in a captured step.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Self
 
@@ -32,9 +32,11 @@ from foretell.sampling.nodes import (
     tighter,
     waves,
 )
+from foretell.sampling.side_by_side import side_by_side
 from foretell.sampling.sublayers import after
 from foretell.sampling.walk import Bounds, Walks
 
+IN_CACHE = 1 << 17  # numbers of a layer's attention weights that are worked on together
 NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
 
 
@@ -47,6 +49,10 @@ class Table:
     visible: Tensor  # bool [W, rows]: True where this head may look
     folded_size: Tensor  # absolute values of the two
     values_size: Tensor
+
+    def between(self, first: int, last: int, rows: int) -> Table:
+        """Of some walks the first rows, without a copy."""
+        return Table(*(getattr(self, one.name)[first:last, :rows] for one in fields(self)))
 
     @classmethod
     def of(cls, folded: Tensor, values: Tensor, visible: Tensor) -> Table:
@@ -116,14 +122,43 @@ class ANHPWalks(Walks):
 
     @torch.inference_mode()
     def intensities(self, times: Tensor) -> Tensor:
-        return self._rates(times, torch.zeros_like(times), 0).v[0]
+        return self._in_blocks(lambda walks, one, other: walks._rates(one, other, 0).v[0], times, times * 0.0, 1)
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
-        middle = (start + end) / 2.0
-        rates = self._rates(middle, (end - start) / 2.0, DEGREE)
+        found = self._in_blocks(ANHPWalks._upper_and_middle, (start + end) / 2.0, (end - start) / 2.0, DEGREE + 1)
+        return Bounds(found[..., 0], found[..., 1])
+
+    def _upper_and_middle(self, middle: Tensor, half: Tensor) -> Tensor:
+        rates = self._rates(middle, half, DEGREE)
         total = Nodes(rates.v.sum(-1), rates.remainder.sum(-1))
-        return Bounds(total.upper().nan_to_num(nan=math.inf), self.intensities(middle).sum(-1))
+        here = self._rates(middle, half, 0).v[0].sum(-1)
+        return torch.stack([total.upper().nan_to_num(nan=math.inf), here], dim=-1)
+
+    def _in_blocks(
+        self, work: Callable[[ANHPWalks, Tensor, Tensor], Tensor], one: Tensor, other: Tensor, nodes: int
+    ) -> Tensor:
+        """`work` on [W, P] and [W, P], a block that fits a cache at a time, and blocks side by side on the threads of a CPU."""
+        if one.device.type != "cpu":
+            return work(self, one, other)
+        walks, width = one.shape
+        rows = int(self.rows.max())
+        room = max(1, min(IN_CACHE // (rows * nodes), -(-walks * width // torch.get_num_threads())))
+        tall, wide = max(1, room // width), min(width, room)
+        blocks = [(top, left) for top in range(0, walks, tall) for left in range(0, width, wide)]
+
+        def done(block: tuple[int, int]) -> Tensor:
+            top, left = block
+            tables = [[table.between(top, top + tall, rows) for table in layer] for layer in self.tables]
+            part = ANHPWalks(self.model, tables, self.rows[top : top + tall])
+            inside = slice(top, top + tall), slice(left, left + wide)
+            with torch.inference_mode():  # which a thread does not inherit
+                return work(part, one[inside], other[inside])
+
+        found = side_by_side(done, blocks, one.device)
+        across = -(-width // wide)
+        beside = [torch.cat(found[first : first + across], dim=1) for first in range(0, len(found), across)]
+        return torch.cat(beside)
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
@@ -165,7 +200,7 @@ class ANHPWalks(Walks):
         for number, group in enumerate(model.structure.groups):
             heads = [(i, head) for i, head in enumerate(model.structure.heads) if head.serves_group(number)]
             members = list(group.members)
-            base = model._bases()[number].expand(*middle.shape, -1)
+            base = model._bases()[number].expand(len(middle), 1, -1)
             *_, top = self._layers(features, base, heads, None)
             w = model.w[members] / tau[members, None]
             scores.append(top.through(w.T).plus(model.w_constant[members] / tau[members]))
@@ -175,12 +210,14 @@ class ANHPWalks(Walks):
             back = torch.tensor(order, device=middle.device).argsort()
             every = Nodes(torch.cat([one.v for one in scores], -1), torch.cat([one.remainder for one in scores], -1))
             every = every.map(lambda x: x[..., back])
+        if every.v.shape[2] < middle.shape[1]:  # nobody looks back
+            every = every.map(lambda x: x.expand(*x.shape[:-2], middle.shape[1], -1))
         return softplus(every).times(tau / model.time_scale)
 
     def _layers(
         self, features: Nodes, base: Tensor, heads: list[tuple[int, Head]], readers: Tensor | None
     ) -> Iterator[Nodes]:
-        """The embedding at layers 0 … L of what starts from `base` [W, P, D]; `readers` are the types of events that look back [W]."""
+        """The embedding at layers 0 … L of what starts from `base` [W, P or 1, D]; `readers` are the types of events that look back [W]."""
         x = constant(base, features.degree)
         yield x
         for layer, by_head in zip(self.model.layer_list(), self.tables, strict=True):
@@ -198,7 +235,9 @@ class ANHPWalks(Walks):
         parts = [1, self.model.time_dim, self.model.dim]
         by_one, by_time, by_embedding = table.folded.split(parts, dim=-1)
         v = _by_walk(features.v, by_time.mT) + _by_walk(x.v, by_embedding.mT) + by_one.mT
-        v = v.masked_fill(~table.visible[:, None], NOWHERE)
+        hidden = None if v.device.type == "cpu" and bool(table.visible.all()) else ~table.visible[:, None]
+        if hidden is not None:
+            v = v.masked_fill(hidden, NOWHERE)
         # Weights are counted in units of about the largest, which changes nothing in their shares.
         unit = v.amax((0, -1))
         weights = torch.exp(v - unit.unsqueeze(-1))
@@ -210,7 +249,9 @@ class ANHPWalks(Walks):
         remainder = features.remainder @ time_size.mT + x.remainder @ embedding_size.mT + ROUNDED * one_size.mT
         # Shares of the whole, whose own sum is 1 at all nodes: what they are off by elsewhere is all that there is to bound.
         shares = Nodes(v - (whole.log() + unit).unsqueeze(-1), remainder)
-        off = exp_off(shares.shape(), remainder).masked_fill(~table.visible[:, None], 0.0)
+        off = exp_off(shares.shape(), remainder)
+        if hidden is not None:
+            off = off.masked_fill(hidden, 0.0)
         of_whole = off.sum(-1, keepdim=True)
         size = means.abs().amax(0) * overshoot(features.degree)
         found = Nodes(means, (off @ table.values_size + size * of_whole) / (1.0 - of_whole).clamp(min=0.0))

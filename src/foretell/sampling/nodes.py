@@ -29,6 +29,7 @@ DEGREE = 3  # the cheapest for trained models: with 2 there are more pieces, wit
 SLACK = 1e-9  # of everything that was summed up, for rounding
 ROUNDED = 4e-14  # of every number: more than a sum of some hundred terms loses
 PHASE = 8.0 * 2.0**-53  # of a phase
+SMALLEST = 1e-300  # below it numbers lose their digits
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,27 @@ def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree
     return Nodes(torch.sin(turns + swing * at).masked_fill(lost, 0.0), torch.where(lost, torch.ones_like(off), off))
 
 
+def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int) -> Nodes:
+    """`exp(−rate·(t − since))` on `middle ± half`: [..., F] from [...] and rates [..., F], none of them below 0.
+
+    A cell that drifts from `c` to its target is `decay(…).times(c − target).plus(target)`. Every derivative is largest where the window
+    begins, so that the polynomial through `n + 1` values is off by at most `x^(n+1)/((n+1)! 2^n)` of the value there, `x = rate·half`.
+    """
+    if not degree:
+        return point(torch.exp(-rate * (middle - since).unsqueeze(-1)))
+    elapsed, swing = (middle - since).unsqueeze(-1), rate * half.unsqueeze(-1)
+    at = places(degree, middle.device).view(-1, *[1] * swing.dim())
+    high, low = torch.exp(swing - rate * elapsed), torch.exp(-swing - rate * elapsed)
+    off = high * swing ** (degree + 1) * (1.0 / (math.factorial(degree + 1) * 2.0**degree))
+    # The ends of a window are rounded, by what float64 leaves of a large time; so is the time that has passed.
+    rounded = high * (ROUNDED + PHASE * rate * (middle.abs() + since.abs() + half).unsqueeze(-1)) + SMALLEST
+    # It only falls: where that says more, it is anywhere between its first and its last value.
+    plain = between(low, high, degree)
+    lost = ~(off <= plain.remainder)  # what is not a number is lost, too
+    v = torch.exp(-rate * elapsed - swing * at)
+    return Nodes(torch.where(lost, plain.v, v), torch.where(lost, plain.remainder, off) + rounded)
+
+
 def exp_off(p: Shape, remainder: Tensor) -> Tensor:
     """How far `e^x` can be from the polynomial through its values, where `x` is `p` up to a remainder."""
     most = p.most.unbind(0)
@@ -158,7 +180,8 @@ def tanh(x: Nodes) -> Nodes:
     slope = 1.0 - torch.tanh((shape.c[0].abs() - reach).clamp(min=0.0)).square()
     # Every derivative is the slope times a polynomial of tanh, and is bounded by itself, too.
     bounds = [torch.clamp(slope * by_slope, max=alone) for by_slope, alone in _tanh_bounds(x.degree + 1)]
-    return _curve(x, shape, torch.tanh, bounds, slope, (slope * reach).clamp(max=2.0))
+    # Far from 0 the slope is nothing, and the value is rounded all the same.
+    return _curve(x, shape, torch.tanh, bounds, slope, (slope * reach + ROUNDED).clamp(max=2.0))
 
 
 def softplus(x: Nodes) -> Nodes:

@@ -10,10 +10,16 @@ from foretell.models.andtt import ANDTT
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.hawkes import Hawkes
+from foretell.models.last_event import LastEventModel
+from foretell.models.ndtt import NDTT
+from foretell.models.nhp import NHP
 from foretell.models.poisson import Poisson
 from foretell.sampling.andtt_walks import ANDTTWalks
 from foretell.sampling.anhp_walks import ANHPWalks
 from foretell.sampling.floor_walks import HawkesWalks
+from foretell.sampling.monotone_walks import MonotoneWalks
+from foretell.sampling.ndtt_walks import NDTTWalks
+from foretell.sampling.nhp_walks import NHPWalks
 from foretell.sampling.walk import Walks
 
 
@@ -25,8 +31,14 @@ def start_walks(model: IntensityModel, histories: Sequence[EventSequence], seen:
         )
     if isinstance(model, ANHP):
         return ANHPWalks.start(model, histories, seen)
+    if isinstance(model, NHP):
+        return NHPWalks.start(model, histories, seen)
+    if isinstance(model, LastEventModel):
+        return MonotoneWalks.start(model, histories, seen)
     if isinstance(model, Hawkes | Poisson):
         return HawkesWalks.start(model, histories, seen)
     if isinstance(model, ANDTT):
         return ANDTTWalks.start(model, histories, seen)
+    if isinstance(model, NDTT):
+        return NDTTWalks.start(model, histories, seen)
     raise ForetellError(f"{model.title} cannot be sampled from")

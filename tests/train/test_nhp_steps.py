@@ -1,0 +1,111 @@
+"""Training steps of an NHP: whole batches, pieces, threads and units all give the same gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foretell.models.batch import Batch, make_batch
+from foretell.models.nhp import NHP
+from foretell.train.fit import fit
+from foretell.train.step import Limits, StepOptions, Stepper
+from tests.train.small import exciting, in_unit, options
+
+TRAIN, DEV = exciting(12, 3), exciting(6, 4)
+
+
+def made(dtype: torch.dtype = torch.float64, dim: int = 5) -> NHP:
+    model = NHP(TRAIN.vocabulary, dim=dim, seed=2, dtype=dtype)
+    model.prepare(TRAIN)
+    return model
+
+
+def gradients(limits: Limits | None, threads: int = 1, **more: Any) -> list[torch.Tensor]:
+    stepper = Stepper(made(), 1e-3, StepOptions(points=2, clip=0.0, pseudo_rate=0.1, **more))
+    stepper.threads = threads
+    if limits is not None:
+        stepper._limits = lambda batch: limits
+    stepper(make_batch(TRAIN, range(len(TRAIN))), 0)
+    return [parameter.grad.clone() for parameter in stepper.parameters if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("integral", ["quadrature", "stratified"])
+def test_queries_in_pieces_over_one_encoded_history_give_the_gradient_of_the_whole(integral: Any):
+    whole, cut = (gradients(Limits(1 << 20, asked), integral=integral) for asked in (1 << 20, 70))
+    assert len(whole) == 8 and all(bool(one.any()) for one in whole)
+    for one, other in zip(whole, cut, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-12)
+
+
+def test_sequences_in_pieces_and_in_threads_give_the_gradient_of_the_whole():
+    whole = gradients(None, integral="quadrature")
+    for threads in (1, 2):
+        for one, other in zip(whole, gradients(Limits(90, 90), threads=threads, integral="quadrature"), strict=True):
+            torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("sequences", "pieces"), [(16, 1), (32, 1), (64, 2), (200, 2)])
+def test_a_batch_is_cut_for_the_threads_and_not_into_fewer_than_32_sequences(sequences: int, pieces: int):
+    stepper = Stepper(made(torch.float32), 1e-3, StepOptions())
+    stepper.threads = 2
+    batch = make_batch(exciting(sequences, 5), range(sequences), width=72)
+    assert len(list(batch.pieces(2, stepper._limits(batch).whole))) == pieces
+
+
+def test_very_long_sequences_are_taken_fewer_at_a_time():
+    """What a pass keeps for its gradient grows with the events."""
+    stepper = Stepper(made(torch.float32), 1e-3, StepOptions())
+    batch = make_batch(exciting(32, 5), range(32), width=2000)
+    assert max(map(len, batch.pieces(2, stepper._limits(batch).whole))) <= 8
+
+
+@pytest.mark.parametrize("c", [60.0, 1.0 / 86400.0])
+def test_training_on_rescaled_data_gives_the_same_curve_up_to_the_units(c: float):
+    def curve(factor: float) -> np.ndarray:
+        train, dev = in_unit(TRAIN, factor), in_unit(DEV, factor)
+        model = NHP(train.vocabulary, dim=4, dtype=torch.float64)
+        found = fit(model, train, dev, options(dtype="float64", pseudo_count=0.5, decay=0.1))
+        return np.array([[record["train"], record["dev"]] for record in found.records])
+
+    plain = curve(1.0)
+    assert np.ptp(plain[:, 0]) > 1e-3, "it learned nothing"
+    np.testing.assert_allclose(curve(c), plain - math.log(c), rtol=0.0, atol=1e-7)
+
+
+def test_a_fresh_model_starts_from_the_rates_of_its_data():
+    model = made()
+    with torch.no_grad():
+        model.w.zero_()
+    rates = model.intensity(TRAIN[0], [0.0, 3.0])
+    time = sum(one.t_end for one in TRAIN)
+    expected = (TRAIN.type_counts() + 0.5) / time
+    np.testing.assert_allclose(rates, np.stack([expected, expected]), rtol=1e-9)
+
+
+def on_cuda(batch: Batch) -> Batch:
+    return Batch(*(tensor.cuda() for tensor in batch.tensors()))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_captured_step_learns_what_an_uncaptured_one_does_and_what_a_cpu_does(dtype: torch.dtype):
+    batch = make_batch(TRAIN, range(len(TRAIN)))
+    found = []
+    for device, capture in (("cpu", False), ("cuda", False), ("cuda", True)):
+        model = made(dtype).to(device)
+        stepper = Stepper(model, 1e-2, StepOptions(integral="quadrature", points=3, capture=capture))
+        there = on_cuda(batch) if device == "cuda" else batch
+        losses = [float(stepper(there, number)) for number in range(6)]
+        found.append((losses, {name: one.detach().cpu().clone() for name, one in model.named_parameters()}))
+    exact = dtype == torch.float64
+    for losses, parameters in found[1:]:
+        assert losses == pytest.approx(found[0][0], rel=1e-9 if exact else 1e-4)
+        for name, value in parameters.items():
+            torch.testing.assert_close(
+                value, found[0][1][name], rtol=1e-6 if exact else 2e-2, atol=1e-3 if not exact else 1e-8
+            )
