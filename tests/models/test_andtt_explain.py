@@ -18,6 +18,7 @@ from foretell.models.andtt import ANDTT
 from foretell.models.andtt_attention import Head, Look, look_back
 from foretell.models.andtt_explain import Anatomy, take_apart
 from foretell.reference import andtt as twin
+from foretell.reference import ruled
 from foretell.reference.database import Fact
 from foretell.terms import split
 from tests.ground.timelines import event_data, fact_of
@@ -50,9 +51,9 @@ def fact(look: Look, number: int) -> Fact:
 def slow_weights(slow: twin._Model, added: list, head: Fact, time: float, layer: int) -> tuple[dict, float]:
     """`α / (1 + Σ α)` of every addition, and what the 1 keeps: the equations, with the twin's embeddings."""
     state = len(slow.states) - 1
-    stem = f"add.{twin._matrix_name(slow.program, added[0].instantiation)}.{layer}"
+    stem = f"add.{ruled.matrix_name(slow.program, added[0].instantiation)}.{layer}"
     Q, K = (slow.parameters[f"{stem}.{letter}"] for letter in "QK")  # noqa: N806
-    query = Q @ twin._column(slow.time_embedding(time), slow.embedding(head, time, state, layer - 1))
+    query = Q @ ruled.with_one(slow.time_embedding(time), slow.embedding(head, time, state, layer - 1))
     alpha = {}
     for one in added:
         key = K @ slow.past(one, layer - 1)
@@ -101,15 +102,15 @@ def slow_norms(slow: twin._Model, name: Fact, time: float) -> Iterator[tuple[flo
     """Of every pool and head of a fact, layer by layer."""
     state, layers = len(slow.states) - 1, slow.settings.layers
     if name in slow.table:
-        own = float((slow.parameters[f"deduce.{twin._spelled(name)}.W"] @ twin._column()).norm())
+        own = float((slow.parameters[f"deduce.{ruled.spelled(name)}.W"] @ ruled.with_one()).norm())
         yield (own,) * (layers + 1)
     for proofs in slow.states[-1].proofs.get(name, {}).values():
-        W = slow.parameters[f"deduce.{twin._matrix_name(slow.program, proofs[0])}.W"]  # noqa: N806
+        W = slow.parameters[f"deduce.{ruled.matrix_name(slow.program, proofs[0])}.W"]  # noqa: N806
         found = []
         for layer in range(layers + 1):
-            entries = [W @ twin._column(*(slow.embedding(g, time, state, layer) for g in one.body)) for one in proofs]
-            beta = slow.parameters.get(f"deduce.{twin._beta_name(slow.program, proofs[0])}.beta")
-            found.append(float((entries[0] if len(entries) == 1 else twin.pool(entries, beta)).norm()))  # pyright: ignore[reportArgumentType]
+            entries = [W @ ruled.with_one(*(slow.embedding(g, time, state, layer) for g in one.body)) for one in proofs]
+            beta = slow.parameters.get(f"deduce.{ruled.beta_name(slow.program, proofs[0])}.beta")
+            found.append(float((entries[0] if len(entries) == 1 else ruled.pool(entries, beta)).norm()))  # pyright: ignore[reportArgumentType]
         yield tuple(found)
     for added in slow.states[-1].additions.get(name, {}).values():
         attended = [float(slow.attended(added, name, time, state, layer).norm()) for layer in range(1, layers + 1)]

@@ -136,7 +136,7 @@ def test_weights_at_a_query_add_up_to_the_number_of_possible_events():
 def same(one: SequenceSlots, other: SequenceSlots) -> bool:
     own, its = vars(one), vars(other)
     own, its = ({**each, "proof_body": np.stack(each["proof_body"])} for each in (own, its))
-    assert own.pop("grounded").grounding is its.pop("grounded").grounding
+    assert own.pop("history").grounding is its.pop("history").grounding
     return all(own[name] is its[name] or np.array_equal(own[name], its[name]) for name in own)
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.reference.andtt import Parameters, Settings, embedding, intensities, log_likelihood, pool, wanted
+from foretell.reference.andtt import Settings, embedding, intensities, log_likelihood, wanted
+from foretell.reference.ruled import Parameters, pool
 from tests.ground.random_programs import random_case
 
 ONE = Settings(dim=1, layers=1, time_dim=1, m=2.0, M=7.0)  # the time embedding is sin(t/2)

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from foretell.data import EventSequence, Vocabulary
 from foretell.errors import ForetellError
@@ -21,45 +20,7 @@ from foretell.reference.database import is_possible, states
 from foretell.sampling.andtt_walks import ANDTTWalks
 from tests.plan.rich_programs import RichCase, rich_case
 from tests.samples import randomise
-
-AHEAD = np.asarray([1e-3, 0.3, 2.0, 50.0])
-CYCLIC = {8}  # programs in which an embedding needs itself
-
-
-class Told:
-    """One walk, and the same history written down for the model."""
-
-    def __init__(self, model: ANDTT, names: Sequence[str], times: Sequence[float]) -> None:
-        self.model, self.names, self.times = model, list(names), list(times)
-        self.walks = ANDTTWalks.start(model, [self.history], [len(self.names)])
-
-    @property
-    def history(self) -> EventSequence:
-        self.model.widen(dict.fromkeys(self.names))
-        types = [self.model.vocabulary.find(name) for name in self.names]
-        return EventSequence(np.asarray(self.times), np.asarray(types, dtype=np.int32), 1e6)
-
-    @property
-    def last(self) -> float:
-        return self.times[-1] if self.times else 0.0
-
-    def append(self, name: str, time: float) -> None:
-        names = [self.walks.name(0, choice) for choice in range(self.rates([time]).shape[1])]
-        self.walks.append(torch.tensor([time], dtype=torch.float64), torch.tensor([names.index(name)]))
-        self.names.append(name)
-        self.times.append(time)
-
-    def rates(self, times: Sequence[float] | np.ndarray) -> Tensor:
-        return self.walks.intensities(torch.as_tensor(np.asarray(times), dtype=torch.float64)[None])[0]
-
-    def agrees(self) -> int:
-        """With the model asked about the whole history; says how many events are possible."""
-        times = self.last + AHEAD
-        rates = self.rates(times)
-        for row, wanted in zip(rates, self.model.possible_intensities(self.history, times), strict=True):
-            found = {self.walks.name(0, choice): float(rate) for choice, rate in enumerate(row)}
-            assert found == pytest.approx(wanted, rel=1e-9, abs=1e-300)
-        return rates.shape[1]
+from tests.sampling.told import AHEAD, CYCLIC, POOLED, TALK, CyclesAreRefusedByBoth, Told, exceeded, sampled, wandered
 
 
 def told(
@@ -83,18 +44,6 @@ def of_case(case: RichCase, seen: int) -> Told:
     return Told(case.model(), events[:seen], times[:seen])
 
 
-def sampled(one: Told, steps: int, seed: int) -> None:
-    """Goes on with possible events, some of them at the time of the last."""
-    draw = random.Random(seed)
-    for _ in range(steps):
-        count = one.agrees()
-        if not count:
-            return
-        time = one.last + draw.choice([0.0, 0.2, 0.9])
-        one.append(one.walks.name(0, draw.randrange(count)), time)
-    one.agrees()
-
-
 @pytest.mark.parametrize("seed", sorted(set(range(24)) - CYCLIC))
 def test_intensities_are_those_of_the_model_also_after_sampled_events(seed: int):
     case = rich_case(seed)
@@ -113,23 +62,8 @@ def test_intensities_are_those_of_the_model_in_many_more_programs(seed: int):
         except ForetellError as error:
             assert "needs itself" in str(error)
             continue
-        with _cycles_are_refused_by_both(one):
+        with CyclesAreRefusedByBoth(one):
             sampled(one, 5, seed)
-
-
-class _cycles_are_refused_by_both:  # noqa: N801 (reads as a sentence where it is used)
-    def __init__(self, one: Told) -> None:
-        self.one = one
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, trace: object) -> bool:
-        if not isinstance(error, ForetellError):
-            return False
-        with pytest.raises(ForetellError):
-            self.one.model.possible_intensities(self.one.history, [self.one.last + 1.0])
-        return True
 
 
 def test_walks_side_by_side_are_as_each_alone():
@@ -148,25 +82,6 @@ def test_walks_side_by_side_are_as_each_alone():
         assert not rates[walk, :, own.shape[1] :].any()
         upper = alone.bounds(at[walk : walk + 1], end[walk : walk + 1]).upper[0]
         torch.testing.assert_close(bounds.upper[walk], upper, rtol=1e-12, atol=0.0)
-
-
-TALK = """
-:- event(say). :- event(hush). :- exogenous(rain, 2).
-person(ann). person(bob).
-:- embed(loud, 0).
-mood <- say(X), person(X).
-mood <- rain.
-mood <- bos.
-quiet.
-quiet <- hush.
-loud <- say(_).
-!loud <- hush.
-!mood <- hush.
-mood <- hush.
-say(X) :- mood, person(X).
-say(X) :- quiet, person(X), not loud.
-hush :- loud, quiet.
-"""
 
 
 def test_copies_go_on_separately():
@@ -238,19 +153,6 @@ def test_a_program_in_which_nothing_is_possible_has_no_choices_and_a_bound_of_no
     )
     assert one.rates([1.0]).shape == (1, 0)
     assert float(one.walks.bounds(torch.zeros(1, 1).double(), torch.ones(1, 1).double()).upper) == 0.0
-
-
-POOLED = """
-:- event(go).
-:- embed(go, 2).
-node(a). node(b). node(c).
-seen(X) <- go(X).
-seen(X) <- bos, node(X).
-near :b :- node(X), seen(X).
-go(X) :- node(X), near.
-:- event(stop, 2).
-stop : b2 :- node(X), seen(X), near.
-"""
 
 
 @pytest.mark.parametrize("beta", [1.0, 1.3, 4.0])
@@ -357,25 +259,6 @@ def test_the_times_of_a_history_are_its_own_even_if_its_events_were_met_at_other
 # Bounds
 
 
-def exceeded(walks: ANDTTWalks, last: float, widths: Sequence[float], times: int = 200, pieces: int = 6) -> list[float]:
-    """Bounds over the largest intensity that was found on a window."""
-    draw = torch.Generator().manual_seed(0)
-    ratios: list[float] = []
-    for width in widths:
-        start = last + 20.0 * torch.rand(walks.count, pieces, generator=draw, dtype=torch.float64)
-        bounds = walks.bounds(start, start + width)
-        inside = torch.rand(walks.count, pieces, times, generator=draw, dtype=torch.float64)
-        inside[..., 0], inside[..., 1] = 0.0, 1.0
-        found = walks.intensities((start.unsqueeze(-1) + width * inside).flatten(1)).sum(-1)
-        most = found.view(walks.count, pieces, times).amax(-1)
-        assert bool((most <= bounds.upper).all()), (
-            f"{float((most - bounds.upper).max())} above the bound, width {width}"
-        )
-        assert bool((bounds.middle <= bounds.upper).all())
-        ratios += (bounds.upper / most).flatten()[most.flatten() > 1e-30].tolist()
-    return ratios
-
-
 @pytest.mark.parametrize("spread", [0.5, 1.5, 5.0])
 @pytest.mark.parametrize("seed", [0, 1, 6, 7, 9, 12, 14])
 def test_no_intensity_is_above_its_bound_however_large_the_weights(seed: int, spread: float):
@@ -438,19 +321,6 @@ def test_a_walk_that_does_not_go_on_stays_as_it_is():
     other = Told(one.model, [*one.names, "hush"], [*one.times, 2.0])
     torch.testing.assert_close(after[1, :, :2], other.rates(3.0 + AHEAD), rtol=1e-9, atol=0.0)
     assert not after[1, :, 2:].any()
-
-
-def wandered(model: ANDTT, history: EventSequence, seed: int) -> list[tuple[str, list[float]]]:
-    """Events at random, each with the intensities before it."""
-    walks, draw, time = ANDTTWalks.start(model, [history], [len(history)]), random.Random(seed), 1.0
-    found = []
-    for _ in range(25):
-        time += 0.1
-        rates = walks.intensities(torch.full((1, 1), time).double())[0, 0]
-        choice = draw.randrange(len(rates))
-        found.append((walks.name(0, choice), rates.tolist()))
-        walks.append(torch.tensor([time]).double(), torch.tensor([choice]))
-    return found
 
 
 def test_walks_of_one_model_in_several_threads_do_not_get_in_one_another_s_way():

@@ -15,11 +15,12 @@ from foretell.lang.syntax import Atom, Constant, Term, Variable
 from foretell.lang.wording import shown
 
 Shape = tuple[int, int]
+GATES = 6  # input, forget, candidate, target-input, target-forget, decay: rows of `G`, in this order
 
 
 @dataclass(frozen=True)
 class RuleShapes:
-    """The matrices of one rule: `W` of a deduction, or `V`, `K`, `Q` of one layer of an addition; a removal has none."""
+    """The matrices of one rule: `W` of a deduction, `V`, `K`, `Q` of one layer of an addition, or its `G`; a removal has none."""
 
     stem: str  # `deduce` or `add`
     name: Atom
@@ -54,6 +55,16 @@ def shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int, time
     return RuleShapes(
         "add", rule.matrix or own, None, {"V": (head, past), "K": (key, past), "Q": (key, 1 + time_dim + head)}
     )
+
+
+def cell_shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int) -> RuleShapes:
+    """The same for a model in which facts have cells: an addition has `G`, the six gates, and pools what is proposed."""
+    shapes = shapes_of(one, functors, dim, 0)
+    if shapes.stem != "add":
+        return shapes
+    own = Atom(one.name, (), one.rule.head.span, one.rule.head.functor_span)
+    head, past = shapes.matrices["V"]
+    return RuleShapes("add", shapes.name, one.rule.beta or own, {"G": (GATES * head, past)})
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------

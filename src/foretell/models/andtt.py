@@ -1,61 +1,34 @@
-"""A-NDTT, the attentive neural Datalog through time (paper, section 5): a program of rules is the network.
+"""A-NDTT, the attentive neural Datalog through time (paper, section 5): facts look back on the events that added them.
 
-A batch is replayed into timelines, these with the times that are asked about become a plan, and the plan is applied. Events that the
-rules make impossible have no intensity; those of the rules that the model's vocabulary lacks are counted in the total.
+Everything that is asked about a batch is one plan, which the network applies; a history is nothing but its batch.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
-from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
-from foretell.models.andtt_histories import Histories
-from foretell.models.andtt_network import Embeddings, Network
-from foretell.models.andtt_plans import Plans, Prepared
-from foretell.models.andtt_program import program_from_parts, program_parts
-from foretell.models.base import EndsAndInside, IntensityModel, Queries, Sample, asked_times
-from foretell.models.batch import Batch, make_batch
-from foretell.models.units import ShortestWave, mean_gap, wave_range
-from foretell.nn.intensity import inverse_softplus, log_softplus
+from foretell.models.andtt_network import Network
+from foretell.models.andtt_program import program_from_parts
+from foretell.models.batch import Batch
+from foretell.models.rule_network import Embeddings
+from foretell.models.ruled import RuleModel
+from foretell.models.units import ShortestWave, wave_range
 from foretell.nn.time import TimeEmbedding
-from foretell.plan.book import ParameterBook, events_of
-from foretell.plan.layout import Layout
-from foretell.plan.plan import Plan, events_by_dim, make_plan
+from foretell.plan.plan import Plan, make_plan
 from foretell.plan.slots import SequenceSlots
-from foretell.terms import split
-
-EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # possible events at all queries that are asked together
-PSEUDO_EVENTS = (
-    0.5  # of every functor, so that one that never happens in training starts with a small rate and not none
-)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Log-intensities of all possible events at some queries, and of the events that happened."""
-
-    prepared: Prepared
-    possible: Tensor  # [E]: log λ, one for each of the plan's possible events
-    happened: Tensor  # [events of all sequences]: log λ, 0 where the event is not scored
-
-
-class ANDTT(IntensityModel):
+class ANDTT(RuleModel):
     kind = "andtt"
     title = "A-NDTT"
-    open_ended = samples = True
 
     def __init__(
         self,
@@ -71,279 +44,44 @@ class ANDTT(IntensityModel):
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(vocabulary if vocabulary is not None else Vocabulary(()))
         if dim < 0 or layers < 1 or (time_dim is not None and time_dim < 1):
             raise ForetellError(f"dim = {dim}, layers = {layers}, time_dim = {time_dim}: expected 0, 1 and 1 or more")
         if feed_forward < 0:
             raise ForetellError(f"feed_forward = {feed_forward}: expected 0 (none) or the width of the hidden layer")
-        self.program = program if isinstance(program, Program) else Program.from_file(program, dim=dim)
-        self.dim, self.layers = dim, layers
+        rules = program if isinstance(program, Program) else Program.from_file(program, dim=dim)
+        time_dim = max(dim, 1) if time_dim is None else time_dim
+        super().__init__(rules, vocabulary, dim, time_dim)
+        self.layers, self.time_dim = layers, time_dim
         self.layer_norm, self.feed_forward = layer_norm, feed_forward
-        self.time_dim = max(dim, 1) if time_dim is None else time_dim
         self.shortest_wave: ShortestWave = shortest_wave
-        self.layout = Layout(self.program, dim)
-        self.book = ParameterBook(self.layout, self.time_dim)
-        self.histories = Histories(self.program, self.layout)
-        self.book.read(self.histories.grounding)
         self.time = TimeEmbedding(self.time_dim)
         self.network = Network(self.book, layers, self.time, seed, layer_norm, feed_forward)
-        self.functors = events_of(self.program)
-        self._events_by_dim = events_by_dim(self.layout)
-        self.w = nn.ParameterList(torch.zeros(1 + self.layout.dimension(name)) for name in self.functors)
-        self.log_tau = nn.Parameter(torch.zeros(len(self.functors)))
-        self._plans = Plans()
-        self._held: dict[tuple[int, ...], Prepared] = {}
-        self._holding = False
         self._start(seed)
         self.to(dtype)
 
-    def _start(self, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for w in self.w:
-                w[1:] = torch.randn(len(w) - 1, generator=generator) / math.sqrt(max(len(w) - 1, 1))
-
     @property
-    def unscored(self) -> np.ndarray:
-        """Types of the vocabulary that are exogenous: they happen, and are not predicted."""
-        return np.asarray([split(name)[0] not in self.functors for name in self.vocabulary.names], dtype=bool)
-
-    # From data
-
-    def widen(self, names: Iterable[str]) -> None:
-        """Whatever the program declares can happen, whether or not it ever did; its parameters are those of its rules."""
-        declared = {name for name, one in self.program.functors.items() if one.kind in ("event", "exogenous")}
-        anything = self.program.undeclared == "exogenous"
-        fresh = [name for name in names if name not in self.vocabulary and (anything or split(name)[0] in declared)]
-        if fresh:
-            before = len(self.vocabulary)
-            self.vocabulary = Vocabulary((*self.vocabulary.names, *fresh))
-            self.unseen = (*self.unseen, *range(before, len(self.vocabulary)))
-
-    def meet(self, data: EventData) -> None:
-        """Before a first fit: take the data's events, and check them against the program."""
-        if not len(self.vocabulary):
-            self.vocabulary = data.vocabulary
-        check_declared(self.program, data)
-
-    def ground(self, data: EventData) -> None:
-        """Replay data, so that there are parameters for all that they give rise to."""
-        for sequence in data:
-            self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
-        self.book.read(self.histories.grounding)
-        self.network.grow(self.dtype, self.device)
+    def rule_network(self) -> Network:
+        return self.network
 
     def prepare(self, data: EventData) -> None:
-        m, longest = wave_range(data, self.shortest_wave)
-        self.time.set_range(m, longest)
-        self.time_scale = mean_gap(data)
-        counts, exposure = np.full(len(self.functors), PSEUDO_EVENTS), np.full(len(self.functors), 1e-12)
-        place = {name: number for number, name in enumerate(self.functors)}
-        for sequence in data:
-            _, timeline = self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
-            grounding = timeline.grounding
-            ends = np.concatenate([[0.0, 0.0], sequence.times, [sequence.t_end]])  # of states 0, 1, …
-            always = grounding.always.tolist()
-            rows = [*((fact, 0, timeline.states) for fact in always), *timeline.holds.tolist()]
-            for fact, start, stop in rows:
-                number = place.get(str(grounding.functors[grounding.keys[fact][0]]))
-                if number is not None:
-                    exposure[number] += ends[stop] - ends[start]
-            for name, scored in zip(data.names_of(sequence), timeline.possible_events.tolist(), strict=True):
-                number = place.get(split(name)[0])
-                if number is not None and scored:
-                    counts[number] += 1
-        self.ground(data)
-        with torch.no_grad():
-            for number, rate in enumerate(counts / exposure * self.time_scale):
-                self.w[number][0] = float(inverse_softplus(torch.tensor(max(rate, 1e-9), dtype=torch.float64)))
-        self.fitted = True
-
-    # Answers
+        self.time.set_range(*wave_range(data, self.shortest_wave))
+        super().prepare(data)
 
     def encode(self, batch: Batch) -> Batch:
         """The history is looked up by its events; nothing of it is a tensor before it is asked about."""
         return batch
 
-    def _answer(self, batch: Batch, queries: Queries, sample: Sample | None = None) -> Answer:
-        prepared = self._prepared(batch, queries, sample)
-        plan = prepared.plan
-        times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), queries.times.flatten()])
-        embeddings = self.network(plan, times.index_select(0, prepared.source))
-        return Answer(prepared, *self._logs(plan, embeddings))
+    def batch_of(self, history: Batch) -> Batch:
+        return history
 
-    def _prepared(self, batch: Batch, queries: Queries, sample: Sample | None) -> Prepared:
-        """Queries see a number of events each; those that would see more than there are, are padding."""
-        keep, rng = (None, None) if sample is None else (sample.keep, sample.rng)
-        shape = len(batch), batch.times.shape[1], *queries.times.shape
-        place = (batch.types.data_ptr(), *shape)
-        if place in self._held:
-            return self._held[place]
-        lengths = batch.lengths.cpu().numpy()
-        types, when, history_only = (one.cpu().numpy() for one in (batch.types, batch.times, batch.history_only))
-        seen = np.broadcast_to(queries.seen().cpu().numpy(), (len(batch), queries.times.shape[1]))
-        known = (*shape, _digest(types, history_only, lengths, seen), self.device, keep)
-        found = self._plans.get(known)
-        if found is None:
-            again = queries.visible.per_gap is not None  # as a step of training will
-            parts = []
-            for row, length in enumerate(lengths.tolist()):
-                key, timeline = self.histories.timeline(
-                    self.vocabulary, types[row, :length], when[row, :length], history_only[row, :length]
-                )
-                states = seen[row][seen[row] <= length].astype(np.int64) + 1
-                parts.append(self.histories.slots(key, timeline, states, keep, rng, again and len(batch) > 1))
-            with self._plans.building:
-                found = self._prepare(parts, lengths, seen, shape)
-            if again and found.plan.possible_weight is None:  # what was drawn will not be drawn again
-                self._plans.keep(known, found)
-        if self._holding:
-            self._held[place] = found
-        return found
+    def make_plan(self, parts: Sequence[SequenceSlots]) -> Plan:
+        return make_plan(parts, self.layout, self.book, self.device)
 
-    def _prepare(
-        self, parts: list[SequenceSlots], lengths: np.ndarray, seen: np.ndarray, shape: tuple[int, ...]
-    ) -> Prepared:
-        plan = make_plan(parts, self.layout, self.book, self.device)
-        self.network.grow(self.dtype, self.device)  # names that training never met start as they would have then
-        rows, width, rows_asked, asked = shape
-        is_event = np.arange(width)[None] < lengths[:, None]
-        event = np.flatnonzero(is_event)
-        row, column = np.nonzero(seen <= lengths[:, None])
-        source = np.zeros(plan.points, dtype=np.int64)
-        with_bos = np.concatenate(
-            [np.zeros((rows, 1), dtype=np.int64), 1 + np.arange(rows * width).reshape(rows, width)], 1
-        )
-        source[plan.event_point.cpu().numpy()] = with_bos[np.concatenate([np.ones((rows, 1), dtype=bool), is_event], 1)]
-        query = (row if rows_asked > 1 else 0) * asked + column
-        source[plan.query_point.cpu().numpy()] = 1 + rows * width + query
-        by_event = plan.possible_query.cpu().numpy()
-        row, column = row[by_event], column[by_event]
-        indices = (source, event, row, column, row * asked + column)
-        return Prepared(plan, *(torch.from_numpy(np.ascontiguousarray(one)).to(self.device) for one in indices))
-
-    @property
-    def queries_at_a_time(self) -> int:
-        """Each query looks at all events that are possible then."""
-        events = EVENTS_AT_A_TIME.get(self.device.type, EVENTS_AT_A_TIME["cuda"])
-        return max(1, events // max(1, self.histories.most))
-
-    def captured_as(self, batch: Batch) -> Hashable:
-        """A plan is of one batch's events."""
-        known = (batch.types, batch.lengths, batch.history_only)
-        return *batch.times.shape, _digest(*(one.cpu().numpy() for one in known))
-
-    @property
-    def captured_when_met(self) -> int:
-        """Batches that are put together anew in every epoch hardly ever come again, and capturing them would be wasted."""
-        return 2
-
-    @contextmanager
-    def holding(self) -> Iterator[object]:
-        """Inside, what was prepared is found again by where a batch lies, without a look at its events."""
-        self._held, self._holding = {}, True
-        try:
-            yield self._held
-        finally:
-            self._held, self._holding = {}, False
-
-    def _logs(self, plan: Plan, embeddings: Embeddings) -> tuple[Tensor, Tensor]:
-        """Log-intensities of all possible events, and of all that happened: 0 for those that are not scored."""
-        split_up = [len(plan.possible_query), plan.events]
-        out = torch.zeros(sum(split_up), dtype=self.dtype, device=self.device)
-        for part in plan.intensities:
-            w = torch.stack([self.w[number] for number in self._events_by_dim[part.rows.dim]])
-            log_tau = self.log_tau.index_select(0, part.functor)
-            scores = torch.addmm(w[:, 0], part.rows.of(embeddings), w[:, 1:].T)
-            score = scores.gather(1, part.column.unsqueeze(1)).squeeze(1)
-            log = log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))
-            out = out.index_put((part.place,), log)
-        possible, happened = out.split(split_up)
-        return possible, happened
-
-    def ends_and_inside(
-        self, history: Batch, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
-    ) -> EndsAndInside:
-        """What the likelihood needs: only possible events are looked at inside gaps, and only the event itself at their ends."""
-        answer = self._answer(batch, queries, sample)
-        shape = len(batch), queries.times.shape[1]
-        total = self._summed(answer, answer.possible.exp(), shape)
-        logs = self._summed(answer, answer.possible, shape) if pseudo else None
-        ends = answer.happened.new_zeros(batch.times.numel())
-        ends = ends.index_copy(0, answer.prepared.event, answer.happened).view(batch.times.shape)
-        per_gap = queries.visible.per_gap
-        if per_gap is None:
-            return EndsAndInside(ends, total, logs)
-        split_up = (-1, per_gap)
-        return EndsAndInside(ends, total.unflatten(1, split_up), None if logs is None else logs.unflatten(1, split_up))
-
-    def _summed(self, answer: Answer, values: Tensor, shape: tuple[int, int]) -> Tensor:
-        weight = answer.prepared.plan.possible_weight
-        values = values if weight is None else values * weight.to(values.dtype)
-        return values.new_zeros(shape[0] * shape[1]).index_add(0, answer.prepared.query, values).view(shape)
-
-    def state(self, history: Batch, queries: Queries) -> Tensor:
-        """Log-intensities [B, Q, K + 1]: of every type, −∞ where it is impossible, and last of all others together."""
-        answer = self._answer(history, queries)
-        prepared = answer.prepared
-        columns = self._column_of(prepared.plan.possible_fact)
-        row, column = prepared.row, prepared.column
-        shape = len(history), queries.times.shape[1]
-        out = torch.full((*shape, self.types + 1), -math.inf, dtype=self.dtype, device=self.device)
-        known = columns < self.types
-        out = out.index_put((row[known], column[known], columns[known]), answer.possible[known])
-        if not bool(known.all()):
-            others = torch.zeros(shape, dtype=self.dtype, device=self.device)
-            others = others.index_put((row[~known], column[~known]), answer.possible[~known].exp(), accumulate=True)
-            out = torch.cat([out[..., :-1], others.log().unsqueeze(-1)], dim=-1)
-        return out
-
-    def _column_of(self, facts: np.ndarray) -> Tensor:
-        """The type of each fact in the vocabulary; `types` for one that is not there."""
-        grounding = self.histories.grounding
-        distinct, inverse = np.unique(facts, return_inverse=True)
-        found = [self.vocabulary.find(grounding.text(int(fact))) for fact in distinct.tolist()]
-        table = np.asarray([self.types if one is None else one for one in found], dtype=np.int64)
-        return torch.from_numpy(table[inverse] if len(table) else np.zeros(0, dtype=np.int64)).to(self.device)
-
-    def intensities(self, state: Tensor) -> Tensor:
-        return state[..., :-1].exp()
-
-    def log_intensities(self, state: Tensor) -> Tensor:
-        return state[..., :-1]
-
-    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
-        return state.gather(-1, types.unsqueeze(-1)).squeeze(-1)
-
-    def total(self, state: Tensor) -> Tensor:
-        return state.exp().sum(-1)
-
-    @torch.no_grad()
-    def possible_intensities(
-        self, history: EventSequence, times: Sequence[float] | np.ndarray
-    ) -> list[dict[str, float]]:
-        asked = asked_times(times)
-        batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
-        queries = Queries.at_times(batch, torch.from_numpy(asked).to(self.device)[None])
-        found: list[dict[str, float]] = [{} for _ in asked]
-        with self.evaluating():
-            answer = self._answer(batch, queries)
-        prepared, logs = answer.prepared, answer.possible.tolist()
-        text = self.histories.grounding.text
-        for place, fact, log in zip(prepared.column.tolist(), prepared.plan.possible_fact.tolist(), logs, strict=True):
-            found[place][text(fact)] = math.exp(log)
-        return [dict(sorted(one.items())) for one in found]
-
-    # In and out
-
-    def program_text(self) -> str:
-        return program_parts(self.program)["text"]
+    def slot_embeddings(self, history: Batch, plan: Plan, times: Tensor) -> Embeddings:
+        return self.network(plan, times)
 
     def spec(self) -> dict[str, Any]:
-        return {
-            "program": program_parts(self.program),
-            "names": [[family.place, name] for family, name in self.book.order],
-            "dim": self.dim,
+        return self.rule_spec() | {
             "layers": self.layers,
             "time_dim": self.time_dim,
             "layer_norm": self.layer_norm,
@@ -351,9 +89,6 @@ class ANDTT(IntensityModel):
             "shortest_wave": self.shortest_wave,
             "m": self.time.m,
             "M": self.time.M,
-            "time_scale": self.time_scale,
-            "fitted": self.fitted,
-            "dtype": str(self.dtype).removeprefix("torch."),
         }
 
     @classmethod
@@ -370,38 +105,6 @@ class ANDTT(IntensityModel):
             shortest_wave=spec["shortest_wave"],
             dtype=getattr(torch, dtype),
         )
-        families = list(model.book.families.values())
-        for place, name in spec["names"]:
-            if not 0 <= place < len(families):
-                raise ValueError("its parameters are not those of its program")
-            families[place].number(str(name))
-        if [[family.place, name] for family, name in model.book.order] != [list(one) for one in spec["names"]]:
-            raise ValueError("its parameters are not those of its program")
-        model.network.grow(model.dtype, model.device)
+        model.meet_names(spec)
         model.time.set_range(spec["m"], spec["M"])
-        model.time_scale, model.fitted = spec["time_scale"], spec["fitted"]
         return model
-
-    def named_arrays(self) -> dict[str, Tensor]:
-        found = self.network.named_arrays()
-        for number, name in enumerate(self.functors):
-            found[f"intensity.{name}.w"] = self.w[number] / self.time_scale
-            found[f"intensity.{name}.tau"] = self.log_tau[number].exp() / self.time_scale
-        return {name: array.detach() for name, array in found.items()}
-
-    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
-        for name in self.functors:
-            if not bool((arrays[f"intensity.{name}.tau"] > 0).all()):
-                raise ForetellError(f"intensity.{name}.tau: expected a number above 0")
-        self.network.load_named_arrays(arrays)
-        with torch.no_grad():
-            for number, name in enumerate(self.functors):
-                self.w[number].copy_(arrays[f"intensity.{name}.w"] * self.time_scale)
-                self.log_tau[number] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
-
-
-def _digest(*arrays: np.ndarray) -> bytes:
-    found = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        found.update(array.tobytes())
-    return found.digest()

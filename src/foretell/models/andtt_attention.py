@@ -17,6 +17,7 @@ from foretell.data import EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.models.andtt import ANDTT
 from foretell.models.andtt_network import Attended
+from foretell.models.ruled import RuleModel
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import SequenceSlots
 
@@ -70,10 +71,24 @@ def look_back(model: ANDTT, history: EventSequence, at: float) -> Look:
     with model.evaluating():
         model.network(plan, point_times, attended)
     query = int(plan.query_point[0])
-    # Remembered timelines may be those of another sequence with the same events, and names may have been met since:
-    # times are this history's own, and a new grounding looks names up anew.
-    own = replace(timeline, grounding=replace(timeline.grounding), times=times, sequence=history.id)
-    return Look(at, seen, own, _heads(attended, slots, query))
+    return Look(at, seen, _own(timeline, history, times), _heads(attended, slots, query))
+
+
+def without_heads(model: RuleModel, history: EventSequence, at: float) -> Look:
+    """The same of a model whose facts do not attend: the database alone."""
+    seen = int(np.searchsorted(history.times, at, side="left"))
+    types, times = history.types[:seen], history.times[:seen]
+    marks = None if history.unscored is None else history.unscored[:seen]
+    _, timeline = model.histories.timeline(model.vocabulary, types, times, marks)
+    return Look(at, seen, _own(timeline, history, times), {})
+
+
+def _own(timeline: Timeline, history: EventSequence, times: np.ndarray) -> Timeline:
+    """Remembered timelines may be those of another sequence with the same events, and names may have been met since.
+
+    Times are this history's own, and a new grounding looks names up anew.
+    """
+    return replace(timeline, grounding=replace(timeline.grounding), times=times, sequence=history.id)
 
 
 def _heads(attended: Sequence[Attended], slots: SequenceSlots, query: int) -> dict[int, tuple[Head, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from foretell.lang.program import Program
 from foretell.plan.grounded import Grounded
 from foretell.plan.history import History
 from foretell.plan.layout import Layout
+from foretell.plan.possible import PossibleByFunctor
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_EVENTS = 4_000_000  # of timelines that are remembered
@@ -31,6 +33,7 @@ class Histories:
         self._timelines: OrderedDict[bytes, Timeline] = OrderedDict()
         self._fixed: OrderedDict[bytes, History] = OrderedDict()
         self._slots: OrderedDict[tuple[bytes, bytes], SequenceSlots] = OrderedDict()
+        self._possible: WeakKeyDictionary[History, PossibleByFunctor] = WeakKeyDictionary()
         self._events = self._additions = self._kept_slots = 0
         self._lock = threading.Lock()  # threads ask about different sequences, but there is one engine
 
@@ -76,6 +79,11 @@ class Histories:
                     self._events -= len(gone.events)
             return key, found
 
+    def history(self, key: bytes, timeline: Timeline) -> History:
+        """What a timeline fixes about its slots."""
+        with self._lock:
+            return self._history(key, timeline)
+
     def slots(
         self,
         key: bytes,
@@ -84,18 +92,33 @@ class Histories:
         keep: int | None = None,
         rng: np.random.Generator | None = None,
         remember: bool = False,
+        chosen: np.ndarray | None = None,
     ) -> SequenceSlots:
         """What is needed to answer queries in these states; with `keep`, for that many of the events possible at each, drawn anew.
 
-        `remember` where the same will be asked again.
+        `remember` where the same will be asked again. With `chosen`, each query is about that one event, which is possible then.
         """
         with self._lock:
             history = self._history(key, timeline)
             if keep is not None and history.most <= keep:
                 keep = None
-            if keep is None and remember:
+            if keep is None and chosen is None and remember:
                 return self._remembered(key, history, states)
-        return slots_of_history(history, states, keep, rng)
+        return slots_of_history(history, states, keep, rng, chosen)
+
+    def totals(self, key: bytes, timeline: Timeline) -> np.ndarray:
+        """How many events are possible in each state."""
+        with self._lock:
+            return self._history(key, timeline).totals
+
+    def possible(self, key: bytes, timeline: Timeline, functors: list[str]) -> PossibleByFunctor:
+        """Which events of these functors are possible in each state; always asked for with the same functors."""
+        with self._lock:
+            history = self._history(key, timeline)
+            found = self._possible.get(history)
+            if found is None:
+                found = self._possible[history] = PossibleByFunctor(history, functors)
+            return found
 
     def _remembered(self, key: bytes, history: History, states: np.ndarray) -> SequenceSlots:
         place = (key, states.tobytes())

@@ -6,7 +6,6 @@ computed for all slots at once; what is deduced looks at the same layer, so it i
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,16 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.errors import ForetellError
 from foretell.models.anhp_layers import Sublayers
-from foretell.nn.pool import at_least_one, pool
+from foretell.models.rule_network import Blocks, Embeddings, RuleNetwork, by_level, seed_of
 from foretell.nn.range_attention import range_attention
 from foretell.nn.time import TimeEmbedding
-from foretell.plan.book import Family, ParameterBook
-from foretell.plan.deduction import Deduced, Level
+from foretell.plan.book import ParameterBook
+from foretell.plan.deduction import Deduced
 from foretell.plan.plan import Keys, Plan, Table
-
-Embeddings = dict[int, Tensor]  # by dimension: [slots, dim]
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class _Applied:
 
     vectors: Embeddings  # summed to the targets of all levels
     first: Embeddings  # the same for the classes of the first layer
-    blocks: dict[int, Tensor]  # by projection: the block of each tile, transposed
+    blocks: Blocks
     keys: dict[int, _KeyParts]  # by the additions they belong to
     time: Embeddings  # `[1; time]` of all slots of a table that attend
 
@@ -57,9 +53,7 @@ class _KeyParts:
     q: tuple[Tensor, ...]
 
 
-class Network(nn.Module):
-    """All parameters of the rules: those of one shape are one tensor."""
-
+class Network(RuleNetwork):
     def __init__(
         self,
         book: ParameterBook,
@@ -69,74 +63,20 @@ class Network(nn.Module):
         layer_norm: bool = False,
         feed_forward: int = 0,
     ) -> None:
-        super().__init__()
-        self.book, self.layers, self.time, self.seed = book, layers, time, seed
+        super().__init__(book, seed)
+        self.layers, self.time = layers, time
         self.sublayers = nn.ModuleDict()  # of every dimension, by layer
         if layer_norm or feed_forward:
-            generator = torch.Generator().manual_seed(_mixed(seed, "sublayers"))
+            generator = torch.Generator().manual_seed(seed_of(seed, "sublayers"))
             for dim in book.layout.dims:
                 of_dim = [Sublayers(dim, layer_norm, feed_forward) for _ in range(layers)]
                 self.sublayers[str(dim)] = nn.ModuleList(of_dim)
                 for one in of_dim:
                     one.start(generator)
-        self.stacks = nn.ParameterDict()
-        self._met = 0  # names that have parameters
         self.grow(torch.float32, torch.device("cpu"))
 
-    def grow(self, dtype: torch.dtype, device: torch.device) -> None:
-        """Parameters for names that the book has met since; those there are keep their values."""
-        fresh: dict[str, list[Tensor]] = {}
-        for family, name in self.book.order[self._met :]:
-            for letter in family.shapes:
-                for key, values in self._cut(family, letter, self._start(family, letter, name)):
-                    fresh.setdefault(key, []).append(values)
-        self._met = len(self.book.order)
-        for key, values in fresh.items():
-            whole = torch.stack(values).to(dtype).to(device)
-            if key in self.stacks:
-                whole = torch.cat([self.stacks[key].data, whole])
-            self.stacks[key] = nn.Parameter(whole)
-
-    def _start(self, family: Family, letter: str, name: str) -> Tensor:
-        """Drawn from the seed and the name, so that it does not matter when a name is met."""
-        if family.stem == "beta":
-            return torch.zeros(())
-        shape = family.shapes[letter]
-        generator = torch.Generator().manual_seed(_mixed(self.seed, f"{family.stem}.{name}.{letter}"))
-        layers = (self.layers,) if family.stem == "add" else ()
-        spread = 1.0 / math.sqrt(max(shape[1], 1)) if family.stem != "own" else 1.0
-        return torch.randn(*layers, *shape, generator=generator, dtype=torch.float64) * spread
-
-    def _cut(self, family: Family, letter: str, whole: Tensor) -> list[tuple[str, Tensor]]:
-        """What each stack has of one parameter."""
-        keys = [f"{stack.key}_{letter}" for stack in family.stacks]
-        if letter != "W":
-            return [(keys[0], whole)]
-        blocks = (whole[:, low:high] for low, high in family.columns)
-        return list(zip(keys, (whole[:, 0], *blocks), strict=True))
-
-    def _whole(self, family: Family, letter: str, place: int) -> Tensor:
-        """One parameter, put together again."""
-        parts = [
-            self.stacks[f"{stack.key}_{letter}"][row]
-            for stack, row in zip(family.stacks, family.rows[place], strict=True)
-        ]
-        return parts[0] if letter != "W" else torch.cat([parts[0].unsqueeze(-1), *parts[1:]], dim=-1)
-
     def named_arrays(self) -> dict[str, Tensor]:
-        """Every parameter under its canonical name."""
-        found: dict[str, Tensor] = {}
-        for family in self.book.families.values():
-            for letter in family.shapes:
-                for place, name in enumerate(family.names):
-                    whole = self._whole(family, letter, place)
-                    if family.stem == "beta":
-                        found[f"deduce.{name}.beta"] = 1.0 + whole.clamp(min=0.0)
-                    elif family.stem == "add":
-                        found |= {f"add.{name}.{layer + 1}.{letter}": whole[layer] for layer in range(self.layers)}
-                    else:
-                        found[f"deduce.{name}.{letter}"] = whole
-        return found | dict(self._of_sublayers())
+        return super().named_arrays() | dict(self._of_sublayers())
 
     def _of_sublayers(self) -> Iterator[tuple[str, Tensor]]:
         for dim, layers in self.sublayers.items():
@@ -146,25 +86,10 @@ class Network(nn.Module):
                     yield f"layer.{number + 1}.{dim}.{name}", parameter
 
     def load_named_arrays(self, arrays: Mapping[str, Tensor]) -> None:
-        for name, value in arrays.items():
-            if name.endswith(".beta") and not bool((value >= 1.0).all()):
-                raise ForetellError(f"{name}: found {float(value):g}, expected a pool exponent of 1 or more")
+        super().load_named_arrays(arrays)
         with torch.no_grad():
             for name, parameter in self._of_sublayers():
                 parameter.copy_(arrays[name])
-            for family in self.book.families.values():
-                for letter in family.shapes:
-                    for place, name in enumerate(family.names):
-                        if family.stem == "beta":
-                            whole = arrays[f"deduce.{name}.beta"] - 1.0
-                        elif family.stem == "add":
-                            layers = range(1, self.layers + 1)
-                            whole = torch.stack([arrays[f"add.{name}.{layer}.{letter}"] for layer in layers])
-                        else:
-                            whole = arrays[f"deduce.{name}.{letter}"]
-                        parts = self._cut(family, letter, whole)
-                        for (key, values), row in zip(parts, family.rows[place], strict=True):
-                            self.stacks[key][row] = values
 
     # Layers
 
@@ -175,26 +100,22 @@ class Network(nn.Module):
         applied = self._applied(plan, time)
         first = {dim: table.first for dim, table in plan.tables.items()}
         deduced = {dim: table.deduced for dim, table in plan.tables.items()}
-        alike = self._deduced(0, first, applied, applied.first, None, {})
+        alike = self.deduced(first, applied.blocks, applied.first, {})
         below = {dim: alike[dim].index_select(0, table.of_class) for dim, table in plan.tables.items()}
         for layer in range(1, self.layers + 1):
             attended = self._attended(plan, applied, below, layer, seen)
-            below = self._deduced(layer, deduced, applied, applied.vectors, below, attended)
+            below = self._layer(layer, deduced, applied, below, attended)
         return below
 
     def _applied(self, plan: Plan, time: Tensor) -> _Applied:
         vectors, first, times = {}, {}, {}
-        blocks: dict[int, Tensor] = {}
+        blocks: Blocks = {}
         keys: dict[int, _KeyParts] = {}
         widened: dict[tuple[str, str], Tensor] = {}
         for dim, table in plan.tables.items():
-            own = f"vectors_{dim}_W"
-            stack = self.stacks[own] if own in self.stacks else time.new_zeros(0, dim)
+            stack = self.vectors_of(dim, time)
             vectors[dim], first[dim] = table.deduced.vectors(stack), table.first.vectors(stack)
-            for level in (*table.deduced.levels, *table.first.levels):
-                for one in level.projections:
-                    found = self.stacks[f"{one.stack}_W"].index_select(0, one.matrix)
-                    blocks[id(one)] = found.transpose(1, 2)
+            blocks |= self.blocks_of((table.deduced, table.first))
             if len(table.asked.slot):
                 times[dim] = time.index_select(0, table.point)
                 for one in table.keys:
@@ -241,51 +162,21 @@ class Network(nn.Module):
         folded = torch.bmm(torch.bmm(inputs, parts.k[layer - 1]), parts.q[layer - 1])
         return folded.flatten(0, 1), torch.bmm(inputs, parts.v[layer - 1]).flatten(0, 1)
 
-    def _deduced(
+    def _layer(
         self,
         layer: int,
         tables: Mapping[int, Deduced],
         applied: _Applied,
-        vectors: Embeddings,
-        below: Embeddings | None,
+        below: Embeddings,
         attended: Embeddings,
     ) -> Embeddings:
-        done: Embeddings = {
-            dim: vectors[dim].new_zeros(0 if table.levels else table.slots, dim) for dim, table in tables.items()
-        }
-        lower, seen = _by_level(tables, below or {}), _by_level(tables, attended)
-        known = {dim: vectors[dim].split(_targets(table)) for dim, table in tables.items() if table.levels}
-        for number in range(max((len(table.levels) for table in tables.values()), default=0)):
-            made: Embeddings = {}
-            for dim, table in tables.items():
-                if number < len(table.levels):
-                    summed = self._level(table.levels[number], applied, known[dim][number], done)
-                    if dim in seen:
-                        summed = summed + seen[dim][number]
-                    moved = torch.tanh(summed)
-                    made[dim] = (
-                        moved if dim not in lower else after(self.sublayers, dim, layer, lower[dim][number] + moved)
-                    )
-            for dim, rows in made.items():
-                done[dim] = torch.cat([done[dim], rows]) if len(done[dim]) else rows
-        return done
+        """What is new is added to the layer below."""
+        lower = by_level(tables, below)
 
-    def _level(self, level: Level, applied: _Applied, vectors: Tensor, done: Embeddings) -> Tensor:
-        """What is deduced for the slots of a level, before `tanh`."""
-        summed = vectors
-        if level.sums is not None:
-            found = []
-            for one in level.projections:
-                inputs = one.inputs.of(done)
-                inputs = inputs.view(len(one.matrix), -1, inputs.shape[1])
-                found.append(torch.bmm(inputs, applied.blocks[id(one)]).flatten(0, 1))
-            summed = summed + level.sums(found[0] if len(found) == 1 else torch.cat(found))
-        if level.pools is None:
-            return summed
-        slots = level.stop - level.start
-        beta = at_least_one(self.stacks["beta_beta"]).index_select(0, level.pools.beta)
-        pooled = pool(summed[slots:], level.pools.segment, level.pools.count, beta)
-        return summed[:slots].index_add(0, level.pools.head, pooled)
+        def onto(dim: int, number: int, moved: Tensor) -> Tensor:
+            return after(self.sublayers, dim, layer, lower[dim][number] + moved)
+
+        return self.deduced(tables, applied.blocks, applied.vectors, attended, onto)
 
 
 def after(sublayers: nn.ModuleDict, dim: int, layer: int, x: Tensor) -> Tensor:
@@ -297,19 +188,3 @@ def after(sublayers: nn.ModuleDict, dim: int, layer: int, x: Tensor) -> Tensor:
     one = layers[layer - 1]
     assert isinstance(one, Sublayers)
     return one.after(x)
-
-
-def _targets(table: Deduced) -> list[int]:
-    return [level.targets[1] - level.targets[0] for level in table.levels]
-
-
-def _by_level(tables: Mapping[int, Deduced], values: Embeddings) -> dict[int, tuple[Tensor, ...]]:
-    return {
-        dim: found.split([level.stop - level.start for level in tables[dim].levels])
-        for dim, found in values.items()
-        if tables[dim].levels
-    }
-
-
-def _mixed(seed: int, name: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big")

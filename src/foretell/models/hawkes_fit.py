@@ -56,26 +56,34 @@ class Exposure:
 
 
 def fit_hawkes(
-    model: Hawkes, data: EventData, dev: EventData | None = None, progress: Callable[[int, float], None] | None = None
+    model: Hawkes,
+    data: EventData,
+    dev: EventData | None = None,
+    progress: Callable[[int, float], None] | None = None,
+    rounds: int = ROUNDS,
+    beta: Tensor | None = None,
 ) -> list[float]:
-    """Fit in place; the mean log-likelihood an event after each round comes back."""
+    """Fit in place, with decays `beta` if they are given; the mean log-likelihood an event after each round comes back."""
     if model.dtype != torch.float64 or model.device.type != "cpu":
         dtype, device = model.dtype, model.device
-        curve = fit_hawkes(model.double().cpu(), data, dev, progress)
+        curve = fit_hawkes(model.double().cpu(), data, dev, progress, rounds, beta)
         model.to(device, dtype)
         return curve
     counts, observed = scored_counts(data)
     scored = float(counts.sum() - PSEUDO_COUNT * len(counts))
     exposure = _exposure(data)
-    _start(model, data, counts / observed, exposure)
+    _start(model, data, counts / observed, exposure, beta)
     curve: list[float] = []
     best: tuple[float, dict[str, Tensor]] | None = None
-    for number in range(ROUNDS):
-        blocks = _Blocks(model, data)
+    blocks = None
+    for number in range(rounds):
+        if blocks is None or beta is None:
+            blocks = _Blocks(model, data)
         value = -math.inf
         for _ in range(STEPS_A_ROUND):
             value = _share_out(model, blocks, exposure, observed)
-        _move_decays(model, blocks, exposure)
+        if beta is None:
+            _move_decays(model, blocks, exposure)
         curve.append(value / max(scored, 1.0))
         if progress is not None:
             progress(number, curve[-1])
@@ -93,11 +101,11 @@ def fit_hawkes(
     return curve
 
 
-def _start(model: Hawkes, data: EventData, rates: np.ndarray, exposure: Exposure) -> None:
+def _start(model: Hawkes, data: EventData, rates: np.ndarray, exposure: Exposure, beta: Tensor | None = None) -> None:
     """Half of each rate from the background, half excited evenly by everything; decays spread around the mean gap."""
     with torch.no_grad():
         spread = torch.linspace(1.0, -1.0, model.decays, dtype=torch.float64) if model.decays > 1 else torch.zeros(1)
-        model.beta.copy_(10.0**spread / mean_gap(data))
+        model.beta.copy_(10.0**spread / mean_gap(data) if beta is None else beta)
         rate = torch.from_numpy(rates)
         model.mu.copy_(rate / 2.0)
         share = exposure.by_type(model.beta.double(), model.types).sum()

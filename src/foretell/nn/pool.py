@@ -20,33 +20,47 @@ def pool(x: Tensor, segment: Tensor, count: int, beta: Tensor) -> Tensor:
     return _Pool.apply(x, segment, count, beta)  # pyright: ignore[reportReturnType]
 
 
+Seen = tuple[Tensor, ...]  # what the way back needs of the way there
+
+
+def pooled(x: Tensor, segment: Tensor, count: int, beta: Tensor) -> tuple[Tensor, Seen]:
+    """`pool` without a tape."""
+    size = x.abs()
+    largest = _spread(size, segment, count)
+    unit = torch.where(largest > 0, largest, torch.ones_like(largest))  # nothing over- or underflows
+    share = size / unit[segment]
+    powers = share ** beta[segment].unsqueeze(-1)
+    summed = torch.zeros_like(largest).index_add_(0, segment, x.sign() * powers)
+    root = summed.abs() ** (1.0 / beta).unsqueeze(-1)
+    return summed.sign() * root * unit, (x, segment, beta, unit, share, powers, summed, root)
+
+
+def back_from_pools(seen: Seen, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of the rows, and of each segment's exponent."""
+    x, segment, beta, unit, share, powers, summed, root = seen
+    safe = summed.abs().clamp(min=SMALLEST)
+    b = beta.unsqueeze(-1)
+    outer = safe ** (1.0 / b - 1.0)
+    grad_x = (grad * outer)[segment] * share ** (b[segment] - 1.0)
+    logs = torch.where(share > 0, share, torch.ones_like(share)).log()
+    inner = torch.zeros_like(summed).index_add_(0, segment, x.sign() * powers * logs)
+    value = summed.sign() * root * unit
+    by_beta = -value * safe.log() / b**2 + unit * outer * inner / b
+    return grad_x, (grad * by_beta).sum(-1)
+
+
 class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, segment: Tensor, count: int, beta: Tensor) -> Tensor:
-        size = x.abs()
-        largest = _spread(size, segment, count)
-        unit = torch.where(largest > 0, largest, torch.ones_like(largest))  # nothing over- or underflows
-        share = size / unit[segment]
-        powers = share ** beta[segment].unsqueeze(-1)
-        summed = torch.zeros_like(largest).index_add_(0, segment, x.sign() * powers)
-        root = summed.abs() ** (1.0 / beta).unsqueeze(-1)
-        ctx.save_for_backward(x, segment, beta, unit, share, powers, summed, root)
-        return summed.sign() * root * unit
+        value, seen = pooled(x, segment, count, beta)
+        ctx.save_for_backward(*seen)
+        return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (grad,) = grads
-        x, segment, beta, unit, share, powers, summed, root = ctx.saved_tensors
-        safe = summed.abs().clamp(min=SMALLEST)
-        b = beta.unsqueeze(-1)
-        outer = safe ** (1.0 / b - 1.0)
-        grad_x = (grad * outer)[segment] * share ** (b[segment] - 1.0)
-        logs = torch.where(share > 0, share, torch.ones_like(share)).log()
-        inner = torch.zeros_like(summed).index_add_(0, segment, x.sign() * powers * logs)
-        value = summed.sign() * root * unit
-        by_beta = -value * safe.log() / b**2 + unit * outer * inner / b
-        return grad_x, None, None, (grad * by_beta).sum(-1)
+        grad_x, grad_beta = back_from_pools(ctx.saved_tensors, grads[0])
+        return grad_x, None, None, grad_beta
 
 
 def _spread(size: Tensor, segment: Tensor, count: int) -> Tensor:

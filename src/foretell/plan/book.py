@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 
 from foretell.ground.timeline import Grounding
 from foretell.lang.program import Program
-from foretell.lang.shapes import RuleShapes, shapes_of
+from foretell.lang.shapes import RuleShapes, cell_shapes_of, shapes_of
 from foretell.lang.syntax import Atom, Constant
 from foretell.plan.layout import Layout
 from foretell.terms import split
@@ -39,7 +39,8 @@ class Family:
 
     place: int  # among the families of its book
     stem: str  # own, deduce, beta, add
-    shapes: dict[str, tuple[int, ...]]  # of each letter: W; V, K, Q; beta; W of own vectors
+    prefix: str  # of its names in files: deduce or add
+    shapes: dict[str, tuple[int, ...]]  # of each letter: W; V, K, Q or G; beta; W of own vectors
     stacks: tuple[Stack, ...]  # where its parts lie
     columns: tuple[tuple[int, int], ...]  # of a `W`: those of its blocks, which are the stacks after the first
     order: list[tuple[Family, str]]  # of the book: all names in the order in which they were met
@@ -68,14 +69,18 @@ class Family:
 
 
 class ParameterBook:
-    def __init__(self, layout: Layout, time_dim: int) -> None:
+    def __init__(self, layout: Layout, time_dim: int | None) -> None:
+        """Without `time_dim` additions have gates and pools, and no attention."""
         self.layout, self.program = layout, layout.program
+        self.gated = time_dim is None
         self.families: dict[tuple[object, ...], Family] = {}
         self.stacks: dict[str, Stack] = {}
         self.order: list[tuple[Family, str]] = []
         self.given: set[int] = set()  # rules whose names have met values for their variables
+        functors, dim = self.program.functors, layout.dim
         self.shapes: list[RuleShapes] = [
-            shapes_of(one, self.program.functors, layout.dim, time_dim) for one in self.program.rules
+            cell_shapes_of(one, functors, dim) if time_dim is None else shapes_of(one, functors, dim, time_dim)
+            for one in self.program.rules
         ]
         self._cuts: dict[tuple[object, ...], set[int]] = {}
         for place, shapes in enumerate(self.shapes):
@@ -98,7 +103,9 @@ class ParameterBook:
             for row in table.rows:
                 self.numbers(len(self.program.rules) + place, row)
 
-    def family(self, key: tuple[object, ...], stem: str, shapes: dict[str, tuple[int, ...]]) -> Family:
+    def family(
+        self, key: tuple[object, ...], stem: str, shapes: dict[str, tuple[int, ...]], prefix: str = "deduce"
+    ) -> Family:
         found = self.families.get(key)
         if found is None:
             columns: tuple[tuple[int, int], ...] = ()
@@ -106,13 +113,13 @@ class ParameterBook:
                 stacks = (self._stack("beta", {"beta": ()}),)
             elif stem == "add":
                 sizes = "_".join(str(size) for shape in shapes.values() for size in shape)
-                stacks = (self._stack(f"add_{sizes}", shapes, True),)
+                stacks = (self._stack(f"add_{sizes}", shapes, not self.gated),)
             else:
                 out = shapes["W"][0]
                 columns = tuple(pairwise(sorted(self._cuts.get(key, ()))))
                 blocks = (self._stack(f"blocks_{out}_{high - low}", {"W": (out, high - low)}) for low, high in columns)
                 stacks = (self._stack(f"vectors_{out}", {"W": (out,)}), *blocks)
-            found = self.families[key] = Family(len(self.families), stem, shapes, stacks, columns, self.order)
+            found = self.families[key] = Family(len(self.families), stem, prefix, shapes, stacks, columns, self.order)
         return found
 
     def _stack(self, key: str, shapes: dict[str, tuple[int, ...]], layered: bool = False) -> Stack:
@@ -144,8 +151,10 @@ class ParameterBook:
             dim = shapes.matrices["W"][0]
             family = self.family(("own", dim), "own", {"W": (dim, 1)})
         else:
-            family = self.family(_key(shapes), shapes.stem, dict(shapes.matrices))
-        return family, None if shapes.beta is None else self.family(("beta",), "beta", {"beta": ()})
+            family = self.family(_key(shapes), shapes.stem, dict(shapes.matrices), shapes.stem)
+        if shapes.beta is None:
+            return family, None
+        return family, self.family(("beta", shapes.stem), "beta", {"beta": ()}, shapes.stem)
 
     def variables(self, rule: int) -> tuple[str, ...]:
         """Of the parameter names of a rule, in the order in which groups have their values."""
@@ -168,16 +177,16 @@ class ParameterBook:
     def admit(self, name: str) -> None:
         """Meet the name of a group by what a file calls it, `add.post(joke).1.V`, if rules have such names."""
         stem, _, rest = name.partition(".")
-        stem = "beta" if name.endswith(".beta") else stem
-        term = rest.rsplit(".", 2 if stem == "add" else 1)[0]
+        exponent = name.endswith(".beta")
+        term = rest.rsplit(".", 2 if stem == "add" and not self.gated else 1)[0]
         functor, args = split(term)
         for rule, shapes in enumerate(self.shapes):
-            written = shapes.beta if stem == "beta" else shapes.name
-            if written is None or shapes.stem == "remove" or (stem != "beta" and stem != shapes.stem):
+            written = shapes.beta if exponent else shapes.name
+            if written is None or shapes.stem != stem:
                 continue
             if written.functor == functor and len(written.args) == len(args) and _variables(written):
                 family, beta = self._families(rule)
-                chosen = beta if stem == "beta" else family
+                chosen = beta if exponent else family
                 if chosen is not None:
                     chosen.number(term)
 

@@ -14,6 +14,7 @@ from foretell.ground.timeline import Timeline
 from foretell.plan.grounded import Grounded
 from foretell.plan.runs import Ints
 from foretell.plan.sample import Cells
+from foretell.plan.versions import Versions, versions_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,7 @@ class Additions:
     segment_start: Ints  # [segments]
     added: Ints  # [A]: segment · width + event
     erased: Ints | None  # [A]: segment · width + the event that erases it; None where nothing is ever erased
+    until: Ints  # [A]: the event that erases it; `width` at the least where none does
     width: int
 
 
@@ -88,11 +90,22 @@ class History:
         return Cells(self.always, self.possible.item, self.possible.start, self.possible.stop, self.states)
 
     @cached_property
-    def most(self) -> int:
-        """Events that are possible at one time, at most."""
+    def versions(self) -> Versions:
+        additions = self.additions
+        head = self.grounded.instances.head[additions.instance]
+        return versions_of(head, additions.event, additions.until, self.grounded.facts.dim[head] > 0)
+
+    @cached_property
+    def totals(self) -> Ints:
+        """How many events are possible in each state: [states]."""
         changes = np.bincount(self.possible.start, minlength=self.states + 1)
         changes = changes - np.bincount(self.possible.stop, minlength=self.states + 1)
-        return len(self.always) + int(np.cumsum(changes).max(initial=0))
+        return len(self.always) + np.cumsum(changes)[: self.states]
+
+    @cached_property
+    def most(self) -> int:
+        """Events that are possible at one time, at most."""
+        return int(self.totals.max(initial=len(self.always)))
 
     def _additions(self) -> Additions:
         """A timeline has them by group; several groups may be one `r`."""
@@ -118,6 +131,7 @@ class History:
             first,
             segment * width + rows[:, 1],
             segment * width + np.minimum(rows[:, 2], width - 1) if is_erased.any() else None,
+            rows[:, 2],
             width,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import torch
@@ -75,11 +76,12 @@ class Intensities:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Frame:
+    """What every plan has, whatever its network does: points of time, and the slots of events."""
+
     points: int
     event_point: Tensor  # int64: `bos` and events of every sequence, one after the other
     query_point: Tensor  # int64: queries of every sequence, one after the other
-    tables: dict[int, Table]
     intensities: tuple[Intensities, ...]  # `place`: possible events, and then all events of all sequences
     possible_query: Tensor  # int64 [E]
     possible_weight: Tensor | None  # float64 [E]: of each drawn event; None: all are there
@@ -88,11 +90,16 @@ class Plan:
     levels: int
     grounding: Grounding
     slots: int
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self  # nothing in it changes
+
+
+@dataclass(frozen=True)
+class Plan(Frame):
+    tables: dict[int, Table]
     additions: tuple[tuple[int, int], ...]  # how many each rule has
     outside: bool  # some additions are by events that were no facts
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Plan:
-        return self  # nothing in it changes
 
     def sizes(self) -> dict[str, int]:
         return {
@@ -107,10 +114,10 @@ class Plan:
 
 
 def make_plan(parts: Sequence[SequenceSlots], layout: Layout, book: ParameterBook, device: torch.device) -> Plan:
-    return _Merger(parts, layout, book, device).merge()
+    return Merger(parts, layout, book, device).merge()
 
 
-class _Merger:
+class Merger:
     def __init__(
         self, parts: Sequence[SequenceSlots], layout: Layout, book: ParameterBook, device: torch.device
     ) -> None:
@@ -122,10 +129,11 @@ class _Merger:
         self.fact = joined([part.slot_fact for part in parts])
         self.dim = joined([part.slot_dim for part in parts])
         self.level = joined([part.slot_level for part in parts])
-        self.point = self._shifted([part.slot_point for part in parts], self.point_offset)
+        self.point = self.shifted([part.slot_point for part in parts], self.point_offset)
         self.row = rows_by_level(self.dim, self.level)
         grounded = parts[0].grounded
         grounded.refresh()
+        self.instances = grounded.instances
         self.rule, self.group = grounded.instances.rule, grounded.instances.group
         self._functor = grounded.facts.functor
         self.sizes = dict(zip(*(one.tolist() for one in np.unique(self.dim, return_counts=True)), strict=True))
@@ -133,15 +141,10 @@ class _Merger:
 
     def merge(self) -> Plan:
         parts = self.parts
-        queries = offsets([len(part.query_point) for part in parts])
-        possible = self._shifted([part.possible_slot for part in parts], self.slot_offset)
-        happened = self._shifted([part.happened_slot for part in parts], self.slot_offset)
-        proofs = self._proofs()
+        proofs = self.proofs()
         number, representative = classes_of(self.fact, self.level, self._instances, proofs.head, proofs.body)
         alike = proofs.of_classes(number, representative)
-        deduced, first = (
-            deduce(one, self.layout, self._numbers, self._vectors, self.device) for one in (proofs, alike)
-        )
+        deduced, first = (deduce(one, self.layout, self.numbers, self.vectors, self.device) for one in (proofs, alike))
         keys, asked, counts = self._additions()
         tables = {}
         # A dimension may have no slots: that of an exogenous event that is never a fact, and so never more than zeros.
@@ -152,45 +155,50 @@ class _Merger:
             ranges, tiles = asked.get(dim, (NOTHING_ASKED, range_tiles(mine[:0], mine[:0], 0, queries=len(mine))))
             tables[dim] = Table(
                 dim,
-                self._tensor(self.point[mine]),
-                deduced.get(dim, self._nothing(len(mine))),
-                first.get(dim, self._nothing(len(mine))),
-                self._tensor(alike.row[number[mine]]),
+                self.tensor(self.point[mine]),
+                deduced.get(dim, self.nothing(len(mine))),
+                first.get(dim, self.nothing(len(mine))),
+                self.tensor(alike.row[number[mine]]),
                 tuple(keys.get(dim, ())),
                 ranges,
                 tiles,
             )
-        return Plan(
+        outside = any(bool((part.addition_body < 0).any()) for part in parts)
+        return Plan(**vars(self.frame()), tables=tables, additions=counts, outside=outside)
+
+    def frame(self) -> Frame:
+        parts = self.parts
+        queries = offsets([len(part.query_point) for part in parts])
+        possible = self.shifted([part.possible_slot for part in parts], self.slot_offset)
+        happened = self.shifted([part.happened_slot for part in parts], self.slot_offset)
+        return Frame(
             int(self.point_offset[-1]),
-            self._tensor(self._shifted([part.event_point for part in parts], self.point_offset)),
-            self._tensor(self._shifted([part.query_point for part in parts], self.point_offset)),
-            tables,
+            self.tensor(self.shifted([part.event_point for part in parts], self.point_offset)),
+            self.tensor(self.shifted([part.query_point for part in parts], self.point_offset)),
             self._intensities(possible, happened),
-            self._tensor(self._shifted([part.possible_query for part in parts], queries)),
+            self.tensor(self.shifted([part.possible_query for part in parts], queries)),
             self._weights(),
             self.fact[possible],
             len(happened),
             int(self.level.max(initial=0)) + 1,
             self.grounding,
             len(self.fact),
-            counts,
-            any(bool((part.addition_body < 0).any()) for part in parts),
         )
 
     def _weights(self) -> Tensor | None:
         whole = np.concatenate([part.possible_weight for part in self.parts])
         return None if (whole == 1.0).all() else torch.from_numpy(whole).to(self.device)
 
-    def _nothing(self, slots: int) -> Deduced:
+    def nothing(self, slots: int) -> Deduced:
         """Facts without components, or no facts at all."""
         empty = np.zeros(0, dtype=np.int64)
         return Deduced(slots, sparse_sum(empty, empty, 0, 0, self.device), (), ())
 
-    def _shifted(self, parts: Sequence[Ints], shifts: Ints) -> Ints:
+    def shifted(self, parts: Sequence[Ints], shifts: Ints) -> Ints:
         """Numbers of each part, shifted; -1 stays."""
         return joined([np.where(part >= 0, part + shift, -1) for part, shift in zip(parts, shifts[:-1], strict=True)])
 
-    def _tensor(self, values: Ints) -> Tensor:
+    def tensor(self, values: Ints) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self.device)
 
     def _gathered(self, dim: int, slots: Ints) -> Gathered:
@@ -199,13 +207,13 @@ class _Merger:
         rows = (
             np.where(slots >= 0, self.row[np.maximum(slots, 0)], zero) if len(self.row) else np.full(len(slots), zero)
         )
-        return Gathered(dim, (0, dim), self._tensor(rows))
+        return Gathered(dim, (0, dim), self.tensor(rows))
 
-    def _vectors(self, dim: int) -> int:
+    def vectors(self, dim: int) -> int:
         stack = self.book.stacks.get(f"vectors_{dim}")
         return 0 if stack is None else stack.count  # facts that are only ever added have none
 
-    def _numbers(self, groups: Ints) -> tuple[Family, Ints, Ints]:
+    def numbers(self, groups: Ints) -> tuple[Family, Ints, Ints]:
         """Family of some groups of one rule, the places of their names in it, and the rows of their exponents."""
         some, inverse = np.unique(groups, return_inverse=True)
         found = []
@@ -234,7 +242,7 @@ class _Merger:
             mine = np.flatnonzero(column[functor] >= 0)
             if len(mine):
                 own = functor[mine]
-                indices = (self._tensor(values) for values in (column[own], number[own], place[mine]))
+                indices = (self.tensor(values) for values in (column[own], number[own], place[mine]))
                 found.append(Intensities(self._gathered(dim, slots[mine]), *indices))
         return tuple(found)
 
@@ -242,14 +250,14 @@ class _Merger:
     def _instances(self) -> Ints:
         return joined([part.proof_instance for part in self.parts])
 
-    def _proofs(self) -> Proofs:
+    def proofs(self) -> Proofs:
         parts = self.parts
         instance = self._instances
         before = offsets([len(part.proof_instance) for part in parts])
-        head = self._shifted([part.proof_slot for part in parts], self.slot_offset)
-        body_row = self._shifted([part.proof_body[0] for part in parts], before)
+        head = self.shifted([part.proof_slot for part in parts], self.slot_offset)
+        body_row = self.shifted([part.proof_body[0] for part in parts], before)
         body_place = joined([part.proof_body[1] for part in parts])
-        body_slot = self._shifted([part.proof_body[2] for part in parts], self.slot_offset)
+        body_slot = self.shifted([part.proof_body[2] for part in parts], self.slot_offset)
         body = np.full((len(instance), int(body_place.max(initial=-1)) + 1), -1, dtype=np.int64)
         body[body_row, body_place] = body_slot
         return Proofs(self.dim, self.level, self.row, self.rule[instance], self.group[instance], head, body)
@@ -260,10 +268,10 @@ class _Merger:
         parts = self.parts
         instance = joined([part.addition_instance for part in parts])
         before = offsets([len(part.addition_instance) for part in parts])
-        point = self._shifted([part.event_point[part.addition_event] for part in parts], self.point_offset)
+        point = self.shifted([part.event_point[part.addition_event] for part in parts], self.point_offset)
         rule, group = self.rule[instance], self.group[instance]
-        body = self._shifted([part.addition_body for part in parts], self.slot_offset)
-        start = self._shifted(
+        body = self.shifted([part.addition_body for part in parts], self.slot_offset)
+        start = self.shifted(
             [part.addition_start[:-1] for part in parts], offsets([len(p.addition_body) for p in parts])
         )
         r = joined([part.addition_r for part in parts])
@@ -279,7 +287,7 @@ class _Merger:
             dim = self.layout.dimension(written.head)
             if dim == 0:
                 continue
-            family, number, _ = self._numbers(group[rows])
+            family, number, _ = self.numbers(group[rows])
             matrix = np.asarray(family.rows, dtype=np.int64)[number, 0]
             members.setdefault((dim, family.stacks[0].key, written.dims), []).append((rows, matrix))
         key = np.full(len(rule), -1, dtype=np.int64)
@@ -295,16 +303,16 @@ class _Merger:
                 own = rows[tiling.row]
                 conditions = tuple(self._gathered(size, body[start[own] + j]) for j, size in enumerate(dims))
                 keys.setdefault(dim, []).append(
-                    Keys(stack, self._tensor(tiling.matrix), self._tensor(point[own]), conditions)
+                    Keys(stack, self.tensor(tiling.matrix), self.tensor(point[own]), conditions)
                 )
         return keys, self._asked(key, before, {dim: joined(one) for dim, one in addition.items()}), tuple(counts)
 
     def _asked(self, key: Ints, before: Ints, addition: dict[int, Ints]) -> dict[int, tuple[Asked, RangeTiles]]:
         parts = self.parts
-        slot = self._shifted([part.ask_slot for part in parts], self.slot_offset)
-        low = self._shifted([part.ask_low for part in parts], before)
-        high = self._shifted([part.ask_high for part in parts], before)
-        segment = self._shifted([part.ask_segment for part in parts], before)  # at most as many as additions
+        slot = self.shifted([part.ask_slot for part in parts], self.slot_offset)
+        low = self.shifted([part.ask_low for part in parts], before)
+        high = self.shifted([part.ask_high for part in parts], before)
+        segment = self.shifted([part.ask_segment for part in parts], before)  # at most as many as additions
         found = {}
         for dim in distinct(self.dim[slot]):
             mine = np.flatnonzero(self.dim[slot] == dim)

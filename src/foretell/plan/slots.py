@@ -26,7 +26,7 @@ CELLS_A_CONDITION = 32
 
 @dataclass(frozen=True, eq=False)
 class SequenceSlots:
-    grounded: Grounded
+    history: History
     point_state: Ints  # [P], ascending
     event_point: Ints  # [n + 1]: point of `bos`, then of each event
     query_point: Ints  # [Q], in the order the queries were given
@@ -52,8 +52,12 @@ class SequenceSlots:
     happened_slot: Ints  # [n]: of each event at its own time; -1 where it is not scored
 
     @property
+    def grounded(self) -> Grounded:
+        return self.history.grounded
+
+    @property
     def grounding(self) -> Grounding:
-        return self.grounded.grounding
+        return self.history.grounding
 
     def __deepcopy__(self, memo: dict[int, object]) -> SequenceSlots:
         return self  # nothing in it changes, and plans are found again by what it is
@@ -71,11 +75,15 @@ def sequence_slots(
 
 
 def slots_of_history(
-    history: History, query_states: np.ndarray, keep: int | None = None, rng: np.random.Generator | None = None
+    history: History,
+    query_states: np.ndarray,
+    keep: int | None = None,
+    rng: np.random.Generator | None = None,
+    chosen: Ints | None = None,
 ) -> SequenceSlots:
-    """`sequence_slots` where what the timeline fixes is known already."""
+    """`sequence_slots` where what the timeline fixes is known already; with `chosen`, one given possible event a query and no other."""
     checked(keep, rng)
-    return _Builder(history, Points.of(np.asarray(query_states, dtype=np.int64), history)).build(keep, rng)
+    return _Builder(history, Points.of(np.asarray(query_states, dtype=np.int64), history)).build(keep, rng, chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +135,9 @@ class _Builder:
         self.facts, self.instances = history.grounded.facts, history.grounded.instances
         self.stride = len(points.state)
 
-    def build(self, keep: int | None, rng: np.random.Generator | None) -> SequenceSlots:
+    def build(self, keep: int | None, rng: np.random.Generator | None, chosen: Ints | None = None) -> SequenceSlots:
         history, points, additions = self.history, self.points, self.history.additions
-        asked_fact, asked_point, weight = self._possible(keep, rng)
+        asked_fact, asked_point, weight = self._possible(keep, rng) if chosen is None else self._chosen(chosen)
         asked = self._code(asked_fact, asked_point)
         looked = self._code(history.looked.fact, points.event[history.looked.event])
         codes, proofs, bodies = self._close(sorted_once(np.concatenate([looked, asked])))
@@ -140,7 +148,7 @@ class _Builder:
         level = self._levels(fact, point, proof_slot[bodies.row], body_slot, proofs.instance[bodies.row])
         looked_slot = np.append(np.searchsorted(codes, looked), -1)  # what is no true fact has place -1
         return SequenceSlots(
-            history.grounded,
+            history,
             points.state,
             points.event,
             points.query,
@@ -185,6 +193,12 @@ class _Builder:
         fact = code // self.stride
         point = code - fact * self.stride
         return fact, point, np.maximum(count / keep, 1.0)[self.points.query_at[point]]
+
+    def _chosen(self, chosen: Ints) -> tuple[Ints, Ints, np.ndarray]:
+        """One event a query, in the order of the queries, as `_possible` gives them."""
+        code = np.sort(chosen * self.stride + self.points.query)
+        fact = code // self.stride
+        return fact, code - fact * self.stride, np.ones(len(fact))
 
     def _all_possible(self) -> tuple[Ints, Ints]:
         """Without draws: every fact at the run of queries through which it holds, and those that always do at all queries."""

@@ -13,22 +13,34 @@ A query that has seen `n` events looks at state `n + 1`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.lang.syntax import Atom, Constant
 from foretell.reference.database import Added, Fact, Instantiation, State, states
+from foretell.reference.ruled import (
+    BOS,
+    Parameters,
+    R,
+    beta_name,
+    dimension,
+    matrix_name,
+    parameter_values,
+    place,
+    pool,
+    refuse_cycle,
+    sides,
+    spelled,
+    when,
+    with_one,
+    zeros,
+)
 from foretell.terms import split
 
-Parameters = Mapping[str, Tensor]
-BOS: Fact = ("bos",)
 NORM_EPSILON = 1e-5  # under the root of LayerNorm
 
 
@@ -49,25 +61,25 @@ def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[
     for table in program.tables:
         for row in table.rows:
             fact = (table.functor, *row)
-            shapes[f"deduce.{_spelled(fact)}.W"] = (_dimension(program, settings, fact), 1)
+            shapes[f"deduce.{spelled(fact)}.W"] = (dimension(program, settings.dim, fact), 1)
     for state in states(program, events):
         for proof in state.proofs:
-            head, body = _sides(program, settings, proof)
-            shapes[f"deduce.{_matrix_name(program, proof)}.W"] = (head, 1 + body)
+            head, body = sides(program, settings.dim, proof)
+            shapes[f"deduce.{matrix_name(program, proof)}.W"] = (head, 1 + body)
             if not program.rules[proof.rule].rule.is_fact:
-                shapes[f"deduce.{_beta_name(program, proof)}.beta"] = ()
+                shapes[f"deduce.{beta_name(program, proof)}.beta"] = ()
         for added in state.additions:
             one = added.instantiation
-            head, body = _sides(program, settings, one)
+            head, body = sides(program, settings.dim, one)
             declared = program.functors[one.head[0]].key
             key = head if declared is None else declared
             past = 1 + settings.time_dim + body
             for layer in range(1, settings.layers + 1):
-                stem = f"add.{_matrix_name(program, one)}.{layer}"
+                stem = f"add.{matrix_name(program, one)}.{layer}"
                 shapes[f"{stem}.V"] = (head, past)
                 shapes[f"{stem}.K"] = (key, past)
                 shapes[f"{stem}.Q"] = (key, 1 + settings.time_dim + head)
-    for dim in {_dimension(program, settings, (name,)) for name in program.functors} - {0}:
+    for dim in {dimension(program, settings.dim, (name,)) for name in program.functors} - {0}:
         for layer in range(1, settings.layers + 1):
             stem = f"layer.{layer}.{dim}"
             for norm in range((1 + (settings.feed_forward > 0)) if settings.layer_norm else 0):
@@ -79,7 +91,7 @@ def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[
                 shapes[f"{stem}.contract.bias"] = (dim,)
     for name, functor in program.functors.items():
         if functor.kind == "event":
-            shapes[f"intensity.{name}.w"] = (1 + _dimension(program, settings, (name,)),)
+            shapes[f"intensity.{name}.w"] = (1 + dimension(program, settings.dim, (name,)),)
             shapes[f"intensity.{name}.tau"] = ()
     return dict(sorted(shapes.items()))
 
@@ -100,7 +112,7 @@ def embedding(
     functor = program.functors.get(fact[0])
     if functor is not None and functor.kind != "exogenous" and fact not in model.states[-1].state.facts:
         raise ForetellError(
-            f"`{_spelled(fact)}` has no embedding {_when(model.events, seen + 1)}, because it is not true then; "
+            f"`{spelled(fact)}` has no embedding {when(model.events, seen + 1)}, because it is not true then; "
             "ask for a fact that is"
         )
     return model.event_embedding(fact, time, seen + 1, layer)
@@ -137,20 +149,18 @@ def log_likelihood(
     assert len(points) == len(events) + 1, f"{len(points)} gaps for {len(events)} events"
     assert all(time <= t_end for time in times), f"an event after the end, {t_end}"
     model = _open(program, settings, parameters, events, times, len(events))
-    value = _zeros()
+    value = zeros()
     for index in range(1, len(model.events)):
         event = model.events[index]
         if event in model.possible(index):
             value = value + torch.log(model.intensity(event, model.times[index], index))
     for gap, of_gap in enumerate(points):
         for time, weight in of_gap:
-            value = value - weight * sum(model.intensities(time, gap + 1).values(), start=_zeros())
+            value = value - weight * sum(model.intensities(time, gap + 1).values(), start=zeros())
     return value
 
 
 # --- the equations ---------------------------------------------------------------------------------------------------
-
-R = tuple[int, tuple[str, ...]]  # a rule's place in the program, and the values of the variables in its parameter names
 
 
 @dataclass(frozen=True)
@@ -183,20 +193,20 @@ class _Model:
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
         """`λ = τ log(1 + exp(w·[1; emb^(L)]/τ))`, with one `w` and `τ` for each functor."""
         w, tau = self.parameters[f"intensity.{event[0]}.w"], self.parameters[f"intensity.{event[0]}.tau"]
-        score = torch.dot(w, _column(self.embedding(event, time, state, self.settings.layers)))
-        return tau * torch.logaddexp(_zeros(), score / tau)
+        score = torch.dot(w, with_one(self.embedding(event, time, state, self.settings.layers)))
+        return tau * torch.logaddexp(zeros(), score / tau)
 
     def event_embedding(self, event: Fact, time: float, state: int, layer: int) -> Tensor:
         """Of an event that happens: the fact's if it is true, else zeros."""
         if event in self.states[state].state.facts:
             return self.embedding(event, time, state, layer)
-        return _zeros(_dimension(self.program, self.settings, event))
+        return zeros(dimension(self.program, self.settings.dim, event))
 
     def embedding(self, fact: Fact, time: float, state: int, layer: int) -> Tensor:
         """`emb^(ℓ) = emb^(ℓ-1) + tanh(deduced^(ℓ) + Σ_r attended_r^(ℓ))`, and `emb^(-1) = 0`."""
-        dim = _dimension(self.program, self.settings, fact)
+        dim = dimension(self.program, self.settings.dim, fact)
         if layer < 0 or dim == 0:
-            return _zeros(dim)
+            return zeros(dim)
         key = (fact, time, state, layer)
         if key not in self.memo:
             inside = self.deduced(fact, time, state, layer)
@@ -226,25 +236,25 @@ class _Model:
 
     def deduced(self, fact: Fact, time: float, state: int, layer: int) -> Tensor:
         """`Σ_r pool_{β_r}` of `W_r [1; emb^(ℓ)(g_1,t); …]` over the proofs by r."""
-        total = _zeros(_dimension(self.program, self.settings, fact))
+        total = zeros(dimension(self.program, self.settings.dim, fact))
         if fact in self.table:
-            total = total + self.parameters[f"deduce.{_spelled(fact)}.W"] @ _column()
+            total = total + self.parameters[f"deduce.{spelled(fact)}.W"] @ with_one()
         for proofs in self.states[state].proofs.get(fact, {}).values():
-            W = self.parameters[f"deduce.{_matrix_name(self.program, proofs[0])}.W"]
-            entries = [W @ _column(*(self.embedding(g, time, state, layer) for g in one.body)) for one in proofs]
+            W = self.parameters[f"deduce.{matrix_name(self.program, proofs[0])}.W"]
+            entries = [W @ with_one(*(self.embedding(g, time, state, layer) for g in one.body)) for one in proofs]
             if len(entries) == 1:  # a pool of one is that one; a fact of the program has no β at all
                 total = total + entries[0]
             else:
-                beta = self.parameters[f"deduce.{_beta_name(self.program, proofs[0])}.beta"]
+                beta = self.parameters[f"deduce.{beta_name(self.program, proofs[0])}.beta"]
                 total = total + pool(entries, beta)
         return total
 
     def attended(self, additions: Sequence[Added], fact: Fact, time: float, state: int, layer: int) -> Tensor:
         """`Σ α v / (1 + Σ α)` over additions of one fact by one r."""
-        stem = f"add.{_matrix_name(self.program, additions[0].instantiation)}.{layer}"
+        stem = f"add.{matrix_name(self.program, additions[0].instantiation)}.{layer}"
         Q, K, V = (self.parameters[f"{stem}.{letter}"] for letter in "QKV")
-        query = Q @ _column(self.time_embedding(time), self.embedding(fact, time, state, layer - 1))
-        numerator, denominator = _zeros(len(V)), torch.ones((), dtype=torch.float64)
+        query = Q @ with_one(self.time_embedding(time), self.embedding(fact, time, state, layer - 1))
+        numerator, denominator = zeros(len(V)), torch.ones((), dtype=torch.float64)
         for added in additions:
             column = self.past(added, layer - 1)
             key, value = K @ column, V @ column
@@ -257,7 +267,7 @@ class _Model:
         """`[1; time(s); emb(f,s); emb(g_1,s); …]`, with what was true just before event `f` at `s`."""
         event, *conditions = added.instantiation.body
         time, state = self.times[added.event], added.event
-        return _column(
+        return with_one(
             self.time_embedding(time),
             self.event_embedding(event, time, state, layer),
             *(self.embedding(g, time, state, layer) for g in conditions),
@@ -273,88 +283,13 @@ class _Model:
         return torch.tensor(components, dtype=torch.float64)
 
 
-def pool(entries: Sequence[Tensor], beta: Tensor) -> Tensor:
-    """`v⁻¹(Σ v(x))` with `v(x) = sign(x)|x|^β`, for each coordinate.
-
-    Slopes are those of the formula, with two places set by hand: `0^β` has the slope of `0`, or of the plain sum at
-    `β = 1`; and where the sum is 0 and `|·|^(1/β)` infinitely steep, each entry has slope 1 and β none.
-    """
-    if len(entries) == 1:
-        return entries[0]
-    x = torch.stack(list(entries))
-    # A pool of multiples is the multiple of the pool: in units of the largest entry no power over- or underflows.
-    largest = x.detach().abs().amax(0)
-    unit = torch.where(largest > 0.0, largest, 1.0)
-    share = x / unit
-    at_zero = share if float(beta.detach()) == 1.0 else 0.0 * share
-    powers = torch.where(x == 0.0, at_zero, share.sign() * torch.where(x == 0.0, 1.0, share.abs()) ** beta)
-    total = powers.sum(0)
-    cancels = total == 0.0
-    root = unit * total.sign() * torch.where(cancels, 1.0, total.abs()) ** (1.0 / beta)
-    plain = x.sum(0)
-    return torch.where(cancels, plain - plain.detach(), root)
-
-
-def _zeros(*shape: int) -> Tensor:
-    return torch.zeros(shape, dtype=torch.float64)
-
-
-def _column(*parts: Tensor) -> Tensor:
-    """`[1; …]`"""
-    return torch.cat([torch.ones(1, dtype=torch.float64), *parts])
-
-
-# --- names and dimensions --------------------------------------------------------------------------------------------
-
-
-def _dimension(program: Program, settings: Settings, fact: Fact) -> int:
-    """`bos`, and events that the program never mentions, have no embedding."""
-    functor = program.functors.get(fact[0])
-    if functor is None:
-        return 0
-    return settings.dim if functor.dim is None else functor.dim
-
-
-def _sides(program: Program, settings: Settings, one: Instantiation) -> tuple[int, int]:
-    """Dimensions of the head, and of all the body together."""
-    head, *body = (_dimension(program, settings, fact) for fact in (one.head, *one.body))
-    return head, sum(body)
-
-
-def _matrix_name(program: Program, one: Instantiation) -> str:
-    numbered = program.rules[one.rule]
-    return numbered.name if numbered.rule.matrix is None else _bound(numbered.rule.matrix, _values(program, one))
-
-
-def _beta_name(program: Program, one: Instantiation) -> str:
-    numbered = program.rules[one.rule]
-    return numbered.name if numbered.rule.beta is None else _bound(numbered.rule.beta, _values(program, one))
-
-
-def _values(program: Program, one: Instantiation) -> dict[str, str]:
-    """What the variables in the parameter names stand for."""
-    rule = program.rules[one.rule].rule
-    names = [name for name in (rule.matrix, rule.beta) if name is not None]
-    variables = dict.fromkeys(variable.name for name in names for variable in name.variables())
-    return dict(zip(variables, one.parameters, strict=True))
-
-
 def _r(program: Program, one: Instantiation) -> R:
     """`: b(X)` on `<-` names what only NDTT has: it makes no heads here."""
     rule = program.rules[one.rule].rule
     if rule.kind == "deduce":
         return one.rule, one.parameters
-    values = _values(program, one)
+    values = parameter_values(program, one)
     return one.rule, () if rule.matrix is None else tuple(values[variable.name] for variable in rule.matrix.variables())
-
-
-def _bound(name: Atom, values: Mapping[str, str]) -> str:
-    return _spelled((name.functor, *(arg.text if isinstance(arg, Constant) else values[arg.name] for arg in name.args)))
-
-
-def _spelled(fact: Fact) -> str:
-    functor, *args = fact
-    return f"{functor}({','.join(args)})" if args else functor
 
 
 # --- from the database to the equations --------------------------------------------------------------------------------
@@ -377,7 +312,7 @@ def _open(
         happened.append((functor, *args))
     replayed = list(states(program, events[:seen]))
     for number, state in enumerate(replayed):
-        _refuse_cycle(program, settings, state, _when(happened, number))
+        refuse_cycle(program, settings.dim, state, when(happened, number))
     table = frozenset((one.functor, *row) for one in program.tables for row in one.rows)
     indexed = [_indexed(program, state) for state in replayed]
     return _Model(program, settings, parameters, happened, [0.0, *times[:seen]], indexed, table)
@@ -385,51 +320,10 @@ def _open(
 
 def _indexed(program: Program, state: State) -> _Indexed:
     proofs: dict[Fact, dict[R, list[Instantiation]]] = {}
-    for proof in sorted(state.proofs, key=_place):
+    for proof in sorted(state.proofs, key=place):
         proofs.setdefault(proof.head, {}).setdefault(_r(program, proof), []).append(proof)
     additions: dict[Fact, dict[R, list[Added]]] = {}
-    for added in sorted(state.additions, key=lambda one: (one.event, _place(one.instantiation))):
+    for added in sorted(state.additions, key=lambda one: (one.event, place(one.instantiation))):
         one = added.instantiation
         additions.setdefault(one.head, {}).setdefault(_r(program, one), []).append(added)
     return _Indexed(state, proofs, additions)
-
-
-def _place(one: Instantiation) -> tuple[int, Fact, tuple[Fact, ...], tuple[str, ...]]:
-    """Sets have no order of their own, and sums of floats depend on theirs."""
-    return one.rule, one.head, one.body, one.parameters
-
-
-def _refuse_cycle(program: Program, settings: Settings, state: State, when: str) -> None:
-    """An embedding needs those of its proofs' bodies first. A fact of dimension 0 needs nothing, and ends every way."""
-    proofs = [one for one in sorted(state.proofs, key=_place) if _dimension(program, settings, one.head) > 0]
-    needs: dict[Fact, dict[Fact, Instantiation]] = {}
-    for one in proofs:
-        for fact in one.body:
-            needs.setdefault(one.head, {}).setdefault(fact, one)
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as error:
-        # each fact, then one that it is deduced from; the first stands at the end again
-        cycle: list[Fact] = error.args[1][::-1]
-        steps = [(head, fact, needs[head][fact].rule) for head, fact in pairwise(cycle)]
-        raise ForetellError("\n".join(_cycle_lines(program, steps, when))) from None
-
-
-def _cycle_lines(program: Program, steps: Sequence[tuple[Fact, Fact, int]], when: str) -> Iterator[str]:
-    first, _, rule = steps[0]
-    yield (
-        f"{program.rules[rule].rule.span.place}: the embedding of `{_spelled(first)}` needs itself {when}: "
-        "proofs through facts with embeddings must not be cyclic"
-    )
-    for head, fact, number in steps:
-        numbered = program.rules[number]
-        yield f"  {_spelled(head)} is deduced from {_spelled(fact)} ({numbered.name}, {numbered.rule.span.place})"
-    yield (
-        f"  hint: give one of them no embedding, as in `:- embed({first[0]}, 0).`, or use `<-`, which looks at the past"
-    )
-
-
-def _when(events: Sequence[Fact], state: int) -> str:
-    if state <= 1:
-        return "before the first event"
-    return f"after event {state - 1} (`{_spelled(events[state - 1])}`)"

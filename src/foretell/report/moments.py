@@ -17,8 +17,9 @@ from foretell.data import EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.lang.pretty import pretty_rule
 from foretell.models.andtt import ANDTT
-from foretell.models.andtt_attention import Head, Look, look_back
+from foretell.models.andtt_attention import Head, Look, look_back, without_heads
 from foretell.models.andtt_explain import take_apart
+from foretell.models.ruled import RuleModel
 from foretell.report.markup import precise
 from foretell.terms import split
 
@@ -45,7 +46,7 @@ class _Names:
 
 
 def moments_of(
-    model: ANDTT,
+    model: RuleModel,
     history: EventSequence,
     *,
     start: float = 0.0,
@@ -64,7 +65,7 @@ def moments_of(
     for place, (at, found) in enumerate(zip(times.tolist(), possible, strict=True)):
         if place and time.monotonic() - begun > seconds:
             break
-        look = look_back(model, history, at)
+        look = look_back(model, history, at) if isinstance(model, ANDTT) else without_heads(model, history, at)
         frames.append(_frame(model, history, look, found, names))
         if progress is not None:
             progress(place + 1, len(times))
@@ -81,12 +82,14 @@ def moments_of(
         "facts": facts[:MOST_FACTS],
         "facts_left_out": max(0, len(facts) - MOST_FACTS),
         "of": len(np.unique(history.times[history.times >= start])),
-        "layers": model.layers,
+        "layers": model.layers if isinstance(model, ANDTT) else 0,  # of attention
         "names": names.texts,  # last: all that is above has added to it
     }
 
 
-def _frame(model: ANDTT, history: EventSequence, look: Look, found: dict[str, float], names: _Names) -> dict[str, Any]:
+def _frame(
+    model: RuleModel, history: EventSequence, look: Look, found: dict[str, float], names: _Names
+) -> dict[str, Any]:
     ranked = sorted(found, key=lambda name: (-found[name], name))
     inside = np.flatnonzero(history.times == look.time)
     happened = [model.vocabulary.names[kind] for kind in history.types[inside].tolist()]
@@ -104,8 +107,10 @@ def _frame(model: ANDTT, history: EventSequence, look: Look, found: dict[str, fl
     }
 
 
-def _behind(model: ANDTT, look: Look, event: str, names: _Names) -> list[list[Any]]:
+def _behind(model: RuleModel, look: Look, event: str, names: _Names) -> list[list[Any]]:
     """The heads of attention that move the event's intensity most: fact, rule, effect on its logarithm, and what each layer attends to."""
+    if not isinstance(model, ANDTT):
+        return []
     grounding = look.timeline.grounding
     number = grounding.find(*split(event))
     assert number is not None, f"{event} is possible, and so it is a fact"

@@ -20,7 +20,8 @@ from foretell.plan.grounded import Grounded
 from foretell.plan.history import History, Intervals
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import SequenceSlots, slots_of_history
-from foretell.sampling.andtt_parameters import Bank, Parameters
+from foretell.sampling.andtt_parameters import Parameters
+from foretell.sampling.rule_parameters import Bank
 
 EVENTS_AT_A_TIME = 50_000  # of histories that are read together
 EXTRA = 1  # the row of the extra 1 in the denominator: its logit and its value are 0

@@ -1,8 +1,7 @@
 """The network of an A-NDTT at times after the last event of some walks (paper, section 5), or on windows of time (`nodes.py`).
 
 What does not depend on time is worked out once for each event: which slots there are, the matrices between them, layer 0, and the keys
-and values that they attend to, in tiles of a few rows of one `r` and one slot each. A table of slots is `[slots, nodes, P, D]`: behind the
-values at the nodes the remainder, but for degree 0, where there is none; `P` is over the pieces of time that are asked about.
+and values that they attend to, in tiles of a few rows of one `r` and one slot each. Tables of slots are those of `deduction.py`.
 """
 
 from __future__ import annotations
@@ -19,27 +18,13 @@ from torch import Tensor, nn
 from foretell.nn.sparse_sum import Lists, lists_of, summed
 from foretell.sampling.andtt_parameters import Parameters
 from foretell.sampling.andtt_past import EXTRA, Memory, Past
-from foretell.sampling.andtt_sketch import Sketch
+from foretell.sampling.deduction import Level, height, levels_of, packed, unpacked, whole_numbers
 from foretell.sampling.nodes import ROUNDED, Nodes, constant, exp_off, overshoot, point, tanh, tighter, waves
-from foretell.sampling.nodes_pool import pooled
+from foretell.sampling.sketch import Sketch
 from foretell.sampling.sublayers import after
 
 Ints = np.ndarray
 TILE = 8  # rows of one segment that are summed by one product
-
-
-@dataclass(frozen=True, eq=False)
-class Level:
-    start: int
-    stop: int
-    vectors: Tensor  # [targets, D]
-    blocks: Tensor | None  # [N, D, D], transposed; None: nothing is deduced from other slots
-    sizes: Tensor | None  # their absolute values
-    input: Tensor  # int64 [N]
-    sums: Lists
-    pool: Tensor  # int64 [pooled]
-    pool_slot: Tensor  # int64 [pools]
-    pool_beta: Tensor  # float64 [pools]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,39 +86,32 @@ class Query:
     # Once for each event
 
     def deduced(self, sketch: Sketch) -> Deduced:
-        levels = []
-        for one in sketch.levels:
-            blocks = self.parameters.blocks.rows[self._tensor(one.block)].mT.contiguous() if len(one.block) else None
-            vectors = lists_of(one.vector_target, one.vector, one.targets).to(self.device)
-            levels.append(
-                Level(
-                    one.start,
-                    one.stop,
-                    summed(self.parameters.vectors.rows, vectors),
-                    blocks,
-                    None if blocks is None else blocks.abs(),
-                    self._tensor(one.input),
-                    lists_of(one.sum_target, one.sum_product, one.targets).to(self.device),
-                    self._tensor(one.pool),
-                    self._tensor(one.pool_slot),
-                    torch.from_numpy(one.pool_beta).to(self.device),
-                )
-            )
+        levels = levels_of(sketch, self.parameters)
         slots = len(sketch.fact)
-        nothing = torch.zeros(slots, 1, 1, self.dim, dtype=torch.float64, device=self.device)
-        first = self._deduced(0, Deduced(tuple(levels), nothing[:, 0, 0], None), None, None, 0, 1)[:slots, 0, 0]
+        nothing = torch.zeros(slots, self.dim, dtype=torch.float64, device=self.device)
+        first = self._deduced(0, Deduced(levels, nothing, None), None, None, 0, 1)[:slots, 0, 0]
         dims = self._dims(sketch) if len(self.parameters.network.sublayers) else None
-        return Deduced(tuple(levels), first, dims)
+        return Deduced(levels, first, dims)
 
     def _dims(self, sketch: Sketch) -> Tensor:
         grounding, dimension = self.parameters.grounding, self.parameters.layout.dimension
         functors = [int(grounding.keys[fact][0]) for fact in sketch.fact.tolist()]
-        return self._tensor(np.asarray([dimension(str(grounding.functors[one])) for one in functors], dtype=np.int64))
+        return self._numbers(np.asarray([dimension(str(grounding.functors[one])) for one in functors], dtype=np.int64))
 
-    def attention(
+    def prepared(
+        self, deduced: Deduced, facts: Sequence[Ints], rows: Sequence[Ints], pasts: Sequence[Past]
+    ) -> Prepared:
+        """Walks with these facts, whose slots are these `rows`."""
+        return Prepared(deduced, self._attention(deduced, facts, rows, pasts))
+
+    def size(self, prepared: Prepared) -> int:
+        """Numbers that are worked on for each piece of time."""
+        attention = prepared.attention
+        return max(prepared.deduced.slots * self.dim, 0 if attention is None else attention.rows)
+
+    def _attention(
         self, deduced: Deduced, facts: Sequence[Ints], rows: Sequence[Ints], pasts: Sequence[Past]
     ) -> Attention | None:
-        """Of walks with these facts, whose slots are these `rows`."""
         slot: list[int] = []
         found: list[np.ndarray] = []
         before = [0]  # segments of the walks up to each
@@ -156,14 +134,14 @@ class Query:
         of_slot = np.asarray(slot, dtype=np.int64)
         of_tile = np.repeat(np.arange(len(found)), tiles)
         edges = np.concatenate([[0], stop])[before].tolist()
-        slots = self._tensor(of_slot[of_tile])
+        slots = self._numbers(of_slot[of_tile])
         return Attention(
             slots,
             tuple(pairwise(edges)),
             lists_of(of_tile, np.arange(len(of_tile)), len(found)).to(self.device),
-            self._tensor(of_tile),
+            self._numbers(of_tile),
             lists_of(of_slot, np.arange(len(of_slot)), deduced.slots).to(self.device),
-            tuple(self._looked(layer, self._tensor(padded), slots, deduced.first) for layer in range(self.layers)),
+            tuple(self._looked(layer, self._numbers(padded), slots, deduced.first) for layer in range(self.layers)),
         )
 
     def _looked(self, layer: int, rows: Tensor, slot: Tensor, first: Tensor) -> Looked:
@@ -175,8 +153,8 @@ class Query:
         by_value = torch.cat([values.unflatten(0, (-1, TILE)).mT, there], dim=1)
         return Looked(_sized(by_time), _sized(by_embedding) if layer else None, _sized(by_value), values.abs().max())
 
-    def _tensor(self, values: Ints) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self.device)
+    def _numbers(self, values: Ints) -> Tensor:
+        return whole_numbers(values, self.device)
 
     # At times
 
@@ -190,7 +168,7 @@ class Query:
         """Of all slots on windows [walks, P], layers 0 … L: tables with a row of zeros behind."""
         time = self.features(middle, half, degree)
         deduced, pieces = prepared.deduced, middle.shape[1]
-        below = deduced.first.new_zeros(deduced.slots + 1, _height(degree), pieces, self.dim)
+        below = deduced.first.new_zeros(deduced.slots + 1, height(degree), pieces, self.dim)
         below[:-1, : degree + 1] = deduced.first[:, None, None]
         if degree:
             below[:-1, -1] = ROUNDED * deduced.first.abs().unsqueeze(1)
@@ -226,7 +204,7 @@ class Query:
             off = exp_off(shares.shape(), shares.remainder).view(tiles, TILE, pieces)
             off = summed((looked.values[1] @ off).flatten(1), attention.tiles).view(segments, self.dim + 1, pieces).mT
             found = self._within(means, off, looked, attention)
-        return summed(_packed(found).flatten(1), attention.segments).view(len(below) - 1, -1, pieces, self.dim)
+        return summed(packed(found).flatten(1), attention.segments).view(len(below) - 1, -1, pieces, self.dim)
 
     def _logits(self, looked: Looked, attention: Attention, time: Nodes, below: Tensor) -> Nodes:
         """[T·TILE, P]."""
@@ -268,68 +246,33 @@ class Query:
         self, layer: int, deduced: Deduced, below: Tensor | None, attended: Tensor | None, degree: int, pieces: int
     ) -> Tensor:
         """`emb^(ℓ-1) + tanh(deduced + attended)`, level by level; behind the slots a row of zeros."""
-        done = deduced.first.new_zeros(deduced.slots + 1, _height(degree), pieces, self.dim)
+        done = deduced.first.new_zeros(deduced.slots + 1, height(degree), pieces, self.dim)
         for level in deduced.levels:
-            inside = self._summed(level, done, degree)
+            inside = level.inside(done, degree)
             if attended is not None:
                 inside = inside + attended[level.start : level.stop]
-            out = tanh(_unpacked(inside, degree))
+            out = tanh(unpacked(inside, degree))
             if below is not None:
-                out = out + _unpacked(below[level.start : level.stop], degree)
+                out = out + unpacked(below[level.start : level.stop], degree)
             if deduced.dims is not None and layer:
                 out = self._sublayers(layer, out, deduced.dims[level.start : level.stop])
-            done[level.start : level.stop] = _packed(out)
+            done[level.start : level.stop] = packed(out)
         return done
-
-    def _summed(self, level: Level, done: Tensor, degree: int) -> Tensor:
-        """What is deduced for the slots of a level, before `tanh`."""
-        _, height, pieces, dim = done.shape
-        targets, cut = len(level.vectors), (degree + 1) * pieces
-        if level.blocks is None:
-            whole = done.new_zeros(targets, height, pieces, dim)
-        else:
-            rows = done[level.input].flatten(1, 2)
-            moved = rows[:, :cut] @ level.blocks
-            if level.sizes is not None and degree:
-                moved = torch.cat([moved, rows[:, cut:] @ level.sizes], 1)
-            whole = summed(moved.flatten(1), level.sums).view(targets, height, pieces, dim)
-        whole[:, : degree + 1] += level.vectors[:, None, None]
-        if degree:
-            whole[:, -1] += ROUNDED * level.vectors.abs().unsqueeze(1)
-        if not len(level.pool_slot):
-            return whole
-        count = level.stop - level.start
-        found = pooled(_unpacked(whole[count:], degree), level.pool, len(level.pool_slot), level.pool_beta)
-        return whole[:count].index_add(0, level.pool_slot, _packed(found))
 
     def _sublayers(self, layer: int, x: Nodes, dims: Tensor) -> Nodes:
         """The optional sublayers, which all facts of one dimension share."""
-        out = _packed(x)
+        out = packed(x)
         for name, layers in self.parameters.network.sublayers.items():
             assert isinstance(layers, nn.ModuleList)
             size = int(name)
             mine = (dims == size).nonzero().squeeze(1)
             if len(mine):
                 rows = x.map(lambda part, mine=mine, size=size: part[..., mine, :, :size])
-                out[mine, :, :, :size] = _packed(after(layers[layer - 1], rows))
-        return _unpacked(out, x.degree)
+                out[mine, :, :, :size] = packed(after(layers[layer - 1], rows))
+        return unpacked(out, x.degree)
 
 
 NO_PAST: dict[int, np.ndarray] = {}
-
-
-def _height(degree: int) -> int:
-    """Rows of a table for one slot: values at nodes, and the remainder where there is one."""
-    return degree + 2 if degree else 1
-
-
-def _packed(x: Nodes) -> Tensor:
-    """[nodes, rows, P, D] to [rows, nodes and remainder, P, D]."""
-    return torch.cat([x.v.transpose(0, 1), x.remainder.unsqueeze(1)], 1) if x.degree else x.v.transpose(0, 1)
-
-
-def _unpacked(table: Tensor, degree: int) -> Nodes:
-    return Nodes(table[:, :-1].transpose(0, 1), table[:, -1]) if degree else point(table[:, 0])
 
 
 def _sized(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -510,7 +510,7 @@
     function drawBehind(one) {
       const event = one.events.find((row) => row[0] === state.chosen);
       behind.replaceChildren();
-      if (!event) return;
+      if (!event || !layers) return; // what a cell remembers is not of single events
       behind.append(make("h3", {}, "Looking back for ", names[event[0]], " ", make("span", { class: "fade" }, "long ago on the left, just now on the right")));
       if (!event[2].length) { behind.append(make("p", { class: "told" }, "No fact in its proofs was added by an event: nothing is looked back at.")); return; }
       const list = make("ul", { class: "heads" });

@@ -86,11 +86,10 @@ class Situations:
                 found = situation.steps[event] = self._fire(situation, event)
         return found
 
-    def added_at_end(self, timeline: Timeline) -> frozenset[int]:
-        """Facts that were added and not removed, at the end of a sequence."""
+    def added_at(self, timeline: Timeline, state: int) -> frozenset[int]:
+        """Facts that were added and not removed."""
         head = self.grounding.head
-        left = timeline.additions[timeline.additions[:, 2] >= timeline.states, 0]
-        return frozenset(head[one] for one in left.tolist()) - self._always
+        return frozenset(head[one] for one in timeline.additions_at(state)[:, 0].tolist()) - self._always
 
     def is_true(self, situation: Situation, fact: int) -> bool:
         return fact in situation.true or fact in self._always

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.plan.runs import joined, offsets
-from foretell.sampling.andtt_parameters import Parameters
-from foretell.sampling.andtt_situations import Situation, Situations
+from foretell.sampling.rule_parameters import RuleParameters
+from foretell.sampling.situations import Situation, Situations
 
 Ints = np.ndarray
 
@@ -50,7 +50,7 @@ class Sketch:
     row: dict[int, int]  # of each fact
 
 
-def sketch(situations: Situations, parameters: Parameters, situation: Situation, roots: Iterable[int]) -> Sketch:
+def sketch(situations: Situations, parameters: RuleParameters, situation: Situation, roots: Iterable[int]) -> Sketch:
     needed = _closed(situations, situation, roots)
     level = _levels(situations, situation, needed)
     order = sorted(needed, key=lambda fact: (level[fact], fact))

@@ -1,0 +1,150 @@
+"""A model that starts from what another run has learned: what fits is taken, the rest starts fresh, and both are named.
+
+From a model of the same kind and sizes everything is taken, its units of time included. From a pretrained encoder or a classifier, or
+from an A-NHP with other coarse types, the encoder is taken: time features, vectors of the event types, `Q, K, V` and sublayers of every
+layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from foretell.data import EventData, Vocabulary
+from foretell.errors import ForetellError
+from foretell.models.anhp import ANHP
+from foretell.models.anhp_start import start_intensities
+from foretell.models.base import IntensityModel
+from foretell.models.build import Network, describe, rebuild
+from foretell.models.headed import Headed, MaskedANHP
+
+# What a new run may choose for itself, and what is no choice but was learned from data.
+FREE = ("dropout", "shortest_wave", "fading", "echo", "dtype")
+LEARNED = ("m", "M", "time_scale", "elapsed_scale", "names", "fitted")
+SHAPES_THE_ENCODER = ("dim", "layers", "heads", "time_dim", "edges", "layer_norm", "feed_forward", "bos")
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Taken:
+    source: str
+    kind: str
+    taken: tuple[str, ...]  # names of the tensors that come from the source
+    fresh: tuple[str, ...]  # and of those that start as in any new model
+
+    def to_json(self) -> dict[str, Any]:
+        return {"source": self.source, "kind": self.kind, "taken": list(self.taken), "fresh": list(self.fresh)}
+
+    def sentence(self) -> str:
+        fresh = f"; {', '.join(self.fresh)} start fresh" if self.fresh else "; nothing starts fresh"
+        return f"from {self.source} ({self.kind}): {', '.join(self.taken)}{fresh}"
+
+
+def start_from(
+    model: IntensityModel, source: Network, data: EventData, name: str, *, seed: int = 0, head: bool = False
+) -> tuple[IntensityModel, Taken]:
+    """A model with the options of `model` and what `source`, called `name` in messages, has learned; `data` is what it will learn from.
+
+    With `head`, what told the types of masked events becomes the first guess of the intensities, and the vector of masked events that of
+    the one coarse type: both stand for an event of which only the time is known.
+    """
+    if model.closed_form:
+        raise ForetellError(f"--init {name}: {model.title} is fitted directly, so it does not matter where it starts")
+    other = source.encoder if isinstance(source, Headed) else source
+    if other.kind != model.kind:
+        raise ForetellError(
+            f"--init {name}: it has {'an encoder of ' if isinstance(source, Headed) else ''}{other.title}, and the model is {model.title}; "
+            f"choose --model {other.kind}, or start from a run of {model.title}"
+        )
+    _check_types(other.vocabulary, model.vocabulary, name)
+    if isinstance(model, ANHP) and isinstance(other, ANHP) and (other is not source or model.coarse != other.coarse):
+        return model, take_encoder(model, source, data, name, seed=seed, head=head)
+    if head:
+        raise ForetellError(f"train.init_head: {name} is {source.title}, expected a run of masked pretraining")
+    _check_options(model.spec(), other.spec(), name, None)
+    spec = {**other.spec(), **{key: value for key, value in model.spec().items() if key in FREE}}
+    made = rebuild({**describe(other), "spec": spec})
+    assert isinstance(made, IntensityModel)
+    made.load_state_dict(other.state_dict())
+    return made, Taken(name, source.title, _groups(made.state_dict()), ())
+
+
+def take_encoder(
+    model: ANHP, source: Network, data: EventData, name: str, *, seed: int = 0, head: bool = False
+) -> Taken:
+    """The encoder alone; intensities start fresh, for the vectors that were taken and the rates of `data`."""
+    other = source.encoder if isinstance(source, Headed) else source
+    if not isinstance(other, ANHP):
+        raise ForetellError(
+            f"--init {name}: it is {other.title}, which has no encoder of A-NHP; start from a run that has"
+        )
+    _check_types(other.vocabulary, model.vocabulary, name)
+    _check_options(model.spec(), other.spec(), name, SHAPES_THE_ENCODER)
+    mine, theirs = model.state_dict(), other.state_dict()
+    taken = [key for key in mine if key in ("fine", "bos_base") or key.startswith("attention.")]
+    model.time.set_range(other.time.m, other.time.M)
+    with torch.no_grad():
+        for key in taken:
+            mine[key].copy_(theirs[key])  # a view of the parameter itself
+    start_intensities(model, torch.Generator().manual_seed(seed))
+    if head:
+        taken += _take_head(model, source, name)
+    model.start_rates(data)
+    model.fitted = True
+    fresh = [key for key in mine if key not in taken]
+    return Taken(name, source.title, _groups(taken), _groups(fresh))
+
+
+def _take_head(model: ANHP, source: Network, name: str) -> list[str]:
+    if not isinstance(source, MaskedANHP):
+        raise ForetellError(f"train.init_head: {name} is {source.title}, expected a run of masked pretraining")
+    if len(model.coarse_base) != 1:
+        raise ForetellError(
+            'train.init_head: expected one coarse type for all events (model.coarse = "one"), whose vector is then that of `mask`'
+        )
+    with torch.no_grad():
+        model.coarse_base[0] = source.base
+        model.w.copy_(source.weight)
+    return ["coarse_base", "w"]
+
+
+def _groups(names: Any) -> tuple[str, ...]:
+    """Names of tensors, with all those of a list of layers as one."""
+    return tuple(dict.fromkeys(str(name).split(".")[0] for name in names))
+
+
+def _check_types(theirs: Vocabulary, mine: Vocabulary, name: str) -> None:
+    if theirs == mine:
+        return
+    lost = [one for one in theirs.names if one not in mine]
+    new = [one for one in mine.names if one not in theirs]
+    said = [
+        f"{what}: {', '.join(found[:SHOWN])}{' …' if len(found) > SHOWN else ''} ({len(found)})"
+        for what, found in (("only there", lost), ("only in the data", new))
+        if found
+    ]
+    found = "; ".join(said) if said else "the same types, in another order"
+    raise ForetellError(
+        f"--init {name}: its event types are not those of the data ({found}); use data with the same types, listed in `types.json`"
+    )
+
+
+def _check_options(mine: dict[str, Any], theirs: dict[str, Any], name: str, which: tuple[str, ...] | None) -> None:
+    """All options that give tensors their sizes and meaning, or those in `which`."""
+    keys = which if which is not None else [key for key in theirs if key not in (*FREE, *LEARNED)]
+    wrong = [key for key in keys if mine.get(key) != theirs.get(key)]
+    if wrong:
+        raise ForetellError(
+            "\n".join(
+                f"--init {name}: model.{key} = {_said(theirs.get(key))} there and {_said(mine.get(key))} here; leave it out here, "
+                "or start from another run"
+                for key in wrong
+            )
+        )
+
+
+def _said(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,20 @@
+"""Attention with the extra `1 +` (paper, equations 1-2) where anything may see anything: a bool matrix says what.
+
+`Σ α v / (1 + Σ α)`, `α = exp(q·k)`, over the keys that a query sees. The 1 is a null key with logit 0 and value 0, which makes the
+whole thing one softmax, safe for logits of any size. Memory grows with queries × keys; prefixes of a sequence have `attention.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+
+def dense_attention(queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor:
+    """queries: [B, Q, d]; keys: [B, N, d], already divided by sqrt(D); values: [B, N, D]; visible: bool [B, Q, N]; gives [B, Q, D]."""
+    logits = torch.bmm(queries, keys.transpose(1, 2)).masked_fill(~visible, -math.inf)
+    weights = torch.softmax(F.pad(logits, (1, 0)), dim=-1)[..., 1:]
+    return torch.bmm(weights, values)

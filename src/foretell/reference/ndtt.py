@@ -1,0 +1,337 @@
+"""NDTT from its equations (MODEL section 7): a program, named parameters and events in, embeddings and intensities out.
+
+One function is one equation, for one fact at one time. There are no layers: what a fact has seen happen is in its cell,
+which moves when an event adds the fact once more and drifts to a target in between. Parameters are float64, and
+gradients flow back to them. Their names:
+
+| name                                    | shape              | what                                                |
+|-----------------------------------------|--------------------|-----------------------------------------------------|
+| `deduce.NAME.W`, `deduce.NAME.beta`     | as in A-NDTT       |                                                     |
+| `add.NAME.G`                            | 6·head × (1 + body)| gates of `<-`; the event is the first of the body   |
+| `add.NAME.beta`                         | scalar             | pool exponent of `<-` (>= 1)                        |
+| `intensity.FUNCTOR.w`, `.tau`           | as in A-NDTT       | in the data's own unit of time                      |
+
+`NAME` is `ruleN`, or what `:: name` makes it for `W` and `G`, and `: b` for `beta`. The rows of `G` are six blocks of
+the head's size: input, forget, candidate, target-input, target-forget, decay. Decays are a unit of the model's
+`time_scale`.
+
+An *r* is a rule with values for the variables in its parameter names, those of `: b(X)` too: its own pool.
+
+States are counted as in `reference.database`: state 0 is before `bos`, and event `j` (`bos` is 0) happens in state `j`.
+A query that has seen `n` events looks at state `n + 1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from foretell.errors import ForetellError
+from foretell.lang.program import Program
+from foretell.reference.database import Fact, Instantiation, State, states
+from foretell.reference.ruled import (
+    BOS,
+    Parameters,
+    R,
+    beta_name,
+    dimension,
+    matrix_name,
+    place,
+    pool,
+    refuse_cycle,
+    sides,
+    spelled,
+    when,
+    with_one,
+    zeros,
+)
+from foretell.terms import split
+
+
+@dataclass(frozen=True)
+class Settings:
+    dim: int  # of functors without a declared one
+    time_scale: float = 1.0  # elapsed times are counted in this unit
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`cell(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, coordinate by coordinate."""
+
+    c: Tensor
+    target: Tensor  # c̄
+    decay: Tensor  # δ, a unit of the model's time
+    since: float  # s
+
+
+def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Every parameter that this sequence touches, with its shape, in the order of their names."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for table in program.tables:
+        for row in table.rows:
+            fact = (table.functor, *row)
+            shapes[f"deduce.{spelled(fact)}.W"] = (dimension(program, settings.dim, fact), 1)
+    for state in states(program, events):
+        for proof in state.proofs:
+            head, body = sides(program, settings.dim, proof)
+            shapes[f"deduce.{matrix_name(program, proof)}.W"] = (head, 1 + body)
+            if not program.rules[proof.rule].rule.is_fact:
+                shapes[f"deduce.{beta_name(program, proof)}.beta"] = ()
+        for added in state.additions:
+            one = added.instantiation
+            head, body = sides(program, settings.dim, one)
+            shapes[f"add.{matrix_name(program, one)}.G"] = (6 * head, 1 + body)
+            shapes[f"add.{beta_name(program, one)}.beta"] = ()
+    for name, functor in program.functors.items():
+        if functor.kind == "event":
+            shapes[f"intensity.{name}.w"] = (1 + dimension(program, settings.dim, (name,)),)
+            shapes[f"intensity.{name}.tau"] = ()
+    return dict(sorted(shapes.items()))
+
+
+def embedding(
+    program: Program,
+    settings: Settings,
+    parameters: Parameters,
+    events: Sequence[str],
+    times: Sequence[float],
+    fact: Fact,
+    time: float,
+    seen: int,
+) -> Tensor:
+    """Of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
+    model = _open(program, settings, parameters, events, times, seen)
+    functor = program.functors.get(fact[0])
+    if functor is not None and functor.kind != "exogenous" and fact not in model.states[-1].state.facts:
+        raise ForetellError(
+            f"`{spelled(fact)}` has no embedding {when(model.events, seen + 1)}, because it is not true then; "
+            "ask for a fact that is"
+        )
+    return model.event_embedding(fact, time, seen + 1)
+
+
+def cells(
+    program: Program,
+    settings: Settings,
+    parameters: Parameters,
+    events: Sequence[str],
+    times: Sequence[float],
+    seen: int,
+) -> dict[Fact, Cell]:
+    """Those that there are after the first `seen` events: of facts that were added and not removed since."""
+    return dict(_open(program, settings, parameters, events, times, seen).cells[-1])
+
+
+def intensities(
+    program: Program,
+    settings: Settings,
+    parameters: Parameters,
+    events: Sequence[str],
+    times: Sequence[float],
+    at: float,
+    seen: int | None = None,
+) -> dict[Fact, Tensor]:
+    """Of all events that are possible at a time, from the first `seen` events; by default those with a smaller time."""
+    seen = sum(time < at for time in times) if seen is None else seen
+    return _open(program, settings, parameters, events, times, seen).intensities(at, seen + 1)
+
+
+def log_likelihood(
+    program: Program,
+    settings: Settings,
+    parameters: Parameters,
+    events: Sequence[str],
+    times: Sequence[float],
+    t_end: float,
+    points: Sequence[Sequence[tuple[float, float]]],
+) -> Tensor:
+    """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`; the integral is a sum over (time, weight), and gap `g` has seen `g` events.
+
+    Exogenous events are not scored, nor is a declared one that is not possible where it stands: who calls has decided
+    that it stays as history.
+    """
+    assert len(points) == len(events) + 1, f"{len(points)} gaps for {len(events)} events"
+    assert all(time <= t_end for time in times), f"an event after the end, {t_end}"
+    model = _open(program, settings, parameters, events, times, len(events))
+    value = zeros()
+    for index in range(1, len(model.events)):
+        event = model.events[index]
+        if event in model.possible(index):
+            value = value + torch.log(model.intensity(event, model.times[index], index))
+    for gap, of_gap in enumerate(points):
+        for time, weight in of_gap:
+            value = value - weight * sum(model.intensities(time, gap + 1).values(), start=zeros())
+    return value
+
+
+# --- the equations ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Indexed:
+    """A state, with its proofs found by their head and then by their r, and so what its event adds."""
+
+    state: State
+    proofs: Mapping[Fact, Mapping[R, list[Instantiation]]]
+    added: Mapping[Fact, Mapping[R, list[Instantiation]]]  # by the event that happens in this state
+
+
+@dataclass(frozen=True)
+class _Model:
+    program: Program
+    settings: Settings
+    parameters: Parameters
+    events: Sequence[Fact]  # bos is the first
+    times: Sequence[float]
+    states: Sequence[_Indexed]
+    table: frozenset[Fact]  # facts with a vector named after themselves
+    cells: list[Mapping[Fact, Cell]] = field(default_factory=lambda: [{}])  # of each state
+    memo: dict[tuple[Fact, float, int], Tensor] = field(default_factory=dict, repr=False)
+
+    def possible(self, state: int) -> list[Fact]:
+        facts = self.states[state].state.facts
+        return sorted(fact for fact in facts if self.program.functors[fact[0]].kind == "event")
+
+    def intensities(self, time: float, state: int) -> dict[Fact, Tensor]:
+        return {event: self.intensity(event, time, state) for event in self.possible(state)}
+
+    def intensity(self, event: Fact, time: float, state: int) -> Tensor:
+        """`λ = τ log(1 + exp(w·[1; emb]/τ))`, with one `w` and `τ` for each functor."""
+        w, tau = self.parameters[f"intensity.{event[0]}.w"], self.parameters[f"intensity.{event[0]}.tau"]
+        score = torch.dot(w, with_one(self.embedding(event, time, state)))
+        return tau * torch.logaddexp(zeros(), score / tau)
+
+    def event_embedding(self, event: Fact, time: float, state: int) -> Tensor:
+        """Of an event that happens: the fact's if it is true, else zeros."""
+        if event in self.states[state].state.facts:
+            return self.embedding(event, time, state)
+        return zeros(dimension(self.program, self.settings.dim, event))
+
+    def embedding(self, fact: Fact, time: float, state: int) -> Tensor:
+        """`emb = tanh(deduced + cell)`"""
+        dim = dimension(self.program, self.settings.dim, fact)
+        if dim == 0:
+            return zeros(0)
+        key = (fact, time, state)
+        if key not in self.memo:
+            inside = self.deduced(fact, time, state)
+            if fact in self.cells[state]:
+                inside = inside + self.drifted(self.cells[state][fact], time)
+            self.memo[key] = torch.tanh(inside)
+        return self.memo[key]
+
+    def deduced(self, fact: Fact, time: float, state: int) -> Tensor:
+        """`Σ_r pool_{β_r}` of `W_r [1; emb(g_1,t); …]` over the proofs by r."""
+        total = zeros(dimension(self.program, self.settings.dim, fact))
+        if fact in self.table:
+            total = total + self.parameters[f"deduce.{spelled(fact)}.W"] @ with_one()
+        for proofs in self.states[state].proofs.get(fact, {}).values():
+            W = self.parameters[f"deduce.{matrix_name(self.program, proofs[0])}.W"]
+            entries = [W @ with_one(*(self.embedding(g, time, state) for g in one.body)) for one in proofs]
+            if len(entries) == 1:  # a pool of one is that one; a fact of the program has no β at all
+                total = total + entries[0]
+            else:
+                beta = self.parameters[f"deduce.{beta_name(self.program, proofs[0])}.beta"]
+                total = total + pool(entries, beta)
+        return total
+
+    def drifted(self, cell: Cell, time: float) -> Tensor:
+        """`c̄ + (c − c̄)·exp(−δ(t−s))`"""
+        elapsed = (time - cell.since) / self.settings.time_scale
+        return cell.target + (cell.c - cell.target) * torch.exp(-cell.decay * elapsed)
+
+    def happen(self, index: int) -> None:
+        """The cells after event `index`: those of removed facts are gone, those of added ones move."""
+        kept = {one.instantiation.head for one in self.states[index + 1].state.additions if one.event < index}
+        after = {fact: cell for fact, cell in self.cells[index].items() if fact in kept}
+        for fact, by_r in self.states[index].added.items():
+            if dimension(self.program, self.settings.dim, fact):
+                after[fact] = self.moved(fact, after.get(fact), by_r, index)
+        self.cells.append(after)
+
+    def moved(self, fact: Fact, old: Cell | None, by_r: Mapping[R, list[Instantiation]], index: int) -> Cell:
+        """All instantiations propose a new cell; what each would change is pooled within r and summed over r."""
+        time = self.times[index]
+        nothing = zeros(dimension(self.program, self.settings.dim, fact))
+        c, target = (nothing, nothing) if old is None else (self.drifted(old, time), old.target)
+        new_c, new_target = c, target
+        weights, decays = [], []
+        for some in by_r.values():
+            proposed = [self.proposed(c, target, one, index) for one in some]
+            beta = self.parameters[f"add.{beta_name(self.program, some[0])}.beta"]
+            new_c = new_c + pool([one.c - c for one in proposed], beta)
+            new_target = new_target + pool([one.target - target for one in proposed], beta)
+            for one in proposed:
+                weights.append((c - target).abs() + (one.c - c).abs() + (one.target - target).abs())
+                decays.append(one.decay)
+        return Cell(new_c, new_target, harmonic_mean(decays, weights), time)
+
+    def proposed(self, c: Tensor, target: Tensor, one: Instantiation, index: int) -> Cell:
+        """`c' = σ_f·c + σ_i·z`, `c̄' = σ_f̄·c̄ + σ_ī·z`, and a decay; from embeddings just before the event."""
+        event, *conditions = one.body
+        time = self.times[index]
+        gates = self.parameters[f"add.{matrix_name(self.program, one)}.G"] @ with_one(
+            self.event_embedding(event, time, index), *(self.embedding(g, time, index) for g in conditions)
+        )
+        i, f, z, i_target, f_target, decay = gates.view(6, -1)
+        z = torch.tanh(z)
+        return Cell(
+            torch.sigmoid(f) * c + torch.sigmoid(i) * z,
+            torch.sigmoid(f_target) * target + torch.sigmoid(i_target) * z,
+            torch.logaddexp(torch.zeros_like(decay), decay),  # softplus
+            time,
+        )
+
+
+def harmonic_mean(values: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+    """`Σ w / Σ (w/x)` for each coordinate; all count the same where all weights are 0."""
+    w, x = torch.stack(list(weights)), torch.stack(list(values))
+    w = torch.where(w.sum(0) == 0.0, 1.0, w)
+    return w.sum(0) / (w / x).sum(0)
+
+
+# --- from the database to the equations --------------------------------------------------------------------------------
+
+
+def _open(
+    program: Program,
+    settings: Settings,
+    parameters: Parameters,
+    events: Sequence[str],
+    times: Sequence[float],
+    seen: int,
+) -> _Model:
+    """What the first `seen` events leave to compute with: of those after them nothing is known."""
+    assert len(events) == len(times), f"{len(events)} events at {len(times)} times"
+    assert 0 <= seen <= len(events), f"{seen} of {len(events)} events seen"
+    happened: list[Fact] = [BOS]
+    for name in events[:seen]:
+        functor, args = split(name)
+        happened.append((functor, *args))
+    replayed = list(states(program, events[:seen]))
+    for number, state in enumerate(replayed):
+        refuse_cycle(program, settings.dim, state, when(happened, number))
+    table = frozenset((one.functor, *row) for one in program.tables for row in one.rows)
+    indexed = [_indexed(replayed, number) for number in range(len(replayed))]
+    model = _Model(program, settings, parameters, happened, [0.0, *times[:seen]], indexed, table)
+    for index in range(len(happened)):
+        model.happen(index)
+    return model
+
+
+def _indexed(replayed: Sequence[State], number: int) -> _Indexed:
+    later = replayed[number + 1].additions if number + 1 < len(replayed) else ()
+    added = [one.instantiation for one in later if one.event == number]
+    return _Indexed(replayed[number], _by_head(replayed[number].proofs), _by_head(added))
+
+
+def _by_head(
+    instantiations: Sequence[Instantiation] | frozenset[Instantiation],
+) -> dict[Fact, dict[R, list[Instantiation]]]:
+    found: dict[Fact, dict[R, list[Instantiation]]] = {}
+    for one in sorted(instantiations, key=place):
+        found.setdefault(one.head, {}).setdefault((one.rule, one.parameters), []).append(one)
+    return found

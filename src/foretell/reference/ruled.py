@@ -1,0 +1,140 @@
+"""What the slow models of rules share: names and dimensions of parameters, proofs without cycles, and pools.
+
+A name is shared by all rules that write it, after binding: two instantiations with one name have the same matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from foretell.errors import ForetellError
+from foretell.lang.program import Program
+from foretell.lang.syntax import Atom, Constant
+from foretell.reference.database import Fact, Instantiation, State
+
+Parameters = Mapping[str, Tensor]
+R = tuple[int, tuple[str, ...]]  # a rule's place in the program, and the values of the variables in its parameter names
+BOS: Fact = ("bos",)
+
+
+def pool(entries: Sequence[Tensor], beta: Tensor) -> Tensor:
+    """`v⁻¹(Σ v(x))` with `v(x) = sign(x)|x|^β`, for each coordinate.
+
+    Slopes are those of the formula, with two places set by hand: `0^β` has the slope of `0`, or of the plain sum at
+    `β = 1`; and where the sum is 0 and `|·|^(1/β)` infinitely steep, each entry has slope 1 and β none.
+    """
+    if len(entries) == 1:
+        return entries[0]
+    x = torch.stack(list(entries))
+    # A pool of multiples is the multiple of the pool: in units of the largest entry no power over- or underflows.
+    largest = x.detach().abs().amax(0)
+    unit = torch.where(largest > 0.0, largest, 1.0)
+    share = x / unit
+    at_zero = share if float(beta.detach()) == 1.0 else 0.0 * share
+    powers = torch.where(x == 0.0, at_zero, share.sign() * torch.where(x == 0.0, 1.0, share.abs()) ** beta)
+    total = powers.sum(0)
+    cancels = total == 0.0
+    root = unit * total.sign() * torch.where(cancels, 1.0, total.abs()) ** (1.0 / beta)
+    plain = x.sum(0)
+    return torch.where(cancels, plain - plain.detach(), root)
+
+
+def zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float64)
+
+
+def with_one(*parts: Tensor) -> Tensor:
+    """`[1; …]`"""
+    return torch.cat([torch.ones(1, dtype=torch.float64), *parts])
+
+
+# --- names and dimensions --------------------------------------------------------------------------------------------
+
+
+def dimension(program: Program, dim: int, fact: Fact) -> int:
+    """`bos`, and events that the program never mentions, have no embedding."""
+    functor = program.functors.get(fact[0])
+    if functor is None:
+        return 0
+    return dim if functor.dim is None else functor.dim
+
+
+def sides(program: Program, dim: int, one: Instantiation) -> tuple[int, int]:
+    """Dimensions of the head, and of all the body together."""
+    head, *body = (dimension(program, dim, fact) for fact in (one.head, *one.body))
+    return head, sum(body)
+
+
+def matrix_name(program: Program, one: Instantiation) -> str:
+    numbered = program.rules[one.rule]
+    return (
+        numbered.name if numbered.rule.matrix is None else _bound(numbered.rule.matrix, parameter_values(program, one))
+    )
+
+
+def beta_name(program: Program, one: Instantiation) -> str:
+    numbered = program.rules[one.rule]
+    return numbered.name if numbered.rule.beta is None else _bound(numbered.rule.beta, parameter_values(program, one))
+
+
+def parameter_values(program: Program, one: Instantiation) -> dict[str, str]:
+    """What the variables in the parameter names stand for."""
+    rule = program.rules[one.rule].rule
+    names = [name for name in (rule.matrix, rule.beta) if name is not None]
+    variables = dict.fromkeys(variable.name for name in names for variable in name.variables())
+    return dict(zip(variables, one.parameters, strict=True))
+
+
+def _bound(name: Atom, values: Mapping[str, str]) -> str:
+    return spelled((name.functor, *(arg.text if isinstance(arg, Constant) else values[arg.name] for arg in name.args)))
+
+
+def spelled(fact: Fact) -> str:
+    functor, *args = fact
+    return f"{functor}({','.join(args)})" if args else functor
+
+
+def place(one: Instantiation) -> tuple[int, Fact, tuple[Fact, ...], tuple[str, ...]]:
+    """Sets have no order of their own, and sums of floats depend on theirs."""
+    return one.rule, one.head, one.body, one.parameters
+
+
+def refuse_cycle(program: Program, dim: int, state: State, when: str) -> None:
+    """An embedding needs those of its proofs' bodies first. A fact of dimension 0 needs nothing, and ends every way."""
+    proofs = [one for one in sorted(state.proofs, key=place) if dimension(program, dim, one.head) > 0]
+    needs: dict[Fact, dict[Fact, Instantiation]] = {}
+    for one in proofs:
+        for fact in one.body:
+            needs.setdefault(one.head, {}).setdefault(fact, one)
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        # each fact, then one that it is deduced from; the first stands at the end again
+        cycle: list[Fact] = error.args[1][::-1]
+        steps = [(head, fact, needs[head][fact].rule) for head, fact in pairwise(cycle)]
+        raise ForetellError("\n".join(_cycle_lines(program, steps, when))) from None
+
+
+def _cycle_lines(program: Program, steps: Sequence[tuple[Fact, Fact, int]], when: str) -> Iterator[str]:
+    first, _, rule = steps[0]
+    yield (
+        f"{program.rules[rule].rule.span.place}: the embedding of `{spelled(first)}` needs itself {when}: "
+        "proofs through facts with embeddings must not be cyclic"
+    )
+    for head, fact, number in steps:
+        numbered = program.rules[number]
+        yield f"  {spelled(head)} is deduced from {spelled(fact)} ({numbered.name}, {numbered.rule.span.place})"
+    yield (
+        f"  hint: give one of them no embedding, as in `:- embed({first[0]}, 0).`, or use `<-`, which looks at the past"
+    )
+
+
+def when(events: Sequence[Fact], state: int) -> str:
+    if state <= 1:
+        return "before the first event"
+    return f"after event {state - 1} (`{spelled(events[state - 1])}`)"
