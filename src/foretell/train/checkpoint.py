@@ -25,6 +25,8 @@ class Progress:
     step: int = 0
     epoch_loss: float = 0.0  # summed over the steps of the unfinished epoch
     epoch_events: int = 0
+    states: int = 0  # evaluations of the network at a time, since the beginning
+    intensities: int = 0  # and of single intensities
     best: float | None = None
     best_epoch: int = 0
     cooled: int = 0  # epoch of the last improvement or halving of the learning rate
@@ -93,6 +95,7 @@ def _progress(found: dict[str, Any]) -> Progress:
     """Counters that are counters; what a hostile file says otherwise would only fail much later."""
     progress = Progress(**found)
     counters = progress.epoch, progress.step_in_epoch, progress.step, progress.epoch_events, progress.best_epoch
+    counters = *counters, progress.states, progress.intensities
     numbers = progress.epoch_loss, progress.lr, 0.0 if progress.best is None else progress.best
     if not (
         all(type(value) is int and value >= 0 for value in (*counters, progress.cooled))

@@ -15,8 +15,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from foretell.errors import ForetellError
 from foretell.models.batch import Window
-from foretell.models.build import OPTIONS, AnhpOptions, Options, model_options
+from foretell.models.build import OPTIONS, AnhpOptions, Options
 from foretell.objective.integral import Integral
+from foretell.train.task import TASKS, Task
 
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
@@ -36,6 +37,7 @@ class DataOptions:
         0.1,
     )  # shares of sequences for train, dev and test where the data has no splits
     split_seed: int = 0
+    train_fraction: float = 1.0  # share of the training data to learn from; dev and test stay whole
     impossible: Literal["error", "skip", "exogenous"] = "error"  # events that the model's rules make impossible
 
 
@@ -49,11 +51,16 @@ class TrainOptions:
     decay: float = 0.0  # weights shrink by lr·decay a step (AdamW); 0: plain Adam, as in the paper
     pseudo_count: float = 0.0  # pseudo-events of every type, spread over the training data; 0: plain likelihood
     clip: float = 5.0  # largest norm of a step's gradient, nats an event; 0: no clipping
+    objective: Literal["mle", "nce"] = "mle"  # maximum likelihood, or noise-contrastive estimation: no integral
+    noise: Literal["poisson", "hawkes"] = "poisson"  # what the noise of nce is drawn from, fitted to the training data
+    noise_streams: int = 10  # M: streams of noise beside the real one (nce); more make a step more like one of mle
     integral: Integral = "stratified"
     points: int = 1  # integration points a gap (uniform: an event)
     dev_points: int = 5  # draws a gap in the dev score after every epoch, the same draws each time
     window: Window = "all"
     seed: int = 0
+    init: str = ""  # a run to start from, pretrained or trained; what it does not have starts fresh
+    init_head: bool = False  # from a pretrained run, also take what told masked types: it begins as the intensities
     device: str = "cpu"
     dtype: Literal["float32", "float64"] = "float32"
     downsample: int = 0  # possible events looked at at each integration time, drawn anew (A-NDTT); 0: all
@@ -67,6 +74,7 @@ class RunConfig:
     data: DataOptions = field(default_factory=DataOptions)
     model: Options = field(default_factory=AnhpOptions)
     train: TrainOptions = field(default_factory=TrainOptions)
+    task: Task | None = None  # None: what happens next, and when
 
     def check(self) -> RunConfig:
         """Values that have the right type but make no sense."""
@@ -76,6 +84,9 @@ class RunConfig:
             wrong.append(f"data.split = {list(split)}: expected three shares that add up to 1, the first above 0")
         if not 0 <= self.data.split_seed <= LARGEST_SEED:
             wrong.append(f"data.split_seed = {self.data.split_seed}: expected {SEEDS}")
+        if not 0.0 < self.data.train_fraction <= 1.0:
+            found = self.data.train_fraction
+            wrong.append(f"data.train_fraction = {found}: expected a number above 0 and at most 1")
         wrong += [
             f"train.{name} = {getattr(train, name)}: expected {expected}"
             for name, expected, fine in (
@@ -87,6 +98,7 @@ class RunConfig:
                 ("decay", "0 or more", train.decay >= 0.0),
                 ("pseudo_count", "0 or more", train.pseudo_count >= 0.0),
                 ("clip", "0 or more", train.clip >= 0.0),
+                ("noise_streams", "1 or more", train.noise_streams >= 1),
                 ("points", "1 or more", train.points >= 1),
                 ("dev_points", "1 or more", train.dev_points >= 1),
                 ("seed", SEEDS, 0 <= train.seed <= LARGEST_SEED),
@@ -96,9 +108,32 @@ class RunConfig:
             )
             if not fine
         ]
+        wrong += contradictions(train)
+        if self.task is not None and train.objective == "nce":
+            wrong.append(f'train.objective = nce: there is no noise in task.kind = "{self.task.kind}": leave it out')
+        if self.task is not None:
+            wrong += self.task.mistakes()
+        if train.init_head and (not train.init or self.task is not None):
+            wrong.append("train.init_head: expected a run to start from (train.init), and a model of what happens next")
         if wrong:
             raise ConfigError("\n".join(wrong))
         return self
+
+
+def contradictions(train: TrainOptions) -> list[str]:
+    """Options that say something of the objective that is not trained with."""
+    usual = TrainOptions()
+    names, why = (
+        ("integral", "points"),
+        'noise-contrastive estimation has no integral: leave it out, or take objective = "mle"',
+    )
+    if train.objective == "mle":
+        names, why = (
+            ("noise", "noise_streams"),
+            'maximum likelihood has no noise: leave it out, or take objective = "nce"',
+        )
+    found = [(name, getattr(train, name)) for name in names if getattr(train, name) != getattr(usual, name)]
+    return [f"train.{name} = {value}: {why}" for name, value in found]
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -113,7 +148,7 @@ def read_config(path: Path) -> dict[str, Any]:
 def make_config(table: Mapping[str, Any], source: str = "configuration") -> RunConfig:
     """Check a table of tables; every mistake is reported, with its key."""
     problems: list[str] = []
-    sections = {"data": DataOptions, "model": None, "train": TrainOptions}
+    sections = {"data": DataOptions, "model": OPTIONS, "train": TrainOptions, "task": TASKS}
     problems += _unknown(table, list(sections), source, "")
     made: dict[str, Any] = {}
     for name, cls in sections.items():
@@ -121,13 +156,16 @@ def make_config(table: Mapping[str, Any], source: str = "configuration") -> RunC
         if not isinstance(given, Mapping):
             problems.append(f"{source}: [{name}] is {given!r}: expected a table")
             continue
-        if cls is None:
-            kind = given.get("kind", "anhp")
-            cls = model_options(kind) if isinstance(kind, str) else None
+        if name == "task" and name not in table:
+            continue
+        if isinstance(cls, dict):
+            kind = given.get("kind", "anhp" if name == "model" else None)
+            kinds = cls
+            cls = kinds.get(kind) if isinstance(kind, str) else None
             if cls is None:
-                close = difflib.get_close_matches(str(kind), MODEL_KINDS, 1)
+                close = difflib.get_close_matches(str(kind), list(kinds), 1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
-                problems.append(f"{source}: model.kind = {kind!r}: expected one of {', '.join(MODEL_KINDS)}{hint}")
+                problems.append(f"{source}: {name}.kind = {kind!r}: expected one of {', '.join(kinds)}{hint}")
                 continue
             given = {key: value for key, value in given.items() if key != "kind"}
         made[name] = _section(cls, given, source, name, problems)
@@ -210,8 +248,10 @@ def to_toml(config: RunConfig) -> str:
     lines = []
     for section in dataclasses.fields(config):
         options = getattr(config, section.name)
+        if options is None:
+            continue
         lines.append(f"[{section.name}]")
-        if section.name == "model":
+        if section.name in ("model", "task"):
             lines.append(f"kind = {_toml(options.kind)}")
         for option in dataclasses.fields(options):
             value = getattr(options, option.name)

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.ground.impossible import naming_impossible
-from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
 from foretell.models.hawkes import Hawkes
 from foretell.models.hawkes_fit import fit_hawkes
 from foretell.models.poisson import Poisson
-from foretell.train.checkpoint import load_checkpoint, save_checkpoint
-from foretell.train.config import TrainOptions
-from foretell.train.loop import Interrupted, Listener, Loop
+from foretell.models.ruled import RuleModel
+from foretell.objective.noise_source import NoiseSource
+from foretell.train.config import ConfigError, TrainOptions, contradictions
+from foretell.train.lesson import Likelihood
+from foretell.train.loop import Interrupted
+from foretell.train.noise import noise_of_run
 from foretell.train.run import RunFolder
 from foretell.train.score import mean_log_likelihood
+from foretell.train.teach import Watched, changed, choose_device, teach
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def fit(
     **changes: Any,
 ) -> Fit:
     """Train in place. `changes` are single options: `fit(model, data.train, dev=data.dev, epochs=5, lr=2e-3)`."""
-    options = _changed(options or TrainOptions(), changes)
+    options = changed(options or TrainOptions(), changes, "fit")
     if train.event_count == 0:
         raise ForetellError(f"{train.name}: there is no event to learn from")
     model.meet(train)
@@ -67,57 +69,33 @@ def fit(
         )
     if options.downsample and not model.samples:
         raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
+    wrong = contradictions(options)
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    if options.objective == "nce" and model.closed_form:
+        raise ForetellError(
+            f"{model.title} is fitted directly, by maximum likelihood: leave out objective, or train another model"
+        )
     if model.closed_form:
         return _fit_directly(model, train, dev, run, on_epoch, stop or (lambda: False), options)
     _ground(model, train, dev)
     model.to(choose_device(options.device))
-    listener = Listener(
-        step=on_step or (lambda epoch, done, of: None),
-        epoch=on_epoch,
-        checkpoint=(lambda loop: _keep(loop, run)) if run else (lambda loop: None),
-        improved=(lambda loop: run.save_model(loop.model)) if run else (lambda loop: None),
-        stop=stop or (lambda: False),
-    )
-    found = load_checkpoint(run.checkpoint) if resume and run is not None else None
-    progress = Loop(model, train, dev, options, listener, found).run()
-    assert progress.best is not None
-    return Fit(model, progress.records, progress.best, progress.best_epoch)
+    watched = Watched(run, resume, on_step, on_epoch, stop)
+    noise = None
+    if options.objective == "nce":
+        process = noise_of_run(model, train, dev, options.noise, run, resume)
+        noise = NoiseSource(model, process, options.noise_streams)
+    progress, best = teach(Likelihood(model, train, options, noise), train, dev, options, watched)
+    return Fit(model, progress.records, best, progress.best_epoch)
 
 
 def _ground(model: IntensityModel, train: EventData, dev: EventData | None) -> None:
     for part in (train, dev):
         if part is not None:
-            with naming_impossible(model.program if isinstance(model, ANDTT) else None, part):
+            with naming_impossible(model.program if isinstance(model, RuleModel) else None, part):
                 if part is train and not model.fitted:
                     model.prepare(train)
                 model.ground(part)
-
-
-def choose_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        if device.type not in ("cpu", "cuda"):
-            raise RuntimeError("expected cpu, cuda, cuda:1 or auto")
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ForetellError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
-    return device
-
-
-def _changed(options: TrainOptions, changes: dict[str, Any]) -> TrainOptions:
-    from foretell.train.config import make_config
-
-    if not changes:
-        return options
-    made = make_config({"train": changes}, "fit").train  # checks names and values
-    return replace(options, **{name: getattr(made, name) for name in changes})
-
-
-def _keep(loop: Loop, run: RunFolder) -> None:
-    save_checkpoint(run.checkpoint, loop.progress, loop.model, loop.best, loop.stepper.optimizer)
-    run.write_metrics(loop.progress.records)
 
 
 def _fit_directly(

@@ -16,17 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.data import EventData, EventSequence
+from foretell.data import EventData
 from foretell.data.buckets import length_buckets
 from foretell.errors import ForetellError
-from foretell.models.base import IntensityModel
-from foretell.models.batch import make_batch
 from foretell.train.checkpoint import Checkpoint, Progress
 from foretell.train.config import TrainOptions
-from foretell.train.score import mean_log_likelihood
-from foretell.train.step import StepOptions, Stepper
-
-WIDTH_STEP = 16  # on CUDA, batches are padded to multiples of this, so that few shapes need a graph
+from foretell.train.lesson import Judged, Lesson, Likelihood
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error)
@@ -47,32 +42,20 @@ class Listener:
 class Loop:
     def __init__(
         self,
-        model: IntensityModel,
+        lesson: Lesson,
         train: EventData,
         dev: EventData | None,
         options: TrainOptions,
         listener: Listener,
         resume: Checkpoint | None = None,
     ) -> None:
-        self.model, self.train, self.dev, self.options, self.listener = model, train, dev, options, listener
-        step_options = StepOptions(
-            integral=options.integral,
-            points=options.points,
-            clip=options.clip,
-            decay=options.decay,
-            pseudo_rate=options.pseudo_count / sum(sequence.t_end for sequence in train),
-            downsample=options.downsample,
-            piece=options.piece,
-            capture=options.capture,
-            seed=options.seed,
-            events=events_a_step(train, options, model.unscored),
-        )
-        self.stepper = Stepper(model, options.lr, step_options)
+        self.lesson, self.train, self.dev, self.options, self.listener = lesson, train, dev, options, listener
+        self.model, self.stepper = lesson.model, lesson.stepper
         self.progress = Progress(lr=options.lr)
         self.best: dict[str, Tensor] = {}
         self.saved_at = time.monotonic()
         if resume is not None:
-            resume.restore(model, self.stepper.optimizer)
+            resume.restore(self.model, self.stepper.optimizer)
             self.progress, self.best = resume.progress, resume.best_model
             self.stepper.set_lr(self.progress.lr)
 
@@ -97,17 +80,12 @@ class Loop:
         running = torch.zeros((), dtype=torch.float64, device=self.model.device)
         running += progress.epoch_loss
         while progress.step_in_epoch < len(batches):
-            batch = make_batch(
-                self.train,
-                batches[progress.step_in_epoch],
-                window=options.window,
-                device=self.model.device,
-                width=self._width(batches[progress.step_in_epoch]),
-                unscored=self.model.unscored,
-            )
-            running += self.stepper(batch, progress.step)
-            indices = batches[progress.step_in_epoch]
-            progress.epoch_events += sum_scored(self.train, indices, options.window, self.model.unscored)
+            loss, counted = self.lesson.step(batches[progress.step_in_epoch], progress.step)
+            running += loss
+            progress.epoch_events += counted
+            if isinstance(self.lesson, Likelihood):
+                progress.states += self.lesson.evaluated.states
+                progress.intensities += self.lesson.evaluated.intensities
             progress.step_in_epoch += 1
             progress.step += 1
             self.listener.step(progress.epoch + 1, progress.step_in_epoch, len(batches))
@@ -129,14 +107,14 @@ class Loop:
         progress.step_in_epoch, progress.epoch_loss, progress.epoch_events = 0, 0.0, 0
         self.model.eval()
         began = time.monotonic()
-        dev_score = None
-        if self.dev is not None:
-            dev_score = mean_log_likelihood(
-                self.model, self.dev, options.dev_points, options.window, options.downsample
-            )
-            if math.isnan(dev_score):
-                raise ForetellError(f"the log-likelihood of {self.dev.name} is not a number in epoch {progress.epoch}")
-        judged = train_score if dev_score is None else dev_score
+        found = None if self.dev is None else self.lesson.judge(self.dev)
+        if found is not None and math.isnan(found.score):
+            assert self.dev is not None
+            raise ForetellError(f"the score of {self.dev.name} is not a number in epoch {progress.epoch}")
+        learned: dict[str, Any] = {"train": train_score}
+        if isinstance(self.lesson, Likelihood):
+            learned = self._of_likelihood(self.lesson, train_score)
+        judged = learned["train"] if found is None else found.score
         if progress.best is None or judged > progress.best:
             progress.best, progress.best_epoch, progress.cooled = judged, progress.epoch, progress.epoch
             self.best = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
@@ -145,8 +123,9 @@ class Loop:
             "epoch": progress.epoch,
             "step": progress.step,
             "lr": progress.lr,
-            "train": train_score,
-            "dev": dev_score,
+            **learned,
+            "dev": None if found is None else found.score,
+            **(found or Judged(judged)).more,
             "best_epoch": progress.best_epoch,
             "train_seconds": seconds,
             "dev_seconds": time.monotonic() - began,
@@ -161,6 +140,15 @@ class Loop:
             self.listener.checkpoint(self)
             self.saved_at = time.monotonic()
 
+    def _of_likelihood(self, lesson: Likelihood, train_score: float) -> dict[str, Any]:
+        """What was looked at so far and, where the objective is no likelihood, both; without dev data, that of train is what is judged."""
+        last = self.progress.records[-1] if self.progress.records else {}
+        so_far = {"states": self.progress.states, "intensities": self.progress.intensities}
+        looked = so_far | {f"epoch_{name}": count - last.get(name, 0) for name, count in so_far.items()}
+        if lesson.noise is None:
+            return {"train": train_score, **looked}
+        return {"train": lesson.judge(self.train).score if self.dev is None else None, "nce": train_score, **looked}
+
     def _cool_or_stop(self) -> None:
         progress, options = self.progress, self.options
         waited = progress.epoch - progress.best_epoch
@@ -168,29 +156,3 @@ class Loop:
         if options.cool and progress.epoch - progress.cooled >= options.cool:
             progress.lr, progress.cooled = progress.lr / 2.0, progress.epoch
             self.stepper.set_lr(progress.lr)
-
-    def _width(self, indices: np.ndarray) -> int | None:
-        if self.model.device.type == "cpu":
-            return None
-        longest = int(self.train.lengths[indices].max(initial=0))
-        return -(-longest // WIDTH_STEP) * WIDTH_STEP
-
-
-def events_a_step(data: EventData, options: TrainOptions, unscored: np.ndarray | None = None) -> float:
-    """Scored events of a batch of average sequences."""
-    scored = sum_scored(data, np.arange(len(data)), options.window, unscored)
-    return max(scored, 1) * min(options.batch, len(data)) / len(data)
-
-
-def sum_scored(data: EventData, indices: np.ndarray, window: str, unscored: np.ndarray | None = None) -> int:
-    """Scored events of some sequences, without asking the device; types that are `unscored` [K] are not."""
-    first = 1 if window == "events-2-to-I" or data.origin == "first-event" else 0
-    if (unscored is None or not unscored.any()) and data.columns.unscored is None:
-        return int(np.maximum(data.lengths[indices] - first, 0).sum())
-    return sum(int((~history_only(data[int(place)], unscored))[first:].sum()) for place in indices)
-
-
-def history_only(sequence: EventSequence, unscored: np.ndarray | None) -> np.ndarray:
-    """bool [events]: what the data mark so, and events of types that are `unscored` [K]."""
-    marked = np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored
-    return marked if unscored is None or not len(unscored) else marked | unscored[sequence.types]

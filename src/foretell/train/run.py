@@ -1,6 +1,7 @@
 """A run folder that explains itself: what was asked, where it ran, how it went, and the model that came out.
 
-`config.toml` (resolved), `environment.json`, `metrics.jsonl`, `model.safetensors` (the best on dev), `checkpoint.safetensors`.
+`config.toml` (resolved), `environment.json`, `metrics.jsonl`, `model.safetensors` (the best on dev), `checkpoint.safetensors`;
+`program.ndtt` where it is made of rules, `start.safetensors` where it was started from another run.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from foretell.data import Dataset, Origin
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.models.build import load_model, save_model
+from foretell.models.build import Network, load_model, load_network, save_model
 from foretell.train.config import RunConfig, make_config, read_config, to_toml
 
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
 REPLACEABLE = ".demo"
 MODEL, CHECKPOINT, PROGRAM = "model.safetensors", "checkpoint.safetensors", "program.ndtt"
+START = "start.safetensors"  # a copy of what a run was started from, so that it can be resumed without it
+NOISE = "noise.safetensors"
+FILES = CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM, NOISE, START
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class RunFolder:
 
     def discard(self) -> None:
         """Take back a run that came to nothing, so that the folder can be used again."""
-        for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM):
+        for name in FILES:
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # other files, or no folder at all
             self.path.rmdir()
@@ -74,7 +78,7 @@ class RunFolder:
     def replace(cls, path: Path, config: RunConfig, data: dict[str, Any]) -> RunFolder:
         """A new run in place of an earlier one made this way; any other run is not touched, nor other files."""
         cls.check_replaceable(path)
-        for name in (CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM):
+        for name in FILES:
             (path / name).unlink(missing_ok=True)
         run = cls.create(path, config, data)
         run._write(REPLACEABLE, "A demo: the next one may replace it.\n")
@@ -102,12 +106,28 @@ class RunFolder:
         return make_config(read_config(self.path / CONFIG), str(self.path / CONFIG))
 
     def model(self, device: str = "cpu") -> IntensityModel:
+        """What a run that learned what happens next has learned."""
+        return load_model(self._model_path(), device)
+
+    def network(self, device: str = "cpu") -> Network:
+        """The same, or a pretrained encoder or a classifier where the run learned that."""
+        return load_network(self._model_path(), device)
+
+    def _model_path(self) -> Path:
         path = self.path / MODEL
         if not path.exists():
             raise ForetellError(
                 f"{self.path}: this run has no model yet; continue it with `foretell train --resume {self.path}`"
             )
-        return load_model(path, device)
+        return path
+
+    def keep_start(self, source: RunFolder) -> None:
+        """Copy what this run starts from."""
+        with replacing(self.path / START) as temporary:
+            temporary.write_bytes(source._model_path().read_bytes())
+
+    def start(self) -> Network:
+        return load_network(self.path / START)
 
     def origin(self) -> Origin:
         """Where the clocks of the training data start: other files for this model are read the same way."""
@@ -129,8 +149,16 @@ class RunFolder:
             raise ForetellError(f'{path}: its "data" is {facts!r}: expected what `foretell train` wrote there')
         return facts
 
-    def save_model(self, model: IntensityModel) -> None:
+    def save_model(self, model: Network) -> None:
         save_model(model, self.path / MODEL)
+
+    def save_noise(self, process: IntensityModel) -> None:
+        """What the noise of noise-contrastive estimation is drawn from."""
+        save_model(process, self.path / NOISE)
+
+    def noise(self) -> IntensityModel | None:
+        path = self.path / NOISE
+        return load_model(path) if path.exists() else None
 
     @property
     def has_model(self) -> bool:

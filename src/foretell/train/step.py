@@ -1,7 +1,8 @@
 """One training step: a batch in, gradients and an Adam update out, the same on a CPU, on CUDA, and as a captured graph.
 
 A batch is worked through in pieces of whole sequences, whose gradients add up: memory follows the piece, not the batch. Integration
-times are drawn afresh for every step, from a seed made of the run's seed and the step's number, so that a resumed run draws the same.
+times, or noise events, are drawn afresh for every step, from a seed made of the run's seed and the step's number, so that a resumed
+run draws the same.
 """
 
 from __future__ import annotations
@@ -23,12 +24,17 @@ from foretell.models.batch import Batch
 from foretell.models.pieces import tensors_of, with_tensors
 from foretell.nn.attention import held_tiles
 from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
-from foretell.objective.loglik import training_loss
+from foretell.objective.loglik import Loss, training_loss
+from foretell.objective.nce import contrast
+from foretell.objective.noise import NoiseEvents
+from foretell.objective.noise_source import NoiseSource
+from foretell.train.adam import adam, set_rate
 
 log = logging.getLogger("foretell")
 
 # Gaps, and queries, at a time on a CPU: between the two limits a batch is cut into four, so that threads and caches are well used.
 CPU_LEAST_GAPS, CPU_MOST_GAPS, CPU_MOST = 600, 2048, 1 << 14
+CPU_MOST_IN_ORDER = 20_000  # queries at a time of models that go from event to event and want many sequences together
 SIDE_BY_SIDE = 1 << 13  # queries of a batch from which on threads take pieces side by side and not one after the other
 GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, and its memory
 # Between these two, queries at a time for each gap of the batch: more points a gap are cut, not more sequences.
@@ -65,21 +71,31 @@ class Limits:
     asked: int
 
 
-class Stepper:
-    """Holds the optimiser; `__call__` takes one step and gives the batch's summed loss as a tensor on the device."""
+@dataclass(frozen=True)
+class Integrated:
+    """What the likelihood is estimated from: integration times and, where possible events are down-sampled, how."""
 
-    def __init__(self, model: IntensityModel, lr: float, options: StepOptions) -> None:
-        self.model, self.options = model, options
+    points: Points
+    sample: Sample | None
+
+
+Draws = Tensor | NoiseEvents | None  # made before a batch is cut: numbers on [0, 1) for integration times, or noise
+Question = Integrated | NoiseEvents
+
+
+class Stepper:
+    """Holds the optimiser; `__call__` takes one step and gives the batch's summed loss as a tensor on the device.
+
+    With `noise` it contrasts real events with drawn ones instead of integrating.
+    """
+
+    def __init__(
+        self, model: IntensityModel, lr: float, options: StepOptions, noise: NoiseSource | None = None
+    ) -> None:
+        self.model, self.options, self.noise = model, options, noise
         self.device = model.device
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        kept = [p for p in self.parameters if p.ndim > 1]  # matrices and embeddings shrink; levels and scales do not
-        free = [p for p in self.parameters if p.ndim <= 1]
-        groups = [{"params": kept, "weight_decay": options.decay}, {"params": free, "weight_decay": 0.0}]
-        cuda = self.device.type == "cuda"
-        rate = torch.tensor(lr, device=self.device) if cuda else lr  # a captured graph reads it anew each time
-        self.optimizer = torch.optim.AdamW(
-            [group for group in groups if group["params"]], lr=rate, fused=True, capturable=cuda
-        )
+        self.optimizer = adam(self.parameters, lr, options.decay, self.device)
         self.generator = torch.Generator(self.device)
         self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
         self.pool: ThreadPoolExecutor | None = None
@@ -89,16 +105,20 @@ class Stepper:
             and not model.dropout
             and options.integral != "uniform"
             and not options.downsample  # what is drawn decides what is computed
+            and noise is None  # as it does here
         )
         self.graphs: dict[Hashable, _Graph] = {}
         self.met: dict[Hashable, int] = {}  # how often, of what is not captured
         if options.downsample and not model.samples:
             raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
         self.number = self.sampled = 0  # of the step, and how often events were drawn in it
+        self.inside = options.points  # queries a gap, besides the event that ends it
+        self.drawn = 0  # noise events of the last step
+        self.uniform: list[Points] = []  # integration times of the last step that do not lie gap by gap
 
     def __call__(self, batch: Batch, number: int) -> Tensor:
         self.generator.manual_seed(self.options.seed * SEED_STRIDE + number)
-        self.number, self.sampled = number, 0
+        self.number, self.sampled, self.uniform = number, 0, []
         self.model.noise = self.generator
         if self.capturing:
             return self._captured(batch)
@@ -107,11 +127,7 @@ class Stepper:
         return loss
 
     def set_lr(self, lr: float) -> None:
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(lr)
-            else:
-                group["lr"] = lr
+        set_rate(self.optimizer, lr)
 
     def start_optimizer(self) -> None:
         """Give Adam its moments, all zero, without moving a parameter: a graph must find them in place."""
@@ -125,8 +141,12 @@ class Stepper:
         for state in self.optimizer.state.values():
             state["step"].zero_()
 
-    def _gradients(self, batch: Batch, draws: Tensor | None) -> Tensor:
+    def _gradients(self, batch: Batch, draws: Draws) -> Tensor:
         """Fill `.grad` with the gradient of the loss an event; the summed loss comes back."""
+        if self.noise is not None:
+            draws = self.noise.draw(batch, self.generator, self.options.pseudo_rate)
+            self.inside = -(-draws.times.shape[1] // batch.gap_start.shape[1])  # on average, rounded up
+            self.drawn = draws.drawn
         if self.device.type == "cuda":
             for parameter in self.parameters:
                 parameter.grad = None  # the first piece's gradient is taken as it is, and not added to zeros
@@ -136,15 +156,16 @@ class Stepper:
             scored = torch.full((), self.options.events, dtype=self.model.dtype, device=self.device)
         else:
             scored = batch.event_counts.sum().clamp(min=1).to(self.model.dtype)
-        pieces = list(batch.pieces(self.options.points + 1, self._limits(batch).whole))
-        if len(pieces) > 1 and self.threads > 1 and not self.model.dropout:
-            summed = self._side_by_side(pieces, scored)
+        pieces = list(batch.pieces(self.inside + 1, self._limits(batch).whole))
+        # Many small operations one after the other are done by one thread sooner than by several that wait for each other.
+        small = self.model.rows_at_a_time > 1 and batch.gap_start.numel() * (self.inside + 1) < SIDE_BY_SIDE
+        if (len(pieces) > 1 or small) and self.threads > 1 and not self.model.dropout:
+            summed = self._side_by_side(pieces, draws, scored)
         else:
             summed = torch.zeros((), dtype=torch.float64, device=self.device)
             row = 0
             for piece in pieces:
-                piece_draws = None if draws is None else draws[row : row + len(piece)]
-                summed += self._piece(piece, piece_draws, scored)
+                summed += self._piece(piece, _of_rows(draws, row, row + len(piece)), scored)
                 row += len(piece)
         for parameter in self.parameters:
             if parameter.grad is None:
@@ -153,19 +174,23 @@ class Stepper:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
         return summed
 
-    def _side_by_side(self, pieces: list[Batch], scored: Tensor) -> Tensor:
+    def _side_by_side(self, pieces: list[Batch], draws: Draws, scored: Tensor) -> Tensor:
         """On a CPU: a thread for each piece, of which each works alone, instead of all threads on every small operation.
 
         Draws are made before and gradients added after, both in the order of the pieces: threads change no number.
         """
         if self.pool is None:
             self.pool = ThreadPoolExecutor(self.threads, "piece", initializer=lambda: torch.set_num_threads(1))
-        tasks = [(piece, self._points(piece, None), self._sample()) for piece in pieces]
-        queries = sum(piece.gap_start.numel() for piece in pieces) * (self.options.points + 1)
+        first = np.cumsum([0, *map(len, pieces)]).tolist()
+        tasks = [
+            (piece, self._question(piece, _of_rows(draws, start, start + len(piece))))
+            for piece, start in zip(pieces, first, strict=False)
+        ]
+        queries = sum(piece.gap_start.numel() for piece in pieces) * (self.inside + 1)
         summed = torch.zeros((), dtype=torch.float64)
         try:
             for group in [tasks] if queries >= SIDE_BY_SIDE else [[task] for task in tasks]:
-                done = self.pool.map(lambda task: self._apart(task[0], task[1], task[2], scored), group)
+                done = self.pool.map(lambda task: self._apart(task[0], task[1], scored), group)
                 summed += self._gather(done)
         finally:
             torch.set_num_threads(self.threads)  # a pool thread's own number becomes that of threads to come
@@ -180,10 +205,8 @@ class Stepper:
                     parameter.grad += gradient
         return summed
 
-    def _apart(
-        self, piece: Batch, points: Points, sample: Sample | None, scored: Tensor
-    ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        loss = training_loss(self.model, piece, points, self.options.pseudo_rate, sample=sample)
+    def _apart(self, piece: Batch, question: Question, scored: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        loss = self._loss(piece, question, None)
         gradients = torch.autograd.grad(loss.objective / scored, self.parameters, allow_unused=True)
         return loss.negative_log_likelihood.detach().double(), gradients
 
@@ -194,12 +217,12 @@ class Stepper:
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
 
-    def _piece(self, batch: Batch, draws: Tensor | None, scored: Tensor) -> Tensor:
+    def _piece(self, batch: Batch, draws: Draws, scored: Tensor) -> Tensor:
         """Encode some sequences once, then ask about them in pieces whose gradients meet again at the encoded history."""
         if self._is_fused():
             return self._descend(batch, draws, None, scored)
         history = self.model.encode(batch)
-        pieces = list(batch.pieces(self.options.points + 1, self._limits(batch).asked))
+        pieces = list(batch.pieces(self.inside + 1, self._limits(batch).asked))
         if len(pieces) == 1:
             return self._descend(batch, draws, history, scored)
         tensors = tensors_of(history)
@@ -209,7 +232,7 @@ class Stepper:
         for piece in pieces:
             rows = slice(row, row + len(piece))
             part = [tensor[rows].detach().requires_grad_(tensor.requires_grad) for tensor in tensors]
-            piece_draws = None if draws is None else draws[rows]
+            piece_draws = _of_rows(draws, row, row + len(piece))
             summed += self._descend(piece, piece_draws, with_tensors(history, part), scored)
             for gradient, tensor in zip(gradients, part, strict=True):
                 gradient[rows] = 0.0 if tensor.grad is None else tensor.grad
@@ -219,11 +242,21 @@ class Stepper:
             torch.autograd.backward([t for t, _ in learned], [g for _, g in learned])
         return summed
 
-    def _descend(self, batch: Batch, draws: Tensor | None, history: Any, scored: Tensor) -> Tensor:
-        points, rate = self._points(batch, draws), self.options.pseudo_rate
-        loss = training_loss(self.model, batch, points, rate, history, self._sample())
+    def _descend(self, batch: Batch, draws: Draws, history: Any, scored: Tensor) -> Tensor:
+        loss = self._loss(batch, self._question(batch, draws), history)
         (loss.objective / scored).backward()
         return loss.negative_log_likelihood.detach().double()
+
+    def _question(self, batch: Batch, draws: Draws) -> Question:
+        if isinstance(draws, NoiseEvents):
+            return draws
+        return Integrated(self._points(batch, draws), self._sample())
+
+    def _loss(self, batch: Batch, question: Question, history: Any) -> Loss:
+        if isinstance(question, NoiseEvents):
+            loss = contrast(self.model, batch, question, history)
+            return Loss(loss, loss)
+        return training_loss(self.model, batch, question.points, self.options.pseudo_rate, history, question.sample)
 
     def _limits(self, batch: Batch) -> Limits:
         """A CPU does best with few whole sequences at a time, a GPU with one encoding and large pieces of queries."""
@@ -231,22 +264,27 @@ class Stepper:
             return Limits(self.options.piece, self.options.piece)
         if self.device.type == "cpu":
             gaps = min(max(batch.gap_start.numel() // 4, CPU_LEAST_GAPS), CPU_MOST_GAPS)
-            piece = min(gaps * (self.options.points + 1), CPU_MOST)
+            piece = min(gaps * (self.inside + 1), CPU_MOST)
+            # A piece for each thread, unless that is too few sequences, or too much memory.
+            if self.model.rows_at_a_time > 1:
+                rows = max(self.model.rows_at_a_time, -(-len(batch) // self.threads))
+                piece = max(piece, min(rows * batch.gap_start.shape[1] * (self.inside + 1), CPU_MOST_IN_ORDER))
             return Limits(piece, piece)
         if self._is_fused():
             return Limits(GPU_FUSED, GPU_FUSED)
         gaps = batch.gap_start.numel()
-        return Limits(GPU_ENCODED * (self.options.points + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
+        return Limits(GPU_ENCODED * (self.inside + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
 
     def _is_fused(self) -> bool:
         """Whether kernels go from the events to the gradients at once, without an encoded history in between."""
-        return self.options.integral != "uniform" and fuses(self.model)
+        return self.noise is None and self.options.integral != "uniform" and fuses(self.model)
 
     def _points(self, batch: Batch, draws: Tensor | None) -> Points:
         if self.options.integral == "quadrature":
             return quadrature(batch, self.options.points)
         if self.options.integral == "uniform":
-            return uniform(batch, batch.lengths.clamp(min=1) * self.options.points, self.generator)
+            self.uniform.append(uniform(batch, batch.lengths.clamp(min=1) * self.options.points, self.generator))
+            return self.uniform[-1]
         return stratified(batch, self.options.points, self.generator, draws)
 
     def _sample(self) -> Sample | None:
@@ -267,6 +305,12 @@ class Stepper:
                 return loss
             graph = self.graphs[kind] = _Graph(self, batch)
         return graph.replay(batch, self.generator)
+
+
+def _of_rows(draws: Draws, start: int, stop: int) -> Draws:
+    if isinstance(draws, NoiseEvents):
+        return draws.rows(start, stop)
+    return None if draws is None else draws[start:stop]
 
 
 class _Graph:

@@ -1,0 +1,238 @@
+"""Noise for noise-contrastive estimation: a batch in, all noise events of `M` streams given the real events out, drawn exactly.
+
+In the gap that begins at `s`, a Poisson or Hawkes process has `λ^q_k(t) = μ_k + Σ_j r_kj·exp(−β_j(t−s))`, where `r` is what the real
+events still add. Given the real events, `M` streams together are a Poisson process with intensity `M·λ^q`, and this one is a sum of
+simple parts: one constant and one falling exponential for each decay. Each part has a Poisson number of events, at times found by
+inverting its integral: nothing is thinned and nothing is cut off.
+
+A *mark* is what the process tells apart: types of events, or, for models made of rules, the functors of events (`objective.noise_source`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.models.batch import Batch
+from foretell.models.hawkes import Hawkes
+from foretell.models.poisson import Poisson
+
+EVENTS_AT_ONCE = 256  # whose effects on each other are one product
+NO_FACT = -1  # in place of a fact where there is only padding
+WEIGHTS_AT_ONCE = 1 << 24  # gaps × parts × marks
+
+
+@dataclass(frozen=True)
+class NoiseEvents:
+    """Drawn events of a batch, padded, in order of time; and what the noise process says of the events that happened."""
+
+    times: Tensor  # float64 [B, Q]
+    seen: Tensor  # int64 [B, Q]: how many real events each sees, which is its gap
+    chosen: Tensor  # int64 [B, Q]: its type, or its fact where the model is made of rules
+    log_rate: Tensor  # float64 [B, Q]: log λ^q of it, of one stream
+    valid: Tensor  # bool [B, Q]: True where it is no padding
+    pseudo: Tensor  # bool [B, Q]: True where it is a pseudo-event, which counts as real
+    log_rate_at_events: Tensor  # float64 [B, N]
+    streams: int  # M
+    drawn: int  # how many are valid
+
+    def rows(self, start: int, stop: int) -> NoiseEvents:
+        """Those of some sequences, without padding that they do not need."""
+        if start == 0 and stop >= len(self.valid):
+            return self
+        valid = self.valid[start:stop]
+        width = int(valid.sum(1).max()) if len(valid) else 0
+        cut = {
+            one.name: getattr(self, one.name)[start:stop, :width]
+            for one in fields(self)
+            if one.name not in ("log_rate_at_events", "streams", "drawn")
+        }
+        return NoiseEvents(
+            **cut,
+            log_rate_at_events=self.log_rate_at_events[start:stop],
+            streams=self.streams,
+            drawn=int(valid.sum()),
+        )
+
+
+@dataclass(frozen=True)
+class Possible:
+    """For models made of rules: how many events of each mark are possible in each gap, and which they are."""
+
+    count: Tensor  # float64 [B, G, K]
+    # From rows, gaps, marks and numbers below the count, all [n] on the host: facts.
+    facts: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Events of a batch, one after the other."""
+
+    row: Tensor
+    gap: Tensor
+    time: Tensor
+    mark: Tensor
+    pseudo: Tensor
+
+
+class NoiseProcess:
+    def __init__(self, process: Hawkes | Poisson, device: torch.device, mark_of_type: Tensor | None = None) -> None:
+        """`mark_of_type` [types] says what the process calls each type of the data; None: the same."""
+        self.mark_of_type = None if mark_of_type is None else mark_of_type.to(device)
+        if isinstance(process, Hawkes):
+            found = process.mu, process.alpha.permute(1, 2, 0), process.beta  # alpha by cause: [K, J, K]
+        else:
+            rate = process.log_rate.exp()
+            found = rate, rate.new_zeros(len(rate), 0, len(rate)), rate.new_zeros(0)
+        self.mu, self.alpha, self.beta = (one.detach().double().to(device).contiguous() for one in found)
+
+    def draw(
+        self,
+        batch: Batch,
+        streams: int,
+        generator: torch.Generator,
+        pseudo_rate: float = 0.0,
+        possible: Possible | None = None,
+    ) -> NoiseEvents:
+        """Fresh noise; `pseudo_rate` adds pseudo-events of every type (or possible event), that many per unit of time."""
+        raised = self._raised(batch)
+        drawn = self._drawn(batch, raised, streams, generator, pseudo_rate, possible)
+        log_rate = self._log_rate(batch, raised, drawn.row, drawn.gap, drawn.time, drawn.mark)
+        marks = self._marks(batch)
+        row = torch.arange(len(batch), device=marks.device)[:, None].expand_as(marks)
+        gap = torch.arange(marks.shape[1], device=marks.device)[None].expand_as(marks)
+        at_events = self._log_rate(batch, raised, row, gap, batch.times, marks)
+        chosen = drawn.mark
+        if possible is not None:  # an event of a mark is one of those possible
+            log_rate = log_rate - possible.count[drawn.row, drawn.gap, drawn.mark].log()
+            at_events = at_events - possible.count[row, gap, marks].clamp(min=1.0).log()
+            chosen = self._facts(drawn, possible, generator)
+        padding = 0 if possible is None else NO_FACT
+        return _padded(batch, drawn, chosen, padding, log_rate, at_events, streams)
+
+    def _marks(self, batch: Batch) -> Tensor:
+        return batch.types if self.mark_of_type is None else self.mark_of_type[batch.types]
+
+    def _raised(self, batch: Batch) -> Tensor:
+        """`r`: what earlier events add to each mark at the start of each gap, by decay [B, G, J, K]."""
+        times, effect = batch.times, self.alpha[self._marks(batch)]  # [B, N, J, K]
+        current = effect.new_zeros(len(batch), len(self.beta), len(self.mu))
+        since = times.new_zeros(len(batch), 1)
+        found = [current.unsqueeze(1)]
+        for first in range(0, times.shape[1], EVENTS_AT_ONCE):
+            part = slice(first, first + EVENTS_AT_ONCE)
+            now = times[:, part]
+            before = torch.ones(now.shape[1], now.shape[1], dtype=now.dtype, device=now.device).tril()
+            elapsed = (now.unsqueeze(2) - now.unsqueeze(1)).clamp(min=0.0)  # [B, after which, by which]
+            decay = torch.exp(-elapsed.unsqueeze(1) * self.beta[:, None, None]) * before  # [B, J, n, n]
+            new = (decay @ effect[:, part].transpose(1, 2)).transpose(1, 2)
+            kept = torch.exp(-(now - since).unsqueeze(-1) * self.beta).unsqueeze(-1)
+            found.append(new + kept * current.unsqueeze(1))
+            current, since = found[-1][:, -1], now[:, -1:]
+        return torch.cat(found, dim=1)
+
+    def _log_rate(self, batch: Batch, raised: Tensor, row: Tensor, gap: Tensor, time: Tensor, mark: Tensor) -> Tensor:
+        """`log λ^q` of marks at times, of one stream and of all events of a mark together."""
+        elapsed = (time - batch.gap_start[row, gap]).unsqueeze(-1)
+        excited = (raised.transpose(2, 3)[row, gap, mark] * torch.exp(-elapsed * self.beta)).sum(-1)
+        return (self.mu[mark] + excited).log()
+
+    def _drawn(
+        self,
+        batch: Batch,
+        raised: Tensor,
+        streams: int,
+        generator: torch.Generator,
+        pseudo_rate: float,
+        possible: Possible | None,
+    ) -> _Drawn:
+        rows, gaps = batch.gap_length.shape
+        parts = 1 + len(self.beta) + bool(pseudo_rate)
+        at_once = max(1, WEIGHTS_AT_ONCE // max(1, gaps * parts * len(self.mu)))
+        found = []
+        for first in range(0, max(rows, 1), at_once):
+            some = slice(first, first + at_once)
+            count = None if possible is None else possible.count[some]
+            weights = self._weights(batch.gap_length[some], raised[some], streams, pseudo_rate, count)
+            drawn = self._from_weights(batch.rows(first, first + at_once), weights, generator)
+            found.append(_Drawn(drawn.row + first, *(getattr(drawn, one.name) for one in fields(drawn)[1:])))
+        return _Drawn(*(torch.cat([getattr(one, name.name) for one in found]) for name in fields(_Drawn)))
+
+    def _weights(
+        self, length: Tensor, raised: Tensor, streams: int, pseudo_rate: float, count: Tensor | None
+    ) -> Tensor:
+        """How many events of each part and mark are expected in each gap: [B, G, parts, K]."""
+        length = length[..., None, None]
+        background = (streams * length) * self.mu
+        beta = self.beta[:, None]
+        falling = raised * (-torch.expm1(-length * beta) / beta * streams)
+        weights = torch.cat([background, falling], dim=2)
+        if count is not None:
+            weights = weights * (count > 0.0).unsqueeze(2)
+        if pseudo_rate:
+            each = torch.ones_like(background) if count is None else count.unsqueeze(2)
+            weights = torch.cat([weights, pseudo_rate * length * each], dim=2)
+        return weights
+
+    def _from_weights(self, batch: Batch, weights: Tensor, generator: torch.Generator) -> _Drawn:
+        upto = weights.cumsum(-1)
+        expected = upto[..., -1]
+        count = torch.poisson(expected, generator=generator).long()
+        row, gap, part = (
+            one.repeat_interleave(count.flatten())
+            for one in torch.unravel_index(torch.arange(count.numel(), device=count.device), count.shape)
+        )
+        uniform = torch.rand(2, len(row), generator=generator, dtype=torch.float64, device=count.device)
+        whole = expected[row, gap, part]
+        # Below the whole even where a product is rounded up: the mark that is found has some weight.
+        target = torch.minimum(uniform[0] * whole, torch.nextafter(whole, torch.zeros_like(whole)))
+        mark = torch.searchsorted(upto[row, gap, part], target.unsqueeze(-1), right=True).squeeze(-1)
+        start, length = batch.gap_start[row, gap], batch.gap_length[row, gap]
+        waited = length * uniform[1]
+        falling = (part > 0) & (part <= len(self.beta))
+        if len(self.beta):
+            beta = self.beta[torch.where(falling, part - 1, 0)]
+            waited = torch.where(falling, -torch.log1p(uniform[1] * torch.expm1(-beta * length)) / beta, waited)
+        time = start + torch.minimum(waited, length)
+        return _Drawn(row, gap, torch.minimum(time, batch.gap_end[row, gap]), mark, part > len(self.beta))
+
+    def _facts(self, drawn: _Drawn, possible: Possible, generator: torch.Generator) -> Tensor:
+        count = possible.count[drawn.row, drawn.gap, drawn.mark]
+        uniform = torch.rand(count.shape, generator=generator, dtype=torch.float64, device=count.device)
+        which = torch.minimum((uniform * count).floor(), count - 1.0).long()
+        host = (one.cpu().numpy() for one in (drawn.row, drawn.gap, drawn.mark, which))
+        return torch.from_numpy(possible.facts(*host)).to(count.device)
+
+
+def _padded(
+    batch: Batch, drawn: _Drawn, chosen: Tensor, padding: int, log_rate: Tensor, at_events: Tensor, streams: int
+) -> NoiseEvents:
+    """Events of a sequence side by side in order of time. Padding lies at the beginning and sees nothing."""
+    order = torch.argsort(drawn.time, stable=True)
+    order = order[torch.argsort(drawn.gap[order], stable=True)]
+    order = order[torch.argsort(drawn.row[order], stable=True)]
+    row = drawn.row[order]
+    count = torch.bincount(row, minlength=len(batch))
+    place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+    shape = len(batch), int(count.max()) if len(batch) else 0
+
+    def laid_out(values: Tensor, padding: int = 0) -> Tensor:
+        out = torch.full(shape, padding, dtype=values.dtype, device=values.device)
+        out[row, place] = values[order]
+        return out
+
+    return NoiseEvents(
+        laid_out(drawn.time),
+        laid_out(drawn.gap),
+        laid_out(chosen, padding),
+        laid_out(log_rate),
+        laid_out(torch.ones_like(drawn.pseudo)),
+        laid_out(drawn.pseudo),
+        at_events,
+        streams,
+        len(row),
+    )

@@ -1,0 +1,94 @@
+"""The noise process of a run: fitted to the training data before the first step, and kept in the run folder for those that resume it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+
+from foretell.data import EventData, EventSequence
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel
+from foretell.models.batch import make_batch
+from foretell.models.hawkes import Hawkes
+from foretell.models.hawkes_fit import fit_hawkes
+from foretell.models.poisson import Poisson
+from foretell.models.possible import possible_events
+from foretell.models.ruled import RuleModel
+from foretell.models.units import mean_gap, scored_counts
+from foretell.objective.noise_source import functor_marks, marks_of_types
+from foretell.train.floors import scored_alike
+from foretell.train.run import RunFolder
+
+NoiseKind = Literal["poisson", "hawkes"]
+# Noise must come wherever events may, and not in bursts sharper than the model can follow: bursts weigh so much that the rest of the time
+# is hardly learned. So the memories of Hawkes noise are given and not fitted, and half of it is Poisson.
+MEMORIES = (1.0, 10.0)  # mean gaps
+EXCITED = 0.5
+HAWKES_ROUNDS = 8  # any process will do as noise, and the last rounds of a fit change little
+
+
+def noise_of_run(
+    model: IntensityModel,
+    train: EventData,
+    dev: EventData | None,
+    kind: NoiseKind,
+    run: RunFolder | None = None,
+    resume: bool = False,
+) -> Hawkes | Poisson:
+    """Fitted and kept or, when a run is resumed, the one that it began with."""
+    kept = run.noise() if resume and run is not None else None
+    if kept is None:
+        kept = fit_noise(model, train, dev, kind)
+        if run is not None:
+            run.save_noise(kept)
+    expected = functor_marks(model) if isinstance(model, RuleModel) else model.vocabulary
+    if not isinstance(kept, Hawkes | Poisson) or kept.kind != kind or kept.vocabulary != expected:
+        assert run is not None, "what was just fitted fits"
+        raise ForetellError(f"{run.path}: its noise process is not one of the model that config.toml describes")
+    return kept
+
+
+def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, kind: NoiseKind) -> Hawkes | Poisson:
+    """A process of types or, for a model made of rules, of the functors of its events."""
+    exposed = None
+    if isinstance(model, RuleModel):
+        exposed = _time_possible(model, train)
+        train, dev = by_functor(model, train), None if dev is None else by_functor(model, dev)
+    poisson = Poisson(train.vocabulary)
+    poisson.fit_closed_form(train)
+    if exposed is not None:  # what is possible for part of the time happens the more often then
+        counts, observed = scored_counts(train)
+        time = np.where(exposed > 0.0, exposed, observed)
+        with torch.no_grad():
+            poisson.log_rate.copy_(torch.from_numpy(counts / time).log())
+    if kind == "poisson":
+        return poisson
+    hawkes = Hawkes(train.vocabulary, decays=len(MEMORIES))
+    fit_hawkes(hawkes, train, dev, rounds=HAWKES_ROUNDS, beta=1.0 / (torch.tensor(MEMORIES).double() * mean_gap(train)))
+    with torch.no_grad():
+        hawkes.mu.copy_((1.0 - EXCITED) * poisson.log_rate.exp() + EXCITED * hawkes.mu)
+        hawkes.alpha.mul_(EXCITED)
+    return hawkes
+
+
+def by_functor(model: RuleModel, data: EventData) -> EventData:
+    """The same events under the names of their functors; those that the model does not predict are not scored."""
+    marks = functor_marks(model)
+    of_type = marks_of_types(model, marks).numpy().astype(np.int32)
+    renamed = [
+        EventSequence(one.times, of_type[one.types], one.t_end, one.id, one.metadata, one.unscored)
+        for one in scored_alike(data, model)
+    ]
+    return EventData(renamed, marks, data.origin, data.name)
+
+
+def _time_possible(model: RuleModel, data: EventData) -> np.ndarray:
+    """For how long some event of each mark was possible: [marks]."""
+    found = np.zeros(len(functor_marks(model)))
+    for index in range(len(data)):
+        batch = make_batch(data, [index])
+        count = possible_events(model, batch).count[0]
+        found[: len(model.functors)] += batch.gap_length[0].numpy() @ (count > 0)
+    return found
