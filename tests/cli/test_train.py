@@ -60,6 +60,9 @@ def test_the_summary_says_what_was_reached_and_where(bursts: Path, tmp_path: Pat
         "epochs": 2,
         "judged_on": "dev",
         "window": "all",
+        "objective": "mle",
+        "states": metrics[-1]["states"],
+        "intensities": metrics[-1]["intensities"],
     }
 
 

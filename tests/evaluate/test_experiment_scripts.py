@@ -1,4 +1,4 @@
-"""The scripts of `experiments/`: several models in one experiment, scores of single events kept, models compared, dev as the judge."""
+"""What is in `experiments/`: every configuration and space can be used; the search for settings with dev as the judge."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.train.config import make_config, read_config
 
 HERE = Path(__file__).resolve()
 SCRIPTS = next(folder / "experiments" for folder in HERE.parents if (folder / "pyproject.toml").exists())
-NAMES = ("run", "kept", "compare", "crossvalidate")
+NAMES = ("crossvalidate",)
 
 
 @pytest.fixture
@@ -43,13 +42,10 @@ def experiment(tmp_path):
     (data / "dataset.toml").write_text('name = "toy"\n')
     folder = tmp_path / "toy"
     folder.mkdir()
-    start = '[data]\npath = "toy"\n[model]\nkind = "anhp"\n'
-    (folder / "config.toml").write_text(f"{start}dim = 4\nlayers = 1\n[train]\nepochs = 1\n")
-    (folder / "other.toml").write_text(f"{start}dim = 8\nlayers = 1\n[train]\nepochs = 1\n")
     return folder
 
 
-CONFIGS = sorted(path for path in SCRIPTS.glob("*/*.toml") if not path.stem.startswith("space"))
+CONFIGS = sorted(path for path in SCRIPTS.glob("*/*.toml") if not path.stem.startswith(("space", "experiment")))
 SPACES = sorted(SCRIPTS.glob("*/space*.toml"))
 
 
@@ -81,53 +77,6 @@ def test_every_choice_of_a_space_can_be_used(path, scripts):
 def run(module, monkeypatch, *words) -> None:
     monkeypatch.setattr(sys, "argv", ["script", *map(str, words)])
     assert module.main() == 0
-
-
-def test_kept_scores_of_several_models_are_compared_seed_by_seed(scripts, experiment, monkeypatch):
-    root = experiment.parent
-    patterns = ("--predict", "kick(-P)", "pass(-P,-Q)", "--predict", "pass(+P,-Q)")
-    shared = (experiment, "--data", root / "data", "--keep", root / "kept", *patterns)
-    run(scripts["run"], monkeypatch, *shared, "--seeds", 0, 1)
-    run(scripts["run"], monkeypatch, *shared, "--floors")
-    results = json.loads((experiment / "results.json").read_text())
-    assert [(one["model"], one["seed"]) for one in results] == [
-        ("A-NHP", 0),
-        ("A-NHP", 1),
-        ("Poisson", None),
-        ("Hawkes", None),
-    ]
-    for one in results:
-        assert [part["pattern"] for part in one["participants"]] == ["kick(-P)", "pass(-P,-Q)", "all", "pass(+P,-Q)"]
-    kept = {path.name: scripts["kept"].read_scores(path) for path in (root / "kept").iterdir()}
-    assert set(kept) == {"a-nhp-0.npz", "a-nhp-1.npz", "poisson.npz", "hawkes-2-decays.npz"}
-    for name, one in (("a-nhp-0.npz", results[0]), ("poisson.npz", results[2])):
-        assert kept[name].events.log_likelihood.mean() == pytest.approx(one["log_likelihood"]["value"])
-        errors = [part["error_rate"]["value"] for part in one["participants"] if part["pattern"] != "all"]
-        assert [guesses.wrong.mean() for guesses in kept[name].guesses] == pytest.approx(errors)
-    out = root / "compare.json"
-    together = ("--together", "kick(-P)", "pass(-P,-Q)")
-    run(scripts["compare"], monkeypatch, root / "kept", "--first", "A-NHP", *together, "--out", out)
-    rows = json.loads(out.read_text())
-    assert [(row["seed"], row["second"]) for row in rows] == [
-        (0, "Hawkes, 2 decays"),
-        (0, "Poisson"),
-        (1, "Hawkes, 2 decays"),
-        (1, "Poisson"),
-    ]
-    difference = results[0]["log_likelihood"]["value"] - results[2]["log_likelihood"]["value"]
-    assert rows[1]["log_likelihood"]["difference"] == pytest.approx(difference, abs=1e-5)
-    assert rows[1]["log_likelihood"]["units"] == 72
-    assert rows[1]["log_likelihood_over_sequences"]["units"] == 6
-    assert rows[1]["participant_error"]["together"]["units"] == 72
-    with pytest.raises(ForetellError, match="no scores of A-NDTT"):
-        run(scripts["compare"], monkeypatch, root / "kept", "--first", "A-NDTT", "--out", out)
-
-
-def test_configurations_of_one_experiment_do_not_replace_one_another(scripts, experiment, monkeypatch):
-    for config in ("config", "other", "other"):
-        run(scripts["run"], monkeypatch, experiment, "--data", experiment.parent / "data", "--config", config)
-    results = json.loads((experiment / "results.json").read_text())
-    assert [(one.get("config"), one["dim"]) for one in results] == [(None, 4), ("other", 8)]
 
 
 def test_without_folds_dev_judges_and_every_number_is_a_seed(scripts, experiment, monkeypatch):

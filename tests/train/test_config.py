@@ -118,7 +118,7 @@ def test_a_section_that_is_no_table_is_refused(section: str):
 @pytest.mark.parametrize("kind", ["gru", 3, None])
 def test_an_unknown_model_is_refused_with_the_models_there_are(kind: object):
     (found,) = mistakes({"model": {"kind": kind}})
-    assert "anhp, andtt, hawkes, poisson" in found
+    assert ", ".join(MODEL_KINDS) in found
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from foretell.lang.program import Program
 from foretell.models.andtt import ANDTT
 from foretell.models.hawkes import Hawkes
 from foretell.models.poisson import Poisson
-from foretell.train import loop as training
+from foretell.train import lesson as training
 from foretell.train.fit import Interrupted, choose_device, fit
-from foretell.train.loop import sum_scored
+from foretell.train.lesson import sum_scored
 from foretell.train.score import mean_log_likelihood
 from tests.samples import event_data
 from tests.train.small import exciting, in_unit, options, same_tensors, small_model

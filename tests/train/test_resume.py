@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from foretell.data import load
-from foretell.train import loop as training
+from foretell.train import lesson as training
 from foretell.train.config import make_config
 from foretell.train.fit import Interrupted, fit
 from foretell.train.run import RunFolder

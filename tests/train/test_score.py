@@ -9,7 +9,7 @@ import torch
 
 from foretell.data import EventData
 from foretell.lang.program import Program
-from foretell.models import andtt, base
+from foretell.models import base, ruled
 from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Batch, make_batch
@@ -39,12 +39,12 @@ def test_points_in_parts_score_what_they_score_together(kind: str, monkeypatch: 
     together = mean_log_likelihood(model, data, 7)
     assert together == mean_log_likelihood(model, data, 7)
     gaps = sum(len(one) + 1 for one in data)
-    monkeypatch.setitem(andtt.EVENTS_AT_A_TIME, "cpu", 2 * 3 * gaps)
+    monkeypatch.setitem(ruled.EVENTS_AT_A_TIME, "cpu", 2 * 3 * gaps)
     monkeypatch.setitem(base.QUERIES_AT_A_TIME, "cpu", 3 * gaps)
     monkeypatch.setattr("foretell.train.score.batches_of", lambda data, model, window, nodes: whole(data))
     apart = mean_log_likelihood(model, data, 7)
     assert apart == pytest.approx(together, rel=0.2)  # other batches draw other times
-    monkeypatch.setitem(andtt.EVENTS_AT_A_TIME, "cpu", 1 << 30)
+    monkeypatch.setitem(ruled.EVENTS_AT_A_TIME, "cpu", 1 << 30)
     monkeypatch.setitem(base.QUERIES_AT_A_TIME, "cpu", 1 << 30)
     assert mean_log_likelihood(model, data, 7) == pytest.approx(apart, rel=1e-12)
 

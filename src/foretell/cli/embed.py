@@ -18,18 +18,23 @@ def embed(
     data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="FILE.parquet or FILE.jsonl.")] = None,
     layers: Annotated[str, Option(help="all: layers 0 to L side by side; top: the last one.")] = "all",
+    history: Annotated[
+        str | None, Option(help="What an event sees: causal (the past) or two-sided; default: as the run was trained.")
+    ] = None,
     sequence: Annotated[str | None, Option(help="Only the sequence with this id or place.")] = None,
     split: Annotated[str | None, Option(help="train, dev or test.")] = None,
     device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
     columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Embed events in the context of what came before them."""
-    from foretell.cli.opened import open_run
+    """Embed events in the context of what came before them, or of all others (--history two-sided, pretrained runs)."""
+    from foretell.cli.opened import open_network
     from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import print_json
     from foretell.data.writing import text_file
     from foretell.evaluate.ask import embeddings_of
+    from foretell.models.anhp_two_sided import Sight
+    from foretell.train.config import check_choice
 
     if layers not in ("all", "top"):
         raise ForetellError(f"--layers {layers}: expected all or top")
@@ -37,9 +42,12 @@ def embed(
         raise ForetellError("say where to: -o FILE.parquet, -o FILE.jsonl, or --json for stdout")
     if out is not None and out.suffix not in (".parquet", ".jsonl"):
         raise ForetellError(f"{out}: expected a name that ends in .parquet or .jsonl")
-    opened = open_run(run, data, split, columns, device)
+    if history is not None:
+        check_choice("--history", history, Sight)
+    opened = open_network(run, data, split, columns, device)
     chosen = chosen_sequences(opened.data, sequence)
-    arrays = embeddings_of(opened.model, chosen, cast(Literal["all", "top"], layers))
+    wanted = cast(Literal["all", "top"], layers)
+    arrays = embeddings_of(opened.network, chosen, wanted, history=cast("Sight | None", history))
     rows = [
         {
             "sequence": one.id,

@@ -43,6 +43,7 @@ def evaluate(
     from foretell.cli.fitted_floors import fitted_floors
     from foretell.cli.opened import open_run
     from foretell.cli.show import bar, fit_table, future_table, out, participant_table, print_json, remarks, score_table
+    from foretell.cli.task_runs import evaluate_task, is_task
     from foretell.cli.unfinished import unfinished
     from foretell.evaluate.record import Origin, write_scores
     from foretell.evaluate.scores import score
@@ -52,6 +53,10 @@ def evaluate(
     from foretell.train.floors import scored_alike
     from foretell.train.run import MODEL
 
+    if is_task(run):
+        _refuse(predict=predict, futures=futures, horizon=horizon, floors=floors, impossible=impossible)
+        evaluate_task(run, data, split, columns, device, seed, as_json)
+        return
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
     asked = _futures(futures, horizon, delta, costs)
@@ -99,6 +104,13 @@ def evaluate(
     for line in [*remarks(evaluations), *([] if warning is None else [warning])]:
         console.print(line, markup=False)
     console.print(f"event by event: {written}", markup=False)
+
+
+def _refuse(**options: object) -> None:
+    """What is asked of a model of what happens next, and of nothing else."""
+    given = [f"--{name}" for name, value in options.items() if value]
+    if given:
+        raise ForetellError(f"{', '.join(given)}: this run was not trained to say what happens next; leave it out")
 
 
 def _futures(number: int, horizon: float, delta: float, costs: str) -> Futuring | None:

@@ -1,9 +1,10 @@
-"""An A-NDTT that no run has: fresh from a program, or with the parameters of a file."""
+"""A model of rules that no run has: fresh from a program, or with the parameters of a file."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foretell.cli.replay import Impossible
 from foretell.errors import ForetellError
@@ -11,67 +12,68 @@ from foretell.errors import ForetellError
 if TYPE_CHECKING:
     from foretell.data import EventData, Vocabulary
     from foretell.lang.program import Undeclared
-    from foretell.models.andtt import ANDTT
+    from foretell.models.ruled import RuleModel
+
+KINDS = ("andtt", "ndtt")
 
 
-def fresh_andtt(
+@dataclass(frozen=True)
+class Sizes:
+    """What only one kind of model has is of no account for the other."""
+
+    dim: int
+    layers: int = 2
+    time_dim: int | None = None
+    layer_norm: bool = False
+    feed_forward: int = 0
+
+
+def fresh_model(
     program: Path,
     data: str | None,
-    dim: int,
-    layers: int,
-    time_dim: int | None,
+    kind: str,
+    sizes: Sizes,
     seed: int,
     dtype: str,
     undeclared: Undeclared = "error",
-) -> ANDTT:
+) -> RuleModel:
     """With `data`, groups of parameters are those that their events give rise to, too."""
     from foretell.cli.sequences import open_data
 
+    if kind not in KINDS:
+        raise ForetellError(f"--model {kind}: with --program expected {' or '.join(KINDS)}, which are made of rules")
     parts = open_data(data) if data is not None else []
-    model = _made(program, parts[0].vocabulary if parts else None, dim, layers, time_dim, seed, dtype, undeclared)
+    model = _made(program, parts[0].vocabulary if parts else None, kind, sizes, seed, dtype, undeclared)
     for part in parts:
         model.meet(part)
         model.ground(part)
     return model
 
 
-def andtt_of(
+def model_of(
     program: Path,
     params: Path,
     data: list[EventData],
     dtype: str,
     undeclared: Undeclared = "error",
     impossible: Impossible = Impossible.error,
-) -> tuple[ANDTT, list[EventData]]:
+) -> tuple[RuleModel, list[EventData]]:
     """The model that a file of parameters describes, for given data; and these as it may see them."""
     from foretell.cli.impossible import settled
     from foretell.models.parameters import load_parameters, read_parameters
 
     found = read_parameters(params)
-    sizes = {name: found.get(name) for name in ("dim", "layers")}
-    time = found.get("time")
-    if not all(type(size) is int for size in sizes.values()) or not isinstance(time, dict):
-        raise ForetellError(f'{params}: expected "dim", "layers" and "time", as `foretell params` prints them')
-    norm, forward = _sublayers(found["parameters"])
-    model = _made(
-        program,
-        data[0].vocabulary,
-        found["dim"],
-        found["layers"],
-        time.get("dim"),
-        0,
-        dtype,
-        undeclared,
-        layer_norm=norm,
-        feed_forward=forward,
-    )
+    kind = found.get("model", "andtt")
+    if kind not in KINDS:
+        raise ForetellError(f'{params}: "model" is {kind!r}: expected {" or ".join(KINDS)}, which are made of rules')
+    model = _made(program, data[0].vocabulary, kind, _sizes(found, kind, params), 0, dtype, undeclared)
     data = [settled(model, part, impossible)[0] for part in data]
     for part in data:
         model.meet(part)
         model.ground(part)
     for name in found["parameters"]:
         model.book.admit(name)  # of values that other data had
-    model.network.grow(model.dtype, model.device)
+    model.rule_network.grow(model.dtype, model.device)
     load_parameters(model, found, str(params))
     return model.eval(), data
 
@@ -79,37 +81,47 @@ def andtt_of(
 def _made(
     program: Path,
     vocabulary: Vocabulary | None,
-    dim: int,
-    layers: int,
-    time_dim: int | None,
+    kind: str,
+    sizes: Sizes,
     seed: int,
     dtype: str,
     undeclared: Undeclared,
-    *,
-    layer_norm: bool = False,
-    feed_forward: int = 0,
-) -> ANDTT:
+) -> RuleModel:
     import torch
 
     from foretell.lang.program import Program
     from foretell.models.andtt import ANDTT
+    from foretell.models.ndtt import NDTT
 
     if dtype not in ("float32", "float64"):
         raise ForetellError(f"--dtype {dtype}: expected float32 or float64")
+    rules = Program.from_file(program, undeclared=undeclared, dim=sizes.dim)
+    number_type = getattr(torch, dtype)
+    if kind == "ndtt":
+        return NDTT(rules, vocabulary, dim=sizes.dim, seed=seed, dtype=number_type)
     return ANDTT(
-        Program.from_file(program, undeclared=undeclared, dim=dim),
+        rules,
         vocabulary,
-        dim=dim,
-        layers=layers,
-        time_dim=time_dim,
-        layer_norm=layer_norm,
-        feed_forward=feed_forward,
+        dim=sizes.dim,
+        layers=sizes.layers,
+        time_dim=sizes.time_dim,
+        layer_norm=sizes.layer_norm,
+        feed_forward=sizes.feed_forward,
         seed=seed,
-        dtype=getattr(torch, dtype),
+        dtype=number_type,
     )
 
 
-def _sublayers(parameters: dict[str, object]) -> tuple[bool, int]:
-    """Whether there is a LayerNorm, and the width of the feed-forward sublayer, by what is in a file."""
+def _sizes(found: dict[str, Any], kind: str, params: Path) -> Sizes:
+    """By what a file of parameters says, and by what is in it."""
+    named = ("dim",) if kind == "ndtt" else ("dim", "layers")
+    time = found.get("time")
+    if not all(type(found.get(name)) is int for name in named) or not isinstance(time, dict):
+        listed = ", ".join(f'"{name}"' for name in named)
+        raise ForetellError(f'{params}: expected {listed} and "time", as `foretell params` prints them')
+    if kind == "ndtt":
+        return Sizes(found["dim"])
+    parameters = found["parameters"]
     widths = [len(one) for name, one in parameters.items() if name.endswith(".expand.bias") and isinstance(one, list)]
-    return any(".norms." in name for name in parameters), max(widths, default=0)
+    norm = any(".norms." in name for name in parameters)
+    return Sizes(found["dim"], found["layers"], time.get("dim"), norm, max(widths, default=0))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def program_of(model: IntensityModel, impossible: Impossible) -> Program | None:
     """The rules that may forbid an event; a model without rules forbids nothing, so there is nothing to choose."""
-    from foretell.models.andtt import ANDTT
+    from foretell.models.ruled import RuleModel
 
-    if isinstance(model, ANDTT):
+    if isinstance(model, RuleModel):
         return model.program
     if impossible is not Impossible.error:
         raise ForetellError(

@@ -52,7 +52,7 @@ def intensity(
     if program is not None or params is not None:
         if program is None or params is None or data is not None:
             raise ForetellError("without a run: foretell intensity DATA --program P.ndtt --params F --times …")
-        from foretell.cli.fresh import andtt_of
+        from foretell.cli.fresh import model_of
         from foretell.cli.sequences import chosen_among, open_data
 
         check_choice("--undeclared", undeclared, Undeclared)
@@ -60,7 +60,7 @@ def intensity(
         if len(found) > 1:
             raise ForetellError(f"{run}: several splits; say which with --split")
         way = impossible or Impossible.error
-        model, found = andtt_of(program, params, chosen_among(found, sequence), dtype, undeclared, way)  # pyright: ignore[reportArgumentType]
+        model, found = model_of(program, params, chosen_among(found, sequence), dtype, undeclared, way)  # pyright: ignore[reportArgumentType]
         chosen, time_unit = found[0], ""
     else:
         opened = open_run(run, data, split, columns, device)

@@ -23,10 +23,13 @@ from foretell.cli import (
     params,
     plan,
     predict,
+    pretrain,
     replay,
     report,
+    reproduce,
     sample,
     train,
+    tune,
     why,
 )
 from foretell.errors import ForetellError
@@ -41,6 +44,8 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.command("train")(train.train)
+app.command("pretrain")(pretrain.pretrain)
+app.command("tune")(tune.tune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("predict")(predict.predict)
@@ -54,6 +59,7 @@ app.command("plan")(plan.plan)
 app.command("why")(why.why)
 app.command("explain")(explain.explain)
 app.command("report")(report.report)
+app.command("reproduce")(reproduce.reproduce)
 app.command("demo")(demo.demo)
 
 

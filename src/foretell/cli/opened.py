@@ -9,9 +9,10 @@ import numpy as np
 
 from foretell.cli.impossible import settled, settled_splits
 from foretell.cli.replay import Impossible
-from foretell.data import ColumnMap, Dataset, EventData
+from foretell.data import ColumnMap, Dataset, EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.models.build import Network
 from foretell.train.fit import choose_device
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary, load_splits, open_for
@@ -42,21 +43,49 @@ def open_run(run: Path, data: str | None, split: str | None, columns: str = "", 
     folder = RunFolder.open(run)
     impossible = Impossible(folder.config().data.impossible)
     model = folder.model(str(choose_device(device)))
+    widens = model.open_ended and data is not None
+    found, time_unit = data_for(folder, None if widens else model.vocabulary, data, split, columns)
+    if widens:  # new names are fine where rules say what they mean
+        model.widen(found.vocabulary.names[kind] for kind in np.flatnonzero(found.type_counts()))
+        found = in_vocabulary(found, model.vocabulary)
+    return Opened(folder, model, found, time_unit, impossible)
+
+
+@dataclass(frozen=True)
+class OpenedNetwork:
+    """A run of any task: a point process, a pretrained encoder or a classifier."""
+
+    run: RunFolder
+    network: Network
+    data: EventData
+
+
+def open_network(
+    run: Path, data: str | None, split: str | None, columns: str = "", device: str = "cpu"
+) -> OpenedNetwork:
+    """The same for a run of any task."""
+    folder = RunFolder.open(run)
+    network = folder.network(str(choose_device(device)))
+    if isinstance(network, IntensityModel):
+        opened = open_run(run, data, split, columns, device)
+        return OpenedNetwork(folder, opened.model, opened.data)
+    return OpenedNetwork(folder, network, data_for(folder, network.vocabulary, data, split, columns)[0])
+
+
+def data_for(
+    folder: RunFolder, vocabulary: Vocabulary | None, data: str | None, split: str | None, columns: str
+) -> tuple[EventData, str]:
+    """Data that a run is asked about, and their unit of time."""
     if data is not None:
         mapped = ColumnMap.parse(columns) if columns else None
-        own = None if model.open_ended else model.vocabulary
-        found = open_for(own, data, split, columns=mapped, origin=folder.origin())
-        if model.open_ended:  # new names are fine where rules say what they mean
-            model.widen(found.vocabulary.names[kind] for kind in np.flatnonzero(found.type_counts()))
-            found = in_vocabulary(found, model.vocabulary)
-        return Opened(folder, model, found, folder.time_unit(), impossible)
+        return open_for(vocabulary, data, split, columns=mapped, origin=folder.origin()), folder.time_unit()
     dataset = load_splits(folder.config().data)
     splits = dataset.splits()
     name = split or ("test" if "test" in splits else "dev" if "dev" in splits else "train")
     if name not in splits:
         raise ForetellError(f"{dataset.path}: there is no split {name!r}; there are {', '.join(splits)}")
-    found = in_vocabulary(splits[name], model.vocabulary)
-    return Opened(folder, model, found, dataset.card.time_unit, impossible)
+    found = splits[name] if vocabulary is None else in_vocabulary(splits[name], vocabulary)
+    return found, dataset.card.time_unit
 
 
 def open_model(run: Path, device: str = "cpu") -> tuple[IntensityModel, str]:

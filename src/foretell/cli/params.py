@@ -14,10 +14,11 @@ Option = typer.Option
 
 def params(
     run: Annotated[Path | None, typer.Argument(help="A run folder.")] = None,
-    program: Annotated[Path | None, Option(help="Instead: a fresh A-NDTT of this program, P.ndtt.")] = None,
+    program: Annotated[Path | None, Option(help="Instead: a fresh model of this program, P.ndtt.")] = None,
+    model: Annotated[str, Option(help="With --program: andtt or ndtt.")] = "andtt",
     data: Annotated[str | None, Option(help="With --program: data whose events give parameters their values.")] = None,
     dim: Annotated[int, Option(help="With --program: dimension of functors that it does not declare.")] = 32,
-    layers: Annotated[int, Option(help="With --program.")] = 2,
+    layers: Annotated[int, Option(help="With --program: layers of attention (andtt).")] = 2,
     time_dim: Annotated[int | None, Option(help="With --program; default: as --dim.")] = None,
     seed: Annotated[int, Option(help="With --program.")] = 0,
     dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
@@ -36,19 +37,20 @@ def params(
     if program is not None:
         if load is not None:
             raise ForetellError("--load writes into a run: give its folder")
-        from foretell.cli.fresh import fresh_andtt
+        from foretell.cli.fresh import Sizes, fresh_model
 
-        found = parameters_json(fresh_andtt(program, data, dim, layers, time_dim, seed, dtype))
+        sizes = Sizes(dim, layers, time_dim)
+        found = parameters_json(fresh_model(program, data, model, sizes, seed, dtype))
     else:
         assert run is not None
         folder = RunFolder.open(run)
-        model = folder.model()
+        opened = folder.model()
         if load is not None:
-            load_parameters(model, read_parameters(load), str(load))
-            folder.save_model(model)
+            load_parameters(opened, read_parameters(load), str(load))
+            folder.save_model(opened)
             typer.echo(f"{load}: loaded into {run}", err=True)
             return
-        found = parameters_json(model)
+        found = parameters_json(opened)
     if out is None:
         print_json(found)
         return

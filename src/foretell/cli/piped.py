@@ -22,7 +22,7 @@ import numpy as np
 
 from foretell.cli.opened import Opened
 from foretell.cli.replay import Impossible
-from foretell.data import ColumnMap, formats
+from foretell.data import ColumnMap, EventData, Origin, Vocabulary, formats
 from foretell.data.assembly import assembled
 from foretell.data.formats.lines import GZIP_MAGIC
 from foretell.data.raw import RawEvents
@@ -77,12 +77,16 @@ def open_piped(run: Path, content: bytes, columns: str = "", device: str = "cpu"
     """A run, and the events that were read for it."""
     folder = RunFolder.open(run)
     model = folder.model(str(choose_device(device)))
-    raw = _read(content, ColumnMap.parse(columns) if columns else None)
-    data = assembled(raw, None if model.open_ended else model.vocabulary, folder.origin(), NAME)
+    data = piped_data(content, columns, None if model.open_ended else model.vocabulary, folder.origin())
     if model.open_ended:  # new names are fine where rules say what they mean
         model.widen(data.vocabulary.names[kind] for kind in np.flatnonzero(data.type_counts()))
         data = in_vocabulary(data, model.vocabulary)
     return Opened(folder, model, data, folder.time_unit(), Impossible(folder.config().data.impossible))
+
+
+def piped_data(content: bytes, columns: str, vocabulary: Vocabulary | None, origin: Origin) -> EventData:
+    raw = _read(content, ColumnMap.parse(columns) if columns else None)
+    return assembled(raw, vocabulary, origin, NAME)
 
 
 def _read(content: bytes, columns: ColumnMap | None) -> RawEvents:

@@ -49,14 +49,22 @@ def predict(
     columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """The next event of each sequence: its time, its type and its participants, with probabilities."""
+    """The next event of each sequence: its time, its type and its participants, with probabilities; a classifier's labels."""
     from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import bar, out, print_json
+    from foretell.cli.task_runs import is_task, label_data
     from foretell.evaluate.predict import predict_each, seen_until
     from foretell.report.predict_tables import event_tables, remarks, sentence, when_table
 
     if start is not None and not 0.0 <= start < float("inf"):
         raise ForetellError(f"--from {start}: expected a time from 0 on")
+    if is_task(run):
+        if start is not None or pattern is not None:
+            raise ForetellError(
+                "--from and --pattern: a classifier labels whole sequences or their events; leave them out"
+            )
+        label_data(run, history, split, columns, device, sequence, as_json)
+        return
     opened = _open(run, history, split, columns, device)
     chosen = chosen_sequences(opened.data, sequence)
     if start is not None:

@@ -72,8 +72,11 @@ def bar(quiet: bool = False) -> Iterator[Bar]:
 
 def epoch_line(record: dict[str, Any]) -> str:
     dev = f"   dev {record['dev']:9.4f}" if record.get("dev") is not None else ""
+    dev += f" ({100 * record['dev_accuracy']:.1f} % right)" if "dev_accuracy" in record else ""
     best = " *" if record.get("best_epoch") == record["epoch"] else ""
-    return f"epoch {record['epoch']:4d}   train {record['train']:9.4f}{dev}   {record['train_seconds']:6.1f} s{best}"
+    scores = f"   nce {record['nce']:9.4f}" if "nce" in record else ""
+    scores += f"   train {record['train']:9.4f}" if record["train"] is not None else ""
+    return f"epoch {record['epoch']:4d}{scores}{dev}   {record['train_seconds']:6.1f} s{best}"
 
 
 def score_table(evaluations: list[Evaluation], time_unit: str = "", participants: bool = False) -> Table:
@@ -96,7 +99,7 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "", participants
     for one in evaluations:
         cells = [one.log_likelihood, one.time_log_likelihood, one.type_log_likelihood, *([one.rmse] if timed else [])]
         shares = [one.error_rate, *([one.participants[-1].error_rate] if participants else [])]
-        shown = [*(_cell(cell, False) for cell in cells), *(_cell(cell, True) for cell in shares)]
+        shown = [*(cell(one, False) for one in cells), *(cell(one, True) for one in shares)]
         table.add_row(escape(one.model), *shown)
     return table
 
@@ -119,8 +122,8 @@ def fit_table(evaluations: list[Evaluation]) -> Table:
     ):
         table.add_column(name, justify="right")
     for one in evaluations:
-        errors = [_cell(one.mae, False), _cell(one.error_rate_without_time, True)] if timed else []
-        held = [_cell(one.calibration.coverage(level), True) for level in (0.5, 0.9)]
+        errors = [cell(one.mae, False), cell(one.error_rate_without_time, True)] if timed else []
+        held = [cell(one.calibration.coverage(level), True) for level in (0.5, 0.9)]
         found = one.rescaling
         rescaled = f"{found.ks:.3f}, p {_small(found.p_value)}\nmean {found.mean:.3f}"
         table.add_row(escape(one.model), *errors, *held, rescaled)
@@ -150,8 +153,8 @@ def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     for one in evaluations:
         found = one.futures
         assert found is not None
-        cells = [_cell(each.distance, False) for each in found.transport]
-        shares = [_cell(found.t_map, True), _cell(found.t_map_weighted, True)]
+        cells = [cell(each.distance, False) for each in found.transport]
+        shares = [cell(found.t_map, True), cell(found.t_map_weighted, True)]
         counts = [f"{number:.2f}" for number in (found.predicted_events, found.happened_events)]
         table.add_row(escape(one.model), *cells, *shares, *counts)
     return table
@@ -171,7 +174,7 @@ def difference_tables(comparison: Comparison) -> list[Table]:
             for name in ("score", "difference", *(f"p over {way}" for way in ways), ""):
                 tables[pair].add_column(name, justify="left" if name in ("score", "") else "right")
         cells = [in_words(test.corrected, test.test).removeprefix("= ") for test in one.tests] or ["–"] * len(ways)
-        difference = _cell(one.difference, one.kind == "share").replace("\n", " ")
+        difference = cell(one.difference, one.kind == "share").replace("\n", " ")
         tables[pair].add_row(escape(one.title), difference, *cells, "*" if one.significant else "")
     made = list(tables.values())
     if made:
@@ -188,7 +191,7 @@ def functor_table(comparison: Comparison) -> Table:
     for name in ("functor", "events", *comparison.names):
         table.add_column(escape(name), justify="left" if name == "functor" else "right")
     for one in comparison.functors[:SHOWN_FUNCTORS]:
-        cells = [_cell(found, False).replace("\n", " ") for found in one.scores["log_likelihood"]]
+        cells = [cell(found, False).replace("\n", " ") for found in one.scores["log_likelihood"]]
         table.add_row(escape(one.functor), str(one.events), *cells)
     left = comparison.functors[SHOWN_FUNCTORS:]
     if left:
@@ -203,13 +206,13 @@ def participant_table(evaluations: list[Evaluation]) -> Table:
         table.add_column(name, justify="left" if name in ("model", "pattern") else "right")
     for evaluation in evaluations:
         for one in evaluation.participants:
-            error = _cell(one.error_rate, percent=True).replace("\n", " ")
+            error = cell(one.error_rate, percent=True).replace("\n", " ")
             names = [escape(evaluation.model), escape(one.pattern)]
             table.add_row(*names, str(one.events), f"{one.candidates:.1f}", error)
     return table
 
 
-def _cell(estimate: Any, percent: bool) -> str:
+def cell(estimate: Any, percent: bool) -> str:
     if estimate is None or math.isnan(estimate.value):
         return "–"
     if percent:

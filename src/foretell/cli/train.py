@@ -25,8 +25,10 @@ Option = typer.Option
 
 def train(
     config: Annotated[Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train].")] = None,
-    model: Annotated[str | None, Option(help="anhp, andtt, hawkes or poisson; andtt where there is a program.")] = None,
-    program: Annotated[Path | None, Option(help="Rules that become the network (A-NDTT): P.ndtt, or robocup.")] = None,
+    model: Annotated[
+        str | None, Option(help="anhp, andtt, ndtt, hawkes, poisson, …; andtt where there is a program.")
+    ] = None,
+    program: Annotated[Path | None, Option(help="Rules that become the network: P.ndtt, or robocup.")] = None,
     data: Annotated[str | None, Option(help="A folder, a file, or the name of embedded data (robocup).")] = None,
     run: Annotated[Path | None, Option(help="The folder to write; default: runs/DATA-MODEL.")] = None,
     resume: Annotated[Path | None, Option(help="A run folder to continue.")] = None,
@@ -34,6 +36,7 @@ def train(
     impossible: Annotated[
         Impossible | None, Option(help="Events that the rules make impossible: an error, left out, or kept unscored.")
     ] = None,
+    train_fraction: Annotated[float | None, Option(help="A share of the training data, such as 0.25.")] = None,
     dim: Annotated[int | None, Option(help="Dimension of the embeddings.")] = None,
     layers: Annotated[int | None, Option(help="Layers of attention.")] = None,
     heads: Annotated[int | None, Option(help="Attention heads.")] = None,
@@ -41,18 +44,29 @@ def train(
     batch: Annotated[int | None, Option(help="Sequences a step.")] = None,
     lr: Annotated[float | None, Option(help="Learning rate.")] = None,
     patience: Annotated[int | None, Option(help="Epochs without a better dev score before stopping; 0: never.")] = None,
+    objective: Annotated[str | None, Option(help="mle: maximum likelihood; nce: noise-contrastive estimation.")] = None,
+    noise: Annotated[str | None, Option(help="Where the noise of nce comes from: poisson or hawkes.")] = None,
+    noise_streams: Annotated[int | None, Option(help="Streams of noise (nce).")] = None,
     integral: Annotated[str | None, Option(help="stratified, uniform or quadrature.")] = None,
     points: Annotated[int | None, Option(help="Integration points a gap.")] = None,
     seed: Annotated[int | None, Option(help="The same seed gives the same run.")] = None,
     device: Annotated[str | None, Option(help="cpu, cuda, cuda:1 or auto.")] = None,
     dtype: Annotated[str | None, Option(help="float32 or float64.")] = None,
+    init: Annotated[Path | None, Option(help="A run to start from, pretrained or trained.")] = None,
+    task: Annotated[str | None, Option(help="classify: learn a property of sequences or events; see --label.")] = None,
+    label: Annotated[str | None, Option(help="The key of the data that has the property.")] = None,
+    history: Annotated[str | None, Option(help="What events see when classified: two-sided or causal.")] = None,
     set_: Annotated[list[str] | None, Option("--set", help="Any key: --set train.clip=1 --set model.bos=true.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print a summary as JSON on stdout.")] = False,
     quiet: Annotated[bool, Option(help="No progress.")] = False,
 ) -> None:
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
     flags = {
-        "data": {"path": data, "impossible": None if impossible is None else impossible.value},
+        "data": {
+            "path": data,
+            "impossible": None if impossible is None else impossible.value,
+            "train_fraction": train_fraction,
+        },
         "model": {
             "kind": model or ("andtt" if program is not None else None),
             "program": None if program is None else str(program),
@@ -65,39 +79,48 @@ def train(
             "batch": batch,
             "lr": lr,
             "patience": patience,
+            "objective": objective,
+            "noise": noise,
+            "noise_streams": noise_streams,
             "integral": integral,
             "points": points,
             "seed": seed,
             "device": device,
             "dtype": dtype,
+            "init": None if init is None else str(init),
         },
+        "task": {"kind": task or ("classify" if label or history else None), "label": label, "history": history},
     }
     given = {section: {k: v for k, v in table.items() if v is not None} for section, table in flags.items()}
     if columns:
-        given["data"]["columns"] = dict(_pair(part, "--columns") for part in columns.split(","))
+        given["data"]["columns"] = dict(pair(part, "--columns") for part in columns.split(","))
     for text in set_ or []:
-        _set(given, text)
+        put(given, text)
     if resume is not None:
         if config is not None or run is not None or any(given.values()):
             raise ForetellError("--resume continues a run exactly as it was begun: give nothing else with it")
-        _train(None, resume, as_json, quiet)
+        train_run(None, resume, as_json, quiet)
         return
     if config is None and not given["data"].get("path"):
         raise ForetellError(
             "nothing to train on: give a CONFIG.toml, or --data with a folder, a file or an embedded name"
         )
-    if given["model"].get("program") and given["model"].get("kind", "andtt") != "andtt":
+    if given["model"].get("program") and given["model"].get("kind", "andtt") not in ("andtt", "ndtt"):
         raise ForetellError(
-            f"--program is for A-NDTT, which is made of rules, and --model {given['model']['kind']} has none: leave out one of the two"
+            f"--program is for andtt and ndtt, which are made of rules, and --model {given['model']['kind']} has none: "
+            "leave out one of the two"
         )
-    _train((config, given), run, as_json, quiet)
+    train_run((config, given), run, as_json, quiet)
 
 
-def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None, as_json: bool, quiet: bool) -> None:
+def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None, as_json: bool, quiet: bool) -> None:
+    """A run from a file and flags, or a run folder continued: whatever its configuration asks for."""
     from foretell.cli.impossible import settled_splits
+    from foretell.cli.learned import default_folder, said, started_from, summary_of, with_start
     from foretell.cli.show import bar, epoch_line, print_json
     from foretell.train.config import make_config, read_config
-    from foretell.train.fit import Interrupted, fit
+    from foretell.train.fit import Interrupted
+    from foretell.train.learn import learn
     from foretell.train.run import RunFolder, data_facts
     from foretell.train.splits import load_splits
 
@@ -109,17 +132,18 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
         path, given = what
         table = read_config(path) if path is not None else {}
         for section, values in given.items():
-            table[section] = (
-                {**table.get(section, {}), **values} if isinstance(table.get(section, {}), dict) else values
-            )
-        config = make_config(table, str(path) if path is not None else "options")
-        if folder is None:
-            folder = Path("runs") / f"{Path(config.data.path).name.split('.')[0]}-{config.model.kind}"
+            if values or section in table:
+                old = table.get(section, {})
+                table[section] = {**old, **values} if isinstance(old, dict) else values
+        config = make_config(with_start(table), str(path) if path is not None else "options")
+        folder = default_folder(config) if folder is None else folder
         run = None
     dataset = load_splits(config.data)
     if Path(config.data.path).exists():  # the run can be opened again from anywhere
         config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
     config = replace(config, model=_found_again(config.model))
+    if config.train.init:
+        config = replace(config, train=replace(config.train, init=str(Path(config.train.init).resolve())))
     assert dataset.train is not None
     import torch
 
@@ -131,19 +155,21 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
     dataset, counts = settled_splits(network, dataset, Impossible(config.data.impossible), quiet)
     assert dataset.train is not None
     resuming = run is not None
+    network, taken = started_from(config, network, dataset.train, run, quiet or as_json)
     if run is None:
         run = RunFolder.create(folder, config, data_facts(dataset) | {"impossible": counts})
         run.keep_program(network)
+        if taken is not None:
+            run.keep_start(RunFolder.open(config.train.init))
     elif not run.checkpoint.exists():
         resuming = False  # it was stopped before its first checkpoint: begin again
     run.tidy()
-    with bar(quiet) as progress, _stopping() as asked:
+    with bar(quiet) as progress, stopping() as asked:
         try:
-            result = fit(
+            result = learn(
+                config,
                 network,
-                dataset.train,
-                dataset.dev,
-                config.train,
+                dataset,
                 run=run,
                 resume=resuming,
                 on_step=lambda epoch, done, of: progress.move(f"epoch {epoch}", done, of),
@@ -157,35 +183,24 @@ def _train(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None,
         except Interrupted:
             typer.echo(f"interrupted; continue with: foretell train --resume {run.path}", err=True)
             raise typer.Exit(130) from None
-    summary = {
-        "run": str(run.path),
-        "best_epoch": result.best_epoch,
-        "best": result.best,
-        "epochs": len(result.records),
-    }
-    summary["judged_on"] = "dev" if dataset.dev is not None else "train"
-    summary["window"] = config.train.window
-    window = "" if config.train.window == "all" else f", window {config.train.window}"
+    summary = summary_of(result, config, run, dataset, taken)
     if as_json:
         print_json(summary)
     else:
-        typer.echo(
-            f"best log-likelihood on {summary['judged_on']}: {result.best:.4f} nats an event (epoch {result.best_epoch}{window})\n"
-            f"run: {run.path}    next: foretell evaluate {run.path}"
-        )
+        typer.echo(said(summary, config))
 
 
 def _found_again(options: Options) -> Options:
     """With the whole path of the program's file, so that the run can be opened again from anywhere; the name of a shipped one does."""
-    from foretell.models.build import AndttOptions
+    from foretell.models.build import AndttOptions, NdttOptions
 
-    if isinstance(options, AndttOptions) and options.program and Path(options.program).is_file():
+    if isinstance(options, AndttOptions | NdttOptions) and options.program and Path(options.program).is_file():
         return replace(options, program=str(Path(options.program).resolve()))
     return options
 
 
 @contextmanager
-def _stopping() -> Iterator[dict[str, bool]]:
+def stopping() -> Iterator[dict[str, bool]]:
     """The first Ctrl-C (or SIGTERM) asks the loop to write a checkpoint and stop; a second one stops at once."""
     asked = {"stop": False}
 
@@ -202,15 +217,15 @@ def _stopping() -> Iterator[dict[str, bool]]:
             signal.signal(number, handler)
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def pair(text: str, option: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip() or not value.strip():
         raise ForetellError(f"{option} {text!r}: expected KEY=VALUE")
     return key.strip(), value.strip()
 
 
-def _set(given: dict[str, dict[str, Any]], text: str) -> None:
-    key, value = _pair(text, "--set")
+def put(given: dict[str, dict[str, Any]], text: str) -> None:
+    key, value = pair(text, "--set")
     section, dot, name = key.partition(".")
     if not dot or section not in given:
         raise ForetellError(f"--set {text!r}: the key must begin with {', '.join(f'{s}.' for s in given)}")

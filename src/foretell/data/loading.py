@@ -25,21 +25,27 @@ TYPES_FILE = "types.json"
 OTHER_NAMES_OF_DEV = ("valid", "val", "validation")
 
 
-def load(path_or_name: str | Path, *, columns: ColumnMap | Mapping[str, str] | None = None) -> Dataset:
+def load(
+    path_or_name: str | Path,
+    *,
+    columns: ColumnMap | Mapping[str, str] | None = None,
+    unseen: Sequence[str] = (),
+) -> Dataset:
     """A data set: a folder of splits, one file (its events are `train`), or the name of an embedded one.
 
-    `columns` says which column of a long table plays which part: `{"sequence": "patient", "time": "when", "event": "code"}`.
+    `columns` says which column of a long table plays which part: `{"sequence": "patient", "time": "when", "event": "code"}`. Files of
+    splits that are to stay `unseen` are not opened; types that only they have are known if the card or `types.json` tells of them.
     """
     path = Path(path_or_name)
     if columns is not None and not isinstance(columns, ColumnMap):
         columns = ColumnMap.parse(",".join(f"{part}={name}" for part, name in columns.items()))
     if path.is_dir():
-        return _load_folder(path, columns, path.resolve().name)
+        return _load_folder(path, columns, path.resolve().name, unseen)
     if not path.exists():
         embedded = catalog.folder(str(path_or_name))
         if embedded is None:
             raise DataError(_not_found(path, catalog.names()))
-        return _load_folder(embedded, None, str(path_or_name))
+        return _load_folder(embedded, None, str(path_or_name), unseen)
     data = assembled(formats.read(path, columns), None, "window", "train")
     return Dataset(data, None, None, data.vocabulary, Card(_stem(path), types=len(data.vocabulary)), str(path))
 
@@ -101,12 +107,20 @@ def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def _load_folder(folder: Path, columns: ColumnMap | None, name: str) -> Dataset:
+def split_names(path_or_name: str | Path) -> set[str]:
+    """The splits that a folder or embedded data set has files of; of a single file, none."""
+    path = Path(path_or_name)
+    folder = path if path.is_dir() else None if path.exists() else catalog.folder(str(path_or_name))
+    return set() if folder is None else set(split_files(folder, formats.SUFFIXES))
+
+
+def _load_folder(folder: Path, columns: ColumnMap | None, name: str, unseen: Sequence[str] = ()) -> Dataset:
     card_file = folder / cards.FILE_NAME
     card = Card.read(card_file, name) if card_file.is_file() else Card(name)
     names_file = folder / TYPES_FILE
     given = _read_names(names_file, card) if names_file.is_file() else None
-    raws = {name: formats.read(path, columns) for name, path in split_files(folder, formats.SUFFIXES).items()}
+    files = {split: path for split, path in split_files(folder, formats.SUFFIXES).items() if split not in unseen}
+    raws = {split: formats.read(path, columns) for split, path in files.items()}
     vocabulary, problems = (given, []) if given is not None else vocabulary_of(list(raws.values()), card.types)
     splits: dict[str, EventData | None] = dict.fromkeys(SPLITS)
     if problems:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from rich.markup import escape
 from rich.table import Table
 
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.anhp import ANHP
+from foretell.models.anhp_two_sided import Sight, checked_sight, embed_rows, event_rows, sight
 from foretell.models.base import IntensityModel
+from foretell.models.batch import make_batch
+from foretell.models.build import Network
+from foretell.models.headed import Classifier, Headed, MaskedANHP
 
 
 @dataclass(frozen=True)
@@ -72,10 +78,49 @@ def intensities_at(
     return answers
 
 
-def embeddings_of(model: IntensityModel, data: EventData, layers: Literal["all", "top"] = "all") -> list[np.ndarray]:
-    """The embedding of every event, [events, (L + 1)·D] or [events, D]; one array a sequence."""
-    if not isinstance(model, ANHP):
-        raise ForetellError(f"{model.title} has no embeddings of events; train an A-NHP")
+def embeddings_of(
+    model: Network,
+    data: EventData,
+    layers: Literal["all", "top"] = "all",
+    *,
+    history: Sight | None = None,
+    visible: Sequence[np.ndarray] | None = None,
+) -> list[np.ndarray]:
+    """The embedding of every event, [events, (L + 1)·D] or [events, D]; one array a sequence.
+
+    `history` is what events see: the past (`causal`, the default of models of what happens next), or all other events (`two-sided`, that
+    of pretrained encoders); a classifier has its own. `visible`, a bool [events, events] for each sequence, is one of the caller's: True
+    where the row sees the column.
+    """
     if layers not in ("all", "top"):
         raise ForetellError(f'layers = {layers!r}: expected "all" or "top"')
-    return [model.embed(sequence, layers) for sequence in data]
+    known = history if history is not None else _own_history(model)
+    encoder = model.encoder if isinstance(model, Headed) else model
+    if visible is None and known == "causal":
+        return [encoder.embed(sequence, layers) for sequence in data]
+    if not isinstance(encoder, ANHP):
+        raise ForetellError(
+            f"{encoder.title} has embeddings of the past alone: a history of another kind needs an A-NHP"
+        )
+    if visible is not None and len(visible) != len(data):
+        raise ForetellError(f"visible: found {len(visible)} matrices for {len(data)} sequences, expected one for each")
+    seen = [None] * len(data) if visible is None else visible
+    return [_embedded(encoder, data, place, layers, known, own) for place, own in enumerate(seen)]
+
+
+def _own_history(model: Network) -> Sight:
+    if isinstance(model, MaskedANHP):
+        return "two-sided"
+    return model.history if isinstance(model, Classifier) else "causal"
+
+
+@torch.no_grad()
+def _embedded(
+    encoder: ANHP, data: EventData, place: int, layers: str, history: Sight, visible: np.ndarray | None
+) -> np.ndarray:
+    batch = make_batch(data, [place], device=encoder.device)
+    seen = sight(batch, history) if visible is None else checked_sight(batch, np.asarray(visible)[None])
+    with encoder.evaluating():
+        by_layer = embed_rows(encoder, event_rows(encoder, batch, seen))
+    chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
+    return chosen[0].double().cpu().numpy()

@@ -237,19 +237,34 @@ def _tested(
     ways: Sequence[Over],
     drawn: Any,
 ) -> Difference:
-    one, other = (metrics[place][which] for place in pair)
+    first, second = pair
+    names = runs[first].name, runs[second].name
+    return difference_of(names, metrics[first][which], metrics[second][which], units, ways, **drawn)
+
+
+def difference_of(
+    names: tuple[str, str],
+    one: Metric,
+    other: Metric,
+    units: Units,
+    ways: Sequence[Over],
+    *,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> Difference:
+    """Of two runs in one metric, with its interval and its tests; p is not corrected yet."""
     both = (one.counts > 0) & (other.counts > 0) if one.kind == "time" else np.ones(len(one.counts), dtype=bool)
     one, other = one.where(both), other.where(both)  # times that only one of them can tell are no pair
     ratios = [one.ratio(units), other.ratio(units)]
-    spread = replicates(ratios, units.resampling(drawn["seed"]))
+    spread = replicates(ratios, units.resampling(seed))
     difference = interval(ratios[0].value - ratios[1].value, spread[:, 0] - spread[:, 1])
     asked = (one.counts > 0) | (one.values != 0.0) | (other.values != 0.0)
+    first, second, sequence = (part[asked] for part in (one.values, other.values, units.sequence))
     tests = tuple(
-        Tested(way, compare_values(one.values[asked], other.values[asked], units.sequence[asked], way, **drawn), 1.0)
+        Tested(way, compare_values(first, second, sequence, way, permutations=permutations, seed=seed), 1.0)
         for way in ways
         if asked.any()
     )
-    names = [runs[place].name for place in pair]
     better = None
     if difference.value and not np.isnan(difference.value):
         better = names[0] if (difference.value > 0.0) == one.higher_is_better else names[1]

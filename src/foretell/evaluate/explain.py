@@ -22,6 +22,7 @@ from foretell.models.andtt import ANDTT
 from foretell.models.andtt_attention import Head, Look, look_back
 from foretell.models.andtt_explain import Anatomy, Contribution, ProofPart, take_apart
 from foretell.models.base import IntensityModel
+from foretell.models.ruled import RuleModel
 from foretell.terms import split
 
 Kind = Literal["own", "deduce", "add"]
@@ -200,7 +201,12 @@ def explain(model: IntensityModel, history: EventSequence, at: float, event: str
 
 
 def check_explained(model: IntensityModel) -> ANDTT:
-    """Only models of rules can be taken apart by rules."""
+    """Only models of rules can be taken apart by rules, and only attention says which events it looks at."""
+    if isinstance(model, RuleModel) and not isinstance(model, ANDTT):
+        raise ForetellError(
+            f"this model is {model.title}, in which a fact has a cell and does not look back at single events; "
+            "explain needs an A-NDTT: a run trained with --program P.ndtt and without --model, or ft.ANDTT(program)"
+        )
     if not isinstance(model, ANDTT):
         raise ForetellError(
             f"this model is {model.title}, which has no rules; explain needs a model of rules: "

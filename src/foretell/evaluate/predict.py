@@ -22,8 +22,8 @@ from foretell.evaluate.outlook import QUANTILES, Asked, Outlook, Prediction, has
 from foretell.evaluate.pattern import EventPattern, MayCome, never_matches, parse_event_pattern
 from foretell.evaluate.unmet import with_names
 from foretell.ground.impossible import naming_impossible
-from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
+from foretell.models.ruled import RuleModel
 from foretell.sampling.futures import NextEvents, sample_next
 from foretell.terms import split
 from foretell.train.score import batches_of
@@ -70,10 +70,10 @@ def predict_each(
     if data.vocabulary != model.vocabulary:
         raise ForetellError(f"{data.name}: its event types are not those of the model")
     asked = Asked(top, None if pattern is None else parse_event_pattern(pattern))
-    if asked.pattern is not None and not isinstance(model, ANDTT):
+    if asked.pattern is not None and not isinstance(model, RuleModel):
         _check(asked.pattern, model.vocabulary.names)  # before anything is computed
     seen = data if start is None else seen_until(data, start)
-    program = model.program if isinstance(model, ANDTT) else None
+    program = model.program if isinstance(model, RuleModel) else None
     with model.evaluating(), naming_impossible(program, seen):
         last = HORIZON * longest_time(model, data)
         outlooks = _by_quadrature(model, seen, asked, last, progress)
@@ -114,7 +114,7 @@ def _by_quadrature(
     model: IntensityModel, data: EventData, asked: Asked, last: float, progress: Callable[[int, int], None] | None
 ) -> list[Outlook]:
     wide, possible = _with_all_possible(model, data)
-    if asked.pattern is not None and isinstance(model, ANDTT):
+    if asked.pattern is not None and isinstance(model, RuleModel):
         _check(
             asked.pattern,
             (name for name in wide.vocabulary.names if split(name)[0] in model.functors),
@@ -164,7 +164,7 @@ def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[Intensit
     return with_names(model, (name for names in possible for name in names)), possible
 
 
-def _may_come(model: ANDTT) -> MayCome:
+def _may_come(model: RuleModel) -> MayCome:
     """Whatever the program declares an event, about all that its facts and the events so far are about."""
     arities = {name: model.program.functors[name].arity for name in model.functors}
     met = (argument for name in model.vocabulary.names for argument in split(name)[1])

@@ -23,9 +23,9 @@ from foretell.evaluate.participants import Guesses, check_patterns, guess_partic
 from foretell.evaluate.residuals import RescalingTest, rescaling_test, residuals
 from foretell.evaluate.units import Units
 from foretell.ground.impossible import naming_impossible
-from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Window
+from foretell.models.ruled import RuleModel
 from foretell.objective.integral import Integral
 
 P = ParamSpec("P")
@@ -115,7 +115,7 @@ def score(
     patterns = [parse_pattern(text) for text in ([predict] if isinstance(predict, str) else predict)]
     check_patterns(model, patterns)  # before hours are spent on the rest
     told = progress or (lambda what, done, of: None)
-    program = model.program if isinstance(model, ANDTT) else None
+    program = model.program if isinstance(model, RuleModel) else None
     with model.evaluating(), naming_impossible(program, data):
         events = score_events(
             model,

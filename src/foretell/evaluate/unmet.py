@@ -12,15 +12,15 @@ import numpy as np
 from torch import Tensor
 
 from foretell.data import EventData, Vocabulary
-from foretell.models.andtt import ANDTT
 from foretell.models.base import IntensityModel
+from foretell.models.ruled import RuleModel
 
 UNMET = -1  # the type of an event that the model's vocabulary lacks
 
 
 def with_all_names(model: IntensityModel, data: EventData) -> IntensityModel:
     """With a name for every event that is possible at some time in the data."""
-    if not isinstance(model, ANDTT):
+    if not isinstance(model, RuleModel):
         return model
     grounding, facts = model.histories.grounding, set[int]()
     for one in data:

@@ -6,7 +6,7 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.base import IntensityModel
 from foretell.models.hawkes import Hawkes
 from foretell.models.poisson import Poisson
-from foretell.train.loop import history_only
+from foretell.train.lesson import history_only
 
 
 def floors_for(vocabulary: Vocabulary) -> list[IntensityModel]:

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from foretell.data import ColumnMap, Dataset, EventData, EventSequence, Origin, Vocabulary, load, load_file
+from foretell.data.loading import split_names
+from foretell.data.share import share_of
 from foretell.errors import DataError, ForetellError
 from foretell.train.config import DataOptions
 
@@ -21,16 +23,19 @@ def column_map(columns: dict[str, str] | None) -> ColumnMap | None:
     return None if not columns else ColumnMap.parse(",".join(f"{part}={name}" for part, name in columns.items()))
 
 
-def load_splits(options: DataOptions) -> Dataset:
-    """The data set of a run; one without dev and test is split by sequences."""
+def load_splits(options: DataOptions, *, unseen: tuple[str, ...] = ()) -> Dataset:
+    """The data set of a run; one without dev and test is split by sequences. Files of splits that are to stay `unseen` are not opened."""
     if not options.path:
         raise ForetellError("no data: give a folder, a file or the name of embedded data (--data, or data.path)")
-    dataset = load(options.path, columns=column_map(dict(options.columns) if options.columns else None))
+    columns = column_map(dict(options.columns) if options.columns else None)
+    dataset = load(options.path, columns=columns, unseen=unseen)
     if dataset.train is None:
         raise ForetellError(f"{options.path}: there is no train split")
-    if dataset.dev is not None or dataset.test is not None:
-        return dataset
-    return _split(dataset, dataset.train, options)
+    if dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen)):
+        dataset = _split(dataset, dataset.train, options)
+    assert dataset.train is not None
+    shared = share_of(dataset.train, options.train_fraction, options.split_seed)
+    return replace(dataset, train=shared, **dict.fromkeys(unseen))
 
 
 def _split(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:

@@ -1,0 +1,139 @@
+"""Runs that were not trained to say what happens next: their scores and, for classifiers, the labels of data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from foretell.cli.opened import data_for, open_network
+from foretell.cli.piped import piped_content, piped_data
+from foretell.cli.sequences import chosen_sequences
+from foretell.cli.show import cell, out, print_json
+from foretell.cli.unfinished import unfinished
+from foretell.data.writing import text_file
+from foretell.errors import ForetellError
+from foretell.evaluate.labels import LabelEvaluation, LabelPrediction, predict_labels, score_labels
+from foretell.evaluate.masked import MaskedEvaluation, score_masked
+from foretell.lang.wording import counted
+from foretell.models.headed import Classifier, Headed, MaskedANHP
+from foretell.train.fit import choose_device
+from foretell.train.run import RunFolder
+from foretell.train.task import PretrainOptions
+
+if TYPE_CHECKING:
+    from foretell.data import EventData
+
+EVALUATION = "evaluation.json"
+SHOWN = 20  # rows of a table
+
+
+def is_task(run: Path) -> bool:
+    return RunFolder.open(run).config().task is not None
+
+
+def evaluate_task(
+    run: Path, data: str | None, split: str | None, columns: str, device: str, seed: int, as_json: bool
+) -> None:
+    """Also writes `evaluation.json` into the run folder."""
+    opened = open_network(run, data, split, columns, device)
+    task = opened.run.config().task
+    if isinstance(opened.network, Classifier):
+        labelled = score_labels(opened.network, opened.data, seed=seed)
+        found, table = labelled.to_json(), label_table(labelled)
+    else:
+        assert isinstance(opened.network, MaskedANHP) and isinstance(task, PretrainOptions)
+        masked = score_masked(opened.network, opened.data, mask=task.mask, drop=task.drop, seed=seed)
+        found, table = masked.to_json(), masked_table(masked)
+    with text_file(run / EVALUATION) as file:
+        file.write(json.dumps(found, indent=2) + "\n")
+    warning = unfinished(opened.run, opened.network)
+    if as_json:
+        print_json({**found, "unfinished": warning})
+        return
+    out().print(table)
+    if warning is not None:
+        out().print(warning, markup=False)
+
+
+def label_data(
+    run: Path, data: str | None, split: str | None, columns: str, device: str, sequence: str | None, as_json: bool
+) -> None:
+    """The labels that a classifier gives."""
+    folder = RunFolder.open(run)
+    network = folder.network(str(choose_device(device)))
+    if not isinstance(network, Classifier):
+        assert isinstance(network, Headed)
+        raise ForetellError(f"{run}: this is {network.title}, which predicts nothing; {network.purpose}")
+    content = piped_content(data, split)
+    if content is None:
+        events = data_for(folder, network.vocabulary, data, split, columns)[0]
+    else:
+        events = piped_data(content, columns, network.vocabulary, folder.origin())
+    chosen = chosen_sequences(events, sequence)
+    found = predict_labels(network, chosen)
+    if as_json:
+        print_json([one.to_json() for one in found])
+        return
+    out().print(_predicted(found, chosen, network))
+
+
+def label_table(found: LabelEvaluation) -> Table:
+    what = f"{counted(found.labels, 'label')} `{found.label}` of {found.of}"
+    table = Table(
+        title=escape(f"{found.data}: {what}, {len(found.classes)} different, history {found.history}"),
+        caption=escape(f"log-loss in nats, lower is better; [95 % intervals: {found.bootstrap}]"),
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("model")
+    for name in ("accuracy", "macro-F1", "log-loss"):
+        table.add_column(name, justify="right")
+    for name, scores in ((found.model, found.scores), (f"majority: always {found.majority_label}", found.majority)):
+        cells = cell(scores.accuracy, True), cell(scores.macro_f1, False), cell(scores.log_loss, False)
+        table.add_row(escape(name), *cells)
+    return table
+
+
+def masked_table(found: MaskedEvaluation) -> Table:
+    table = Table(
+        title=escape(
+            f"{found.data}: {found.masked} masked events of {counted(found.sequences, 'sequence')}, in {found.rounds} rounds"
+        ),
+        caption=escape(
+            f"{100 * found.mask:g} % masked of what is left when {100 * found.drop:g} % are removed; cross-entropy in nats; "
+            f"[95 % intervals: {found.bootstrap}]"
+        ),
+        title_justify="left",
+        caption_justify="left",
+    )
+    for name in ("model", "accuracy", "cross-entropy"):
+        table.add_column(name, justify="left" if name == "model" else "right")
+    table.add_row(escape(found.model), cell(found.accuracy, True), cell(found.cross_entropy, False))
+    return table
+
+
+def _predicted(found: list[LabelPrediction], data: EventData, model: Classifier) -> Table:
+    """The first rows; --json has them all."""
+    rows: list[tuple[str, ...]] = []
+    for one, sequence in zip(found, data, strict=True):
+        for place, label in enumerate(one.labels):
+            where = (
+                ()
+                if one.of == "sequences"
+                else (f"{sequence.times[place]:g}", data.vocabulary.names[sequence.types[place]])
+            )
+            rows.append((one.sequence, *where, label, f"{100 * one.probabilities[place].max():.1f} %"))
+    left = len(rows) - SHOWN
+    table = Table(title=escape(f"{data.name}: {model.label} of {model.of}"), title_justify="left")
+    names: list[Any] = ["sequence", *(() if model.of == "sequences" else ("time", "event")), model.label, "probability"]
+    for name in names:
+        table.add_column(escape(name), justify="right" if name in ("time", "probability") else "left")
+    for row in rows[:SHOWN]:
+        table.add_row(*map(escape, row))
+    if left > 0:
+        table.caption = f"and {left} more: see --json"
+    return table

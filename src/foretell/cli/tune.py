@@ -1,0 +1,238 @@
+"""`foretell tune CONFIG`: search for settings on dev; leave the best as a configuration, all that was tried as a table, and a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foretell.errors import ForetellError
+
+if TYPE_CHECKING:
+    from foretell.train.space import Space
+    from foretell.train.study import Tried
+    from foretell.train.tune import SearchOptions, Tuned
+
+Option = typer.Option
+PICTURE = "settings.png"
+SHOWN = 5  # of the best settings
+
+
+class SamplerName(StrEnum):
+    auto = "auto"
+    grid = "grid"
+    random = "random"
+    tpe = "tpe"
+
+
+class PrunerName(StrEnum):
+    median = "median"
+    hyperband = "hyperband"
+    none = "none"
+
+
+def tune(
+    config: Annotated[
+        Path, typer.Argument(help="A TOML file with lists of choices and ranges in [model] and [train].")
+    ],
+    out: Annotated[Path | None, Option(help="The folder to write, and to go on with; default: tune/CONFIG.")] = None,
+    data: Annotated[str | None, Option(help="A folder, a file, or the name of embedded data (robocup).")] = None,
+    trials: Annotated[int | None, Option(help="Settings to try, earlier calls included; default: all, or 50.")] = None,
+    minutes: Annotated[float | None, Option(help="Stop after this time; the next call goes on.")] = None,
+    jobs: Annotated[int | None, Option(help="Processes.")] = None,
+    sampler: Annotated[SamplerName | None, Option(help="How settings are chosen; auto: grid if it is small.")] = None,
+    pruner: Annotated[PrunerName | None, Option(help="When a setting is given up by its epochs so far.")] = None,
+    seed: Annotated[int | None, Option(help="Of the search; a setting's own seed is train.seed.")] = None,
+    storage: Annotated[str | None, Option(help="journal, sqlite, sqlite:PATH, or the URL of a database.")] = None,
+    device: Annotated[str | None, Option(help="cpu, cuda, cuda:1 or auto.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print a summary as JSON on stdout.")] = False,
+    quiet: Annotated[bool, Option(help="No progress.")] = False,
+) -> None:
+    """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
+    from foretell.cli.show import bar, print_json
+    from foretell.cli.train import stopping
+    from foretell.train.config import read_config
+    from foretell.train.space import Space
+    from foretell.train.tune import tune as search
+
+    table = read_config(config)
+    given = {"trials": trials, "minutes": minutes, "jobs": jobs, "seed": seed, "storage": storage}
+    given |= {"sampler": sampler and sampler.value, "pruner": pruner and pruner.value}
+    options = _options(table.pop("search", {}), given, str(config))
+    for section, key, value in (("data", "path", data), ("train", "device", device)):
+        if value is not None:
+            table[section] = {**table.get(section, {}), key: value}
+    space = Space.read(table, str(config))
+    folder = out or Path("tune") / config.stem
+    told = _Telling(space, options)
+    with bar(quiet) as progress, stopping() as asked:
+        if space.from_paper:
+            progress.keep(f"{config} has no lists: the paper's grid is searched, {_listed(space)}")
+
+        def tell(news: Any) -> None:
+            told.hear(news)
+            progress.move(told.line(), told.ended, told.of)
+            if news.tried is not None:
+                progress.keep(told.ending(news.tried))
+
+        found = search(space, folder, options, told=tell, stop=lambda: asked["stop"])
+    picture = _picture(found, folder, quiet)
+    if as_json:
+        print_json(_summary(found, picture))
+    else:
+        _say(found, picture)
+    if found.stopped == "interrupted":
+        typer.echo("interrupted; the same command goes on", err=True)
+        raise typer.Exit(130)
+    if found.best is None:
+        first = next((one.error for one in found.tried if one.error), None)
+        raise ForetellError(
+            f"{folder}: none of {len(found.tried)} settings came to an end"
+            + (f"; the first failed with {first}" if first else "; give it more minutes or trials")
+        )
+
+
+def _options(table: Any, given: Mapping[str, Any], source: str) -> SearchOptions:
+    """The table [search] of the file, with the flags over it."""
+    from foretell.train.tune import SearchOptions
+
+    if not isinstance(table, Mapping):
+        raise ForetellError(f"{source}: [search] is {table!r}: expected a table")
+    known = {one.name: one for one in dataclasses.fields(SearchOptions)}
+    problems = []
+    for key, value in table.items():
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
+            hint = f"did you mean `{close[0]}`?" if close else f"known are {', '.join(known)}"
+            problems.append(f"{source}: unknown key `search.{key}`; {hint}")
+            continue
+        fine = isinstance(value, str) if key in ("sampler", "pruner", "storage") else type(value) is int
+        if not (fine or (key == "minutes" and type(value) is float)):
+            problems.append(f"{source}: search.{key} = {value!r}: expected {'a word' if key in _WORDS else 'a number'}")
+    if problems:
+        raise ForetellError("\n".join(problems))
+    chosen = {**table, **{key: value for key, value in given.items() if value is not None}}
+    return SearchOptions(**chosen).check()
+
+
+_WORDS = ("sampler", "pruner", "storage")
+
+
+class _Telling:
+    """What is said while the search goes on."""
+
+    def __init__(self, space: Space, options: SearchOptions) -> None:
+        size = space.size()
+        self.of = options.trials or (size if size is not None and size <= 50 else 50)
+        self.best: float | None = None
+        self.ended, self.running = 0, {}
+
+    def hear(self, news: Any) -> None:
+        if news.tried is None:
+            self.running[news.number] = (news.epoch, news.setting)
+            return
+        self.running.pop(news.number, None)
+        self.ended = max(self.ended + 1, news.number + 1 - len(self.running))
+        if news.tried.state == "complete" and (self.best is None or news.tried.score > self.best):
+            self.best = news.tried.score
+
+    def line(self) -> str:
+        best = "" if self.best is None else f"best {self.best:.4f}; "
+        now = ", ".join(f"{number}: epoch {epoch}" for number, (epoch, _) in sorted(self.running.items())[:3])
+        return f"{best}trial {now}" if now else f"{best}trials"
+
+    def ending(self, tried: Tried) -> str:
+        said = {"complete": "", "pruned": f"given up after {tried.epochs} epochs", "failed": f"failed: {tried.error}"}
+        told = said[tried.state] if tried.same_as is None else f"as trial {tried.same_as}"
+        score = "        –" if tried.score is None else f"{tried.score:9.4f}"
+        star = " *" if tried.state == "complete" and tried.score == self.best else ""
+        return f"trial {tried.number:4d}   dev {score}   {_words(tried.setting)}   {tried.seconds:6.1f} s{star}  {told}".rstrip()
+
+
+def _words(setting: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in setting.items()
+    )
+
+
+def _listed(space: Space) -> str:
+    return ", ".join(f"{name} = {one.to_json()}" for name, one in space.open.items())
+
+
+def _picture(found: Tuned, folder: Path, quiet: bool) -> Path | None:
+    """Score against each setting; without matplotlib there is none, and that is said."""
+    if not any(one.score is not None for one in found.tried):
+        return None
+    try:
+        from foretell.report.canvas import save_figure
+        from foretell.report.settings_plot import settings_plot
+
+        figure = settings_plot(found)
+    except ForetellError as error:
+        if not quiet:
+            typer.echo(f"no picture: {error}", err=True)
+        return None
+    save_figure(figure, folder / PICTURE)
+    return folder / PICTURE
+
+
+def _summary(found: Tuned, picture: Path | None) -> dict[str, Any]:
+    from foretell.train.study import BEST, TABLE
+
+    best = found.best
+    return {
+        "best": None if best is None else best.to_json(),
+        "judged_on": "dev",
+        "trials": len(found.tried),
+        "complete": found.count("complete"),
+        "pruned": found.count("pruned"),
+        "failed": found.count("failed"),
+        "left": found.left,
+        "stopped": found.stopped,
+        "folder": str(found.folder),
+        "config": None if best is None else str(found.folder / BEST),
+        "table": str(found.folder / TABLE),
+        "picture": None if picture is None else str(picture),
+    }
+
+
+def _say(found: Tuned, picture: Path | None) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from foretell.cli.show import out
+    from foretell.train.study import BEST
+
+    whole = sorted((one for one in found.tried if one.state == "complete"), key=lambda one: -(one.score or 0.0))
+    counts = (
+        f"{found.count('complete')} complete, {found.count('pruned')} given up early, {found.count('failed')} failed"
+    )
+    if whole:
+        table = Table(title=escape(f"the best of {len(found.tried)} settings ({counts})"), title_justify="left")
+        names = list(found.space.open)
+        for name in ("trial", "dev", *names, "epochs", "seconds"):
+            table.add_column(escape(name), justify="right")
+        for one in whole[:SHOWN]:
+            cells = ["–" if name not in one.setting else _cell(one.setting[name]) for name in names]
+            shown = [str(one.number), f"{one.score:.4f}", *cells, str(one.epochs), f"{one.seconds:.1f}"]
+            table.add_row(*(escape(cell) for cell in shown))
+        out().print(table)
+        typer.echo(
+            f"judged on dev, nats an event; test was not opened\n"
+            f"best: {found.folder / BEST}    next: foretell train {found.folder / BEST}"
+            + (f"\npicture: {picture}" if picture is not None else "")
+        )
+    failed = [one for one in found.tried if one.state == "failed"]
+    for one in failed[:SHOWN]:
+        typer.echo(f"trial {one.number} failed: {_words(one.setting)}: {one.error}", err=True)
+    if found.stopped == "minutes":
+        typer.echo("the time is up; the same command goes on", err=True)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

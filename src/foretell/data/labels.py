@@ -1,0 +1,131 @@
+"""Properties that data tell of themselves: a key of the metadata in, one label a sequence or one label an event out.
+
+A label is text, a whole number, true or false. Null, or a sequence without the key, is no label: such sequences and events are left out
+of what is learned and scored, and are still there to be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from foretell.data.dataset import EventData
+from foretell.data.sequence import EventSequence, did_you_mean
+from foretell.errors import DataError, ForetellError
+
+Of = Literal["sequences", "events"]
+NO_LABEL = -1
+MOST_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels there are, and what has them."""
+
+    field: str
+    of: Of
+    names: tuple[str, ...]
+
+    def targets(self, data: EventData) -> list[np.ndarray]:
+        """For each sequence an int64 array: its own label, or one for each event; NO_LABEL where there is none."""
+        place = {name: index for index, name in enumerate(self.names)}
+        problems: list[str] = []
+        found = []
+        for sequence in data:
+            words = _words(sequence, self.field, data.name, problems)
+            if words is None:
+                words = [None] * (1 if self.of == "sequences" else len(sequence))
+            elif isinstance(words, list) != (self.of == "events"):
+                problems.append(
+                    f"{data.name}: sequence {sequence.id!r}: `{self.field}` is {'a list' if isinstance(words, list) else 'one value'}, "
+                    f"expected {'one value' if self.of == 'sequences' else 'a list'} as in the other sequences"
+                )
+                continue
+            row = words if isinstance(words, list) else [words]
+            for word in {word for word in row if word is not None and word not in place}:
+                problems.append(
+                    f"{data.name}: sequence {sequence.id!r}: `{self.field}` is {word!r}, which is none of the "
+                    f"{len(place)} known labels{did_you_mean(word, self.names)}"
+                )
+            found.append(
+                np.array([NO_LABEL if word is None else place.get(word, NO_LABEL) for word in row], dtype=np.int64)
+            )
+        if problems:
+            raise DataError(problems[:MOST_SHOWN])
+        return found
+
+
+def find_labels(splits: Iterable[EventData], field: str) -> Labels:
+    """Of all splits together, so that a label which only one of them has is known to all."""
+    parts = list(splits)
+    problems: list[str] = []
+    words: set[str] = set()
+    kinds: dict[bool, str] = {}
+    for data in parts:
+        for sequence in data:
+            found = _words(sequence, field, data.name, problems)
+            if found is not None:
+                kinds.setdefault(isinstance(found, list), sequence.id)
+                words.update(word for word in (found if isinstance(found, list) else [found]) if word is not None)
+    if problems:
+        raise DataError(problems[:MOST_SHOWN])
+    if not kinds:
+        known = sorted({key for data in parts for sequence in data for key in sequence.metadata})
+        hint = (
+            did_you_mean(field, known) or f"; there are {', '.join(known[:MOST_SHOWN])}"
+            if known
+            else "; the data have no keys of their own"
+        )
+        raise ForetellError(f"label {field!r}: no sequence has this key{hint}")
+    if len(kinds) == 2:
+        raise DataError(
+            [
+                f"`{field}` is a list in sequence {kinds[True]!r} and one value in sequence {kinds[False]!r}: expected the same in all"
+            ]
+        )
+    if len(words) < 2:
+        raise ForetellError(f"label {field!r}: found {len(words)} different values, expected two or more to tell apart")
+    return Labels(field, "events" if True in kinds else "sequences", tuple(sorted(words, key=_order)))
+
+
+def labelled(data: EventData, targets: Sequence[np.ndarray]) -> np.ndarray:
+    """The places of the sequences that have a label at all."""
+    return np.array([place for place, row in enumerate(targets) if (row != NO_LABEL).any()], dtype=np.int64)
+
+
+def _words(sequence: EventSequence, field: str, name: str, problems: list[str]) -> str | list[str | None] | None:
+    """The labels of a sequence as text; None: it has none."""
+    value = sequence.metadata.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        return _word(value, f"{name}: sequence {sequence.id!r}: `{field}`", problems)
+    if len(value) != len(sequence):
+        problems.append(
+            f"{name}: sequence {sequence.id!r}: `{field}` has {len(value)} values and there are {len(sequence)} events: "
+            "expected one for each event"
+        )
+        return None
+    return [
+        None if one is None else _word(one, f"{name}: sequence {sequence.id!r}: `{field}`[{place}]", problems)
+        for place, one in enumerate(value)
+    ]
+
+
+def _word(value: object, where: str, problems: list[str]) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str) and value:
+        return value
+    problems.append(f"{where} is {value!r}: expected text, a whole number, true or false, or null for no label")
+    return None
+
+
+def _order(word: str) -> tuple[int, int, str]:
+    """Numbers by size, then words by letters."""
+    return (0, int(word), "") if word.lstrip("-").isdigit() else (1, 0, word)

@@ -1,0 +1,151 @@
+"""How well a classifier tells labels: accuracy, macro-F1 and log-loss with 95 % intervals, beside always naming the commonest label.
+
+Macro-F1 is the mean of F1 over the labels that occur or are predicted. The log-loss of the majority is that of the training data's
+frequencies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from foretell.data import EventData
+from foretell.data.buckets import length_buckets
+from foretell.data.labels import NO_LABEL, Labels, Of
+from foretell.errors import ForetellError
+from foretell.evaluate.bootstrap import Estimate, Resampling, estimates, interval
+from foretell.evaluate.scores import plain
+from foretell.evaluate.units import Units
+from foretell.models.batch import make_batch
+from foretell.models.headed import PSEUDO_COUNT, Classifier
+
+EVENTS_AT_A_TIME = 1 << 13  # padded, of a batch
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    accuracy: Estimate
+    macro_f1: Estimate
+    log_loss: Estimate  # nats a label, lower is better
+
+
+@dataclass(frozen=True)
+class LabelEvaluation:
+    model: str
+    data: str
+    label: str
+    of: Of
+    history: str
+    sequences: int
+    labels: int  # that were scored
+    unlabelled: int  # sequences, or events, without one
+    classes: tuple[str, ...]
+    scores: LabelScores
+    majority: LabelScores
+    majority_label: str
+    bootstrap: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; what is not a number is null."""
+        return plain(dataclasses.asdict(self))
+
+
+@dataclass(frozen=True)
+class LabelPrediction:
+    """The probabilities of all labels of one sequence: one row, or one for each event."""
+
+    sequence: str
+    of: Of
+    classes: tuple[str, ...]
+    probabilities: np.ndarray  # [rows, classes]
+
+    @property
+    def labels(self) -> list[str]:
+        return [self.classes[place] for place in self.probabilities.argmax(-1)]
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [dict(zip(self.classes, row.tolist(), strict=True)) for row in self.probabilities]
+        if self.of == "sequences":
+            return {"sequence": self.sequence, "label": self.labels[0], "probabilities": rows[0]}
+        return {"sequence": self.sequence, "labels": self.labels, "probabilities": rows}
+
+
+@torch.no_grad()
+def predict_labels(model: Classifier, data: EventData) -> list[LabelPrediction]:
+    """One for each sequence, in the order of the data."""
+    found: list[LabelPrediction | None] = [None] * len(data)
+    with model.evaluating():
+        for indices in _batches(data):
+            logs = model.log_probabilities(make_batch(data, indices, device=model.device)).double().cpu().numpy()
+            for row, place in enumerate(indices.tolist()):
+                rows = logs[row][None] if model.of == "sequences" else logs[row, : len(data[place])]
+                found[place] = LabelPrediction(data[place].id, model.of, model.labels, np.exp(rows))
+    return [one for one in found if one is not None]
+
+
+def score_labels(model: Classifier, data: EventData, *, seed: int = 0) -> LabelEvaluation:
+    """Intervals are over sequences where there are enough of them, else over blocks of labels."""
+    targets = Labels(model.label, model.of, model.labels).targets(data)
+    every = np.concatenate([np.zeros(0, dtype=np.int64), *targets])
+    known = every != NO_LABEL
+    if not known.any():
+        raise ForetellError(f"{data.name}: no sequence has a label `{model.label}`, so there is nothing to score")
+    sequence = np.repeat(np.arange(len(data)), [len(row) for row in targets])[known]
+    true = every[known]
+    nothing = np.zeros((0, len(model.labels)))
+    probabilities = np.concatenate([nothing, *(one.probabilities for one in predict_labels(model, data))])[known]
+    units = Units(sequence, len(data))
+    resampling = units.resampling(seed)
+    counts = model.counts + PSEUDO_COUNT
+    common = int(model.counts.argmax())
+    shares = np.broadcast_to(counts / counts.sum(), probabilities.shape)
+    return LabelEvaluation(
+        model=model.title,
+        data=data.name,
+        label=model.label,
+        of=model.of,
+        history=model.history,
+        sequences=len(data),
+        labels=len(true),
+        unlabelled=int((~known).sum()),
+        classes=model.labels,
+        scores=_scores(true, probabilities.argmax(-1), probabilities, units, resampling),
+        majority=_scores(true, np.full(len(true), common), shares, units, resampling),
+        majority_label=model.labels[common],
+        bootstrap=resampling.describe(),
+    )
+
+
+def _batches(data: EventData) -> Iterator[np.ndarray]:
+    yield from length_buckets(
+        data.lengths + 1, max(1, len(data)), np.random.default_rng(0), max_tokens=EVENTS_AT_A_TIME
+    )
+
+
+def _scores(
+    true: np.ndarray, guessed: np.ndarray, probabilities: np.ndarray, units: Units, resampling: Resampling
+) -> LabelScores:
+    one = np.ones(len(true))
+    losses = -np.log(np.maximum(probabilities[np.arange(len(true)), true], np.finfo(np.float64).tiny))
+    accuracy, log_loss = estimates([units.ratio(true == guessed, one), units.ratio(losses, one)], resampling)
+    return LabelScores(accuracy, _macro_f1(true, guessed, units, resampling), log_loss)
+
+
+def _macro_f1(true: np.ndarray, guessed: np.ndarray, units: Units, resampling: Resampling) -> Estimate:
+    classes = np.union1d(true, guessed)
+    hits = np.stack([units.summed((true == one) & (guessed == one)) for one in classes], axis=1)
+    both = np.stack([units.summed((true == one).astype(np.int64) + (guessed == one)) for one in classes], axis=1)
+    drawn = [_mean_f1(weights @ hits, weights @ both) for weights in resampling.parts()]
+    return interval(float(_mean_f1(hits.sum(0)[None], both.sum(0)[None])[0]), np.concatenate(drawn))
+
+
+def _mean_f1(hits: np.ndarray, both: np.ndarray) -> np.ndarray:
+    """`2·hits / (occurrences + predictions)`, averaged over the labels that have any: [replicates]."""
+    there = both > 0
+    f1 = np.where(there, 2.0 * hits / np.maximum(both, 1.0), 0.0)
+    return f1.sum(1) / np.maximum(there.sum(1), 1)

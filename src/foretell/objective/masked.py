@@ -1,0 +1,74 @@
+"""Masked pretraining (paper, end of section 2): a batch and a corruption of it in, the log-probability of each masked event's type out.
+
+A share of the events is removed, and of those that stay a share has its type replaced by `mask`; their times are kept. The history of an
+event is all other events of what is left, past and future.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.errors import ForetellError
+from foretell.models.anhp_two_sided import checked_sight
+from foretell.models.batch import Batch
+from foretell.models.headed import MaskedANHP
+
+
+@dataclass(frozen=True)
+class Corruption:
+    removed: Tensor  # bool [B, N]: True where an event is seen by nobody
+    masked: Tensor  # bool [B, N]: True where an event has lost its type, which is to be told
+    count: int  # of masked events, known without asking the device
+
+
+@dataclass(frozen=True)
+class MaskedTerms:
+    log_probability: Tensor  # [masked events]: of their true types
+    right: Tensor  # bool [masked events]: True where the likeliest type is the true one
+
+
+def check_shares(mask: float, drop: float) -> None:
+    problems = []
+    if not 0.0 < mask <= 1.0:
+        problems.append(f"mask = {mask}: expected a share of the events above 0 and at most 1")
+    if not 0.0 <= drop < 1.0:
+        problems.append(f"drop = {drop}: expected a share of the events from 0 to below 1")
+    if problems:
+        raise ForetellError("\n".join(problems))
+
+
+def corrupt(
+    lengths: np.ndarray,
+    width: int,
+    rng: np.random.Generator,
+    *,
+    mask: float,
+    drop: float,
+    device: torch.device | str = "cpu",
+) -> Corruption:
+    """Drawn on the host, event by event, so that a seed gives the same on every device and for any padding.
+
+    Where there are events, at least one is masked.
+    """
+    valid = np.arange(width) < lengths[:, None]
+    removed, masked = np.zeros_like(valid), np.zeros_like(valid)
+    removed[valid] = rng.random(valid.sum()) < drop
+    masked[valid] = (rng.random(valid.sum()) < mask) & ~removed[valid]
+    if valid.any() and not masked.any():
+        row, place = np.argwhere(valid)[rng.integers(valid.sum())]
+        removed[row, place], masked[row, place] = False, True
+    return Corruption(torch.from_numpy(removed).to(device), torch.from_numpy(masked).to(device), int(masked.sum()))
+
+
+def masked_terms(
+    model: MaskedANHP, batch: Batch, corruption: Corruption, visible: Tensor | np.ndarray | None = None
+) -> MaskedTerms:
+    """`visible` (bool [B, N, N], True where the row sees the column) is a history of the caller's own instead of all other events."""
+    seen = None if visible is None else checked_sight(batch, visible)
+    logs = model.log_probabilities(batch, corruption.removed, corruption.masked, seen)
+    true = batch.types[corruption.masked]
+    return MaskedTerms(logs.gather(-1, true[:, None]).squeeze(-1), logs.argmax(-1) == true)

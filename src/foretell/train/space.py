@@ -1,0 +1,276 @@
+"""What a search may choose from: a configuration in which lists are choices and `{low, high}` are ranges in, settings out.
+
+A setting is a flat dict, `{"model.dim": 32, "train.lr": 0.003}`: only what is searched. `Space.config` makes a whole configuration of one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args, get_origin, get_type_hints
+
+from foretell.models.build import model_options
+from foretell.train.config import ConfigError, DataOptions, RunConfig, TrainOptions, make_config
+
+Setting = dict[str, Any]
+
+# The paper's search space (appendix "Training Details"), for a configuration that leaves nothing open.
+PAPER = {"dim": (4, 8, 16, 32, 64, 128), "layers": (1, 2, 3, 4, 5, 6)}
+RANGE_KEYS = ("low", "high", "log", "step")
+# Scores of two settings must be of the same events, taken the same way; and a seed that was chosen by its score is luck.
+FIXED = ("train.window", "train.dev_points", "train.seed")
+KIND = "model.kind"
+SECTIONS = {"data": DataOptions, "train": TrainOptions}
+
+
+@dataclass(frozen=True)
+class Choices:
+    values: tuple[Any, ...]
+
+    def listed(self) -> tuple[Any, ...] | None:
+        return self.values
+
+    def to_json(self) -> Any:
+        return list(self.values)
+
+
+@dataclass(frozen=True)
+class Range:
+    low: float
+    high: float
+    whole: bool  # whole numbers only
+    log: bool = False
+    step: float | None = None
+
+    def listed(self) -> tuple[Any, ...] | None:
+        """All its values, where they are finitely many."""
+        step = 1 if self.whole and self.step is None and not self.log else self.step
+        if step is None:
+            return None
+        count = math.floor((self.high - self.low) / step + 1e-9) + 1
+        return tuple(int(self.low + place * step) if self.whole else self.low + place * step for place in range(count))
+
+    def to_json(self) -> Any:
+        return {"low": self.low, "high": self.high, "log": self.log, "step": self.step}
+
+
+@dataclass(frozen=True)
+class Space:
+    """The searched keys by their dotted names, and what is fixed."""
+
+    fixed: Mapping[str, Any]  # a table of tables, as `make_config` takes it
+    open: Mapping[str, Choices | Range]
+    kinds: tuple[str, ...]
+    from_paper: bool = False  # nothing was open, and the paper's grid was taken
+    source: str = "configuration"
+    _known: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, table: Mapping[str, Any], source: str = "configuration") -> Space:
+        """Every choice is checked as a configuration of its own; all that is wrong is reported."""
+        given = table.get("model", {})
+        kind = given.get("kind", "anhp") if isinstance(given, Mapping) else "anhp"
+        kinds = tuple(kind) if isinstance(kind, list) else (kind,)
+        known = {str(one): _hints(one) for one in kinds}
+        fixed: dict[str, Any] = {}
+        found: dict[str, Choices | Range] = {}
+        problems: list[str] = []
+        for section, values in table.items():
+            if not isinstance(values, Mapping):
+                fixed[section] = values
+                continue
+            fixed[section] = {}
+            for key, value in values.items():
+                name = f"{section}.{key}"
+                opened = _opened(name, value, _hint(section, key, known), problems)
+                if isinstance(opened, Choices) and len(opened.values) == 1:
+                    fixed[section][key] = opened.values[0]
+                elif opened is None:
+                    fixed[section][key] = value
+                elif section == "data" or name in FIXED:
+                    problems.append(f"{name}: cannot be searched: {_why_fixed(section, key)}; give one value")
+                else:
+                    found[name] = opened
+        if problems:
+            raise ConfigError("\n".join(f"{source}: {problem}" for problem in problems))
+        names = {kind: frozenset(hints) for kind, hints in known.items()}
+        space = cls(fixed, found, tuple(str(one) for one in kinds), False, source, names)
+        if not found:
+            space = space._of_paper()
+        space._check()
+        return space
+
+    def relevant(self, kind: str) -> dict[str, Choices | Range]:
+        """What is open for one kind of model: a key that it does not have is left out, if another kind has it."""
+        theirs = set().union(*self._known.values()) - self._known[kind]
+        return {
+            name: one
+            for name, one in self.open.items()
+            if name != KIND and not (name.startswith("model.") and name.removeprefix("model.") in theirs)
+        }
+
+    def config(self, setting: Setting) -> RunConfig:
+        table = {
+            section: dict(values) if isinstance(values, Mapping) else values for section, values in self.fixed.items()
+        }
+        kind = str(setting.get(KIND, self.kinds[0]))
+        model = table.setdefault("model", {})
+        if len(self.kinds) > 1:
+            theirs = set().union(*self._known.values()) - self._known.get(kind, frozenset())
+            table["model"] = model = {key: value for key, value in model.items() if key not in theirs}
+        model["kind"] = kind
+        for name, value in setting.items():
+            section, key = name.split(".", 1)
+            table.setdefault(section, {})[key] = value
+        return make_config(table, self.source)
+
+    def first(self) -> Setting:
+        """The first choice of everything, and the low end of every range."""
+        start: Setting = {KIND: self.kinds[0]} if KIND in self.open else {}
+        return start | {name: _ends(one)[0] for name, one in self.relevant(self.kinds[0]).items()}
+
+    def size(self) -> int | None:
+        """How many settings there are; None: infinitely many."""
+        count = 0
+        for kind in self.kinds:
+            lists = [one.listed() for one in self.relevant(kind).values()]
+            if any(values is None for values in lists):
+                return None
+            count += math.prod(len(values) for values in lists if values is not None)
+        return count
+
+    def settings(self) -> Iterator[Setting]:
+        """All of them, the first key slowest."""
+        for kind in self.kinds:
+            relevant = self.relevant(kind)
+            start = {KIND: kind} if KIND in self.open else {}
+            for values in itertools.product(*(one.listed() or () for one in relevant.values())):
+                yield start | dict(zip(relevant, values, strict=True))
+
+    def endless(self) -> list[str]:
+        return [name for name, one in self.open.items() if one.listed() is None]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"fixed": self.fixed, "open": {name: one.to_json() for name, one in self.open.items()}}
+
+    def _of_paper(self) -> Space:
+        grid = {f"model.{key}": Choices(values) for key, values in PAPER.items() if key in self._known[self.kinds[0]]}
+        if not grid:
+            raise ConfigError(
+                f"{self.source}: nothing to search: {self.kinds[0]} has neither dim nor layers; give lists of values, "
+                f"such as {'decays = [1, 2, 4]' if self.kinds[0] == 'hawkes' else 'lr = [1e-3, 3e-3]'}"
+            )
+        return Space(self.fixed, grid, self.kinds, True, self.source, self._known)
+
+    def _check(self) -> None:
+        """Configurations that between them have every choice and both ends of every range."""
+        problems: dict[str, None] = {}
+        for kind in self.kinds:
+            tried = {name: _ends(one) for name, one in self.relevant(kind).items()}
+            start = ({KIND: kind} if KIND in self.open else {}) | {name: values[0] for name, values in tried.items()}
+            others = [start | {name: value} for name, values in tried.items() for value in values[1:]]
+            for setting in (start, *others):
+                try:
+                    self.config(setting)
+                except ConfigError as error:
+                    problems |= dict.fromkeys(str(error).splitlines())
+        if problems:
+            raise ConfigError("\n".join(problems))
+
+
+def _ends(one: Choices | Range) -> tuple[Any, ...]:
+    if isinstance(one, Choices):
+        return one.values
+    return (int(one.low), int(one.high)) if one.whole else (one.low, one.high)
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    options = model_options(kind) if isinstance(kind, str) else None
+    return {} if options is None else {k: v for k, v in get_type_hints(options).items() if k != "kind"}
+
+
+def _hint(section: str, key: str, known: Mapping[str, Mapping[str, Any]]) -> Any:
+    if section in SECTIONS:
+        return get_type_hints(SECTIONS[section]).get(key)
+    return next((hints[key] for hints in known.values() if key in hints), None) if section == "model" else None
+
+
+def _opened(name: str, value: Any, hint: Any, problems: list[str]) -> Choices | Range | None:
+    """What a value leaves open; None: nothing."""
+    if isinstance(value, list):
+        if _is_list(hint) and not (value and all(isinstance(one, list) for one in value)):
+            return None  # the key's own value is a list; choices of it are a list of lists
+        if not value:
+            problems.append(f"{name} = []: expected at least one choice")
+            return None
+        spelled = [json.dumps(one, sort_keys=True) for one in value]
+        if len(set(spelled)) < len(spelled):
+            problems.append(f"{name} = {value!r}: the same choice twice")
+        return Choices(tuple(value))
+    if isinstance(value, Mapping) and value.keys() & {"low", "high"} and not _is_words(value):
+        return _range(name, value, hint, problems)
+    return None
+
+
+def _range(name: str, value: Mapping[str, Any], hint: Any, problems: list[str]) -> Range | None:
+    form = "{low = 1e-4, high = 1e-2, log = true}"
+    unknown = sorted(set(value) - set(RANGE_KEYS))
+    low, high, step, log = value.get("low"), value.get("high"), value.get("step"), value.get("log", False)
+    numbers = all(_number(one) for one in (low, high)) and (step is None or _number(step)) and isinstance(log, bool)
+    if unknown or not numbers or low is None or high is None:
+        problems.append(f"{name} = {dict(value)!r}: expected a range such as {form}, with step where it has one")
+        return None
+    kind = _numeric(hint)
+    if kind is None:
+        problems.append(f"{name}: a range, but it is no number: give a list of choices")
+        return None
+    whole = kind is int
+    wrong = None
+    if not low < high or not math.isfinite(high - low):
+        wrong = "low must be below high"
+    elif log and low <= 0:
+        wrong = "with log = true low must be above 0"
+    elif log and step is not None:
+        wrong = "log and step do not go together"
+    elif step is not None and not 0 < step <= high - low:
+        wrong = "step must be above 0 and fit between low and high"
+    elif whole and any(one != int(one) for one in (low, high, *([] if step is None else [step]))):
+        wrong = "this key is a whole number"
+    if wrong:
+        problems.append(f"{name} = {dict(value)!r}: {wrong}")
+        return None
+    return Range(low, high, whole, log, step)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_words(value: Mapping[str, Any]) -> bool:
+    """A table of strings, such as a mapping of types: no range."""
+    return all(isinstance(one, str) for one in value.values())
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (typing.Union, type(int | str)) else (hint,)
+
+
+def _is_list(hint: Any) -> bool:
+    return any(get_origin(part) in (list, tuple) for part in _parts(hint))
+
+
+def _numeric(hint: Any) -> type | None:
+    parts = _parts(hint)
+    return float if float in parts else int if int in parts else None
+
+
+def _why_fixed(section: str, key: str) -> str:
+    if section == "data":
+        return "scores on other data cannot be compared"
+    if key == "seed":
+        return "a seed that was chosen by its score is luck, no setting"
+    return "scores that were taken in another way cannot be compared"

@@ -1,0 +1,232 @@
+"""A search on disk: an optuna study in a journal or a database, its trials as plain records, and what is written of them.
+
+Trials that were interrupted, or whose process is gone, wait to be tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from foretell.data.writing import text_file
+from foretell.errors import ForetellError
+from foretell.train.config import to_toml
+from foretell.train.space import KIND, Choices, Range, Setting, Space
+
+if TYPE_CHECKING:
+    import optuna
+
+State = Literal["complete", "pruned", "failed"]
+STUDY, ABOUT = "foretell", "about"
+BEST, TABLE, JOURNAL, SQLITE = "best.toml", "trials.jsonl", "study.journal", "study.sqlite"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One setting and what came of it."""
+
+    number: int
+    state: State
+    setting: Setting
+    score: float | None  # dev log-likelihood an event, of the best epoch so far
+    epochs: int = 0
+    best_epoch: int | None = None
+    seconds: float = 0.0
+    parameters: int | None = None
+    same_as: int | None = None  # this very setting had been tried before: nothing was fitted
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def storage_url(given: str, folder: Path) -> str:
+    """`journal`, or the URL of a database."""
+    if given == "journal":
+        return str(folder / JOURNAL)
+    if given == "sqlite":
+        return f"sqlite:///{folder / SQLITE}"
+    if "://" in given:
+        return given
+    if given.startswith("sqlite:") and given != "sqlite:":
+        return f"sqlite:///{given.removeprefix('sqlite:')}"
+    raise ForetellError(f"storage = {given!r}: expected journal, sqlite, sqlite:PATH or the URL of a database")
+
+
+def load_optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise ForetellError("tuning needs optuna: pip install 'foretell[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def open_storage(url: str) -> Any:
+    optuna = load_optuna()
+    if "://" in url:
+        if url.startswith("sqlite:///"):
+            Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return optuna.storages.RDBStorage(url)
+        except Exception as error:  # whatever a database's driver raises
+            raise ForetellError(f"{url}: cannot be opened as a storage: {str(error).splitlines()[0]}") from error
+    from optuna.storages.journal import JournalFileBackend
+
+    Path(url).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return optuna.storages.JournalStorage(JournalFileBackend(url))
+    except (OSError, ValueError, KeyError) as error:
+        raise ForetellError(f"{url}: cannot be opened as a storage: {error}") from error
+
+
+def open_study(url: str, space: Space, folder: Path) -> optuna.Study:
+    optuna = load_optuna()
+    study = optuna.create_study(storage=open_storage(url), study_name=STUDY, direction="maximize", load_if_exists=True)
+    asked = json.loads(json.dumps(space.to_json()))
+    earlier = study.user_attrs.get("space")
+    if earlier is None:
+        study.set_user_attr("space", asked)
+    elif earlier != asked:
+        changed = [
+            f"{part} {key}: {earlier[part].get(key)!r} then, {asked[part].get(key)!r} now"
+            for part in ("fixed", "open")
+            for key in sorted({*earlier[part], *asked[part]})
+            if earlier[part].get(key) != asked[part].get(key)
+        ]
+        raise ForetellError(
+            f"{url}: the study there is of another space ({'; '.join(changed)}); go on with that one, or choose another "
+            f"folder than {folder} (--out) or another --storage"
+        )
+    return study
+
+
+def enqueue_grid(study: optuna.Study, space: Space) -> None:
+    known = {spelled(_setting(one, space)) for one in study.get_trials(deepcopy=False) if not interrupted(one)}
+    for setting in space.settings():
+        if spelled(setting) not in known:
+            study.enqueue_trial({name: _encoded(value) for name, value in setting.items()})
+
+
+def put_back_orphans(study: optuna.Study) -> None:
+    """Trials whose process is gone wait for another one."""
+    optuna = load_optuna()
+    for one in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+        where = one.user_attrs.get("process", [None, None])
+        if where[0] == socket.gethostname() and not _alive(where[1]):
+            put_back(study, optuna.trial.Trial(study, one._trial_id))
+
+
+def put_back(study: optuna.Study, trial: optuna.Trial) -> None:
+    optuna = load_optuna()
+    trial.set_user_attr("interrupted", True)
+    study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    study.enqueue_trial(trial.params)
+
+
+def _alive(process: object) -> bool:
+    if not isinstance(process, int):
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def waiting(study: optuna.Study) -> list[Any]:
+    return study.get_trials(deepcopy=False, states=(load_optuna().trial.TrialState.WAITING,))
+
+
+def interrupted(trial: Any) -> bool:
+    return bool(trial.user_attrs.get("interrupted"))
+
+
+def _setting(trial: Any, space: Space) -> Setting:
+    params = trial.params or trial.system_attrs.get("fixed_params", {})
+    return {name: _decoded(params[name], space.open[name]) for name in space.open if name in params}
+
+
+def spelled(setting: Setting) -> str:
+    return json.dumps(setting, sort_keys=True)
+
+
+def _encoded(value: Any) -> Any:
+    """Storages keep numbers and words; other choices are kept as JSON."""
+    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
+
+
+def _decoded(value: Any, of: Choices | Range) -> Any:
+    if isinstance(of, Choices):
+        return next((one for one in of.values if _encoded(one) == value and type(_encoded(one)) is type(value)), value)
+    return value
+
+
+def suggested(trial: optuna.Trial, space: Space) -> Setting:
+    setting: Setting = {}
+    kind = space.kinds[0]
+    if KIND in space.open:
+        kind = setting[KIND] = trial.suggest_categorical(KIND, list(space.kinds))
+    for name, one in space.relevant(str(kind)).items():
+        if isinstance(one, Choices):
+            setting[name] = _decoded(trial.suggest_categorical(name, [_encoded(value) for value in one.values]), one)
+        elif one.whole:
+            setting[name] = trial.suggest_int(name, int(one.low), int(one.high), step=int(one.step or 1), log=one.log)
+        else:
+            setting[name] = trial.suggest_float(name, one.low, one.high, step=one.step, log=one.log)
+    return setting
+
+
+def tried_of(trial: Any) -> Tried | None:
+    """A trial that has ended; None: it waits, runs, or was put back."""
+    optuna = load_optuna()
+    states: dict[Any, State] = {
+        optuna.trial.TrialState.COMPLETE: "complete",
+        optuna.trial.TrialState.PRUNED: "pruned",
+        optuna.trial.TrialState.FAIL: "failed",
+    }
+    if trial.state not in states or interrupted(trial):
+        return None
+    about = trial.user_attrs.get(ABOUT, {})
+    names = ("score", "epochs", "best_epoch", "seconds", "parameters", "same_as", "error")
+    found = {name: about[name] for name in names if name in about}
+    return Tried(
+        trial.number, states[trial.state], about.get("setting", dict(trial.params)), **{"score": None, **found}
+    )
+
+
+def finished(study: optuna.Study) -> list[Tried]:
+    """The trials that have ended, in the order in which they were begun."""
+    return [one for one in map(tried_of, study.get_trials(deepcopy=False)) if one is not None]
+
+
+def begun(study: optuna.Study) -> int:
+    """Trials that have ended or are running."""
+    still = load_optuna().trial.TrialState.WAITING
+    return sum(one.state != still and not interrupted(one) for one in study.get_trials(deepcopy=False))
+
+
+def best_of(tried: Sequence[Tried]) -> Tried | None:
+    """Of those that were trained to the end; the first of equals."""
+    whole = [one for one in tried if one.state == "complete" and one.score is not None]
+    return max(whole, key=lambda one: (one.score, -one.number), default=None)
+
+
+def write_found(study: optuna.Study, space: Space, folder: Path) -> None:
+    """The table of all trials, and the best of them as a configuration."""
+    tried = finished(study)
+    with text_file(folder / TABLE) as file:
+        file.writelines(json.dumps(one.to_json()) + "\n" for one in tried)
+    best = best_of(tried)
+    if best is not None:
+        with text_file(folder / BEST) as file:
+            file.write(f"# foretell train {BEST}\n")
+            file.write(f"# Trial {best.number}, the best of {len(tried)}: {best.score:.4f} nats an event on dev.\n")
+            file.write(to_toml(space.config(best.setting)))
