@@ -14,7 +14,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # mkdocs-material prints a long notice about MkDocs 2 otherwise; we use 1.6.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: bench-rules help install demo test lint format docs bench bench-replay clean
+.PHONY: reproduce-quick bench-rules help install demo test lint format docs bench bench-replay clean
 
 help:
 	@echo "make demo    train on the embedded data and print scores (about a minute)"
@@ -22,6 +22,7 @@ help:
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make format  let ruff rewrite the code"
 	@echo "make docs    build the documentation into site/"
+	@echo "make reproduce-quick   the paper's experiments on little data (FORETELL_DATA: the folder of the data sets)"
 	@echo "make bench   run the speed benchmark (bench-replay: that of the database)"
 	@echo "make clean   remove what the other targets made, .venv included"
 
@@ -57,6 +58,10 @@ format: $(READY)
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --quiet --site-dir site
 
+# Every experiment of the paper whose data are there, on little of it: shows that all of them run.
+reproduce-quick: $(READY)
+	$(BIN)/foretell reproduce all --quick --jobs $(WORKERS) $(if $(FORETELL_DATA),--data $(FORETELL_DATA))
+
 bench: $(READY)
 	$(BIN)/python benchmarks/anhp.py
 
@@ -67,5 +72,5 @@ bench-replay: $(READY)
 	$(BIN)/python benchmarks/replay.py $(if $(FORETELL_DATA),--data $(FORETELL_DATA))
 
 clean:
-	rm -rf $(VENV) site build dist demo-run .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site build dist demo-run reproduced/quick .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

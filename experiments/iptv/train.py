@@ -1,4 +1,4 @@
-"""Train A-NDTT on the weeks of all users, with down-sampling; write what each epoch took, and scores, to `results.json`.
+"""Train A-NDTT on the weeks of all users, with down-sampling; write what each epoch took, and scores, to `weeks.json`.
 
     python experiments/iptv/train.py --data iptv_weeks [--device cuda] [--epochs 4] [--out FILE]
 
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--dim", type=int)
-    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    parser.add_argument("--out", type=Path, default=HERE / "weeks.json")
     args = parser.parse_args()
     table = read_config(HERE / "config.toml")
     table["train"] |= {"device": args.device} | ({"epochs": args.epochs} if args.epochs else {})

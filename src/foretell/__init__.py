@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from foretell.errors import DataError, ForetellError
     from foretell.evaluate.ask import embeddings_of, intensities_at
     from foretell.evaluate.explain import explain
+    from foretell.evaluate.labels import predict_labels, score_labels
+    from foretell.evaluate.masked import score_masked
     from foretell.evaluate.predict import predict, predict_each
     from foretell.evaluate.scores import evaluate
     from foretell.ground.explain import why
@@ -30,10 +32,17 @@ if TYPE_CHECKING:
     from foretell.models.anhp import ANHP
     from foretell.models.build import load_model, save_model
     from foretell.models.hawkes import Hawkes
+    from foretell.models.ndtt import NDTT
+    from foretell.models.nhp import NHP
     from foretell.models.poisson import Poisson
+    from foretell.models.sahp import SAHP
+    from foretell.models.start_from import start_from
+    from foretell.models.thp import THP
     from foretell.report import plots as plot
     from foretell.sampling.futures import sample, sample_futures, sample_next
+    from foretell.train.classify import classify
     from foretell.train.fit import fit
+    from foretell.train.pretrain import pretrain
     from foretell.train.run import RunFolder
 
 _HOMES = {
@@ -47,10 +56,19 @@ _HOMES = {
     "foretell.models.andtt": "ANDTT",
     "foretell.models.anhp": "ANHP",
     "foretell.models.hawkes": "Hawkes",
+    "foretell.models.ndtt": "NDTT",
+    "foretell.models.nhp": "NHP",
     "foretell.models.poisson": "Poisson",
+    "foretell.models.sahp": "SAHP",
+    "foretell.models.thp": "THP",
     "foretell.models.build": "load_model save_model",
     "foretell.sampling.futures": "sample sample_futures sample_next",
+    "foretell.train.classify": "classify",
     "foretell.train.fit": "fit",
+    "foretell.train.pretrain": "pretrain",
+    "foretell.models.start_from": "start_from",
+    "foretell.evaluate.labels": "predict_labels score_labels",
+    "foretell.evaluate.masked": "score_masked",
     "foretell.train.run": "RunFolder",
     "foretell.evaluate.scores": "evaluate",
     "foretell.evaluate.ask": "embeddings_of intensities_at",
@@ -62,6 +80,10 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 __all__ = [
     "ANDTT",
     "ANHP",
+    "NDTT",
+    "NHP",
+    "SAHP",
+    "THP",
     "DataError",
     "Dataset",
     "EventData",
@@ -73,6 +95,7 @@ __all__ = [
     "ProgramError",
     "RunFolder",
     "Vocabulary",
+    "classify",
     "embeddings_of",
     "evaluate",
     "explain",
@@ -84,6 +107,8 @@ __all__ = [
     "plot",
     "predict",
     "predict_each",
+    "predict_labels",
+    "pretrain",
     "replay",
     "sample",
     "sample_futures",
@@ -91,7 +116,10 @@ __all__ = [
     "save",
     "save_dataset",
     "save_model",
+    "score_labels",
+    "score_masked",
     "settle_impossible",
+    "start_from",
     "why",
 ]
 

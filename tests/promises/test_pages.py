@@ -15,6 +15,8 @@ import typer
 
 import foretell
 from foretell.cli.main import app
+from foretell.reproduce.definition import Definition, merged
+from foretell.reproduce.experiment import open_experiment
 from foretell.train.config import make_config
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +126,11 @@ def test_python_that_is_shown_compiles_and_uses_names_that_exist(page: Path):
 def test_toml_that_is_shown_parses_and_configurations_are_valid(page: Path):
     for body in fenced(page, "toml"):
         table = tomllib.loads(body)
-        if table.keys() & {"train", "model"}:
+        if "kind" in table:  # an experiment
+            for quick in ({}, table.pop("quick", {})):
+                definition = Definition("shown", page.parent / "shown", merged(table, quick))
+                assert open_experiment(definition).units({})
+        elif table.keys() & {"train", "model"}:
             make_config(table, name_of(page))
 
 

@@ -1,0 +1,138 @@
+"""What an experiment is: `experiments/NAME/experiment.toml` in, one checked `Definition` out.
+
+A definition says which plug-in (`kind`) makes units of it; the rest of the file is the plug-in's business. `[quick]` holds what a quick
+run changes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foretell.errors import ForetellError
+from foretell.reproduce.unit import slug
+from foretell.train.config import read_config
+
+FILE = "experiment.toml"
+QUICK = "quick"
+
+
+@dataclass(frozen=True)
+class Definition:
+    name: str
+    folder: Path  # where `experiment.toml` is
+    table: Mapping[str, Any]  # the whole file, with `[quick]` merged into it where that was asked for
+    quick: bool = False
+    models: tuple[str, ...] = ()  # only these, by name; empty: all
+    seeds: tuple[int, ...] = ()  # instead of the definition's own; empty: those
+
+    @property
+    def source(self) -> str:
+        """For messages."""
+        return str(self.folder / FILE)
+
+    @property
+    def root(self) -> Path:
+        """What the paths of programs are relative to: the folder above `experiments`."""
+        return self.folder.parents[1]
+
+    @property
+    def kind(self) -> str:
+        return str(self.table.get("kind", "models"))
+
+    @property
+    def title(self) -> str:
+        return str(self.table.get("title", self.name))
+
+    @property
+    def choices(self) -> list[str]:
+        """What `--models` may name: models, or what stands for them here."""
+        named = self.table.get("model") or self.table.get("set") or ()
+        paired = [name for pair in self.table.get("pairs", ()) for name in pair]
+        return list(dict.fromkeys([*(str(one.get("name")) for one in named), *map(str, paired)]))
+
+    def has_any(self, models: Iterable[str]) -> bool:
+        return not {slug(one) for one in models}.isdisjoint(map(slug, self.choices))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user wants of an experiment."""
+
+    quick: bool = False
+    models: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = field(default=())
+
+
+def read_definition(name: str, choice: Choice | None = None) -> Definition:
+    """By its name, or by the path of its folder."""
+    choice = choice or Choice()
+    folder = _folder(name)
+    table = read_config(folder / FILE)
+    quick = table.pop(QUICK, {})
+    if choice.quick:
+        table = merged(table, quick)
+    return Definition(folder.name, folder, table, choice.quick, choice.models, choice.seeds)
+
+
+def names() -> list[str]:
+    """The experiments that there are."""
+    return sorted(path.parent.name for path in experiments().glob(f"*/{FILE}"))
+
+
+def experiments() -> Path:
+    """The folder of all definitions: in an installed package a copy of that of the repository."""
+    shipped = Path(__file__).parent / "definitions"
+    return (shipped if shipped.is_dir() else Path(__file__).parents[3]) / "experiments"
+
+
+def check_models(definitions: Iterable[Definition], models: Iterable[str]) -> None:
+    """Every model that was asked for is in one of the experiments: nothing that was mistyped is left out in silence."""
+    short = list(dict.fromkeys(slug(name) for one in definitions for name in one.choices))
+    wrong = []
+    for one in models:
+        if slug(one) not in short:
+            close = difflib.get_close_matches(slug(one), short, 1)
+            hint = f"; did you mean `{close[0]}`?" if close else ""
+            wrong.append(f"--models {one}: there is no such model{hint}; there are {', '.join(short)}")
+    if wrong:
+        raise ForetellError("\n".join(wrong))
+
+
+def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables are merged key by key, everything else is replaced."""
+    made = dict(table)
+    for key, value in changes.items():
+        old = made.get(key)
+        made[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return made
+
+
+def check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    """Unknown keys are refused, all of them at once."""
+    known = list(known)
+    wrong = []
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(known)}"
+            wrong.append(f"{where}: unknown key `{key}`{hint}")
+    if wrong:
+        raise ForetellError("\n".join(wrong))
+
+
+def _folder(name: str) -> Path:
+    own = Path(name)
+    if (own / FILE).is_file() and (len(own.parts) > 1 or own.is_absolute()):
+        return own.resolve()
+    folder = experiments() / name
+    if name and (folder / FILE).is_file():
+        return folder
+    close = difflib.get_close_matches(name, names(), 1)
+    hint = f"; did you mean `{close[0]}`?" if close else ""
+    raise ForetellError(
+        f"experiment {name!r}: there is none of this name, and no folder with an {FILE}{hint}; known are {', '.join(names())}"
+    )

@@ -1,0 +1,216 @@
+"""Works through the units of some experiments: what is done is skipped, the longest goes first, the GPU is shared by a few.
+
+In: names and what is wanted. Out: how many units are done, failed and pending; everything else is in the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foretell.errors import ForetellError
+from foretell.reproduce.crew import Alone, Crew, Processes
+from foretell.reproduce.definition import Choice, Definition, check_models, read_definition
+from foretell.reproduce.experiment import Experiment, Results, open_experiment, results_of
+from foretell.reproduce.unit import Unit, UnitFolder
+from foretell.reproduce.worker import Ending, Job
+from foretell.train.teach import choose_device
+
+GRACE = 40.0  # seconds that a unit has to stop when time is up; then it is killed, and goes on from its last checkpoint
+
+
+@dataclass(frozen=True)
+class Wanted:
+    out: Path
+    data: Path | None = None
+    choice: Choice = field(default_factory=Choice)
+    device: str = "auto"  # or cpu, cuda: for all units
+    jobs: int = 1
+    gpu_jobs: int = 4  # units on the GPU at once
+    minutes: float | None = None
+    fit: bool = True  # False: only say what came of the units that are done
+    results: bool = True  # False: tables, tests and findings are left to a later call
+    publish: bool = False  # results go into the folders of the definitions, too
+
+
+@dataclass
+class Course:
+    """One experiment on its way."""
+
+    name: str  # as the user wrote it
+    definition: Definition
+    experiment: Experiment
+    results: Results
+    failed: dict[str, str] = field(default_factory=dict)  # in this call
+    taken: set[str] = field(default_factory=set)  # another call is at work on these
+
+    @property
+    def pending(self) -> list[Unit]:
+        return [
+            one for one in self.results.units if one.name not in self.results.records and one.name not in self.failed
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "experiment": self.definition.name,
+            "folder": str(self.results.folder),
+            "done": len(self.results.records),
+            "pending": [one.name for one in self.pending],
+            "failed": dict(self.failed),
+        }
+
+
+def run_units(
+    names: Sequence[str], wanted: Wanted, tell: Callable[[str], None], stop: Callable[[], bool] = lambda: False
+) -> list[Course]:
+    """Ends when all units are done or have failed, when time is up, or when `stop` says so."""
+    check_models([read_definition(name, wanted.choice) for name in names], wanted.choice.models)
+    courses = [open_course(name, wanted) for name in names]
+    for course in courses:
+        told = f"{course.definition.name}: {len(course.results.records)} of {len(course.results.units)} units are done"
+        tell(f"{told}, in {course.results.folder}")
+    if not wanted.fit:
+        return courses
+    _check_data(courses, wanted)
+    if wanted.device != "auto":
+        choose_device(wanted.device)  # an error here, and not in every unit
+    deadline = None if wanted.minutes is None else time.time() + 60.0 * wanted.minutes
+    over = lambda: stop() or (deadline is not None and time.time() >= deadline)  # noqa: E731
+    crew: Crew = Alone(stop) if wanted.jobs == 1 else Processes(wanted.jobs)
+    patience = _Patience()
+    try:
+        while True:
+            while not over() and len(crew.busy()) < crew.size:
+                found = _next(courses, crew.busy(), wanted)
+                if found is None:
+                    break
+                crew.start(_job(*found, wanted, deadline))
+            if not crew.busy():
+                break
+            for job, ending in crew.wait():
+                _ended(courses, job, ending, wanted, tell)
+            if over() and isinstance(crew, Processes) and patience.runs_out(crew):
+                tell(f"{len(crew.busy())} units did not stop in time; they go on from their last checkpoints next time")
+                crew.close(now=True)
+                return courses
+    except BaseException:
+        crew.close(now=True)
+        raise
+    crew.close()
+    return courses
+
+
+def open_course(name: str, wanted: Wanted) -> Course:
+    definition = read_definition(name, wanted.choice)
+    experiment = open_experiment(definition)
+    return Course(name, definition, experiment, results_of(definition, experiment, wanted.out))
+
+
+class _Patience:
+    """Workers are asked once to stop; after a while they have had their chance."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+
+    def runs_out(self, crew: Processes) -> bool:
+        if self.since is None:
+            self.since = time.monotonic()
+            crew.interrupt()
+        return bool(crew.busy()) and time.monotonic() - self.since > GRACE
+
+
+def _next(courses: Sequence[Course], busy: Sequence[Job], wanted: Wanted) -> tuple[Course, Unit] | None:
+    if any(job.unit.alone for job in busy):
+        return None
+    taken = {(job.experiment, job.unit.name) for job in busy}
+    on_gpu = sum(job.device != "cpu" for job in busy)
+    taken |= {(course.name, name) for course in courses for name in course.taken}
+    open_ = [(c, one) for c in courses for one in c.pending if (c.name, one.name) not in taken]
+    fits = [
+        (course, unit)
+        for course, unit in open_
+        if (not unit.alone or not busy) and (device_of(unit, wanted.device) == "cpu" or on_gpu < wanted.gpu_jobs)
+    ]
+    # The GPU is the narrow place: it is never left idle. What is timed alone waits for the others.
+    return min(
+        fits,
+        key=lambda one: (one[1].alone, device_of(one[1], wanted.device) == "cpu", -one[1].minutes),
+        default=None,
+    )
+
+
+def device_of(unit: Unit, wanted: str) -> str:
+    if wanted != "auto":
+        return wanted
+    return "cuda" if unit.device == "cuda" and _has_gpu() else "cpu"
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _job(course: Course, unit: Unit, wanted: Wanted, deadline: float | None) -> Job:
+    data = None if wanted.data is None else str(wanted.data)
+    return Job(course.name, wanted.choice, unit, str(wanted.out), data, device_of(unit, wanted.device), deadline)
+
+
+def _ended(courses: Sequence[Course], job: Job, ending: Ending, wanted: Wanted, tell: Callable[[str], None]) -> None:
+    course = next(one for one in courses if one.name == job.experiment)
+    name = f"{course.definition.name} {job.unit.name}"
+    if ending.state == "taken":
+        course.taken.add(job.unit.name)
+        tell(f"{name}: another call is at work on it")
+        return
+    if ending.state == "failed":
+        course.failed[job.unit.name] = ending.error
+        folder = UnitFolder(course.results.folder / "units" / job.unit.name)
+        if not folder.error():  # its process died before it could write that down
+            folder.fail(job.unit, ending.error)
+        tell(f"{name}: failed after {ending.seconds:.0f} s: {ending.error}")
+        return
+    course.results = results_of(course.definition, course.experiment, wanted.out)
+    if ending.state == "stopped":
+        tell(f"{name}: stopped after {ending.seconds:.0f} s, with a checkpoint")
+        return
+    tell(f"{name}: done in {ending.seconds:.0f} s, {len(course.results.records)} of {len(course.results.units)}")
+
+
+def _check_data(courses: Sequence[Course], wanted: Wanted) -> None:
+    """Before anything is fitted: the data that definitions name are there."""
+    wrong = [
+        f"{course.definition.name}: {message}"
+        for course in courses
+        if course.pending
+        for message in missing_data(course.definition, wanted.data)
+    ]
+    if wrong:
+        raise ForetellError("\n".join(wrong))
+
+
+def missing_data(definition: Definition, folder: Path | None) -> list[str]:
+    """What is wrong with the data that a definition names; nothing, where they are all there."""
+    from foretell.reproduce.bench import find_data
+
+    data = definition.table.get("data", ())
+    wrong = []
+    for name in [data] if isinstance(data, str) else data:
+        try:
+            find_data(str(name), folder)
+        except ForetellError as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def default_out(quick: bool) -> Path:
+    return Path("reproduced") / "quick" if quick else Path("reproduced")
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

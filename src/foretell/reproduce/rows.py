@@ -1,0 +1,134 @@
+"""The scores of every test event of one fit, in a small file: what intervals, permutation tests and break-downs are made from.
+
+Each metric is a value for every row and whether it counts (`foretell.evaluate.metrics`). Values are kept as float32, whose rounding is far
+below the noise of any test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from foretell.data import EventData
+from foretell.data.writing import replacing
+from foretell.errors import ForetellError
+from foretell.evaluate.metrics import Metric
+from foretell.evaluate.record import digest_of
+from foretell.evaluate.scores import Scored
+from foretell.evaluate.units import Units
+
+WHO = "participants"  # stands for "participants all", or for the only pattern
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One row a scored event, in the order of the data."""
+
+    data: str  # digest of the scored data: rows of the same can be paired
+    sequences: int
+    sequence: np.ndarray  # int64 [rows]
+    type: np.ndarray  # int32 [rows]; -1: no event
+    names: tuple[str, ...]  # of the types
+    metrics: tuple[Metric, ...]
+
+    @property
+    def units(self) -> Units:
+        return Units(self.sequence, self.sequences)
+
+    @cached_property
+    def by_key(self) -> dict[str, Metric]:
+        return {one.key: one for one in self.metrics}
+
+    @classmethod
+    def of(cls, scored: Scored, data: EventData) -> Rows:
+        events = scored.events
+        names = data.vocabulary.names
+        metrics = tuple(one for one in scored.metrics() if one.key != "mae")  # what it tests, the RMSE tests too
+        return cls(digest_of(data), len(data), events.sequence, events.type, names, metrics)
+
+
+def write_rows(path: Path, rows: Rows) -> None:
+    about = {
+        "data": rows.data,
+        "sequences": rows.sequences,
+        "names": rows.names,
+        "metrics": [{"key": m.key, "title": m.title, "kind": m.kind, "root": m.root} for m in rows.metrics],
+    }
+    arrays: dict[str, np.ndarray] = {"sequence": rows.sequence.astype(np.int32), "type": rows.type.astype(np.int32)}
+    for place, one in enumerate(rows.metrics):
+        share = one.kind == "share" and not (one.values % 1.0).any()
+        arrays[f"values {place}"] = one.values.astype(np.uint8 if share else np.float32)
+        arrays[f"counts {place}"] = one.counts.astype(np.uint8)
+        if one.variances is not None and one.variances.any():
+            arrays[f"variances {place}"] = one.variances.astype(np.float32)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, allow_pickle=False, about=np.asarray(json.dumps(about)), **arrays)
+
+
+def read_rows(path: Path) -> Rows:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+            metrics = []
+            for place, one in enumerate(about["metrics"]):
+                noise = file.get(f"variances {place}")
+                metrics.append(
+                    Metric(
+                        one["key"],
+                        one["title"],
+                        one["kind"],
+                        file[f"values {place}"].astype(np.float64),
+                        file[f"counts {place}"],
+                        None if noise is None else noise.astype(np.float64),
+                        one["root"],
+                    )
+                )
+            return Rows(
+                about["data"],
+                int(about["sequences"]),
+                file["sequence"].astype(np.int64),
+                file["type"],
+                tuple(about["names"]),
+                tuple(metrics),
+            )
+    except (OSError, ValueError, KeyError) as error:
+        raise ForetellError(
+            f"{path}: not a file of scores ({type(error).__name__}: {error}); remove its folder"
+        ) from error
+
+
+def check_same_data(rows: Sequence[Rows]) -> None:
+    """Rows can be pooled and paired only where they are of the same events."""
+    first = rows[0]
+    for other in rows[1:]:
+        if other.data != first.data or len(other.sequence) != len(first.sequence):
+            raise ForetellError(
+                "scores of different test data cannot be compared: name the data as before (--data), or remove the folders of "
+                "the units that were done with other data"
+            )
+
+
+def pooled(rows: Sequence[Rows]) -> Rows:
+    """Several fits of one model as one: each row has the mean of their values, where it counts for all of them.
+
+    So a metric's value is the mean over the seeds (of an RMSE: the root of the mean squared error over all of them).
+    """
+    first = rows[0]
+    check_same_data(rows)
+    keys = [one.key for one in first.metrics if all(one.key in other.by_key for other in rows)]
+    return replace(first, metrics=tuple(_mean([one.by_key[key] for one in rows]) for key in keys))
+
+
+def _mean(metrics: Sequence[Metric]) -> Metric:
+    counts = np.min([one.counts for one in metrics], axis=0)
+    # A row that does not count may carry a value all the same: the integral of a sequence without events.
+    dropped = np.max([one.counts for one in metrics], axis=0) > counts
+    values = np.where(dropped, 0.0, np.mean([one.values for one in metrics], axis=0))
+    noise = [one.variances for one in metrics if one.variances is not None]
+    variances = np.sum(noise, axis=0) / len(metrics) ** 2 if noise else None
+    return replace(metrics[0], values=values, counts=counts, variances=variances)
