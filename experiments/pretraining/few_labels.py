@@ -20,6 +20,7 @@ import torch
 
 from foretell.data import Dataset, EventData, load
 from foretell.data.labels import Labels, find_labels
+from foretell.evaluate.compare import holm
 from foretell.evaluate.labels import predict_labels, score_labels
 from foretell.evaluate.permutation import permutation_test
 from foretell.models.anhp import ANHP
@@ -85,13 +86,6 @@ def guesses(dataset: Dataset, labels: Labels) -> dict[str, Any]:
     }
 
 
-def holm(tests: list[dict[str, Any]]) -> None:
-    largest = 0.0
-    for rank, one in enumerate(sorted(tests, key=lambda one: one["p"])):
-        largest = max(largest, min(1.0, one["p"] * (len(tests) - rank)))
-        one["p_corrected"] = round(largest, 5)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
@@ -140,7 +134,8 @@ def main() -> int:
             }
             tests.append(row[f"{name}_pretrained_less_scratch"])
         rows.append(row)
-    holm(tests)
+    for test, p in zip(tests, holm([one["p"] for one in tests]), strict=True):
+        test["p_corrected"] = round(p, 5)
     results = {
         "label": LABEL,
         "labels": len(labels.names),

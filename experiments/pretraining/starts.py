@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from crossvalidate import Search, partition, without_test
 
 from foretell.data import EventData, load
+from foretell.evaluate.compare import holm
 from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.permutation import compare_values
 from foretell.models.anhp import ANHP
@@ -185,10 +186,8 @@ def corrected(results: dict[str, Any]) -> None:
         for one in arm.values()
         if isinstance(one, dict)
     ]
-    largest = 0.0
-    for rank, one in enumerate(sorted(tests, key=lambda one: one["p"])):
-        largest = max(largest, min(1.0, one["p"] * (len(tests) - rank)))
-        one["p_corrected"] = round(largest, 5)
+    for one, p in zip(tests, holm([one["p"] for one in tests]), strict=True):
+        one["p_corrected"] = round(p, 5)
 
 
 def on_folds(bench: Bench, data: EventData, folds: int) -> dict[str, Any]:
