@@ -109,4 +109,5 @@ def test_other_commands_say_what_a_classifier_is_for(command: tuple[object, ...]
 
 def test_questions_about_the_future_are_refused(kinds: Path):
     assert "leave it out" in refused("evaluate", kinds, "--floors")
-    assert "--from and --pattern" in refused("predict", kinds, "--from", 3)
+    assert "--points, --no-times:" in refused("evaluate", kinds, "--points", 3, "--no-times")
+    assert "--from, --by:" in refused("predict", kinds, "--from", 3, "--by", "samples")

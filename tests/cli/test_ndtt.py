@@ -86,6 +86,25 @@ def test_a_run_of_a_program_is_resumed(run: Path, tmp_path: Path):
     fine("train", "--resume", tmp_path / "run", "--quiet")
 
 
+def test_a_run_starts_from_what_another_has_learned(run: Path, tmp_path: Path):
+    options = (
+        "--program",
+        LIBRARY,
+        "--data",
+        LOANS,
+        "--dim",
+        4,
+        "--epochs",
+        1,
+        "--set",
+        "train.lr=1e-30",
+        "--quiet",
+    )
+    fine("train", "--model", "ndtt", *options, "--init", run, "--run", tmp_path / "next")
+    one, two = (load_model(place / "model.safetensors").state_dict() for place in (run, tmp_path / "next"))
+    assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
 def test_mistakes_are_told(run: Path, tmp_path: Path):
     assert "NDTT needs a program" in refused("train", "--model", "ndtt", "--data", LOANS, "--run", tmp_path / "a")
     assert "expected andtt or ndtt" in refused("params", "--program", LIBRARY, "--model", "nhp")

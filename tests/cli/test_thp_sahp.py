@@ -100,6 +100,25 @@ def test_a_report_stands_beside_that_of_another_model(runs: dict[str, Path], tmp
     assert "THP" in text and "SAHP" in text
 
 
+def test_a_run_starts_from_what_another_has_learned(run: Path, bursts: Path, tmp_path: Path):
+    fine(
+        "train",
+        "--init",
+        run,
+        "--data",
+        bursts,
+        "--run",
+        tmp_path / "next",
+        "--epochs",
+        1,
+        "--set",
+        "train.lr=1e-30",
+        "--quiet",
+    )
+    one, two = (load_model(place / "model.safetensors").state_dict() for place in (run, tmp_path / "next"))
+    assert all(bool((one[name] == two[name]).all()) for name in one)
+
+
 def test_options_that_fit_no_model_are_refused(bursts: Path, tmp_path: Path):
     asked = ("train", "--model", "thp", "--data", bursts, "--run", tmp_path / "run", "--quiet")
     assert "heads = 3: expected a divisor of dim = 4" in refused(*asked, "--dim", 4, "--set", "model.heads=3")

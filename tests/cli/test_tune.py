@@ -215,6 +215,14 @@ def test_when_the_time_is_up_the_next_call_goes_on(write, tmp_path: Path):
         ("[train]\nwindow = ['all', 'events-2-to-I']\n", "train.window: cannot be searched"),
         ("[model]\nkind = 'poisson'\n", "nothing to search: poisson has neither dim nor layers"),
         ("[model]\nkind = ['anhp', 'nope']\n", "model.kind = 'nope'"),
+        (
+            "[model]\ndim = [4, 8]\n[task]\nkind = 'classify'\nlabel = 'home'\n",
+            "[task]: settings are judged by the log-",
+        ),
+        (
+            "[model]\ndim = [4, 8]\n[train]\ninit = 'runs/start'\n",
+            "train.init = 'runs/start': every setting starts afresh",
+        ),
         ("[search]\ntrails = 3\n", "unknown key `search.trails`; did you mean `trials`?"),
         ("[search]\ntrials = 'many'\n", "search.trials = 'many': expected a number"),
         ("[search]\nsampler = 'best'\n", "sampler = best: expected one of auto, grid, random, tpe"),

@@ -1,4 +1,4 @@
-"""What the database is at each moment: the rules of MODEL section 3, one by one."""
+"""What the database is at each moment: the rules of docs/explanation/database.md, one by one."""
 
 from __future__ import annotations
 

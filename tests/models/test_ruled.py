@@ -1,6 +1,8 @@
-"""What models made of rules start from: the rates of functors while they are possible."""
+"""What models made of rules start from: the rates of functors while they are possible, and their seed."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.lang.program import Program
 from foretell.models.andtt import ANDTT
+from foretell.models.build import load_model, save_model
 from foretell.models.ndtt import NDTT
 
 RULES = """
@@ -31,3 +34,18 @@ def test_a_functor_that_was_never_possible_in_training_starts_with_half_an_event
     later = EventSequence(np.array([1.0 * unit]), np.array([2]), 4.0 * unit)
     (found,) = model.possible_intensities(later, [2.0 * unit])
     assert found == pytest.approx({"work": 2.5 / 4.0 / unit, "rest": 0.5 / 4.0 / unit}, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [NDTT, ANDTT])
+def test_names_that_training_never_met_start_alike_before_and_after_saving(
+    kind: type[NDTT] | type[ANDTT], tmp_path: Path
+):
+    text = ":- event(go, 2). :- exogenous(come, 0). :- embed(here, 0).\nhere(X) <- come(X).\ngo(X) :- here(X) :: habit(X).\n"
+    vocabulary = Vocabulary(("come(ann)", "come(bob)", "go(ann)"))
+    data = EventData([EventSequence(np.array([0.5, 1.0]), np.array([0, 2]), 2.0)], vocabulary)
+    model = kind(Program.from_text(text, dim=2), vocabulary, dim=2, seed=5)
+    model.prepare(data)
+    save_model(model, tmp_path / "model.safetensors")
+    again = load_model(tmp_path / "model.safetensors")
+    stranger = EventSequence(np.array([0.5]), np.array([1]), 2.0)
+    assert model.possible_intensities(stranger, [1.0]) == again.possible_intensities(stranger, [1.0])

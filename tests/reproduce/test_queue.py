@@ -103,3 +103,13 @@ def test_a_process_that_dies_takes_only_its_unit_with_it(experiment, tmp_path):
     assert ended[0][1].state == "failed" and "exit code -9" in ended[0][1].error
     assert crew.busy() == [] and crew.members == []
     crew.close()
+
+
+def test_a_program_is_found_beside_the_definition_or_from_above_the_experiments(tmp_path):
+    folder = tmp_path / "experiments" / "mine"
+    folder.mkdir(parents=True)
+    definition = Definition("mine", folder, {})
+    (folder / "rules.ndtt").touch()
+    assert definition.placed({"program": "rules.ndtt"}) == {"program": str(folder / "rules.ndtt")}
+    assert definition.placed({"program": "more/rules.ndtt"}) == {"program": str(tmp_path / "more" / "rules.ndtt")}
+    assert definition.placed({"program": "robocup", "dim": 4}) == {"program": "robocup", "dim": 4}

@@ -313,6 +313,9 @@ def test_results_are_published_beside_the_definition(experiment, tmp_path):
     for name in ("results.json", "results.md"):
         assert (experiment / name).read_text() == (tmp_path / "out" / "short-game" / name).read_text()
     assert (experiment / "scores.png").exists() and not (experiment / "units").exists()
+    before = (experiment / "results.md").read_text()
+    told = refused("reproduce", experiment, "--out", tmp_path / "nothing", "--publish", "--no-fit")
+    assert "there is nothing to publish" in told and (experiment / "results.md").read_text() == before
     told = refused("reproduce", experiment, "--out", tmp_path / "out", "--publish", "--models", "poisson")
     assert "--publish is for whole results" in told
 

@@ -54,7 +54,19 @@ def evaluate(
     from foretell.train.run import MODEL
 
     if is_task(run):
-        _refuse(predict=predict, futures=futures, horizon=horizon, floors=floors, impossible=impossible)
+        _refuse(
+            integral=integral != "quadrature",
+            points=points != 10,
+            window=window != "all",
+            no_times=not times,
+            predict=predict,
+            futures=futures,
+            horizon=horizon,
+            delta=delta,
+            costs=costs,
+            floors=floors,
+            impossible=impossible,
+        )
         evaluate_task(run, data, split, columns, device, seed, as_json)
         return
     check_choice("integral", integral, Integral)
@@ -108,7 +120,7 @@ def evaluate(
 
 def _refuse(**options: object) -> None:
     """What is asked of a model of what happens next, and of nothing else."""
-    given = [f"--{name}" for name, value in options.items() if value]
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
     if given:
         raise ForetellError(f"{', '.join(given)}: this run was not trained to say what happens next; leave it out")
 

@@ -59,9 +59,11 @@ def predict(
     if start is not None and not 0.0 <= start < float("inf"):
         raise ForetellError(f"--from {start}: expected a time from 0 on")
     if is_task(run):
-        if start is not None or pattern is not None:
+        asked = {"from": start is not None, "pattern": pattern, "by": by is not By.quadrature, "impossible": impossible}
+        given = [f"--{name}" for name, value in asked.items() if value]
+        if given:
             raise ForetellError(
-                "--from and --pattern: a classifier labels whole sequences or their events; leave them out"
+                f"{', '.join(given)}: a classifier labels whole sequences or their events; leave it out"
             )
         label_data(run, history, split, columns, device, sequence, as_json)
         return

@@ -103,6 +103,7 @@ class ANDTT(RuleModel):
             layer_norm=spec["layer_norm"],
             feed_forward=spec["feed_forward"],
             shortest_wave=spec["shortest_wave"],
+            seed=spec.get("seed", 0),  # files of earlier versions have none
             dtype=getattr(torch, dtype),
         )
         model.meet_names(spec)

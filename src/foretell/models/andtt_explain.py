@@ -1,7 +1,7 @@
 """One possible event of an A-NDTT taken apart: what each rule contributes to its embedding, and to those of the facts in its proofs.
 
 What a model knows just before a time (`Look`) and a possible event in. Out, for the event and every embedded fact below it:
-the vectors that are summed inside the `tanh` of MODEL section 4, one for each `r` (a pool of proofs, or a head of attention), by
+the vectors that are summed inside the `tanh` of docs/explanation/andtt.md, one for each `r` (a pool of proofs, or a head of attention), by
 their norms, and how much the event's log-intensity owes to each: its change when that vector is left out on all layers, while
 weights of attention stay as they are.
 """

@@ -1,4 +1,4 @@
-"""NDTT, neural Datalog through time (MODEL, section 7): every fact that events add has a cell, which they move.
+"""NDTT, neural Datalog through time (docs/explanation/rivals.md): every fact that events add has a cell, which they move.
 
 A history is its batch and the cells of all its facts after each event that moves them, found once; what is asked about it is a plan.
 """
@@ -138,6 +138,7 @@ class NDTT(RuleModel):
     @classmethod
     def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
         dtype = getattr(torch, spec["dtype"])
-        model = cls(program_from_parts(spec["program"], spec["dim"]), vocabulary, dim=spec["dim"], dtype=dtype)
+        program = program_from_parts(spec["program"], spec["dim"])
+        model = cls(program, vocabulary, dim=spec["dim"], seed=spec.get("seed", 0), dtype=dtype)
         model.meet_names(spec)
         return model

@@ -1,4 +1,4 @@
-"""The network of an NDTT (MODEL, section 7): cells of facts, moved by events in waves, and embeddings of a plan's slots from them.
+"""The network of an NDTT (docs/explanation/rivals.md): cells of facts, which events move in waves, and embeddings of slots from them.
 
 `emb(h,t) = tanh(deduced(h,t) + cell_h(t))`. Cells of all dimensions are rows of one table, as wide as the widest: what is beyond a
 fact's own dimension stays zero.

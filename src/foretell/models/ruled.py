@@ -1,4 +1,4 @@
-"""What models made of rules share: replayed histories, plans, and the intensities of what is possible (MODEL, sections 3 to 5).
+"""What models made of rules share: replayed histories, plans, and the intensities of what is possible.
 
 A batch is replayed into timelines, these with the times that are asked about become a plan, and a network of the rules applies it. Events
 that the rules make impossible have no intensity; those of the rules that the model's vocabulary lacks are counted in the total.
@@ -360,6 +360,7 @@ class RuleModel(IntensityModel):
         return {
             "program": program_parts(self.program),
             "names": [[family.place, name] for family, name in self.book.order],
+            "seed": self.rule_network.seed,  # from which names that are still to be met will start
             "dim": self.dim,
             "time_scale": self.time_scale,
             "fitted": self.fitted,

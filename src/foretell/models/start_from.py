@@ -22,7 +22,7 @@ from foretell.models.headed import Headed, MaskedANHP
 
 # What a new run may choose for itself, and what is no choice but was learned from data.
 FREE = ("dropout", "shortest_wave", "fading", "echo", "dtype")
-LEARNED = ("m", "M", "time_scale", "elapsed_scale", "names", "fitted")
+LEARNED = ("m", "M", "time_scale", "elapsed_scale", "names", "seed", "fitted")
 SHAPES_THE_ENCODER = ("dim", "layers", "heads", "time_dim", "edges", "layer_norm", "feed_forward", "bos")
 SHOWN = 3
 

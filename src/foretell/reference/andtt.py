@@ -1,4 +1,4 @@
-"""A-NDTT from its equations (MODEL section 4): a program, named parameters and events in, embeddings and intensities out.
+"""A-NDTT from its equations (docs/explanation/andtt.md): a program, named parameters and events in, embeddings and intensities out.
 
 One function is one equation, for one fact at one time, by recursion over layers and proofs. Parameters are float64, by
 their canonical names (`deduce.rule3.W`, `add.post(joke).1.K`, `intensity.message.tau`), and gradients flow back to them.
@@ -274,7 +274,7 @@ class _Model:
         )
 
     def time_embedding(self, time: float) -> Tensor:
-        """MODEL section 2: sines and cosines, by pairs of one wavelength from `m` to `5M`."""
+        """Sines and cosines, by pairs of one wavelength from `m` to `5M`."""
         m, M, dim = self.settings.m, self.settings.M, self.settings.time_dim
         components = []
         for d in range(dim):

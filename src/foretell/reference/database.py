@@ -1,4 +1,4 @@
-"""The database through time (MODEL section 3) as loops and sets: everything is recomputed after every event.
+"""The database through time (docs/explanation/database.md) as loops and sets: everything is recomputed after every event.
 
 A fact is a tuple, functor first, then constants. Slow and obvious: the oracle for `ground/`, and the text to read first.
 """

@@ -1,4 +1,4 @@
-"""NDTT from its equations (MODEL section 7): a program, named parameters and events in, embeddings and intensities out.
+"""NDTT from its equations (docs/explanation/rivals.md): a program, named parameters and events in, embeddings and intensities out.
 
 One function is one equation, for one fact at one time. There are no layers: what a fact has seen happen is in its cell,
 which moves when an event adds the fact once more and drifts to a target in between. Parameters are float64, and

@@ -34,10 +34,17 @@ class Definition:
         """For messages."""
         return str(self.folder / FILE)
 
-    @property
-    def root(self) -> Path:
-        """What the paths of programs are relative to: the folder above `experiments`."""
-        return self.folder.parents[1]
+    def placed(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        """A [model] table with the whole path of its program's file; settings have what is the same on every machine.
+
+        Programs are found beside the definition or, as `foretell train` finds those of shipped configurations, from the folder above
+        `experiments`.
+        """
+        program = str(model.get("program", ""))
+        if not program.endswith(".ndtt"):
+            return dict(model)
+        beside = self.folder / program
+        return {**model, "program": str(beside if beside.is_file() else self.folder.parents[1] / program)}
 
     @property
     def kind(self) -> str:

@@ -124,7 +124,8 @@ class Models:
         source = f"{self.definition.source}, {settings['model']}"
         about = {name: settings[name] for name in ("model", "part", "seed", "size")}
         try:
-            fitted = bench.fit(self._placed(settings["config"]), dataset.train, dataset.dev, source=source, keep=final)
+            config = {**settings["config"], "model": self.definition.placed(settings["config"]["model"])}
+            fitted = bench.fit(config, dataset.train, dataset.dev, source=source, keep=final)
         except ForetellError as error:
             if final:
                 raise
@@ -139,13 +140,6 @@ class Models:
         from foretell.reproduce.scoring import scores
 
         return about | scores(fitted.model, dataset.test, bench, self)
-
-    def _placed(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With the whole path of the program's file; settings have what is the same on every machine."""
-        program = str(config["model"].get("program", ""))
-        if not program.endswith(".ndtt"):
-            return config
-        return merged(config, {"model": {"program": str(self.definition.root / program)}})
 
     def summarise(self, results: Results) -> Summary:
         from foretell.reproduce.comparison import summary_of

@@ -15,6 +15,7 @@ from foretell.data.writing import replacing, text_file
 from foretell.errors import ForetellError
 from foretell.reproduce.experiment import Finding, Results, Section, Summary
 from foretell.reproduce.queue import Course
+from foretell.reproduce.unit import last_line
 
 log = logging.getLogger("foretell")
 RESULTS, PAGE = "results.json", "results.md"
@@ -22,6 +23,10 @@ RESULTS, PAGE = "results.json", "results.md"
 
 def write_results(course: Course, published: bool = False) -> Summary:
     """Into the folder of its units; `published`: into that of its definition as well."""
+    if published and not course.results.records:  # an empty page must not take the place of what is published
+        raise ForetellError(
+            f"{course.results.folder}: no unit is done there, so there is nothing to publish; see --out"
+        )
     summary = course.experiment.summarise(course.results)
     for folder in (course.results.folder, *([course.definition.folder] if published else [])):
         _write(course, summary, folder)
@@ -31,7 +36,7 @@ def write_results(course: Course, published: bool = False) -> Summary:
 def _write(course: Course, summary: Summary, folder: Path) -> None:
     results, definition = course.results, course.definition
     failed = {
-        one.name: results.unit_folder(one.name).error()
+        one.name: last_line(results.unit_folder(one.name).error())
         for one in results.units
         if results.unit_folder(one.name).state(one) == "failed"
     }

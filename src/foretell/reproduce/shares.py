@@ -93,7 +93,8 @@ class Shares:
             raise ForetellError(f"{self.data}: expected the splits train, dev and test")
         train = share_of(dataset.train, settings["share"], settings["seed"])  # other seeds learn from other sequences
         source = f"{self.definition.source}, {settings['model']}"
-        fitted = bench.fit(self._placed(settings["config"]), train, dataset.dev, source=source, keep=False)
+        config = {**settings["config"], "model": self.definition.placed(settings["config"]["model"])}
+        fitted = bench.fit(config, train, dataset.dev, source=source, keep=False)
         scored = bench.score(fitted.model, dataset.test, times=False)
         about = {name: settings[name] for name in ("model", "share", "seed")} | fitted.facts
         return about | {"sequences": len(train), "events": train.event_count, "test": scored.evaluation.to_json()}
@@ -126,12 +127,6 @@ class Shares:
             settings["cut"] = dict(self.cut)
         name = f"{slug(one.name)}-share{share:.4g}-seed{seed}"
         return Unit(name, settings, one.minutes * (0.2 + 0.8 * share), one.device)
-
-    def _placed(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        program = str(config["model"].get("program", ""))
-        if not program.endswith(".ndtt"):
-            return config
-        return merged(config, {"model": {"program": str(self.definition.root / program)}})
 
     def _table(self, curves: Curves) -> Section:
         rows = [

@@ -132,17 +132,13 @@ class Speed:
     def _timed(self, settings: Mapping[str, Any], data: EventData, device: str, bench: Bench) -> dict[str, Any]:
         epochs = settings["warm_up"] + settings["repeats"]
         train = {**settings["config"]["train"], "epochs": epochs, "patience": 0, "cool": 0, "device": device}
-        table = {"model": self._placed(settings["config"]["model"]), "train": train}
+        table = {"model": self.definition.placed(settings["config"]["model"]), "train": train}
         config = make_config(table, f"{self.definition.source}, {settings['model']}")
         model = config.model.make(data.vocabulary, seed=0, dtype=getattr(torch, config.train.dtype))
         result = fit(model, data, None, config.train, stop=bench.stop)
         seconds = [one["train_seconds"] for one in result.records[settings["warm_up"] :]]
         each = [1000.0 * one / len(data) for one in seconds]
         return {"milliseconds": median(each), "fastest": min(each), "slowest": max(each), "repeats": len(each)}
-
-    def _placed(self, model: Mapping[str, Any]) -> Mapping[str, Any]:
-        program = str(model.get("program", ""))
-        return {**model, "program": str(self.definition.root / program)} if program.endswith(".ndtt") else model
 
 
 def drawn(sequences: int, types: int, lengths: Sequence[int], seed: int = 0) -> EventData:

@@ -116,6 +116,11 @@ class UnitFolder:
             raise ForetellError(f"{path}: not JSON: {error}; remove it, and the unit is done again") from error
 
 
+def last_line(error: str) -> str:
+    """Of a traceback, what went wrong; where, in the files of this machine, is in `failed.json`."""
+    return error.strip().splitlines()[-1] if error.strip() else ""
+
+
 def slug(text: str) -> str:
     """A model's name as part of a unit's: `A-NHP, tuned` → `a-nhp-tuned`."""
     return re.sub(r"[^\w.+]+", "-", text.lower()).strip("-")

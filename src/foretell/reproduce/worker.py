@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from foretell.errors import ForetellError
 from foretell.reproduce.definition import Choice, Definition, read_definition
-from foretell.reproduce.unit import Unit, UnitFolder
+from foretell.reproduce.unit import Unit, UnitFolder, last_line
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,7 @@ class Desk:
         except Exception as error:
             told = str(error) if isinstance(error, ForetellError) else traceback.format_exc()
             folder.fail(job.unit, told)
-            last = told.strip().splitlines()[-1] if told.strip() else type(error).__name__
-            return Ending("failed", time.monotonic() - began, last)
+            return Ending("failed", time.monotonic() - began, last_line(told) or type(error).__name__)
         return Ending("done", time.monotonic() - began)
 
 

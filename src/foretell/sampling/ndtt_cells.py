@@ -1,4 +1,4 @@
-"""Cells of facts between events, and how an event moves them (MODEL, section 7): numbers of an NDTT in float64, for walks side by side.
+"""Cells of facts between events, and how an event moves them (docs/explanation/rivals.md): an NDTT in float64, for walks side by side.
 
 A walk's cells never change: those after an event are a new table. All embeddings are of one size, and so are cells: what a shorter one is
 filled up with is 0 and stays 0.

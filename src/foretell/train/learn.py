@@ -47,6 +47,6 @@ def encoder_of(config: RunConfig, model: IntensityModel) -> ANHP:
     if not isinstance(model, ANHP):
         task = "classification" if isinstance(config.task, ClassifyOptions) else "masked pretraining"
         raise ForetellError(
-            f"{task} is for A-NHP, whose encoder can see both ways, and not for {model.title}: use --model anhp"
+            f'{task} is for A-NHP, whose encoder can see both ways, and not for {model.title}: use model.kind = "anhp"'
         )
     return model

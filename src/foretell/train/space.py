@@ -78,7 +78,7 @@ class Space:
         known = {str(one): _hints(one) for one in kinds}
         fixed: dict[str, Any] = {}
         found: dict[str, Choices | Range] = {}
-        problems: list[str] = []
+        problems = _not_searched(table)
         for section, values in table.items():
             if not isinstance(values, Mapping):
                 fixed[section] = values
@@ -266,6 +266,17 @@ def _is_list(hint: Any) -> bool:
 def _numeric(hint: Any) -> type | None:
     parts = _parts(hint)
     return float if float in parts else int if int in parts else None
+
+
+def _not_searched(table: Mapping[str, Any]) -> list[str]:
+    """What a trial would pass over: it learns what happens next, and starts afresh."""
+    found = []
+    if "task" in table:
+        found.append("[task]: settings are judged by the log-likelihood of what happens next; leave this table out")
+    train = table.get("train", {})
+    if isinstance(train, Mapping) and train.get("init"):
+        found.append(f"train.init = {train['init']!r}: every setting starts afresh; leave it out")
+    return found
 
 
 def _why_fixed(section: str, key: str) -> str:
