@@ -42,6 +42,7 @@ from foretell.reference.ruled import (
     place,
     pool,
     refuse_cycle,
+    scored,
     sides,
     spelled,
     when,
@@ -148,23 +149,8 @@ def log_likelihood(
     t_end: float,
     points: Sequence[Sequence[tuple[float, float]]],
 ) -> Tensor:
-    """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`; the integral is a sum over (time, weight), and gap `g` has seen `g` events.
-
-    Exogenous events are not scored, nor is a declared one that is not possible where it stands: who calls has decided
-    that it stays as history.
-    """
-    assert len(points) == len(events) + 1, f"{len(points)} gaps for {len(events)} events"
-    assert all(time <= t_end for time in times), f"an event after the end, {t_end}"
-    model = _open(program, settings, parameters, events, times, len(events))
-    value = zeros()
-    for index in range(1, len(model.events)):
-        event = model.events[index]
-        if event in model.possible(index):
-            value = value + torch.log(model.intensity(event, model.times[index], index))
-    for gap, of_gap in enumerate(points):
-        for time, weight in of_gap:
-            value = value - weight * sum(model.intensities(time, gap + 1).values(), start=zeros())
-    return value
+    """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`: see `ruled.scored`."""
+    return scored(_open(program, settings, parameters, events, times, len(events)), t_end, points)
 
 
 # --- the equations ---------------------------------------------------------------------------------------------------

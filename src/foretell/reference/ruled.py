@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -132,6 +133,41 @@ def _cycle_lines(program: Program, steps: Sequence[tuple[Fact, Fact, int]], when
     yield (
         f"  hint: give one of them no embedding, as in `:- embed({first[0]}, 0).`, or use `<-`, which looks at the past"
     )
+
+
+class Opened(Protocol):
+    """A model with its parameters and the states of one sequence; before its first event there is bos, which is number 0."""
+
+    @property
+    def events(self) -> Sequence[Fact]: ...
+
+    @property
+    def times(self) -> Sequence[float]: ...
+
+    def possible(self, state: int) -> list[Fact]: ...
+
+    def intensity(self, event: Fact, time: float, state: int) -> Tensor: ...
+
+    def intensities(self, time: float, state: int) -> dict[Fact, Tensor]: ...
+
+
+def scored(model: Opened, t_end: float, points: Sequence[Sequence[tuple[float, float]]]) -> Tensor:
+    """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`; the integral is a sum over (time, weight), and gap `g` has seen `g` events.
+
+    Exogenous events are not scored, nor is a declared one that is not possible where it stands: who calls has decided
+    that it stays as history.
+    """
+    assert len(points) == len(model.events), f"{len(points)} gaps for {len(model.events) - 1} events"
+    assert all(time <= t_end for time in model.times), f"an event after the end, {t_end}"
+    value = zeros()
+    for index in range(1, len(model.events)):
+        event = model.events[index]
+        if event in model.possible(index):
+            value = value + torch.log(model.intensity(event, model.times[index], index))
+    for gap, of_gap in enumerate(points):
+        for time, weight in of_gap:
+            value = value - weight * sum(model.intensities(time, gap + 1).values(), start=zeros())
+    return value
 
 
 def when(events: Sequence[Fact], state: int) -> str:
