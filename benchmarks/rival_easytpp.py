@@ -17,16 +17,23 @@ from typing import Any
 from measuring import LEARNING_RATE, Case, Contestant, Run, main, read_batch
 
 
-def build_model(case: Case, device: str) -> Any:
-    """AttNHP by its own configuration; at one point the mean, as a trapezoid needs two."""
+def transformer(case: Case) -> dict[str, Any]:
+    """What the configuration of a model with layers has more."""
+    return {
+        "time_emb_size": case.dim,
+        "num_layers": case.layers,
+        "num_heads": 1,
+        "dropout_rate": 0.0,
+        "use_ln": False,
+    }
+
+
+def build_model(case: Case, device: str, model_id: str = "AttNHP") -> Any:
+    """By its own configuration; at one point the mean, as a trapezoid needs two."""
     config = import_module("easy_tpp.config_factory").ModelConfig(
-        model_id="AttNHP",
+        model_id=model_id,
         hidden_size=case.dim,
-        time_emb_size=case.dim,
-        num_layers=case.layers,
-        num_heads=1,
-        dropout_rate=0.0,
-        use_ln=False,
+        **({} if model_id == "NHP" else transformer(case)),
         use_mc_samples=case.points == 1,
         loss_integral_num_sample_per_step=case.points,
         num_event_types=case.types,
@@ -71,14 +78,14 @@ def package_version(name: str) -> str:
         return str(import_module(name).__version__)
 
 
-def build(case: Case, run: Run) -> Contestant:
+def build(case: Case, run: Run, model_id: str = "AttNHP") -> Contestant:
     import torch
 
-    model = build_model(case, run.device)
+    model = build_model(case, run.device, model_id)
     batch = build_batch(case, run.data).to(model.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
     size = sum(parameter.numel() for parameter in model.parameters())
-    name = f"EasyTPP {package_version('easy_tpp')} AttNHP"
+    name = f"EasyTPP {package_version('easy_tpp')} {model_id}"
     return Contestant(name, lambda: training_step(model, optimizer, batch), size)
 
 

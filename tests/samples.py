@@ -11,10 +11,12 @@ import torch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.data.card import Origin
 from foretell.models.base import IntensityModel
+from foretell.models.ruled import RuleModel
 from foretell.reference.events import Event, History
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 Model = TypeVar("Model", bound=IntensityModel)
+Rules = TypeVar("Rules", bound=RuleModel)
 
 
 def event_data(
@@ -66,4 +68,14 @@ def randomise(model: Model, seed: int, spread: float = 0.6) -> Model:
         for parameter in model.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(spread * noise)
+    return model
+
+
+def randomise_rules(model: Rules, seed: int, spread: float = 0.6) -> Rules:
+    """As `randomise`, with exponents above 1, where a pool is no sum and has slopes on both sides."""
+    randomise(model, seed, spread)
+    with torch.no_grad():
+        for name, stack in model.rule_network.stacks.items():
+            if name.endswith("_beta"):
+                stack.abs_().add_(0.05)
     return model

@@ -14,10 +14,11 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.lang.diagnostics import ProgramError
 from foretell.lang.program import Program
 from foretell.models.andtt import ANDTT
+from foretell.models.ndtt import NDTT
 from foretell.reference.andtt import Settings
 from foretell.reference.database import states
 from tests.ground.random_programs import random_case
-from tests.samples import randomise
+from tests.samples import randomise_rules
 
 GAPS = (0.0, 0.0, 0.25, 0.4, 1.3)  # some events are at one time
 
@@ -45,7 +46,7 @@ class RichCase:
         return EventData(rows, self.vocabulary, "window", "sample")
 
     def model(self, seed: int = 3) -> ANDTT:
-        """With parameters that are drawn at random; exponents are above 1, where a pool has slopes on both sides."""
+        """An A-NDTT with parameters that are drawn at random."""
         made = ANDTT(
             self.program,
             self.vocabulary,
@@ -57,14 +58,17 @@ class RichCase:
             dtype=torch.float64,
         )
         made.ground(self.data)
-        randomise(made, seed)
-        with torch.no_grad():
-            for name, stack in made.network.stacks.items():
-                if name.endswith("_beta"):
-                    stack.abs_().add_(0.05)
+        randomise_rules(made, seed)
         made.time.set_range(self.settings.m, self.settings.M)
         made.time_scale = self.time_scale
         return made
+
+    def ndtt(self, seed: int = 3, spread: float = 0.6) -> NDTT:
+        """An NDTT with parameters that are drawn at random."""
+        made = NDTT(self.program, self.vocabulary, dim=self.settings.dim, dtype=torch.float64)
+        made.ground(self.data)
+        made.time_scale = self.time_scale
+        return randomise_rules(made, seed, spread)
 
 
 @lru_cache

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
-from foretell.data import EventSequence, Vocabulary
+from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.models.ndtt import NDTT
@@ -20,40 +18,14 @@ from foretell.reference.database import is_possible, states
 from foretell.reference.ruled import spelled
 from foretell.sampling.futures import sample_futures
 from foretell.sampling.ndtt_walks import NDTTWalks
-from tests.plan.rich_programs import RichCase, rich_case
-from tests.samples import randomise
+from tests.plan.rich_programs import rich_case
 from tests.sampling.processes import PAST, RULES, TYPES, ndtt
-from tests.sampling.told import AHEAD, CYCLIC, POOLED, TALK, CyclesAreRefusedByBoth, Told, exceeded, sampled, wandered
+from tests.sampling.rule_kinds import ndtt_of as of_case
+from tests.sampling.rule_kinds import told_ndtt as told
+from tests.sampling.told import AHEAD, CYCLIC, TALK, Told, exceeded
 
 
-def random_weights(model: NDTT, seed: int, spread: float = 0.6) -> NDTT:
-    """Exponents are above 1, where a pool is no sum."""
-    randomise(model, seed, spread)
-    with torch.no_grad():
-        for name, stack in model.network.stacks.items():
-            if name.endswith("_beta"):
-                stack.abs_().add_(0.05)
-    return model
-
-
-def of_case(case: RichCase, seen: int, spread: float = 0.6) -> Told:
-    model = NDTT(case.program, case.vocabulary, dim=case.settings.dim, dtype=torch.float64)
-    model.ground(case.data)
-    model.time_scale = case.time_scale
-    events, times, _ = case.sequences[0]
-    return Told(random_weights(model, 3, spread), events[:seen], times[:seen])
-
-
-def told(text: str, names: Sequence[str] = (), times: Sequence[float] = (), dim: int = 3, spread: float = 0.8) -> Told:
-    model = NDTT(Program.from_text(text, dim=dim), Vocabulary(()), dim=dim, dtype=torch.float64)
-    model.time_scale = 1.3
-    model.widen(dict.fromkeys(names))
-    types = np.asarray([model.vocabulary.find(name) for name in names], dtype=np.int32)
-    model.possible_intensities(EventSequence(np.asarray(times, dtype=np.float64), types, 1e10), [1e3])
-    return Told(random_weights(model, 1, spread), names, times)
-
-
-def of_twin(one: Told, time: float) -> dict[str, float]:
+def of_twin(one: Told[NDTT], time: float) -> dict[str, float]:
     """The twin's intensities of the same history."""
     settings = slow.Settings(dim=one.model.dim, time_scale=one.model.time_scale)
     arrays = one.model.named_arrays()
@@ -62,28 +34,6 @@ def of_twin(one: Told, time: float) -> dict[str, float]:
 
 
 # Intensities
-
-
-@pytest.mark.parametrize("seed", sorted(set(range(24)) - CYCLIC))
-def test_intensities_are_those_of_the_model_also_after_sampled_events(seed: int):
-    case = rich_case(seed)
-    for seen in {0, len(case.sequences[0][0])}:
-        sampled(of_case(case, seen), 3, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24, 120))
-def test_intensities_are_those_of_the_model_in_many_more_programs(seed: int):
-    case = rich_case(seed)
-    for seen in {0, len(case.sequences[0][0]) // 2, len(case.sequences[0][0])}:
-        try:
-            one = of_case(case, seen)
-            one.model.possible_intensities(one.history, [one.last + 1.0])
-        except ForetellError as error:
-            assert "needs itself" in str(error)
-            continue
-        with CyclesAreRefusedByBoth(one):
-            sampled(one, 5, seed)
 
 
 @pytest.mark.parametrize("seed", sorted(set(range(12)) - CYCLIC))
@@ -100,24 +50,6 @@ def test_intensities_are_those_of_the_slow_twin(seed: int):
         one.model.possible_intensities(one.history, [one.last])  # which meets the names of what this event adds
 
 
-def test_walks_side_by_side_are_as_each_alone():
-    case = rich_case(1)
-    whole = of_case(case, len(case.sequences[0][0]))
-    model, history, starts = whole.model, whole.history, list(range(len(whole.names) + 1))
-    together = NDTTWalks.start(model, [history] * len(starts), starts)
-    draw = torch.Generator().manual_seed(0)
-    at = torch.rand(len(starts), 5, dtype=torch.float64, generator=draw) * 3.0 + whole.last
-    end = at + 0.3
-    rates, bounds = together.intensities(at), together.bounds(at, end)
-    for walk, seen in enumerate(starts):
-        alone = NDTTWalks.start(model, [history], [seen])
-        own = alone.intensities(at[walk : walk + 1])[0]
-        torch.testing.assert_close(rates[walk, :, : own.shape[1]], own, rtol=1e-12, atol=0.0)
-        assert not rates[walk, :, own.shape[1] :].any()
-        upper = alone.bounds(at[walk : walk + 1], end[walk : walk + 1]).upper[0]
-        torch.testing.assert_close(bounds.upper[walk], upper, rtol=1e-12, atol=0.0)
-
-
 def test_histories_of_different_lengths_are_replayed_side_by_side():
     one = told(TALK, ["say(ann)", "rain", "hush", "say(bob)"], [0.5, 1.0, 1.0, 2.0])
     other = Told(one.model, ["rain", "say(bob)"], [0.1, 3.0])
@@ -128,21 +60,7 @@ def test_histories_of_different_lengths_are_replayed_side_by_side():
         torch.testing.assert_close(walks.intensities(at)[walk, :, : own.shape[1]], own, rtol=1e-12, atol=0.0)
 
 
-def test_copies_go_on_separately():
-    one = told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
-    before = one.rates(one.last + AHEAD)
-    copies = one.walks.taken(torch.tensor([0, 0, 0]))
-    assert [copies.name(0, choice) for choice in range(before.shape[1])] == ["hush", "say(ann)", "say(bob)"]
-    copies.append(torch.tensor([1.5, 1.5, 2.5], dtype=torch.float64), torch.tensor([0, 1, 1]))
-    assert torch.equal(one.rates(one.last + AHEAD), before)
-    for walk, (name, time) in enumerate([("hush", 1.5), ("say(ann)", 1.5), ("say(ann)", 2.5)]):
-        other = Told(one.model, [*one.names, name], [*one.times, time])
-        found = copies.intensities(torch.from_numpy(np.stack([other.last + AHEAD] * 3)))[walk]
-        wanted = other.rates(other.last + AHEAD)
-        torch.testing.assert_close(found[:, : wanted.shape[1]], wanted, rtol=1e-9, atol=0.0)
-
-
-def cell(one: Told, name: str) -> tuple[torch.Tensor, ...] | None:
+def cell(one: Told[NDTT], name: str) -> tuple[torch.Tensor, ...] | None:
     """`c`, `c̄`, rate and time of the last update of a fact without arguments."""
     text = one.model.histories.grounding.text
     past = one.walks.walks[0].past
@@ -216,7 +134,7 @@ def test_names_that_training_never_met_get_parameters_and_the_model_stays_as_it_
 
 def test_the_past_is_worked_out_in_double_precision_whatever_the_model_is_in():
     """The histories' cells are those of the parameters in float64, and not of a network that rounds on its way."""
-    exact = told(TALK, ["say(ann)", "rain", "say(bob)"] * 5, np.arange(15) * 0.3)
+    exact = told(TALK, ["say(ann)", "rain", "say(bob)"] * 5, [0.3 * index for index in range(15)])
     rough = copy.deepcopy(exact.model).float()
     for parameter, other in zip(exact.model.parameters(), rough.parameters(), strict=True):
         with torch.no_grad():
@@ -226,28 +144,6 @@ def test_the_past_is_worked_out_in_double_precision_whatever_the_model_is_in():
         torch.testing.assert_close(
             found, Told(exact.model, exact.names, exact.times).rates(exact.last + AHEAD), rtol=1e-12, atol=0.0
         )
-
-
-def test_embeddings_that_come_to_need_one_another_are_refused_as_by_the_model():
-    one = told(
-        ":- event(turn). :- event(other).\n:- embed(on, 0).\nturn. other.\non <- turn.\n"
-        "a :- on, b.\nb :- on, a.\nb :- other.\nother :- a.\n"
-    )
-    one.append("turn", 1.0)
-    for ask in (lambda: one.rates([2.0]), lambda: one.model.possible_intensities(one.history, [2.0])):
-        with pytest.raises(ForetellError, match="other"):
-            ask()
-
-
-def test_walks_of_one_model_in_several_threads_do_not_get_in_one_another_s_way():
-    one = told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
-    history, seeds = one.history, range(8)
-    with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda seed: wandered(one.model, history, seed), seeds))
-    for seed, found in zip(seeds, together, strict=True):
-        alone = wandered(told(TALK, ["say(ann)", "rain"], [0.5, 1.0]).model, history, seed)
-        assert [name for name, _ in found] == [name for name, _ in alone]
-        assert [rates for _, rates in found] == [pytest.approx(rates, rel=1e-9) for _, rates in alone]
 
 
 def test_an_impossible_event_that_is_history_moves_cells_all_the_same():
@@ -268,22 +164,6 @@ def test_an_impossible_event_that_is_history_moves_cells_all_the_same():
         strict=True,
     ):
         assert {walks.name(0, n): float(rate) for n, rate in enumerate(row)} == pytest.approx(wanted, rel=1e-9)
-
-
-def test_nothing_has_happened_yet():
-    one = told(TALK)
-    one.agrees()
-    one.append("say(bob)", 0.0)
-    one.agrees()
-
-
-def test_events_without_embeddings_have_constant_intensities():
-    one = told(":- event(tick, 0). :- event(tock, 0).\ntick.\n:- embed(wound, 0).\nwound <- tick.\ntock :- wound.\n")
-    assert one.agrees() == 1
-    one.append("tick", 0.5)
-    assert one.agrees() == 2
-    bounds = one.walks.bounds(torch.tensor([[1.0]], dtype=torch.float64), torch.tensor([[900.0]], dtype=torch.float64))
-    assert float(bounds.upper) == pytest.approx(float(one.rates([1.0]).sum()), rel=1e-8)
 
 
 # Bounds
@@ -308,27 +188,11 @@ def test_no_intensity_is_above_its_bound_in_many_more_programs(seed: int):
         pytest.skip("its embeddings need one another")
 
 
-@pytest.mark.parametrize("beta", [1.0, 1.3, 4.0])
-def test_pools_have_the_exponents_of_the_model(beta: float):
-    one = told(POOLED, ["go(a)", "go(b)", "go(a)"], [0.3, 0.4, 0.9])
-    with torch.no_grad():
-        one.model.network.stacks["beta_beta"].fill_(beta - 1.0)
-    one = Told(one.model, one.names, one.times)
-    sampled(one, 3, seed=0)
-    exceeded(one.walks, one.last, widths=(0.1, 1.0))
-
-
 def test_bounds_are_close_on_windows_in_which_cells_lose_half_of_what_they_have_to_lose():
     one = told(TALK, ["say(ann)", "rain", "hush", "say(bob)", "say(bob)"], [0.5, 1.0, 1.5, 1.5, 3.0], dim=6, spread=0.5)
     fastest = float(one.walks.walks[0].past.table.rate.max())
     half = math.log(2.0) / fastest
     assert max(exceeded(one.walks, one.last, widths=(half / 4.0, half))) <= 1.02
-
-
-def test_windows_that_are_much_too_long_still_have_finite_bounds():
-    one = told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
-    bounds = one.walks.bounds(torch.full((1, 1), 1.0).double(), torch.full((1, 1), 1e7).double())
-    assert bool(bounds.upper.isfinite().all())
 
 
 def test_times_as_large_as_unix_time_do_not_break_bounds():
@@ -354,17 +218,3 @@ def test_events_of_the_small_process_are_those_of_its_rules():
         after = list(states(program, [*names, *future.events]))[1 + len(names) :]
         assert all(is_possible(program, state, name) for state, name in zip(after, future.events, strict=False))
     assert {"a", "b", "c"} == {name for future in found.futures for name in future.events}
-
-
-@pytest.mark.gpu
-def test_walks_are_the_same_on_a_gpu():
-    one = told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
-    there = NDTTWalks.start(copy.deepcopy(one.model).cuda(), [one.history], [2])
-    at = torch.from_numpy(one.last + AHEAD)[None]
-    for _ in range(3):
-        torch.testing.assert_close(there.intensities(at.cuda()).cpu(), one.walks.intensities(at), rtol=1e-9, atol=0.0)
-        upper = there.bounds(at.cuda(), at.cuda() + 0.2).upper.cpu()
-        torch.testing.assert_close(upper, one.walks.bounds(at, at + 0.2).upper, rtol=1e-7, atol=0.0)
-        for walks, when in ((one.walks, at), (there, at.cuda())):
-            walks.append(when[:, 1], torch.zeros(1, dtype=torch.int64, device=when.device))
-        at = at + 0.5

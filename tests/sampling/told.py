@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any, Generic
 
 import numpy as np
 import pytest
@@ -15,15 +16,16 @@ from foretell.errors import ForetellError
 from foretell.models.ruled import RuleModel
 from foretell.sampling.rule_walks import RuleWalks
 from foretell.sampling.start import start_walks
+from tests.samples import Rules
 
 AHEAD = np.asarray([1e-3, 0.3, 2.0, 50.0])
 CYCLIC = {8}  # programs in which an embedding needs itself
 
 
-class Told:
+class Told(Generic[Rules]):
     """One walk, and the same history written down for the model."""
 
-    def __init__(self, model: RuleModel, names: Sequence[str], times: Sequence[float]) -> None:
+    def __init__(self, model: Rules, names: Sequence[str], times: Sequence[float]) -> None:
         self.model, self.names, self.times = model, list(names), list(times)
         found = start_walks(model, [self.history], [len(self.names)])
         assert isinstance(found, RuleWalks)
@@ -58,7 +60,7 @@ class Told:
         return rates.shape[1]
 
 
-def sampled(one: Told, steps: int, seed: int) -> None:
+def sampled(one: Told[Any], steps: int, seed: int) -> None:
     """Goes on with possible events, some of them at the time of the last."""
     draw = random.Random(seed)
     for _ in range(steps):
@@ -73,7 +75,7 @@ def sampled(one: Told, steps: int, seed: int) -> None:
 class CyclesAreRefusedByBoth:
     """An error of the walk is one of the model, too."""
 
-    def __init__(self, one: Told) -> None:
+    def __init__(self, one: Told[Any]) -> None:
         self.one = one
 
     def __enter__(self) -> None:

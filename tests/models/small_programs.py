@@ -1,0 +1,101 @@
+"""Small programs, each for one thing, with the events that show it; and models of these, with sequences for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from foretell.data import EventData, EventSequence
+from foretell.lang.program import Program
+from foretell.models.andtt import ANDTT
+from foretell.models.ndtt import NDTT
+from tests.ground.timelines import event_data
+from tests.samples import randomise_rules
+
+SMALL = {
+    "rules that share a matrix cut it up in different ways": (
+        ":- event(g). :- event(h). :- embed(p, 1). :- embed(q, 2).\np(a). p(b). q.\nq <- g.\ng :- p(a), q :: w.\nh :- q, p(X) :: w.\n",
+        ["g", "h", "g", "h"],
+    ),
+    "an exponent's name on `<-` makes no heads": (
+        ":- event(g). :- exogenous(e, 1).\ng.\ng : b(X) <- e(X,Y) :: w(Y).\n!g <- e(c,a).\n",
+        ["e(a,a)", "e(b,a)", "e(a,b)", "g", "e(c,a)", "e(a,a)", "e(b,a)"],
+    ),
+    "names that differ in a constant are different matrices": (
+        ":- event(g). :- embed(p, 3).\np(a). p(b).\ng :- p(a) :: w(a).\ng :- p(b) :: w(b).\ng <- g, p(X) :: v(1).\ng <- g, p(a) :: v(2).\n",
+        ["g", "g"],
+    ),
+    "a fact and a rule without embedded conditions share a vector": (
+        ":- event(g). :- embed(p, 0). :- embed(h, 2).\np(a). p(b).\nh :: w.\nh :- p(a) :: w.\nh :- p(X) :: u(X).\nh :: u(b).\ng :- h.\n",
+        ["g"],
+    ),
+    "an exogenous event whose dimension no fact has": (
+        ":- event(g). :- exogenous(e, 5).\ng.\ng <- e.\n",
+        ["e", "g", "e"],
+    ),
+    "an exogenous event that is a fact at times": (
+        ":- event(g, 3). :- exogenous(e, 5). :- exogenous(x, 1).\ng.\ne <- x.\n!e <- g.\ng <- e.\n",
+        ["e", "x", "e", "g", "e", "x", "x", "e"],
+    ),
+    "one event removes and adds": (
+        ":- event(g). :- event(on).\non.\ng <- on.\n!g <- on, g.\ng <- bos.\n",
+        ["g", "on", "on", "g", "on"],
+    ),
+    "one name for two rules that add different facts": (
+        ":- event(g). :- event(h).\ng. h.\ng <- g :: w. h <- g :: w. g <- h :: w.\n",
+        ["g", "h", "g"],
+    ),
+    "an event that happens in two ways at once": (
+        ":- event(g). :- embed(p, 1).\np(a). p(b).\ng :- p(X).\ng <- g, p(X).\n",
+        ["g", "g"],
+    ),
+    "negation turns proofs on and off": (
+        ":- event(g). :- exogenous(e). :- embed(on, 1).\nq.\non <- e. !on <- g.\ng :- q, not on.\ng :- q.\n",
+        ["e", "g", "e", "e", "g"],
+    ),
+    "nothing has an embedding": (
+        ":- embed(_, 0). :- event(g). :- event(h).\ng. h :- g. on <- g. h <- h, on.\n",
+        ["g", "h", "g"],
+    ),
+    "a fact that is written twice": (":- event(g).\ng. g. g :: w.\n", ["g"]),
+}
+
+ROUND = """
+:- event(e).
+:- exogenous(link).
+edge(a,b).
+edge(X,Y) <- link(X,Y).
+near(X,Y) :- edge(X,Y).
+near(X,Y) :- edge(X,Z), near(Z,Y).
+e :- near(X,Y).
+"""
+
+
+def spaced(*sequences: list[str]) -> EventData:
+    """Events that are not quite a unit apart."""
+    rough = event_data(*sequences)
+    rows = [EventSequence(one.times * 0.7, one.types, 0.7 * len(one) + 0.4, one.id) for one in rough]
+    return EventData(rows, rough.vocabulary, "window", "small")
+
+
+def small_andtt(text: str, *sequences: list[str], **options: Any) -> tuple[ANDTT, EventData]:
+    """With random parameters."""
+    data = spaced(*sequences)
+    model = ANDTT(
+        Program.from_text(text, dim=2), data.vocabulary, **{"dim": 2, "layers": 2, "dtype": torch.float64, **options}
+    )
+    model.ground(data)
+    randomise_rules(model, 8)
+    model.time.set_range(0.4, 5.0)
+    model.time_scale = 0.8
+    return model, data
+
+
+def small_ndtt(text: str, *sequences: list[str], **options: Any) -> tuple[NDTT, EventData]:
+    """With random parameters."""
+    data = spaced(*sequences)
+    model = NDTT(Program.from_text(text, dim=2), data.vocabulary, dim=2, dtype=torch.float64, **options)
+    model.ground(data)
+    model.time_scale = 0.8
+    return randomise_rules(model, 8), data

@@ -1,0 +1,72 @@
+"""Models of rules with random weights, of each kind, and one walk of each: what tests of their walks start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from foretell.data import EventSequence, Vocabulary
+from foretell.lang.program import Program
+from foretell.models.andtt import ANDTT
+from foretell.models.ndtt import NDTT
+from foretell.models.ruled import RuleModel
+from foretell.sampling.andtt_walks import ANDTTWalks
+from foretell.sampling.ndtt_walks import NDTTWalks
+from foretell.sampling.rule_walks import RuleWalks
+from tests.plan.rich_programs import RichCase
+from tests.samples import randomise, randomise_rules
+from tests.sampling.told import Told
+
+
+def _meet(model: RuleModel, names: Sequence[str], times: Sequence[float]) -> None:
+    """Parameters for all that the history gives rise to."""
+    model.widen(dict.fromkeys(names))
+    types = np.asarray([model.vocabulary.find(name) for name in names], dtype=np.int32)
+    model.possible_intensities(EventSequence(np.asarray(times, dtype=np.float64), types, 1e10), [1e3])
+
+
+def told_andtt(
+    text: str, names: Sequence[str] = (), times: Sequence[float] = (), dim: int = 3, spread: float = 0.6, **options: Any
+) -> Told[ANDTT]:
+    model = ANDTT(Program.from_text(text, dim=dim), Vocabulary(()), dim=dim, layers=2, dtype=torch.float64, **options)
+    model.time.set_range(0.5, 20.0)
+    _meet(model, names, times)
+    return Told(randomise(model, 1, spread), names, times)
+
+
+def told_ndtt(
+    text: str, names: Sequence[str] = (), times: Sequence[float] = (), dim: int = 3, spread: float = 0.8
+) -> Told[NDTT]:
+    model = NDTT(Program.from_text(text, dim=dim), Vocabulary(()), dim=dim, dtype=torch.float64)
+    model.time_scale = 1.3
+    _meet(model, names, times)
+    return Told(randomise_rules(model, 1, spread), names, times)
+
+
+def andtt_of(case: RichCase, seen: int) -> Told[ANDTT]:
+    events, times, _ = case.sequences[0]
+    return Told(case.model(), events[:seen], times[:seen])
+
+
+def ndtt_of(case: RichCase, seen: int, spread: float = 0.6) -> Told[NDTT]:
+    events, times, _ = case.sequences[0]
+    return Told(case.ndtt(spread=spread), events[:seen], times[:seen])
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    told: Callable[..., Told[Any]]
+    of_case: Callable[[RichCase, int], Told[Any]]
+    start: Callable[..., RuleWalks]
+    programs: int  # random ones that are tried where there is time
+
+
+KINDS = [
+    Kind("A-NDTT", told_andtt, andtt_of, ANDTTWalks.start, 150),
+    Kind("NDTT", told_ndtt, ndtt_of, NDTTWalks.start, 120),
+]
