@@ -249,7 +249,7 @@ def test_missing_data_are_an_error_that_says_how_to_name_them(experiment, tmp_pa
     told = refused("reproduce", experiment, "--out", tmp_path)
     assert "'mimic2' is not in the package" in told and "--data FOLDER" in told and "FORETELL_DATA" in told
     monkeypatch.setenv("FORETELL_DATA", str(tmp_path))
-    assert f"{tmp_path}: there is no folder mimic2 in it" in refused("reproduce", experiment, "--out", tmp_path)
+    assert f"{tmp_path} (FORETELL_DATA): there is no folder mimic2 in it" in refused("reproduce", experiment, "--out", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -324,3 +324,21 @@ def test_experiments_are_listed():
     found = fine("reproduce", "--list", "--json").json
     assert {"mimic2", "stackoverflow", "robocup", "iptv"} <= {one["experiment"] for one in found}
     assert "mimic2" in fine("reproduce", "--list").out
+
+
+@pytest.mark.parametrize("written", ["./short-game", "short-game", "short-game/"])
+def test_an_experiment_of_ones_own_is_named_by_its_folder(experiment, tmp_path, monkeypatch, written):
+    monkeypatch.chdir(experiment.parent)
+    told = fine("reproduce", written, "--no-fit", "--out", tmp_path / "out").out
+    assert "A game, in short" in told and "units are pending: `foretell reproduce" in told
+
+
+def test_a_data_folder_that_is_not_there_is_named_as_such(tmp_path, monkeypatch):
+    assert "nope: no such folder" in refused("reproduce", "mimic2", "--data", tmp_path / "nope")
+    monkeypatch.setenv("FORETELL_DATA", str(tmp_path / "nope"))
+    assert "nope (FORETELL_DATA): no such folder" in refused("reproduce", "mimic2")
+
+
+def test_a_quick_run_says_on_the_terminal_that_its_numbers_mean_nothing(experiment, tmp_path):
+    told = fine("reproduce", experiment, "--quick", "--no-fit", "--out", tmp_path / "out").out
+    assert "its numbers and verdicts mean nothing" in told

@@ -116,7 +116,11 @@ def find_data(name: str, folder: Path | None) -> Path:
     embedded = embedded_folder(name)
     if embedded is not None:
         return embedded
-    where = f"{given}: there is no folder {name} in it" if given is not None else f"data {name!r} is not in the package"
+    if given is None:
+        where = f"data {name!r} is not in the package"
+    else:
+        source = "" if folder is not None else f" ({VARIABLE})"
+        where = f"{given}{source}: {f'there is no folder {name} in it' if given.is_dir() else 'no such folder'}"
     raise ForetellError(
         f"{where}; name the folder that holds one folder for each data set with --data FOLDER, or in {VARIABLE} "
         "(docs/guide/reproduce.md says where the data come from)"

@@ -45,6 +45,11 @@ class Outcome:
         lines: list[str] = []
         for course, summary in zip(self.courses, self.summaries, strict=True):
             lines += [course.definition.title, ""]
+            if course.definition.quick:
+                lines += [
+                    "a quick run on little data, to see that everything works: its numbers and verdicts mean nothing",
+                    "",
+                ]
             for section in summary.sections:
                 lines += [section.title, *aligned(table_lines(section)), ""]
             if summary.findings:
@@ -53,7 +58,11 @@ class Outcome:
                     *(f"  {one.verdict}: {one.name}: {one.detail}" for one in summary.findings),
                     "",
                 ]
-            pending = f"; {len(course.pending)} units are pending: the same command goes on" if course.pending else ""
+            pending = (
+                f"; {len(course.pending)} units are pending: `foretell reproduce {course.name}` goes on"
+                if course.pending
+                else ""
+            )
             failed = f"; {len(course.failed)} failed" if course.failed else ""
             lines.append(f"{course.results.folder}: {len(course.results.records)} units done{failed}{pending}\n")
         return "\n".join(lines)

@@ -133,11 +133,14 @@ def check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> No
 
 def _folder(name: str) -> Path:
     own = Path(name)
-    if (own / FILE).is_file() and (len(own.parts) > 1 or own.is_absolute()):
+    written_as_a_path = "/" in name or name in (".", "..") or own.is_absolute()
+    if (own / FILE).is_file() and written_as_a_path:
         return own.resolve()
     folder = experiments() / name
     if name and (folder / FILE).is_file():
         return folder
+    if name and (own / FILE).is_file():
+        return own.resolve()
     close = difflib.get_close_matches(name, names(), 1)
     hint = f"; did you mean `{close[0]}`?" if close else ""
     raise ForetellError(
