@@ -249,7 +249,9 @@ def test_missing_data_are_an_error_that_says_how_to_name_them(experiment, tmp_pa
     told = refused("reproduce", experiment, "--out", tmp_path)
     assert "'mimic2' is not in the package" in told and "--data FOLDER" in told and "FORETELL_DATA" in told
     monkeypatch.setenv("FORETELL_DATA", str(tmp_path))
-    assert f"{tmp_path} (FORETELL_DATA): there is no folder mimic2 in it" in refused("reproduce", experiment, "--out", tmp_path)
+    assert f"{tmp_path} (FORETELL_DATA): there is no folder mimic2 in it" in refused(
+        "reproduce", experiment, "--out", tmp_path
+    )
 
 
 @pytest.mark.parametrize(
