@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -148,6 +144,7 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
     import torch
 
     from foretell.train.fit import choose_device
+    from foretell.train.stopping import stopping
 
     choose_device(config.train.device)
     dtype = getattr(torch, config.train.dtype)
@@ -197,24 +194,6 @@ def _found_again(options: Options) -> Options:
     if isinstance(options, AndttOptions | NdttOptions) and options.program and Path(options.program).is_file():
         return replace(options, program=str(Path(options.program).resolve()))
     return options
-
-
-@contextmanager
-def stopping() -> Iterator[dict[str, bool]]:
-    """The first Ctrl-C (or SIGTERM) asks the loop to write a checkpoint and stop; a second one stops at once."""
-    asked = {"stop": False}
-
-    def ask(signum: int, frame: FrameType | None) -> None:
-        if asked["stop"]:
-            raise KeyboardInterrupt
-        asked["stop"] = True
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

@@ -55,9 +55,9 @@ def tune(
 ) -> None:
     """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
     from foretell.cli.show import bar, print_json
-    from foretell.cli.train import stopping
     from foretell.train.config import read_config
     from foretell.train.space import Space
+    from foretell.train.stopping import stopping
     from foretell.train.tune import tune as search
 
     table = read_config(config)

@@ -5,12 +5,9 @@ It needs neither typer nor rich, so that it runs on a machine that has torch, nu
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from foretell.errors import ForetellError
@@ -18,6 +15,7 @@ from foretell.reproduce.definition import Choice, names, read_definition
 from foretell.reproduce.experiment import Summary, open_experiment
 from foretell.reproduce.queue import Course, Wanted, default_out, missing_data, run_units
 from foretell.reproduce.results import finding_lines, table_lines, write_results
+from foretell.train.stopping import stopping
 
 ALL = "all"
 
@@ -70,7 +68,7 @@ class Outcome:
 
 def reproduce(experiments: Sequence[str], wanted: Wanted, tell: Callable[[str], None]) -> Outcome:
     """All units that are pending, then tables, tests and findings of what is done."""
-    with _stopping() as asked:
+    with stopping() as asked:
         courses = run_units(_all(experiments, wanted, tell), wanted, tell, lambda: asked["stop"])
         interrupted = asked["stop"]
     summaries = [write_results(one, wanted.publish) if wanted.results else Summary() for one in courses]
@@ -182,24 +180,6 @@ def _seeds(text: str) -> tuple[int, ...]:
     if any(seed < 0 for seed in found):
         raise ForetellError(f"--seeds {text!r}: expected numbers from 0 on")
     return found
-
-
-@contextmanager
-def _stopping() -> Iterator[dict[str, bool]]:
-    """The first Ctrl-C (or SIGTERM) asks for checkpoints; a second one stops at once."""
-    asked = {"stop": False}
-
-    def ask(signum: int, frame: FrameType | None) -> None:
-        if asked["stop"]:
-            raise KeyboardInterrupt
-        asked["stop"] = True
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 __all__ = ["Outcome", "finding_lines", "listed", "listed_text", "reproduce", "wanted_of"]
