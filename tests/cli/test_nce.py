@@ -16,7 +16,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORETELL_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("noise", ["poisson", "hawkes"])
+@pytest.mark.parametrize("noise", ["poisson", "hawkes", "timed"])
 @pytest.mark.parametrize("model", [("--model", "anhp", "--layers", 1), ("--program", "robocup", "--layers", 1)])
 def test_robocup_is_learned_from_noise(model: tuple[object, ...], noise: str, tmp_path: Path):
     run = tmp_path / "run"

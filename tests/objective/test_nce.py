@@ -19,8 +19,11 @@ from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood
 from foretell.objective.nce import contrast
 from foretell.objective.noise import NoiseProcess
+from foretell.objective.profile import Profile
+from foretell.objective.timed import Noise, Timed
 from foretell.reference.hawkes import SlowHawkes
 from foretell.reference.nce import NoiseEvent, objective
+from foretell.reference.timed import SlowTimed
 from tests.models.twin import twin_of
 from tests.samples import as_history, event_data, random_rows, randomise
 
@@ -44,7 +47,37 @@ def slow(process: Hawkes | Poisson, names: tuple[str, ...]) -> SlowHawkes:
     return SlowHawkes(dict(zip(names, process.mu.tolist(), strict=True)), alpha, process.beta.tolist())
 
 
-@pytest.mark.parametrize("kind", ["poisson", "hawkes"])
+def timed_noise(types: int, seed: int = 21) -> Timed:
+    """Step functions with as many steps as marks have numbers, some without rate; the first of a return has one."""
+    random, profiles = np.random.default_rng(seed), []
+    for _ in range(2):
+        steps = []
+        for mark in range(types):
+            rates = random.exponential(0.8, mark + 4) * (random.random(mark + 4) < 0.7)
+            rates[0] = 0.3
+            steps.append((np.array([0.0, *np.sort(random.uniform(0.0, 8.0, mark + 3))]), rates))
+        profiles.append(Profile.from_steps(steps))
+    hawkes = hawkes_noise(types)
+    with torch.no_grad():
+        hawkes.alpha.mul_(0.2)
+    return Timed(hawkes, *profiles)
+
+
+def slow_timed(process: Timed, names: tuple[str, ...]) -> SlowTimed:
+    def pairs(profile: Profile) -> dict[str, list[tuple[float, float]]]:
+        found = zip(names, profile.edges.tolist(), profile.rate.tolist(), strict=True)
+        return {name: list(zip(edges, rates, strict=True)) for name, edges, rates in found}
+
+    return SlowTimed(slow(process.hawkes, names), pairs(process.since_start), pairs(process.since_own))
+
+
+def some_noise(kind: str, types: int, seed: int) -> Noise:
+    if kind == "timed":
+        return timed_noise(types, seed)
+    return hawkes_noise(types, seed=seed) if kind == "hawkes" else randomise(Poisson(types), seed)
+
+
+@pytest.mark.parametrize("kind", ["poisson", "hawkes", "timed"])
 @pytest.mark.parametrize("origin", ["window", "first-event"])
 @pytest.mark.parametrize("streams", [1, 3])
 def test_the_objective_and_its_gradient_are_those_of_the_slow_twin(kind: str, origin, streams: int):
@@ -54,12 +87,13 @@ def test_the_objective_and_its_gradient_are_those_of_the_slow_twin(kind: str, or
     data = event_data(rows, types=3, origin=origin)
     model = randomise(ANHP(data.vocabulary, dim=3, layers=2, bos=True, dtype=torch.float64), 42)
     model.time.set_range(0.2, 10.0)
-    process = hawkes_noise(3) if kind == "hawkes" else randomise(Poisson(3), 3)
+    process = some_noise(kind, 3, seed=3)
     batch = make_batch(data, range(4))
     noise = NoiseProcess(process, CPU).draw(batch, streams, torch.Generator().manual_seed(7))
     assert noise.drawn > 20
     found = -contrast(model, batch, noise)
-    twin, rate = twin_of(model), slow(process, data.vocabulary.names)
+    names = data.vocabulary.names
+    twin, rate = twin_of(model), slow_timed(process, names) if isinstance(process, Timed) else slow(process, names)
     wanted = torch.zeros((), dtype=torch.float64)
     for row in range(4):
         drawn = [
@@ -111,7 +145,7 @@ def true_model() -> Hawkes:
     return model
 
 
-def gradients(model: Hawkes, data: EventData, process: Hawkes | Poisson, streams: int) -> torch.Tensor:
+def gradients(model: Hawkes, data: EventData, process: Noise, streams: int) -> torch.Tensor:
     """[groups of sequences, parameters], with one draw of noise for each."""
     noise_process, found = NoiseProcess(process, CPU), []
     generator = torch.Generator().manual_seed(11)
@@ -124,11 +158,11 @@ def gradients(model: Hawkes, data: EventData, process: Hawkes | Poisson, streams
 
 
 @pytest.mark.parametrize("streams", [1, 4])
-@pytest.mark.parametrize("kind", ["poisson", "hawkes"])
+@pytest.mark.parametrize("kind", ["poisson", "hawkes", "timed"])
 def test_at_the_true_parameters_the_gradient_is_zero_on_average(kind: str, streams: int):
     """Whatever the noise, and however few its streams."""
     data = simulate(TRUTH, 600, 6.0, seed=5)
-    process = hawkes_noise(2, seed=9) if kind == "hawkes" else randomise(Poisson(2), 9)
+    process = some_noise(kind, 2, seed=9)
     model = true_model()
     found = gradients(model, data, process, streams)
     assert (found.mean(0).abs() <= Z * found.std(0) / len(found) ** 0.5).all()

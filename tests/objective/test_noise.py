@@ -166,7 +166,7 @@ def test_possible_events_are_counted_by_gap_and_functor():
         assert possible_totals(model, SHOPPING[index]).tolist() == POSSIBLE[index]
 
 
-@pytest.mark.parametrize("kind", ["poisson", "hawkes"])
+@pytest.mark.parametrize("kind", ["poisson", "hawkes", "timed"])
 def test_noise_of_rules_is_possible_and_shared_evenly_among_what_is(kind):
     model = shop()
     batch = make_batch(SHOPPING, [0, 1], unscored=model.unscored)

@@ -23,7 +23,7 @@ from foretell.train import step as stepping
 from foretell.train.config import ConfigError, make_config
 from foretell.train.evaluations import for_integral
 from foretell.train.fit import Interrupted, fit
-from foretell.train.noise import fit_noise
+from foretell.train.noise import NoiseKind, fit_noise, noise_of_run
 from foretell.train.run import RunFolder
 from foretell.train.score import mean_log_likelihood
 from foretell.train.step import Limits, StepOptions, Stepper
@@ -77,7 +77,7 @@ def test_a_step_draws_its_own_noise_and_draws_it_again_when_it_is_repeated():
     assert losses[0] == losses[3] and len(set(losses)) == 3
 
 
-@pytest.mark.parametrize("noise", ["poisson", "hawkes"])
+@pytest.mark.parametrize("noise", ["poisson", "hawkes", "timed"])
 @pytest.mark.parametrize("asked", [1, 4, 7])
 def test_stopping_anywhere_and_resuming_changes_nothing(asked: int, noise: str, tmp_path: Path):
     chosen = options(epochs=3, cool=1, objective="nce", noise=noise)
@@ -99,6 +99,24 @@ def test_a_resumed_run_takes_the_noise_it_began_with_and_no_other(tmp_path: Path
     run.save_noise(Poisson(7))
     with pytest.raises(ForetellError, match="noise process is not one of the model"):
         fit(small_model(TRAIN), TRAIN, DEV, chosen, run=run, resume=True)
+
+
+@pytest.mark.parametrize("other", ["poisson", "hawkes"])
+def test_timed_noise_is_no_other_and_a_damaged_file_is_named(other: NoiseKind, tmp_path: Path):
+    run, chosen = new_run(tmp_path / "run"), options(epochs=3, objective="nce", noise="timed")
+    with pytest.raises(Interrupted):
+        fit(small_model(TRAIN), TRAIN, DEV, chosen, run=run, stop=StopAfter(2))
+    kept = (run.path / "noise.safetensors").read_bytes()
+    run.save_noise(fit_noise(small_model(TRAIN), TRAIN, DEV, other))
+    with pytest.raises(ForetellError, match="noise process is not one of the model"):
+        fit(small_model(TRAIN), TRAIN, DEV, chosen, run=run, resume=True)
+    (run.path / "noise.safetensors").write_bytes(kept[:-8])
+    with pytest.raises(ForetellError, match=r"noise.safetensors: not a foretell model"):
+        fit(small_model(TRAIN), TRAIN, DEV, chosen, run=run, resume=True)
+    (run.path / "noise.safetensors").write_bytes(kept)
+    with pytest.raises(ForetellError, match="noise process is not one of the model"):
+        noise_of_run(small_model(TRAIN), TRAIN, DEV, other, run, resume=True)
+    assert len(fit(small_model(TRAIN), TRAIN, DEV, chosen, run=run, resume=True).records) == 3
 
 
 @pytest.mark.parametrize("make", [NHP, THP, SAHP])
@@ -158,7 +176,7 @@ def test_of_rules_the_possible_events_are_counted():
     assert some.intensities == 6 + 2 * sum(min(one, 4) for row in POSSIBLE for one in row)
 
 
-@pytest.mark.parametrize("noise", ["poisson", "hawkes"])
+@pytest.mark.parametrize("noise", ["poisson", "hawkes", "timed"])
 def test_a_model_of_rules_learns_from_noise_that_was_possible(noise: str):
     data = SHOPPING
     records = fit(shop(), data, None, options(epochs=40, lr=0.02, objective="nce", noise=noise, patience=0)).records
@@ -187,11 +205,12 @@ def test_what_is_fitted_directly_has_no_use_for_noise(model: type[Poisson | Hawk
     ("given", "message"),
     [
         ({"noise": "hawkes"}, r"train.noise = hawkes: maximum likelihood has no noise"),
+        ({"noise": "timed"}, r"train.noise = timed: maximum likelihood has no noise"),
         ({"noise_streams": 2}, r"train.noise_streams = 2: maximum likelihood has no noise"),
         ({"objective": "nce", "points": 2}, r"train.points = 2: noise-contrastive estimation has no integral"),
         ({"objective": "nce", "integral": "uniform"}, r"train.integral = uniform: noise-contrastive"),
         ({"objective": "nce", "noise_streams": 0}, r"train.noise_streams = 0: expected 1 or more"),
-        ({"objective": "nce", "noise": "white"}, r'train.noise = .white.: expected "poisson" or "hawkes"'),
+        ({"objective": "nce", "noise": "white"}, r'train.noise = .white.: expected "poisson" or "hawkes" or "timed"'),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(given: dict[str, Any], message: str):

@@ -41,7 +41,7 @@ def train(
     lr: Annotated[float | None, Option(help="Learning rate.")] = None,
     patience: Annotated[int | None, Option(help="Epochs without a better dev score before stopping; 0: never.")] = None,
     objective: Annotated[str | None, Option(help="mle: maximum likelihood; nce: noise-contrastive estimation.")] = None,
-    noise: Annotated[str | None, Option(help="Where the noise of nce comes from: poisson or hawkes.")] = None,
+    noise: Annotated[str | None, Option(help="Where the noise of nce comes from: poisson, hawkes or timed.")] = None,
     noise_streams: Annotated[int | None, Option(help="Streams of noise (nce).")] = None,
     integral: Annotated[str | None, Option(help="stratified, uniform or quadrature.")] = None,
     points: Annotated[int | None, Option(help="Integration points a gap.")] = None,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.data import EventData
+from foretell.data import EventData, EventSequence, Origin
 from foretell.errors import ForetellError
 
 ShortestWave = Literal["quantile", "min"] | float
@@ -47,13 +47,19 @@ def mean_gap(data: EventData) -> float:
     return sum(sequence.t_end for sequence in data) / max(data.event_count, 1)
 
 
+def scored(sequence: EventSequence, origin: Origin) -> np.ndarray:
+    """Which events of a sequence count: bool, one an event."""
+    found = np.ones(len(sequence), dtype=bool) if sequence.unscored is None else ~sequence.unscored
+    if origin == "first-event":
+        found[:1] = False
+    return found
+
+
 def scored_counts(data: EventData) -> tuple[np.ndarray, float]:
     """Scored events of each type, plus ½ each, and the time they were observed over."""
     counts = np.full(len(data.vocabulary), PSEUDO_COUNT)
-    first = 1 if data.origin == "first-event" else 0
     for sequence in data:
-        scored = slice(first, None) if sequence.unscored is None else np.flatnonzero(~sequence.unscored[first:]) + first
-        counts += np.bincount(sequence.types[scored], minlength=len(counts))
+        counts += np.bincount(sequence.types[scored(sequence, data.origin)], minlength=len(counts))
     return counts, sum(sequence.t_end for sequence in data)
 
 

@@ -1,8 +1,9 @@
 """Noise for noise-contrastive estimation: a batch in, all noise events of `M` streams given the real events out, drawn exactly.
 
 In the gap that begins at `s`, a Poisson or Hawkes process has `λ^q_k(t) = μ_k + Σ_j r_kj·exp(−β_j(t−s))`, where `r` is what the real
-events still add. Given the real events, `M` streams together are a Poisson process with intensity `M·λ^q`, and this one is a sum of
-simple parts: one constant and one falling exponential for each decay. Each part has a Poisson number of events, at times found by
+events still add; timed noise adds step functions of the time since the sequence began and since the last event of the same mark. Given the
+real events, `M` streams together are a Poisson process with intensity `M·λ^q`, and this one is a sum of simple parts (`objective.parts`):
+one constant, one falling exponential for each decay, and the step functions. Each part has a Poisson number of events, at times found by
 inverting its integral: nothing is thinned and nothing is cut off.
 
 A *mark* is what the process tells apart: types of events, or, for models made of rules, the functors of events (`objective.noise_source`).
@@ -19,7 +20,8 @@ from torch import Tensor
 
 from foretell.models.batch import Batch
 from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
+from foretell.objective.parts import Asked, Clock, Constant, Falling, Part, since_own, since_start
+from foretell.objective.timed import Noise, Timed
 
 EVENTS_AT_ONCE = 256  # whose effects on each other are one product
 NO_FACT = -1  # in place of a fact where there is only padding
@@ -80,9 +82,13 @@ class _Drawn:
 
 
 class NoiseProcess:
-    def __init__(self, process: Hawkes | Poisson, device: torch.device, mark_of_type: Tensor | None = None) -> None:
+    def __init__(self, process: Noise, device: torch.device, mark_of_type: Tensor | None = None) -> None:
         """`mark_of_type` [types] says what the process calls each type of the data; None: the same."""
         self.mark_of_type = None if mark_of_type is None else mark_of_type.to(device)
+        self.timed = None
+        if isinstance(process, Timed):
+            self.timed = process.since_start.to(device), process.since_own.to(device)
+            process = process.hawkes
         if isinstance(process, Hawkes):
             found = process.mu, process.alpha.permute(1, 2, 0), process.beta  # alpha by cause: [K, J, K]
         else:
@@ -135,11 +141,20 @@ class NoiseProcess:
             current, since = found[-1][:, -1], now[:, -1:]
         return torch.cat(found, dim=1)
 
+    def _parts(self, batch: Batch, raised: Tensor) -> list[Part]:
+        """What `λ^q` is the sum of."""
+        found: list[Part] = [Constant(batch, self.mu), Falling(batch, raised, self.beta)]
+        if self.timed is not None:
+            of_start, of_own = self.timed
+            own = since_own(batch, self._marks(batch), len(self.mu))
+            found += [Clock(batch, of_start, since_start(batch, len(self.mu))), Clock(batch, of_own, own)]
+        return found
+
     def _log_rate(self, batch: Batch, raised: Tensor, row: Tensor, gap: Tensor, time: Tensor, mark: Tensor) -> Tensor:
         """`log λ^q` of marks at times, of one stream and of all events of a mark together."""
-        elapsed = (time - batch.gap_start[row, gap]).unsqueeze(-1)
-        excited = (raised.transpose(2, 3)[row, gap, mark] * torch.exp(-elapsed * self.beta)).sum(-1)
-        return (self.mu[mark] + excited).log()
+        asked = Asked(row, gap, mark)
+        first, *others = (part.rate(asked, time) for part in self._parts(batch, raised))
+        return sum(others, start=first).log()
 
     def _drawn(
         self,
@@ -151,54 +166,54 @@ class NoiseProcess:
         possible: Possible | None,
     ) -> _Drawn:
         rows, gaps = batch.gap_length.shape
-        parts = 1 + len(self.beta) + bool(pseudo_rate)
-        at_once = max(1, WEIGHTS_AT_ONCE // max(1, gaps * parts * len(self.mu)))
+        columns = 1 + len(self.beta) + 2 * (self.timed is not None) + bool(pseudo_rate)
+        at_once = max(1, WEIGHTS_AT_ONCE // max(1, gaps * columns * len(self.mu)))
         found = []
         for first in range(0, max(rows, 1), at_once):
             some = slice(first, first + at_once)
+            block = batch.rows(first, first + at_once)
             count = None if possible is None else possible.count[some]
-            weights = self._weights(batch.gap_length[some], raised[some], streams, pseudo_rate, count)
-            drawn = self._from_weights(batch.rows(first, first + at_once), weights, generator)
+            drawn = self._of_parts(block, self._parts(block, raised[some]), streams, generator, pseudo_rate, count)
             found.append(_Drawn(drawn.row + first, *(getattr(drawn, one.name) for one in fields(drawn)[1:])))
         return _Drawn(*(torch.cat([getattr(one, name.name) for one in found]) for name in fields(_Drawn)))
 
-    def _weights(
-        self, length: Tensor, raised: Tensor, streams: int, pseudo_rate: float, count: Tensor | None
-    ) -> Tensor:
-        """How many events of each part and mark are expected in each gap: [B, G, parts, K]."""
-        length = length[..., None, None]
-        background = (streams * length) * self.mu
-        beta = self.beta[:, None]
-        falling = raised * (-torch.expm1(-length * beta) / beta * streams)
-        weights = torch.cat([background, falling], dim=2)
+    def _of_parts(
+        self,
+        batch: Batch,
+        parts: list[Part],
+        streams: int,
+        generator: torch.Generator,
+        pseudo_rate: float,
+        count: Tensor | None,
+    ) -> _Drawn:
+        weights = [part.expected(streams) for part in parts]
         if count is not None:
-            weights = weights * (count > 0.0).unsqueeze(2)
+            weights = [one * (count > 0.0).unsqueeze(2) for one in weights]
         if pseudo_rate:
-            each = torch.ones_like(background) if count is None else count.unsqueeze(2)
-            weights = torch.cat([weights, pseudo_rate * length * each], dim=2)
-        return weights
-
-    def _from_weights(self, batch: Batch, weights: Tensor, generator: torch.Generator) -> _Drawn:
-        upto = weights.cumsum(-1)
+            pseudo = Constant(batch, torch.full_like(self.mu, pseudo_rate))
+            expected = pseudo.expected(1)
+            parts, weights = [*parts, pseudo], [*weights, expected if count is None else expected * count.unsqueeze(2)]
+        upto = torch.cat(weights, dim=2).cumsum(-1)
         expected = upto[..., -1]
-        count = torch.poisson(expected, generator=generator).long()
-        row, gap, part = (
-            one.repeat_interleave(count.flatten())
-            for one in torch.unravel_index(torch.arange(count.numel(), device=count.device), count.shape)
+        number = torch.poisson(expected, generator=generator).long()
+        row, gap, column = (
+            one.repeat_interleave(number.flatten())
+            for one in torch.unravel_index(torch.arange(number.numel(), device=number.device), number.shape)
         )
-        uniform = torch.rand(2, len(row), generator=generator, dtype=torch.float64, device=count.device)
-        whole = expected[row, gap, part]
+        uniform = torch.rand(2, len(row), generator=generator, dtype=torch.float64, device=number.device)
+        whole = expected[row, gap, column]
         # Below the whole even where a product is rounded up: the mark that is found has some weight.
         target = torch.minimum(uniform[0] * whole, torch.nextafter(whole, torch.zeros_like(whole)))
-        mark = torch.searchsorted(upto[row, gap, part], target.unsqueeze(-1), right=True).squeeze(-1)
-        start, length = batch.gap_start[row, gap], batch.gap_length[row, gap]
-        waited = length * uniform[1]
-        falling = (part > 0) & (part <= len(self.beta))
-        if len(self.beta):
-            beta = self.beta[torch.where(falling, part - 1, 0)]
-            waited = torch.where(falling, -torch.log1p(uniform[1] * torch.expm1(-beta * length)) / beta, waited)
-        time = start + torch.minimum(waited, length)
-        return _Drawn(row, gap, torch.minimum(time, batch.gap_end[row, gap]), mark, part > len(self.beta))
+        mark = torch.searchsorted(upto[row, gap, column], target.unsqueeze(-1), right=True).squeeze(-1)
+        waited, begin = torch.empty_like(whole), 0
+        for part in parts:
+            mine = ((column >= begin) & (column < begin + part.columns)).nonzero().squeeze(1)
+            asked = Asked(row[mine], gap[mine], mark[mine])
+            waited[mine] = part.waits(asked, column[mine] - begin, uniform[1][mine])
+            begin += part.columns
+        time = batch.gap_start[row, gap] + torch.minimum(waited, batch.gap_length[row, gap])
+        is_pseudo = column >= begin - bool(pseudo_rate)
+        return _Drawn(row, gap, torch.minimum(time, batch.gap_end[row, gap]), mark, is_pseudo)
 
     def _facts(self, drawn: _Drawn, possible: Possible, generator: torch.Generator) -> Tensor:
         count = possible.count[drawn.row, drawn.gap, drawn.mark]

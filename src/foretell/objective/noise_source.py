@@ -1,4 +1,4 @@
-"""Noise for one model: a fitted Poisson or Hawkes process in, noise of any batch out that the model can be asked about.
+"""Noise for one model: a fitted process in, noise of any batch out that the model can be asked about.
 
 Where a model is made of rules, only possible events may be noise. The process then tells functors apart, not types, and an event of a
 functor is any of those possible at the time, all alike: `λ^q_e(t) = λ^q_F(t)/K_F(t)`, and none where `K_F(t)` is 0.
@@ -13,16 +13,15 @@ from torch import Tensor
 from foretell.data import Vocabulary
 from foretell.models.base import IntensityModel
 from foretell.models.batch import Batch
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
 from foretell.models.possible import possible_events
 from foretell.models.ruled import RuleModel
 from foretell.objective.noise import NoiseEvents, NoiseProcess, Possible
+from foretell.objective.timed import Noise
 from foretell.terms import split
 
 
 class NoiseSource:
-    def __init__(self, model: IntensityModel, fitted: Hawkes | Poisson, streams: int) -> None:
+    def __init__(self, model: IntensityModel, fitted: Noise, streams: int) -> None:
         self.model, self.streams = model, streams
         self.marks = fitted.vocabulary
         of_type = marks_of_types(model, self.marks) if isinstance(model, RuleModel) else None

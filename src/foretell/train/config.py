@@ -52,7 +52,7 @@ class TrainOptions:
     pseudo_count: float = 0.0  # pseudo-events of every type, spread over the training data; 0: plain likelihood
     clip: float = 5.0  # largest norm of a step's gradient, nats an event; 0: no clipping
     objective: Literal["mle", "nce"] = "mle"  # maximum likelihood, or noise-contrastive estimation: no integral
-    noise: Literal["poisson", "hawkes"] = "poisson"  # what the noise of nce is drawn from, fitted to the training data
+    noise: Literal["poisson", "hawkes", "timed"] = "poisson"  # what noise (nce) is drawn from, fitted to train
     noise_streams: int = 10  # M: streams of noise beside the real one (nce); more make a step more like one of mle
     integral: Integral = "stratified"
     points: int = 1  # integration points a gap (uniform: an event)

@@ -18,14 +18,19 @@ from foretell.models.possible import possible_events
 from foretell.models.ruled import RuleModel
 from foretell.models.units import mean_gap, scored_counts
 from foretell.objective.noise_source import functor_marks, marks_of_types
+from foretell.objective.timed import Noise, Timed
+from foretell.train.clocks import own_profile, start_profile
 from foretell.train.floors import scored_alike
 from foretell.train.run import RunFolder
 
-NoiseKind = Literal["poisson", "hawkes"]
+NoiseKind = Literal["poisson", "hawkes", "timed"]
 # Noise must come wherever events may, and not in bursts sharper than the model can follow: bursts weigh so much that the rest of the time
 # is hardly learned. So the memories of Hawkes noise are given and not fitted, and half of it is Poisson.
 MEMORIES = (1.0, 10.0)  # mean gaps
 EXCITED = 0.5
+# Timed noise follows the clocks that events may follow. Little of it is even, so it takes more streams than Hawkes noise does.
+TIMED_MEMORIES = (0.001, 0.03, 1.0, 10.0)  # mean gaps
+TIMED_EVEN, TIMED_EXCITED, SINCE_START, SINCE_OWN = 0.2, 0.3, 0.25, 0.25  # Poisson, Hawkes, two step functions
 HAWKES_ROUNDS = 8  # any process will do as noise, and the last rounds of a fit change little
 
 
@@ -36,7 +41,7 @@ def noise_of_run(
     kind: NoiseKind,
     run: RunFolder | None = None,
     resume: bool = False,
-) -> Hawkes | Poisson:
+) -> Noise:
     """Fitted and kept or, when a run is resumed, the one that it began with."""
     kept = run.noise() if resume and run is not None else None
     if kept is None:
@@ -44,13 +49,13 @@ def noise_of_run(
         if run is not None:
             run.save_noise(kept)
     expected = functor_marks(model) if isinstance(model, RuleModel) else model.vocabulary
-    if not isinstance(kept, Hawkes | Poisson) or kept.kind != kind or kept.vocabulary != expected:
+    if not isinstance(kept, Noise) or kept.kind != kind or kept.vocabulary != expected:
         assert run is not None, "what was just fitted fits"
         raise ForetellError(f"{run.path}: its noise process is not one of the model that config.toml describes")
     return kept
 
 
-def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, kind: NoiseKind) -> Hawkes | Poisson:
+def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, kind: NoiseKind) -> Noise:
     """A process of types or, for a model made of rules, of the functors of its events."""
     exposed = None
     if isinstance(model, RuleModel):
@@ -65,11 +70,26 @@ def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, ki
             poisson.log_rate.copy_(torch.from_numpy(counts / time).log())
     if kind == "poisson":
         return poisson
-    hawkes = Hawkes(train.vocabulary, decays=len(MEMORIES))
-    fit_hawkes(hawkes, train, dev, rounds=HAWKES_ROUNDS, beta=1.0 / (torch.tensor(MEMORIES).double() * mean_gap(train)))
+    if kind == "hawkes":
+        return _mixed(poisson, 1.0 - EXCITED, train, dev, MEMORIES, EXCITED)
+    hawkes = _mixed(poisson, TIMED_EVEN, train, dev, TIMED_MEMORIES, TIMED_EXCITED)
+    return Timed(hawkes, start_profile(train).scaled(SINCE_START), own_profile(train).scaled(SINCE_OWN))
+
+
+def _mixed(
+    poisson: Poisson,
+    even: float,
+    train: EventData,
+    dev: EventData | None,
+    memories: tuple[float, ...],
+    excited: float,
+) -> Hawkes:
+    """A share of Poisson noise and one of a Hawkes process with these memories, as one process."""
+    hawkes = Hawkes(train.vocabulary, decays=len(memories))
+    fit_hawkes(hawkes, train, dev, rounds=HAWKES_ROUNDS, beta=1.0 / (torch.tensor(memories).double() * mean_gap(train)))
     with torch.no_grad():
-        hawkes.mu.copy_((1.0 - EXCITED) * poisson.log_rate.exp() + EXCITED * hawkes.mu)
-        hawkes.alpha.mul_(EXCITED)
+        hawkes.mu.copy_(even * poisson.log_rate.exp() + excited * hawkes.mu)
+        hawkes.alpha.mul_(excited)
     return hawkes
 
 
