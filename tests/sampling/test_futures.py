@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from foretell.errors import ForetellError
 from foretell.models.poisson import Poisson
 from foretell.sampling import futures as module
 from foretell.sampling.futures import sample_futures, sample_next
+from foretell.sampling.nodes import Nodes
 from foretell.sampling.thinning import BoundExceeded, Pace, next_events
 from foretell.sampling.walk import Bounds
 from tests.contract.members import MEMBERS, Member
@@ -172,3 +175,60 @@ def test_windows_adapt_so_that_few_proposals_and_bounds_are_needed():
     (found,) = sample_futures(anhp(), [PAST], n=20, horizon=30.0, seed=6)
     assert found.cost.accepted > 300
     assert (found.cost.proposals + found.cost.bounds) / found.cost.accepted < 10.0
+
+
+def test_a_lower_bound_that_is_exceeded_raises():
+    walks = module.start_walks(anhp(), [PAST], [4])
+    honest = walks.bounds
+
+    def lying(start: torch.Tensor, end: torch.Tensor) -> Bounds:
+        true = honest(start, end)
+        assert true.rates is not None
+        return Bounds(true.upper * 1.5, true.middle, Nodes(true.rates.v * 1.2, true.rates.remainder))
+
+    walks.bounds = lying  # pyright: ignore[reportAttributeAccessIssue]
+    start = torch.tensor([2.2], dtype=torch.float64)
+    with pytest.raises(BoundExceeded, match="below its bound"):
+        next_events(
+            walks,
+            torch.zeros(500, dtype=torch.int64),
+            start,
+            start + 50.0,
+            Pace.first(walks, start.device),
+            torch.Generator().manual_seed(0),
+        )
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["levels", "network"])
+def test_levels_that_tell_the_choice_give_the_same_distribution_as_the_network(known: bool):
+    """Time and type of the next event of a sharp model, against quadrature: a false alarm in less than one of 100,000 runs."""
+    model, n = anhp(), 20_000
+    walks = module.start_walks(model, [PAST], [4])
+    honest, asked = walks.bounds, []
+    if not known:
+        walks.bounds = lambda start, end: replace(honest(start, end), rates=None)  # pyright: ignore[reportAttributeAccessIssue]
+    rates_at = walks.intensities
+
+    def counted(times: torch.Tensor) -> torch.Tensor:
+        asked.append(times.numel())
+        return rates_at(times)
+
+    walks.intensities = counted  # pyright: ignore[reportAttributeAccessIssue]
+    start = torch.tensor([2.2], dtype=torch.float64)
+    pace = Pace.first(walks, start.device)
+    drawn = next_events(
+        walks, torch.zeros(n, dtype=torch.int64), start, start + 2.0, pace, torch.Generator().manual_seed(1)
+    )
+    grid = torch.linspace(2.2, 4.2, 4001, dtype=torch.float64)
+    rates = rates_at(grid[None])[0]
+    step = float(grid[1] - grid[0])
+    mass = torch.cat([torch.zeros(1).double(), ((rates[1:] + rates[:-1]).sum(1) * step / 2.0).cumsum(0)])
+    density = rates * torch.exp(-mass)[:, None]
+    halves = [slice(0, 1001), slice(1000, 4001)]  # each type early, and late
+    expected = [torch.trapezoid(density[part], dx=step, dim=0) for part in halves]
+    early = drawn.times < float(grid[1000])
+    for part, chance in zip((early, ~early), expected, strict=True):
+        for choice, p in enumerate(chance.tolist()):
+            seen = int((part & (drawn.choices == choice)).sum())
+            assert abs(seen - n * p) < 5.5 * np.sqrt(n * p * (1.0 - p)) + 1.0
+    assert (sum(asked) < n / 4) == known

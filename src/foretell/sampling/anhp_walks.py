@@ -36,7 +36,10 @@ from foretell.sampling.side_by_side import side_by_side
 from foretell.sampling.sublayers import after
 from foretell.sampling.walk import Bounds, Walks
 
-IN_CACHE = 1 << 17  # numbers of a layer's attention weights that are worked on together
+IN_CACHE = (
+    1 << 17
+)  # numbers of a layer's attention weights that are worked on together; fewer are not worth another thread
+KNOWN = 0.5  # of a total intensity: a remainder below which the polynomial tells it well enough to judge a bound
 NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
 
 
@@ -76,6 +79,8 @@ class Table:
 
 
 class ANHPWalks(Walks):
+    shares_out = True
+
     def __init__(self, model: ANHP, tables: list[list[Table]], rows: Tensor) -> None:
         self.model, self.tables, self.rows = model, tables, rows  # rows: int64 [W], so far
         time = model.time
@@ -111,7 +116,7 @@ class ANHPWalks(Walks):
 
     @property
     def width(self) -> float:
-        return 2.0 * self.model.time.m
+        return 0.6 * self.model.time.m
 
     def taken(self, walks: Tensor) -> Self:
         tables = [[one.taken(walks) for one in layer] for layer in self.tables]
@@ -126,14 +131,20 @@ class ANHPWalks(Walks):
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
-        found = self._in_blocks(ANHPWalks._upper_and_middle, (start + end) / 2.0, (end - start) / 2.0, DEGREE + 1)
-        return Bounds(found[..., 0], found[..., 1])
+        found = self._in_blocks(ANHPWalks._bounded, (start + end) / 2.0, (end - start) / 2.0, DEGREE + 1)
+        upper, middle, remainder, v = found.split([1, 1, self.model.types, (DEGREE + 1) * self.model.types], dim=-1)
+        rates = Nodes(v.unflatten(-1, (DEGREE + 1, -1)).movedim(-2, 0), remainder)
+        return Bounds(upper.squeeze(-1), middle.squeeze(-1), rates)
 
-    def _upper_and_middle(self, middle: Tensor, half: Tensor) -> Tensor:
+    def _bounded(self, middle: Tensor, half: Tensor) -> Tensor:
+        """The upper bound, the middle, and of all types how far they can be off, and their values at the nodes, side by side."""
         rates = self._rates(middle, half, DEGREE)
         total = Nodes(rates.v.sum(-1), rates.remainder.sum(-1))
-        here = self._rates(middle, half, 0).v[0].sum(-1)
-        return torch.stack([total.upper().nan_to_num(nan=math.inf), here], dim=-1)
+        shape = total.shape()
+        upper, here = shape.upper(total.remainder).nan_to_num(nan=math.inf), shape.c[0]
+        if not bool((total.remainder < KNOWN * here).all()):  # then only the network itself knows its middle
+            here = self._rates(middle, half, 0).v[0].sum(-1)
+        return torch.cat([upper.unsqueeze(-1), here.unsqueeze(-1), rates.remainder, *rates.v.unbind(0)], dim=-1)
 
     def _in_blocks(
         self, work: Callable[[ANHPWalks, Tensor, Tensor], Tensor], one: Tensor, other: Tensor, nodes: int
@@ -143,7 +154,7 @@ class ANHPWalks(Walks):
             return work(self, one, other)
         walks, width = one.shape
         rows = int(self.rows.max())
-        room = max(1, min(IN_CACHE // (rows * nodes), -(-walks * width // torch.get_num_threads())))
+        room = max(1, IN_CACHE // (rows * nodes))
         tall, wide = max(1, room // width), min(width, room)
         blocks = [(top, left) for top in range(0, walks, tall) for left in range(0, width, wide)]
 
@@ -234,21 +245,22 @@ class ANHPWalks(Walks):
         """`Σ α v / (1 + Σ α)`: [W, P, D]."""
         parts = [1, self.model.time_dim, self.model.dim]
         by_one, by_time, by_embedding = table.folded.split(parts, dim=-1)
-        v = _by_walk(features.v, by_time.mT) + _by_walk(x.v, by_embedding.mT) + by_one.mT
+        # New memory for large tensors is slow, and threads wait for each other to get it: what can be done in place is.
+        v = _by_walk(features.v, by_time.mT).add_(_by_walk(x.v, by_embedding.mT)).add_(by_one.mT)
         hidden = None if v.device.type == "cpu" and bool(table.visible.all()) else ~table.visible[:, None]
         if hidden is not None:
-            v = v.masked_fill(hidden, NOWHERE)
+            v.masked_fill_(hidden, NOWHERE)
         # Weights are counted in units of about the largest, which changes nothing in their shares.
         unit = v.amax((0, -1))
-        weights = torch.exp(v - unit.unsqueeze(-1))
+        weights = (v - unit.unsqueeze(-1)).exp_()
         whole = weights.sum(-1)
-        means = _by_walk(weights, table.values) / whole.unsqueeze(-1)
+        means = _by_walk(weights, table.values).div_(whole.unsqueeze(-1))
         if not features.degree:
             return point(means[0])
         one_size, time_size, embedding_size = table.folded_size.split(parts, dim=-1)
         remainder = features.remainder @ time_size.mT + x.remainder @ embedding_size.mT + ROUNDED * one_size.mT
         # Shares of the whole, whose own sum is 1 at all nodes: what they are off by elsewhere is all that there is to bound.
-        shares = Nodes(v - (whole.log() + unit).unsqueeze(-1), remainder)
+        shares = Nodes(v.sub_((whole.log() + unit).unsqueeze(-1)), remainder)
         off = exp_off(shares.shape(), remainder)
         if hidden is not None:
             off = off.masked_fill(hidden, 0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,7 +18,8 @@ import torch
 from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.sampling.side_by_side import side_by_side
+from foretell.sampling.memory import keep_memory
+from foretell.sampling.side_by_side import alone, side_by_side
 from foretell.sampling.start import start_walks
 from foretell.sampling.thinning import KEPT, Cost, Pace, next_events, next_stretch
 from foretell.sampling.walk import Walks
@@ -117,6 +119,7 @@ def sample_futures(
 ) -> list[Futures]:
     """`n` futures of each history over a `horizon` of time after its start, or up to a number of `events`."""
     _check(horizon, n, events, seed)
+    keep_memory()
     begun = [beginning(history, start) for history in histories]
     step = _share(n)
     shares = [(number, first) for number in range(len(begun)) for first in range(0, n, step)]
@@ -185,18 +188,22 @@ def sample_next(
         longest = model.longest if model.longest is not None else max((one.t_end for one in histories), default=1.0)
         horizon = LONGEST_TIMES * longest
     _check(horizon, n, MOST_EVENTS, seed)
+    keep_memory()
     found = []
     for number, one in enumerate(beginning(history, start) for history in histories):
-        walks = start_walks(model, [one.history], [one.seen])
+        with alone(model.device):
+            walks = start_walks(model, [one.history], [one.seen])
         begin = torch.tensor([one.start], dtype=torch.float64, device=model.device)
         parts = []
-        for first in range(0, n, DRAWS_AT_A_TIME):
-            random = torch.Generator().manual_seed(_mixed(seed, number, first))
-            of_draw = torch.zeros(min(DRAWS_AT_A_TIME, n - first), dtype=torch.int64, device=model.device)
-            parts.append(next_events(walks, of_draw, begin, begin + horizon, Pace.first(walks, model.device), random))
-        names = tuple(
-            walks.name(0, choice) if choice >= 0 else None for part in parts for choice in part.choices.tolist()
-        )
+        with alone(model.device) if walks.shares_out else nullcontext():
+            for first in range(0, n, DRAWS_AT_A_TIME):
+                random = torch.Generator().manual_seed(_mixed(seed, number, first))
+                of_draw = torch.zeros(min(DRAWS_AT_A_TIME, n - first), dtype=torch.int64, device=model.device)
+                pace = Pace.first(walks, model.device)
+                parts.append(next_events(walks, of_draw, begin, begin + horizon, pace, random))
+        choices = torch.cat([part.choices for part in parts]).cpu().numpy()
+        named = np.array([walks.name(0, choice) for choice in range(choices.max() + 1)] + [None], dtype=object)
+        names = tuple(named[choices].tolist())  # the last one is that of -1
         times = torch.cat([part.times for part in parts]).cpu().numpy()
         cost = sum((part.cost for part in parts), Cost())
         found.append(NextEvents(one.history.id, one.start, one.start + horizon, ~np.isnan(times), times, names, cost))

@@ -78,6 +78,16 @@ class Nodes:
         most = _mixed(_shifted(self.degree, self.v.device), c[1:].abs())
         return Shape(c, most[0], most[1:])
 
+    def range_at(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """No larger and no smaller than the value at `s` from -1 to 1 (which may be off by 1e-11): [n, ...] at [n]."""
+        shape = self.shape()
+        s = s.view(-1, *[1] * (self.remainder.dim() - 1))
+        *others, found = shape.c.unbind(0)
+        for c in reversed(others):
+            found = found * s + c
+        off = shape.off(self.remainder)
+        return found - off, found + off
+
     def upper(self) -> Tensor:
         """No smaller than any value on the window."""
         return self.shape().upper(self.remainder)
@@ -97,13 +107,18 @@ class Shape:
         """No value of the polynomial is larger."""
         return self.c[0].abs() + self.swing
 
+    def off(self, remainder: Tensor) -> Tensor:
+        """How far a value can be from the polynomial's, which is rounded; what is nothing is nothing."""
+        size = self.size + remainder
+        return remainder + SLACK * size + SMALLEST * (size != 0.0).to(size.dtype)
+
     def upper(self, remainder: Tensor) -> Tensor:
         even, odd = self.c[2::2], self.c[1::2]
-        return self.c[0] + odd.abs().sum(0) + even.clamp(min=0.0).sum(0) + remainder + SLACK * (self.size + remainder)
+        return self.c[0] + odd.abs().sum(0) + even.clamp(min=0.0).sum(0) + self.off(remainder)
 
     def lower(self, remainder: Tensor) -> Tensor:
         even, odd = self.c[2::2], self.c[1::2]
-        return self.c[0] - odd.abs().sum(0) + even.clamp(max=0.0).sum(0) - remainder - SLACK * (self.size + remainder)
+        return self.c[0] - odd.abs().sum(0) + even.clamp(max=0.0).sum(0) - self.off(remainder)
 
 
 def point(value: Tensor) -> Nodes:

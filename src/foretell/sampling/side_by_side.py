@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 import torch
@@ -11,22 +13,40 @@ import torch
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
+_set_aside: ContextVar[int | None] = ContextVar("set_aside", default=None)
+
+
+def threads() -> int:
+    """How many pieces can be worked on at a time; a thread of `side_by_side` has none but itself."""
+    return _set_aside.get() or torch.get_num_threads()
+
+
+@contextmanager
+def alone(device: torch.device) -> Iterator[None]:
+    """Operations inside use one thread each, where they are too small to be shared out; `side_by_side` still has all threads."""
+    if device.type != "cpu":
+        yield
+        return
+    whole, before = threads(), torch.get_num_threads()
+    token = _set_aside.set(whole)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _set_aside.reset(token)
+
 
 def side_by_side(work: Callable[[Piece], Result], pieces: Sequence[Piece], device: torch.device) -> list[Result]:
     """What comes is in the order of the pieces. Small operations are not worth sharing out among threads; whole pieces are."""
     if device.type != "cpu":
         return [work(piece) for piece in pieces]
-    whole = torch.get_num_threads()
-    threads = min(whole, len(pieces))
-    if threads <= 1:
-        torch.set_num_threads(1)
-        try:
+    with alone(device):
+        if min(threads(), len(pieces)) <= 1:
             return [work(piece) for piece in pieces]
+        pool = ThreadPoolExecutor(min(threads(), len(pieces)), "sampling", initializer=lambda: torch.set_num_threads(1))
+        try:
+            return list(pool.map(work, pieces))
         finally:
-            torch.set_num_threads(whole)
-    pool = ThreadPoolExecutor(threads, "sampling", initializer=lambda: torch.set_num_threads(1))
-    try:
-        return list(pool.map(work, pieces))
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(whole)  # a pool thread's own number becomes that of threads to come
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(1)  # a pool thread's own number becomes that of threads to come

@@ -3,6 +3,11 @@
 Time after a walk's last event is cut into short pieces with a bound each. Under the bounds proposals are a Poisson process; one at time
 `t` is the next event with probability `λ(t) / bound`, and otherwise nothing happened there. Pieces are made a window at a time, as long as
 they are needed, and their length follows how tight the bounds are. Draws from one past share its pieces.
+
+A proposal has a level, uniform from 0 to the bound. Intensities of the choices lie on top of each other above 0, and the choice at the
+level is the one that happens. Where more is known of a piece, every intensity is cut into three parts: what it is at least anywhere on the
+piece, what more it is at least at that time, and the rest. First parts of all choices lie below second parts of all, and these below the
+rest, so that most levels tell the choice before the network is asked.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from foretell.sampling.nodes import Nodes
 from foretell.sampling.walk import Bounds, Walks
 
 TIGHT, LOOSE = 1.15, 2.0  # bound over intensity, below which pieces grow and above which they are cut
@@ -22,8 +28,14 @@ WORTH, FEW = (
     1.0,
     8,
 )  # events that a window is expected to hold; twice as many where walks are few, and pieces cost little
+SEVERAL = 16  # draws a walk from which on it pays to know more of a piece than its bound
+MANY, LOOKS = 500, 64  # draws a walk from which on it pays to look ahead, at that many times
+FURTHER = 2.0  # mass that is looked for beyond the one that the last of the draws reaches on average
+DRAWS_A_PIECE = 50
 MOST_PIECES, PIECES_AT_A_TIME = 512, 4096  # of a walk's window, and of all windows together
 SHORTEST = 1e-13  # of the time itself, or of a first piece: pieces are not cut below the rounding of time
+ROUNDING = 1e-5  # half of a piece over the time itself, above which a place on it is known to 1e-11
+AGAIN = 3  # proposals that are looked at together once the first one was not accepted
 KEPT = 0.7  # share of walks still wanted, below which the others are set aside
 
 
@@ -81,6 +93,24 @@ class Drawn:
 
 
 @dataclass(frozen=True)
+class _Known:
+    """What is known of every choice's intensity on pieces: that is, on each of them between two moments."""
+
+    rates: Nodes  # [A, P, C]
+    lower: Tensor  # [A, P, C]: anywhere on a piece
+    whole: Tensor  # [A, P]: of all choices
+    steps: Tensor  # [A·P·C]: for piece i, how much of its bound the choices up to each one's have at least, from i to i + 1
+
+    @classmethod
+    def of(cls, rates: Nodes, upper: Tensor) -> _Known:
+        lower = rates.lower().nan_to_num(nan=0.0, neginf=0.0).clamp(min=0.0)
+        stacked = lower.cumsum(-1)
+        share = torch.where(upper > 0.0, 1.0 / upper, 0.0).unsqueeze(-1) * stacked
+        number = torch.arange(upper.numel(), dtype=torch.float64, device=upper.device).view(*upper.shape, 1)
+        return cls(rates, lower, stacked[..., -1], (number + share.clamp(max=1.0)).flatten())
+
+
+@dataclass(frozen=True)
 class _Window:
     """Pieces of some walks, and the mass of proposals on them: nothing from the first loose one on."""
 
@@ -88,6 +118,7 @@ class _Window:
     upper: Tensor  # [A, P]
     mass: Tensor  # [A, P + 1]: up to each edge
     end: Tensor  # [A]
+    known: _Known | None = None
 
     @property
     def whole(self) -> Tensor:
@@ -143,26 +174,45 @@ def next_stretch(
     walks: Walks, walk_of_draw: Tensor, now: Tensor, horizon: Tensor, pace: Pace, random: torch.Generator
 ) -> Stretch:
     """The next event of every draw within the next window of its walk."""
-    window, cost = _window(walks, now, horizon, pace)
+    draws = len(walk_of_draw)
+    count = _pieces(walks, now, horizon, pace, draws)
+    window, cost = _window(walks, now, horizon, pace, count, draws >= SEVERAL * len(now))
     drawn = _thin(walks, window, walk_of_draw, random)
     return Stretch(Drawn(drawn.times, drawn.choices, drawn.cost + cost), window.end)
 
 
-def _window(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace) -> tuple[_Window, Cost]:
+def _pieces(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, draws: int) -> int:
+    """How many pieces the next windows should have; where draws are many, also how long they should be."""
+    most = min(MOST_PIECES, max(8, PIECES_AT_A_TIME // len(now)))
+    if draws >= MANY * len(now):  # then it pays to look how far the last of them will go
+        steps = (torch.arange(LOOKS, dtype=torch.float64, device=now.device) + 0.5) * (most / LOOKS)
+        times = torch.minimum(now[:, None] + pace.width[:, None] * steps, horizon[:, None])
+        mass = (walks.intensities(times).sum(-1) * pace.width[:, None]).cumsum(1) * (most / LOOKS)
+        short = int((mass < math.log(draws / len(now)) + FURTHER).sum(1).max())
+        count = min(most, math.ceil((short + 1) * most / LOOKS))
+        worth = min(most, draws // (DRAWS_A_PIECE * len(now)))  # so many that what they cost is little beside the draws
+        if count < worth:
+            pace.width.mul_(count / worth)
+        return max(count, worth)
+    known = (horizon > now) & (pace.rate > 0.0)
+    if not bool(known.any()):
+        return 2
+    wished = (WORTH if len(now) > FEW else 2.0 * WORTH) / (pace.rate * pace.width)[known].clamp(min=1e-9)
+    return int(wished.quantile(0.7).ceil().clamp(2, most))
+
+
+def _window(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, count: int, several: bool) -> tuple[_Window, Cost]:
     live = horizon > now
-    known = live & (pace.rate > 0.0)
-    count = 2
-    if bool(known.any()):
-        wished = (WORTH if len(now) > FEW else 2.0 * WORTH) / (pace.rate * pace.width)[known].clamp(min=1e-9)
-        count = int(wished.quantile(0.7).ceil().clamp(2, min(MOST_PIECES, max(8, PIECES_AT_A_TIME // len(now)))))
     steps = torch.arange(count + 1, dtype=torch.float64, device=now.device)
     edges = torch.minimum(now[:, None] + pace.width[:, None] * steps, horizon[:, None])
     found = walks.bounds(edges[:, :-1], edges[:, 1:])
     upper, mass, usable, width = _judged(found, edges, pace.width, walks.width)
     pace.width.copy_(torch.where(live, torch.minimum(width, 2.0 * (horizon - now)), pace.width))
-    pace.rate.copy_(torch.where(live, found.middle[:, 0], pace.rate))
+    last = found.middle.gather(1, (usable - 1).clamp(min=0)[:, None]).squeeze(1)
+    pace.rate.copy_(torch.where(live, last, pace.rate))
+    known = _Known.of(found.rates, upper) if found.rates is not None and several else None
     cost = Cost(bounds=int(live.sum()), pieces=int((edges[:, 1:] > edges[:, :-1]).sum()))
-    return _Window(edges, upper, mass, edges.gather(1, usable[:, None]).squeeze(1)), cost
+    return _Window(edges, upper, mass, edges.gather(1, usable[:, None]).squeeze(1), known), cost
 
 
 def _judged(found: Bounds, edges: Tensor, width: Tensor, first: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -193,34 +243,101 @@ def _thin(walks: Walks, window: _Window, walk_of_draw: Tensor, random: torch.Gen
     draw, row = torch.arange(len(walk_of_draw), device=device), walk_of_draw
     reached = torch.zeros(len(draw), dtype=torch.float64, device=device)
     cost = Cost()
+    together = 1
     while len(draw):
-        noise = torch.rand(2, len(draw), generator=random, dtype=torch.float64).to(device)
-        reached = reached - torch.log1p(-noise[0])
-        stays = reached < window.whole[row]
-        draw, row, reached, chance = draw[stays], row[stays], reached[stays], noise[1][stays]
-        if not len(draw):
+        noise = torch.rand(2, together, len(draw), generator=random, dtype=torch.float64).to(device)
+        masses = reached - torch.log1p(-noise[0]).cumsum(0)  # of proposals, one after the other
+        inside = masses < window.whole[row]
+        turn, place = inside.nonzero(as_tuple=True)
+        if not len(turn):
             break
-        piece = torch.searchsorted(window.mass[row], reached[:, None], right=True).squeeze(1) - 1
-        piece = piece.clamp(max=window.upper.shape[1] - 1)
-        upper = window.upper[row, piece]
-        times = window.edges[row, piece] + (reached - window.mass[row, piece]) / upper
-        times = torch.minimum(times, window.edges[row, piece + 1])
-        rates = _at(walks, row, times)
-        summed = rates.cumsum(1)
-        total = summed[:, -1]
-        if bool((total > upper).any()):
-            worst = int((total / upper).argmax())
-            raise BoundExceeded(
-                f"intensity {total[worst]:.17g} above its bound {upper[worst]:.17g} at {times[worst]:.17g}"
-            )
-        level = chance * upper  # given that it is below the total, it is uniform there, and says which
-        accepted = level < total
-        chosen = (summed <= level[:, None]).sum(1).clamp(max=rates.shape[1] - 1)
+        mine, mass = row[place], masses[turn, place]
+        piece = _piece(window.mass, mine, mass)
+        times = window.edges[mine, piece] + (mass - window.mass[mine, piece]) / window.upper[mine, piece]
+        times = torch.minimum(times, window.edges[mine, piece + 1])
+        chosen = _chosen(walks, window, mine, piece, times, noise[1][turn, place])
+        # Of proposals looked at together the first that is accepted is the next event.
+        which = torch.full(masses.shape, -1, dtype=torch.int64, device=device)
+        when = torch.empty_like(masses)
+        which[turn, place], when[turn, place] = chosen, times
+        first = (which >= 0).int().argmax(0, keepdim=True)
+        which, when = which.gather(0, first).squeeze(0), when.gather(0, first).squeeze(0)
+        accepted = which >= 0
         done = draw[accepted]
-        found_times[done], found[done] = times[accepted], chosen[accepted]
-        cost += Cost(accepted=len(done), proposals=len(draw))
-        draw, row, reached = draw[~accepted], row[~accepted], reached[~accepted]
+        found_times[done], found[done] = when[accepted], which[accepted]
+        cost += Cost(accepted=len(done), proposals=len(turn))
+        left = (~accepted & inside[-1]).nonzero().squeeze(1)
+        draw, row, reached, together = draw[left], row[left], masses[-1, left], AGAIN
     return Drawn(found_times, found, cost)
+
+
+def _piece(mass: Tensor, row: Tensor, reached: Tensor) -> Tensor:
+    """On which piece of its walk a proposal is; none is beyond the last."""
+    if len(mass) == 1:
+        found = torch.searchsorted(mass[0], reached, right=True)
+    else:
+        found = torch.searchsorted(mass[row], reached[:, None], right=True).squeeze(1)
+    return (found - 1).clamp(max=mass.shape[1] - 2)
+
+
+def _chosen(walks: Walks, window: _Window, row: Tensor, piece: Tensor, times: Tensor, chance: Tensor) -> Tensor:
+    """What each proposal is, whose level is that share of the bound: int64 [n], -1 where nothing happens."""
+    known = window.known
+    if known is None:
+        return _choice(_rates(walks, window, row, piece, times), chance * window.upper[row, piece])
+    number = row * window.upper.shape[1] + piece
+    end = (number + 1).double()
+    sought = torch.minimum(number + chance, torch.nextafter(end, torch.zeros_like(end)))
+    choices = known.lower.shape[-1]
+    chosen = torch.searchsorted(known.steps, sought, right=True) - number * choices
+    asked = (chosen >= choices).nonzero().squeeze(1)
+    row, piece, times = row[asked], piece[asked], times[asked]
+    level, lower = chance[asked] * window.upper[row, piece], known.lower[row, piece]
+    low, high = _range_then(window, known, row, piece, times)
+    more = (low - lower).clamp(min=0.0)
+    above = level - known.whole[row, piece]
+    found = _choice(more, above)
+    chosen[asked] = found
+    last = ((found < 0) & (level <= high)).nonzero().squeeze(1)
+    if len(last):
+        row, piece, times, passed = row[last], piece[last], times[last], (lower + more)[last]
+        rates = _rates(walks, window, row, piece, times)
+        rest = rates - passed
+        if bool((rest < 0.0).any()):
+            draw, which = divmod(int(rest.argmin()), choices)
+            raise BoundExceeded(
+                f"intensity {rates[draw, which]:.17g} below its bound {passed[draw, which]:.17g} at {times[draw]:.17g}"
+            )
+        chosen[asked[last]] = _choice(rest, (above - more.sum(1))[last])
+    return chosen
+
+
+def _range_then(window: _Window, known: _Known, row: Tensor, piece: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
+    """No larger than each intensity at these times [n, C], and no smaller than the total [n]."""
+    start, end = window.edges[row, piece], window.edges[row, piece + 1]
+    middle, half = (start + end) / 2.0, (end - start) / 2.0
+    s = ((times - middle) / half).clamp(-1.0, 1.0)
+    low, high = Nodes(known.rates.v[:, row, piece], known.rates.remainder[row, piece]).range_at(s)
+    # On a piece so short that rounding moves a time along it, nothing is known of one moment.
+    placed = half > ROUNDING * times.abs()
+    high = torch.where(placed, high.sum(1), math.inf).nan_to_num(nan=math.inf)
+    return torch.where(placed.unsqueeze(-1), low, 0.0).nan_to_num(nan=0.0), high
+
+
+def _choice(parts: Tensor, level: Tensor) -> Tensor:
+    """In which of the parts [n, C] on top of each other the level is; -1 above the last."""
+    which = (parts.cumsum(1) <= level[:, None]).sum(1)
+    return torch.where(which < parts.shape[1], which, -1)
+
+
+def _rates(walks: Walks, window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> Tensor:
+    """Intensities [n, C], which are checked against their bound."""
+    rates, upper = _at(walks, row, times), window.upper[row, piece]
+    total = rates.sum(1)
+    if bool((total > upper).any()):
+        worst = int((total / upper).argmax())
+        raise BoundExceeded(f"intensity {total[worst]:.17g} above its bound {upper[worst]:.17g} at {times[worst]:.17g}")
+    return rates
 
 
 def _at(walks: Walks, row: Tensor, times: Tensor) -> Tensor:

@@ -13,17 +13,22 @@ from typing import Self
 
 from torch import Tensor
 
+from foretell.sampling.nodes import Nodes
+
 
 @dataclass(frozen=True)
 class Bounds:
     """Of the total intensity on windows, given that nothing happens before their ends."""
 
     upper: Tensor  # float64 [W, P]: no smaller than the total intensity anywhere on the window; may be infinite
-    middle: Tensor  # float64 [W, P]: the intensity in its middle, to see how tight that is
+    middle: Tensor  # float64 [W, P]: about the intensity in its middle, to see how tight that is
+    rates: Nodes | None = None  # [W, P, C]: the intensity of every choice on the window, if that is known
 
 
 class Walks(ABC):
     """`W` walks. Times are float64 [W, …], absolute, and not before the walk's last event."""
+
+    shares_out: bool = False  # whether it shares its work out among the threads of a CPU itself
 
     @property
     @abstractmethod
