@@ -146,7 +146,10 @@ def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree
     off = off + ROUNDED + PHASE * (middle.abs() + half).unsqueeze(-1) * frequency
     # A wave that turns too often to be followed is anywhere between -1 and 1.
     lost = off >= 1.0
-    return Nodes(torch.sin(turns + swing * at).masked_fill(lost, 0.0), torch.where(lost, torch.ones_like(off), off))
+    v = torch.sin(turns + swing * at)
+    if not bool(lost.any()):
+        return Nodes(v, off)
+    return Nodes(v.masked_fill(lost, 0.0), torch.where(lost, torch.ones_like(off), off))
 
 
 def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int) -> Nodes:
@@ -243,6 +246,8 @@ def relu(x: Nodes) -> Nodes:
 def tighter(found: Nodes, low: Tensor, high: Tensor) -> Nodes:
     """What was found, or, where that says less, just a range that is known."""
     worse = ~(found.shape().swing + found.remainder <= high - low)  # what is not a number says less
+    if not bool(worse.any()):
+        return found
     plain = between(low, high, found.degree)
     return Nodes(torch.where(worse, plain.v, found.v), torch.where(worse, plain.remainder, found.remainder))
 
