@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 
 from foretell.data import EventData
+from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.models.andtt import ANDTT
 from foretell.models.base import Queries
@@ -203,3 +204,14 @@ def test_rates_of_rules_are_of_the_time_in_which_something_is_possible():
     rates = fit_noise(shop(), SHOPPING, None, "poisson").log_rate.exp()
     there = 9.0 - 1.0  # nobody is there from 3 to 4
     assert rates[:2].tolist() == pytest.approx([2.5 / there, 4.5 / there])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("mu", -1.0), ("mu", np.nan), ("alpha", -0.1), ("alpha", np.inf), ("beta", 0.0)]
+)
+def test_a_process_whose_rates_are_no_rates_is_refused(name: str, value: float):
+    process = Hawkes(2)
+    with torch.no_grad():
+        getattr(process, name).flatten()[0] = value
+    with pytest.raises(ForetellError, match="negative or not finite"):
+        NoiseProcess(process, CPU)

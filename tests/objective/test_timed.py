@@ -225,6 +225,7 @@ def with_one(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Chang
         (with_one("since_start.edges", lambda one: one + 1.0), "do not rise from 0"),
         (with_one("since_start.rate", lambda one: -one), "not all finite and 0 or more"),
         (with_one("since_start.rate", lambda one: one[:, :1]), "of one shape"),
+        (with_one("since_start.rate", lambda one: one + 1e308), "infinite integral"),
         (lambda tensors: tensors | {"more": torch.ones(1)}, "more"),
         (
             lambda tensors: tensors | {f"since_own.{n}": tensors[f"since_own.{n}"][:2] for n in ("edges", "rate")},

@@ -14,7 +14,7 @@ from foretell.models.poisson import Poisson
 from foretell.sampling import futures as module
 from foretell.sampling.futures import sample_futures, sample_next
 from foretell.sampling.nodes import Nodes
-from foretell.sampling.thinning import BoundExceeded, Pace, next_events
+from foretell.sampling.thinning import BoundExceeded, Pace, _choice, _judged, next_events
 from foretell.sampling.walk import Bounds
 from tests.contract.members import MEMBERS, Member
 from tests.sampling.processes import PAST, anhp, hawkes
@@ -232,3 +232,43 @@ def test_levels_that_tell_the_choice_give_the_same_distribution_as_the_network(k
             seen = int((part & (drawn.choices == choice)).sum())
             assert abs(seen - n * p) < 5.5 * np.sqrt(n * p * (1.0 - p)) + 1.0
     assert (sum(asked) < n / 4) == known
+
+
+def test_walks_with_few_many_and_no_draws_side_by_side_have_their_own_laws():
+    """A false alarm in less than one of 100,000 runs."""
+    model, seen = anhp(), [4, 1, 3, 2]
+    walks = module.start_walks(model, [PAST] * 4, seen)
+    draws = [3000, 40, 0, 900]
+    of_draw = torch.arange(4).repeat_interleave(torch.tensor(draws))
+    start = torch.full((4,), 2.2, dtype=torch.float64)
+    end = start + torch.tensor([0.7, 0.9, 1.0, 0.0], dtype=torch.float64)  # the last has no time
+    drawn = next_events(walks, of_draw, start, end, Pace.first(walks, start.device), torch.Generator().manual_seed(2))
+    for walk, n in enumerate(draws):
+        mine = drawn.found[of_draw == walk]
+        grid = torch.linspace(0.0, 1.0, 2001, dtype=torch.float64)[None] * (end - start)[:, None] + start[:, None]
+        mass = torch.trapezoid(walks.intensities(grid).sum(-1)[walk], grid[walk])
+        p = float(1.0 - torch.exp(-mass))
+        assert abs(int(mine.sum()) - n * p) <= 5.5 * np.sqrt(n * p * (1.0 - p))
+    assert not bool(drawn.found[of_draw == 3].any())
+
+
+def test_a_level_that_rounding_puts_below_all_parts_tells_no_choice_that_cannot_happen():
+    parts = torch.tensor([[0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    assert _choice(parts, torch.tensor([-1e-13, 0.5], dtype=torch.float64)).tolist() == [1, 1]
+
+
+def test_a_piece_without_length_and_without_a_bound_takes_nothing_from_its_window():
+    upper = torch.tensor([[1.0, 1.0, torch.inf]], dtype=torch.float64)
+    edges = torch.tensor([[0.0, 1.0, 2.0, 2.0]], dtype=torch.float64)
+    _, mass, usable, _ = _judged(Bounds(upper, torch.ones_like(upper)), edges, torch.ones(1).double(), 1.0)
+    assert mass.tolist() == [[0.0, 1.0, 2.0, 2.0]] and usable.tolist() == [3]
+
+
+def test_bounds_do_not_depend_on_how_much_is_worked_on_together(monkeypatch: pytest.MonkeyPatch):
+    walks = module.start_walks(anhp(), [PAST], [4])
+    start = torch.linspace(2.2, 6.0, 40, dtype=torch.float64)[None]
+    whole = walks.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
+    monkeypatch.setattr("foretell.sampling.anhp_walks.IN_CACHE", 64)
+    parts = walks.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
+    torch.testing.assert_close(parts.upper, whole.upper, rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(parts.middle, whole.middle, rtol=1e-12, atol=0.0)

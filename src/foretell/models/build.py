@@ -252,7 +252,9 @@ def load_network(path: str | Path, device: torch.device | str = "cpu") -> Networ
         model.load_state_dict(tensors)
     except FileNotFoundError as error:
         raise ForetellError(f"{path}: no such model file") from error
-    except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (
+        OSError, SafetensorError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError
+    ) as error:  # fmt: skip
         raise ForetellError(f"{path}: not a foretell model ({type(error).__name__}: {error})") from error
     return model.to(device).eval()
 

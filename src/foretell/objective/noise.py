@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.errors import ForetellError
 from foretell.models.batch import Batch
 from foretell.models.hawkes import Hawkes
 from foretell.objective.parts import Asked, Clock, Constant, Falling, Part, since_own, since_start
@@ -95,6 +96,12 @@ class NoiseProcess:
             rate = process.log_rate.exp()
             found = rate, rate.new_zeros(len(rate), 0, len(rate)), rate.new_zeros(0)
         self.mu, self.alpha, self.beta = (one.detach().double().to(device).contiguous() for one in found)
+        rates = torch.cat([self.mu, self.alpha.flatten()])
+        if not bool((rates.isfinite() & (rates >= 0.0)).all() and (self.beta.isfinite() & (self.beta > 0.0)).all()):
+            raise ForetellError(
+                "the noise process has rates or decays that are negative or not finite, so no noise can be drawn from it: "
+                "its file is damaged; train again without --resume"
+            )
 
     def draw(
         self,

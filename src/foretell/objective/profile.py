@@ -32,6 +32,8 @@ class Profile:
         if not bool(rate.isfinite().all() and (rate >= 0.0).all()):
             raise ValueError("rates of steps are not all finite and 0 or more")
         mass = F.pad((edges.diff(dim=1) * rate[:, :-1]).cumsum(1), (1, 0))
+        if not bool(mass.isfinite().all()):
+            raise ValueError("steps have an infinite integral")
         return cls(edges.contiguous(), rate.contiguous(), mass.contiguous())
 
     @classmethod

@@ -60,7 +60,16 @@ def load_noise(path: Path) -> IntensityModel | Timed:
             description = json.loads((file.metadata() or {})["foretell"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         return _timed(description, tensors) if description["kind"] == Timed.kind else load_model(path)
-    except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (
+        OSError,
+        SafetensorError,
+        LookupError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        RuntimeError,
+    ) as error:
         raise ForetellError(f"{path}: not a foretell model ({type(error).__name__}: {error})") from error
 
 

@@ -30,15 +30,15 @@ from foretell.sampling.nodes import (
     softplus,
     tanh,
     tighter,
+    unless_known,
     waves,
 )
 from foretell.sampling.side_by_side import side_by_side
 from foretell.sampling.sublayers import after
 from foretell.sampling.walk import Bounds, Walks
 
-IN_CACHE = (
-    1 << 17
-)  # numbers of a layer's attention weights that are worked on together; fewer are not worth another thread
+# Numbers of a layer's attention weights that are worked on together; fewer are not worth another thread.
+IN_CACHE = 1 << 17
 KNOWN = 0.5  # of a total intensity: a remainder below which the polynomial tells it well enough to judge a bound
 NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
 
@@ -141,9 +141,10 @@ class ANHPWalks(Walks):
         rates = self._rates(middle, half, DEGREE)
         total = Nodes(rates.v.sum(-1), rates.remainder.sum(-1))
         shape = total.shape()
-        upper, here = shape.upper(total.remainder).nan_to_num(nan=math.inf), shape.c[0]
-        if not bool((total.remainder < KNOWN * here).all()):  # then only the network itself knows its middle
-            here = self._rates(middle, half, 0).v[0].sum(-1)
+        upper, here = unless_known(shape.upper(total.remainder)), shape.c[0]
+        sure = total.remainder < KNOWN * here
+        if not bool(sure.all()):  # then only the network itself knows its middle
+            here = torch.where(sure, here, self._rates(middle, half, 0).v[0].sum(-1))
         return torch.cat([upper.unsqueeze(-1), here.unsqueeze(-1), rates.remainder, *rates.v.unbind(0)], dim=-1)
 
     def _in_blocks(

@@ -7,7 +7,6 @@ a window, with how far they can be off in between, give a bound; the value at on
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Self
@@ -19,7 +18,7 @@ from foretell.data import EventData, EventSequence
 from foretell.models.batch import make_batch
 from foretell.models.nhp import NHP
 from foretell.nn.ctlstm import gated
-from foretell.sampling.nodes import DEGREE, Nodes, decay, softplus, tanh
+from foretell.sampling.nodes import DEGREE, Nodes, decay, softplus, tanh, unless_known
 from foretell.sampling.walk import Bounds, Walks
 
 
@@ -86,7 +85,7 @@ class NHPWalks(Walks):
         middle = (start + end) / 2.0
         rates = self._rates(middle, (end - start) / 2.0, DEGREE)
         total = Nodes(rates.v.sum(-1), rates.remainder.sum(-1))
-        return Bounds(total.upper().nan_to_num(nan=math.inf), self.intensities(middle).sum(-1))
+        return Bounds(unless_known(total.upper()), self.intensities(middle).sum(-1))
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:

@@ -252,6 +252,11 @@ def tighter(found: Nodes, low: Tensor, high: Tensor) -> Nodes:
     return Nodes(torch.where(worse, plain.v, found.v), torch.where(worse, plain.remainder, found.remainder))
 
 
+def unless_known(upper: Tensor) -> Tensor:
+    """A bound, infinite where it is not a number."""
+    return upper.nan_to_num(nan=math.inf, posinf=math.inf)
+
+
 def _curve(
     x: Nodes, shape: Shape, curve: Callable[[Tensor], Tensor], bounds: Sequence[Tensor], slope: Tensor, most: Tensor
 ) -> Nodes:

@@ -6,7 +6,6 @@ walks, which knows what an event leaves behind.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from foretell.plan.runs import joined, offsets
-from foretell.sampling.nodes import DEGREE, Nodes, point, softplus
+from foretell.sampling.nodes import DEGREE, Nodes, point, softplus, unless_known
 from foretell.sampling.rule_parameters import RuleParameters
 from foretell.sampling.situations import Situation, Situations, Step
 from foretell.sampling.sketch import Sketch, side_by_side, sketch
@@ -181,7 +180,7 @@ class RuleWalks(Walks):
             total = Nodes(*(asked.sums @ part for part in (rates.v, rates.remainder)))
             shape = total.shape()
             for whole, one in (
-                (found.upper, shape.upper(total.remainder).nan_to_num(nan=math.inf)),
+                (found.upper, unless_known(shape.upper(total.remainder))),
                 (found.middle, shape.c[0]),
             ):
                 whole[asked.walks] = asked.copies.back(one.unsqueeze(-1)).squeeze(-1)

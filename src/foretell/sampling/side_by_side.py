@@ -27,14 +27,14 @@ def alone(device: torch.device) -> Iterator[None]:
     if device.type != "cpu":
         yield
         return
-    whole, before = threads(), torch.get_num_threads()
-    token = _set_aside.set(whole)
-    torch.set_num_threads(1)
+    before, held = torch.get_num_threads(), _set_aside.get()
     try:
+        _set_aside.set(held or before)
+        torch.set_num_threads(1)
         yield
     finally:
         torch.set_num_threads(before)
-        _set_aside.reset(token)
+        _set_aside.set(held)
 
 
 def side_by_side(work: Callable[[Piece], Result], pieces: Sequence[Piece], device: torch.device) -> list[Result]:

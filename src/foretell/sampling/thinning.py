@@ -24,10 +24,7 @@ from foretell.sampling.walk import Bounds, Walks
 TIGHT, LOOSE = 1.15, 2.0  # bound over intensity, below which pieces grow and above which they are cut
 CHEAP = 0.1  # proposals that a piece may waste, however loose its bound
 GROWTH, CUT = 1.4, 0.3
-WORTH, FEW = (
-    1.0,
-    8,
-)  # events that a window is expected to hold; twice as many where walks are few, and pieces cost little
+WORTH, FEW = 1.0, 8  # events that a window is expected to hold; twice as many where walks are few
 SEVERAL = 16  # draws a walk from which on it pays to know more of a piece than its bound
 MANY, LOOKS = 500, 64  # draws a walk from which on it pays to look ahead, at that many times
 FURTHER = 2.0  # mass that is looked for beyond the one that the last of the draws reaches on average
@@ -40,12 +37,15 @@ KEPT = 0.7  # share of walks still wanted, below which the others are set aside
 
 
 class BoundExceeded(RuntimeError):
-    """An intensity above its proved bound: a mistake in foretell, never in what it was given."""
+    """An intensity outside its proved bounds: a mistake in foretell, never in what it was given."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What was looked at: a bound is one window of a walk, whose pieces are counted too."""
+    """What was looked at: a bound is one window of a walk, whose pieces are counted too.
+
+    Proposals are all that were, whether or not the network was asked about them, and also those behind one that was accepted.
+    """
 
     accepted: int = 0
     proposals: int = 0
@@ -188,11 +188,12 @@ def _pieces(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, draws: int) 
         steps = (torch.arange(LOOKS, dtype=torch.float64, device=now.device) + 0.5) * (most / LOOKS)
         times = torch.minimum(now[:, None] + pace.width[:, None] * steps, horizon[:, None])
         mass = (walks.intensities(times).sum(-1) * pace.width[:, None]).cumsum(1) * (most / LOOKS)
-        short = int((mass < math.log(draws / len(now)) + FURTHER).sum(1).max())
+        live = horizon > now
+        short = int(((mass < math.log(draws / len(now)) + FURTHER) & live[:, None]).sum(1).max())
         count = min(most, math.ceil((short + 1) * most / LOOKS))
         worth = min(most, draws // (DRAWS_A_PIECE * len(now)))  # so many that what they cost is little beside the draws
         if count < worth:
-            pace.width.mul_(count / worth)
+            pace.width.copy_(torch.where(live, pace.width * (count / worth), pace.width))
         return max(count, worth)
     known = (horizon > now) & (pace.rate > 0.0)
     if not bool(known.any()):
@@ -227,7 +228,7 @@ def _judged(found: Bounds, edges: Tensor, width: Tensor, first: float) -> tuple[
     if bool(stuck.any()):
         raise BoundExceeded("no finite bound on the shortest piece of time: are there infinite parameters?")
     counted = torch.arange(lengths.shape[1], device=edges.device)[None] < usable[:, None]
-    upper = torch.where(counted, found.upper, 0.0)
+    upper = torch.where(counted & (lengths > 0.0), found.upper, 0.0)
     mass = torch.nn.functional.pad((upper * lengths).cumsum(1), (1, 0))
     tight = ((ratio < TIGHT) | (wasted < CHEAP / 4.0) | ~counted).all(1)
     all_used = usable == lengths.shape[1]
@@ -320,12 +321,13 @@ def _range_then(window: _Window, known: _Known, row: Tensor, piece: Tensor, time
     low, high = Nodes(known.rates.v[:, row, piece], known.rates.remainder[row, piece]).range_at(s)
     # On a piece so short that rounding moves a time along it, nothing is known of one moment.
     placed = half > ROUNDING * times.abs()
-    high = torch.where(placed, high.sum(1), math.inf).nan_to_num(nan=math.inf)
+    high = torch.where(placed, high.sum(1), math.inf).nan_to_num(nan=math.inf, posinf=math.inf)
     return torch.where(placed.unsqueeze(-1), low, 0.0).nan_to_num(nan=0.0), high
 
 
 def _choice(parts: Tensor, level: Tensor) -> Tensor:
     """In which of the parts [n, C] on top of each other the level is; -1 above the last."""
+    level = level.clamp(min=0.0)  # which rounding may have put a hair below the first
     which = (parts.cumsum(1) <= level[:, None]).sum(1)
     return torch.where(which < parts.shape[1], which, -1)
 
