@@ -14,10 +14,17 @@ from foretell.models.poisson import Poisson
 from foretell.sampling import futures as module
 from foretell.sampling.futures import sample_futures, sample_next
 from foretell.sampling.nodes import Nodes
-from foretell.sampling.thinning import BoundExceeded, Pace, _choice, _judged, next_events
-from foretell.sampling.walk import Bounds
+from foretell.sampling.thinning import BoundExceeded, Drawn, Pace, _choice, _judged, next_events
+from foretell.sampling.walk import Bounds, Walks
 from tests.contract.members import MEMBERS, Member
 from tests.sampling.processes import PAST, anhp, hawkes
+
+
+def next_of_one(walks: Walks, n: int, begin: float, length: float, seed: int = 0) -> Drawn:
+    start = torch.tensor([begin], dtype=torch.float64)
+    of_draw = torch.zeros(n, dtype=torch.int64)
+    random = torch.Generator().manual_seed(seed)
+    return next_events(walks, of_draw, start, start + length, Pace.first(walks, start.device), random)
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
@@ -96,16 +103,8 @@ def test_a_model_with_parameters_that_are_no_numbers_is_refused(start: float):
 def test_a_walk_without_a_finite_bound_raises_even_from_time_0():
     walks = module.start_walks(hawkes(), [PAST], [0])
     walks.bounds = lambda start, end: Bounds(torch.full_like(start, torch.inf), torch.ones_like(start))  # pyright: ignore[reportAttributeAccessIssue]
-    start = torch.zeros(1, dtype=torch.float64)
     with pytest.raises(BoundExceeded, match="no finite bound"):
-        next_events(
-            walks,
-            torch.zeros(1, dtype=torch.int64),
-            start,
-            start + 1.0,
-            Pace.first(walks, start.device),
-            torch.Generator(),
-        )
+        next_of_one(walks, 1, 0.0, 1.0)
 
 
 def test_next_events_that_are_not_found_have_no_time():
@@ -137,16 +136,8 @@ def test_a_bound_that_is_exceeded_raises():
         return Bounds(true.upper * 0.8, true.middle)
 
     walks.bounds = lying  # pyright: ignore[reportAttributeAccessIssue]
-    start = torch.tensor([2.2], dtype=torch.float64)
     with pytest.raises(BoundExceeded, match="above its bound"):
-        next_events(
-            walks,
-            torch.zeros(50, dtype=torch.int64),
-            start,
-            start + 50.0,
-            Pace.first(walks, start.device),
-            torch.Generator().manual_seed(0),
-        )
+        next_of_one(walks, 50, 2.2, 50.0)
 
 
 @pytest.mark.parametrize(
@@ -187,16 +178,8 @@ def test_a_lower_bound_that_is_exceeded_raises():
         return Bounds(true.upper * 1.5, true.middle, Nodes(true.rates.v * 1.2, true.rates.remainder))
 
     walks.bounds = lying  # pyright: ignore[reportAttributeAccessIssue]
-    start = torch.tensor([2.2], dtype=torch.float64)
     with pytest.raises(BoundExceeded, match="below its bound"):
-        next_events(
-            walks,
-            torch.zeros(500, dtype=torch.int64),
-            start,
-            start + 50.0,
-            Pace.first(walks, start.device),
-            torch.Generator().manual_seed(0),
-        )
+        next_of_one(walks, 500, 2.2, 50.0)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["levels", "network"])
@@ -214,11 +197,7 @@ def test_levels_that_tell_the_choice_give_the_same_distribution_as_the_network(k
         return rates_at(times)
 
     walks.intensities = counted  # pyright: ignore[reportAttributeAccessIssue]
-    start = torch.tensor([2.2], dtype=torch.float64)
-    pace = Pace.first(walks, start.device)
-    drawn = next_events(
-        walks, torch.zeros(n, dtype=torch.int64), start, start + 2.0, pace, torch.Generator().manual_seed(1)
-    )
+    drawn = next_of_one(walks, n, 2.2, 2.0, seed=1)
     grid = torch.linspace(2.2, 4.2, 4001, dtype=torch.float64)
     rates = rates_at(grid[None])[0]
     step = float(grid[1] - grid[0])
