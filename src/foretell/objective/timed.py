@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -39,6 +39,7 @@ class Timed:
 
 
 Noise = Hawkes | Poisson | Timed
+NoiseKind = Literal["poisson", "hawkes", "timed"]
 
 
 def save_noise(process: IntensityModel | Timed, path: Path) -> None:

@@ -17,6 +17,7 @@ from foretell.errors import ForetellError
 from foretell.models.batch import Window
 from foretell.models.build import OPTIONS, AnhpOptions, Options
 from foretell.objective.integral import Integral
+from foretell.objective.timed import NoiseKind
 from foretell.train.task import TASKS, Task
 
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
@@ -52,7 +53,7 @@ class TrainOptions:
     pseudo_count: float = 0.0  # pseudo-events of every type, spread over the training data; 0: plain likelihood
     clip: float = 5.0  # largest norm of a step's gradient, nats an event; 0: no clipping
     objective: Literal["mle", "nce"] = "mle"  # maximum likelihood, or noise-contrastive estimation: no integral
-    noise: Literal["poisson", "hawkes", "timed"] = "poisson"  # what noise (nce) is drawn from, fitted to train
+    noise: NoiseKind = "poisson"  # what noise (nce) is drawn from, fitted to train
     noise_streams: int = 10  # M: streams of noise beside the real one (nce); more make a step more like one of mle
     integral: Integral = "stratified"
     points: int = 1  # integration points a gap (uniform: an event)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 
@@ -18,12 +16,11 @@ from foretell.models.possible import possible_events
 from foretell.models.ruled import RuleModel
 from foretell.models.units import mean_gap, scored_counts
 from foretell.objective.noise_source import functor_marks, marks_of_types
-from foretell.objective.timed import Noise, Timed
+from foretell.objective.timed import Noise, NoiseKind, Timed
 from foretell.train.clocks import own_profile, start_profile
 from foretell.train.floors import scored_alike
 from foretell.train.run import RunFolder
 
-NoiseKind = Literal["poisson", "hawkes", "timed"]
 # Noise must come wherever events may, and not in bursts sharper than the model can follow: bursts weigh so much that the rest of the time
 # is hardly learned. So the memories of Hawkes noise are given and not fitted, and half of it is Poisson.
 MEMORIES = (1.0, 10.0)  # mean gaps
