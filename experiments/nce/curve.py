@@ -1,18 +1,22 @@
-"""Dev scores against evaluations: runs in, a table out. The first run is what the others are measured against.
+"""Dev scores against evaluations: runs in, a table and a picture out. The first run is what the others are measured against.
 
-    python experiments/nce/curve.py runs/mle runs/nce [--within 0.02] [--json]
+    python experiments/nce/curve.py runs/mle runs/nce [--within 0.02] [--json] [--picture dev.svg]
+    python experiments/nce/curve.py experiments/nce/results.json [--only 'seed 0']
 
-For each run: its best dev score, what it had evaluated by then, and when it first came within so many nats of the first run's best.
+For each run: its best dev score, what it had evaluated by then, and when it first came within so many nats of the first run's best. A file
+of results has the curves of several runs under "runs"; in a picture, runs whose names differ in the seed alone have one colour.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, save_figure
 from foretell.train.run import RunFolder
 
 
@@ -21,9 +25,17 @@ def main() -> int:
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--within", type=float, default=0.02, help="nats an event below the first run's best")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", default="", help="a regular expression: runs whose names it is found in")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="best score so far against intensities (SVG, PNG)")
     args = parser.parse_args()
-    records = {str(path): RunFolder.open(path).metrics() for path in args.runs}
+    records = {
+        name: lines for path in args.runs for name, lines in _records(path).items() if re.search(args.only, name)
+    }
+    if not records:
+        parser.error(f"no run has {args.only!r} in its name")
     found = summaries(records, args.within)
+    if args.picture:
+        draw(found, args.within, args.picture)
     if args.json:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")
         return 0
@@ -34,6 +46,39 @@ def main() -> int:
         for record in one["curve"]:
             sys.stdout.write(f"      {_line(record)}\n")
     return 0
+
+
+def _records(path: Path) -> dict[str, list[dict[str, Any]]]:
+    if path.suffix == ".json":
+        return json.loads(path.read_text(encoding="utf-8"))["runs"]
+    return {str(path): RunFolder.open(path).metrics()}
+
+
+def draw(found: dict[str, dict[str, Any]], within: float, path: Path) -> None:
+    """The best dev score so far over the intensities that it took; the lines are the first run's best, and so many nats below."""
+    figure, axes = blank_figure(1, (7.6, 4.0))
+    best = next(iter(found.values()))["best"]["dev"]
+    for height, style in ((best, "-"), (best - within, "--")):
+        axes[0].axhline(height, color=FAINT, linewidth=1.0, linestyle=style)
+    lowest = best - 8.0 * within
+    seen = [point["intensities"] / 1e6 for one in found.values() for point in one["curve"] if point["dev"] > lowest]
+    kinds: dict[str, str] = {}
+    for name, one in found.items():
+        kind = re.sub(r",? seed \d+$", "", name)
+        label = None if kind in kinds else kind
+        colour = kinds.setdefault(kind, COLOURS[len(kinds) % len(COLOURS)])
+        asked = [point["intensities"] / 1e6 for point in one["curve"]]
+        axes[0].step(
+            asked, [point["dev"] for point in one["curve"]], where="post", color=colour, label=label, linewidth=1.4
+        )
+        axes[0].plot(asked[-1], one["best"]["dev"], "o", color=colour, markersize=4)
+    axes[0].set_xscale("log")
+    axes[0].set_xlim(left=min(seen, default=None))
+    axes[0].set_ylim(lowest, best + within)
+    axes[0].set_xlabel("intensities evaluated (millions)", color=INK)
+    axes[0].set_ylabel("best dev so far, nats an event", color=INK)
+    axes[0].legend(frameon=False, fontsize=8, loc="lower right")
+    save_figure(figure, path)
 
 
 def summaries(records: dict[str, list[dict[str, Any]]], within: float) -> dict[str, dict[str, Any]]:

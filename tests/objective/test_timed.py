@@ -137,7 +137,7 @@ def test_there_is_no_noise_where_nothing_is_scored(window: Window, origin: Origi
 
 def test_data_without_any_event_draw_from_the_first_clock_alone():
     process, data = timed_noise(3), event_data([([], []), ([], [])])
-    quiet = replace(process, since_own=process.since_own.scaled(0.0))
+    quiet = replace(process, since_own=process.since_own.scaled(torch.zeros(3)))
     batch = make_batch(data, [0, 1])
     one, two = draws(process, batch, 40), draws(quiet, batch, 40)
     assert one.drawn == two.drawn > 50 and torch.equal(one.times, two.times)

@@ -11,12 +11,12 @@ import torch
 
 from foretell.data import EventData, EventSequence
 from foretell.models.poisson import Poisson
-from foretell.models.units import mean_gap
+from foretell.models.units import mean_gap, scored_counts
 from foretell.objective.profile import Profile
 from foretell.objective.timed import Timed
 from foretell.reference.timed import area, height
 from foretell.train.clocks import own_profile, start_profile
-from foretell.train.noise import fit_noise
+from foretell.train.noise import LEAST, fit_noise, levelled
 from tests.samples import event_data, random_rows
 from tests.train.small import small_model
 
@@ -140,12 +140,27 @@ def test_returns_of_no_length_in_no_time_give_finite_rates():
 def test_timed_noise_is_made_of_four_shares():
     fitted = fit_noise(small_model(DATA), DATA, None, "timed")
     assert isinstance(fitted, Timed)
-    assert torch.equal(fitted.since_start.rate, 0.25 * start_profile(DATA).rate)
-    assert torch.equal(fitted.since_own.rate, 0.25 * own_profile(DATA).rate)
+    factors = torch.from_numpy(levelled(scored_counts(DATA)[0]))
+    assert factors.std() > 0.1
+    assert torch.equal(fitted.since_start.rate, (0.25 * factors[:, None]) * start_profile(DATA).rate)
+    assert torch.equal(fitted.since_own.rate, (0.25 * factors[:, None]) * own_profile(DATA).rate)
     expected = 1.0 / (np.array([0.001, 0.03, 1.0, 10.0]) * mean_gap(DATA))
     assert fitted.hawkes.beta.tolist() == pytest.approx(expected.tolist(), rel=1e-6)
     poisson = fit_noise(small_model(DATA), DATA, None, "poisson")
     assert isinstance(poisson, Poisson)
-    rates = poisson.log_rate.exp()
-    assert bool((fitted.hawkes.mu >= 0.2 * rates).all())
+    rates = factors * poisson.log_rate.exp()
+    assert bool((fitted.hawkes.mu >= 0.2 * rates * (1.0 - 1e-9)).all())
     assert bool((fitted.hawkes.mu <= 0.5 * rates * (1.0 + 1e-9)).all())  # of the excited share, at most all is constant
+
+
+@pytest.mark.parametrize(
+    "counts", [[7.5], [0.5, 0.5], [0.5, 9.5, 100.5], [1e6, *[0.5] * 10_000], [40.0, 30.0, 20.0, 2000.0, 1500.0]]
+)
+def test_marks_that_seldom_come_get_more_noise_and_others_at_least_half_of_theirs(counts: list[float]):
+    array = np.array(counts)
+    factors = levelled(array)
+    assert factors @ array == pytest.approx(array.sum())
+    assert (factors >= LEAST).all()
+    free = factors > LEAST
+    assert np.ptp((factors * np.sqrt(array))[free]) < 1e-6 * array.max()  # their noise goes with the square roots
+    assert (factors[~free] * np.sqrt(array[~free]) >= (factors * np.sqrt(array))[free].max(initial=0.0)).all()

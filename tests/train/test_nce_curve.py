@@ -64,3 +64,21 @@ def test_the_first_epoch_that_is_good_enough_is_named(curve):
     )
     assert found["two"]["reached"] == line(4, -1.91) and found["one"]["reached"] == line(2, -1.9)
     assert curve.summaries({"one": [line(1, -1.0)], "two": [line(1, -1.5)]}, 0.02)["two"]["reached"] is None
+
+
+def test_committed_results_show_a_picture_and_may_be_chosen_from(curve, tmp_path: Path, monkeypatch, capsys):
+    picture, results = tmp_path / "dev.svg", FOLDER / "results.json"
+    wanted = "2 points, seed 1|timed noise, 30 streams, seed [01]"
+    monkeypatch.setattr("sys.argv", ["curve.py", str(results), "--only", wanted, "--picture", str(picture), "--json"])
+    assert curve.main() == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == [
+        "maximum likelihood, 2 points, seed 1",
+        "timed noise, 30 streams, seed 0",
+        "timed noise, 30 streams, seed 1",
+    ]
+    assert picture.read_text(encoding="utf-8").count("streams") == 1  # one label for both seeds
+    monkeypatch.setattr("sys.argv", ["curve.py", str(results), "--only", "nobody"])
+    with pytest.raises(SystemExit):
+        curve.main()
+    assert "no run has 'nobody' in its name" in capsys.readouterr().err

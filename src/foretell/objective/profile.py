@@ -44,8 +44,9 @@ class Profile:
         edges, rate = np.array(padded, dtype=np.float64).reshape(len(steps), 2, most).transpose(1, 0, 2)
         return cls.of(torch.from_numpy(edges.copy()), torch.from_numpy(rate.copy()))
 
-    def scaled(self, share: float) -> Self:
-        return type(self).of(self.edges, self.rate * share)
+    def scaled(self, factors: Tensor) -> Self:
+        """With the rates of each mark multiplied by its factor: [K]."""
+        return type(self).of(self.edges, self.rate * factors.unsqueeze(-1))
 
     def to(self, device: torch.device) -> Self:
         return type(self)(self.edges.to(device), self.rate.to(device), self.mass.to(device))

@@ -28,6 +28,7 @@ EXCITED = 0.5
 # Timed noise follows the clocks that events may follow. Little of it is even, so it takes more streams than Hawkes noise does.
 TIMED_MEMORIES = (0.001, 0.03, 1.0, 10.0)  # mean gaps
 TIMED_EVEN, TIMED_EXCITED, SINCE_START, SINCE_OWN = 0.2, 0.3, 0.25, 0.25  # Poisson, Hawkes, two step functions
+LEAST = 0.5  # of its part of timed noise, for a mark that comes often: the rest goes to those that seldom come
 HAWKES_ROUNDS = 8  # any process will do as noise, and the last rounds of a fit change little
 
 
@@ -60,8 +61,8 @@ def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, ki
         train, dev = by_functor(model, train), None if dev is None else by_functor(model, dev)
     poisson = Poisson(train.vocabulary)
     poisson.fit_closed_form(train)
+    counts, observed = scored_counts(train)
     if exposed is not None:  # what is possible for part of the time happens the more often then
-        counts, observed = scored_counts(train)
         time = np.where(exposed > 0.0, exposed, observed)
         with torch.no_grad():
             poisson.log_rate.copy_(torch.from_numpy(counts / time).log())
@@ -70,7 +71,23 @@ def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, ki
     if kind == "hawkes":
         return _mixed(poisson, 1.0 - EXCITED, train, dev, MEMORIES, EXCITED)
     hawkes = _mixed(poisson, TIMED_EVEN, train, dev, TIMED_MEMORIES, TIMED_EXCITED)
-    return Timed(hawkes, start_profile(train).scaled(SINCE_START), own_profile(train).scaled(SINCE_OWN))
+    factors = torch.from_numpy(levelled(counts))
+    with torch.no_grad():
+        hawkes.mu.mul_(factors)
+        hawkes.alpha.mul_(factors[:, None, None])
+    return Timed(
+        hawkes, start_profile(train).scaled(SINCE_START * factors), own_profile(train).scaled(SINCE_OWN * factors)
+    )
+
+
+def levelled(counts: np.ndarray) -> np.ndarray:
+    """What to multiply noise of each mark by, given how often it comes: numbers of noise events are then as the square roots of these
+    counts, except that no mark keeps less than its LEAST part; and together they are as many as before."""
+    low, high = 0.0, float(np.sqrt(counts.max()))
+    while low < (middle := (low + high) / 2.0) < high:
+        factors = np.maximum(LEAST, middle / np.sqrt(counts))
+        low, high = (low, middle) if factors @ counts > counts.sum() else (middle, high)
+    return np.maximum(LEAST, low / np.sqrt(counts))
 
 
 def _mixed(
