@@ -4,7 +4,7 @@
     python experiments/nce/curve.py experiments/nce/results.json [--only 'seed 0']
 
 For each run: its best dev score, what it had evaluated by then, and when it first came within so many nats of the first run's best. A file
-of results has the curves of several runs under "runs"; in a picture, runs whose names differ in the seed alone have one colour.
+of results has the curves of several runs under "runs"; in a picture, those whose names differ in a last "seed N" alone have one colour.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from foretell.errors import ForetellError
 from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, save_figure
 from foretell.train.run import RunFolder
+
+KEYS = ("epoch", "dev", "states", "intensities")
+
+Curve = list[dict[str, Any]]
 
 
 def main() -> int:
@@ -26,16 +31,17 @@ def main() -> int:
     parser.add_argument("--within", type=float, default=0.02, help="nats an event below the first run's best")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", default="", help="a regular expression: runs whose names it is found in")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="best score so far against intensities (SVG, PNG)")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="best score so far over intensities (SVG, PNG, PDF)"
+    )
     args = parser.parse_args()
-    records = {
-        name: lines for path in args.runs for name, lines in _records(path).items() if re.search(args.only, name)
-    }
-    if not records:
-        parser.error(f"no run has {args.only!r} in its name")
-    found = summaries(records, args.within)
-    if args.picture:
-        draw(found, args.within, args.picture)
+    try:
+        found = summaries(chosen(args.runs, args.only), args.within)
+        if args.picture:
+            draw(found, args.within, args.picture)
+    except ForetellError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     if args.json:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")
         return 0
@@ -48,14 +54,50 @@ def main() -> int:
     return 0
 
 
-def _records(path: Path) -> dict[str, list[dict[str, Any]]]:
-    if path.suffix == ".json":
-        return json.loads(path.read_text(encoding="utf-8"))["runs"]
-    return {str(path): RunFolder.open(path).metrics()}
+def chosen(paths: list[Path], only: str) -> dict[str, Curve]:
+    """The curves of all runs whose names the pattern is found in."""
+    try:
+        pattern = re.compile(only)
+    except re.error as error:
+        raise ForetellError(f"--only {only!r}: not a regular expression ({error})") from None
+    every: dict[str, Curve] = {}
+    for path in paths:
+        for name, curve in _records(path).items():
+            if name in every:
+                raise ForetellError(f"{path}: there is another run called {name!r}")
+            every[name] = curve
+    found = {name: curve for name, curve in every.items() if pattern.search(name)}
+    if not found:
+        raise ForetellError(f"--only {only!r}: found in none of {len(every)} names, as {next(iter(every))!r}")
+    return found
+
+
+def _records(path: Path) -> dict[str, Curve]:
+    if path.suffix != ".json":
+        return {str(path): _checked(RunFolder.open(path).metrics(), str(path))}
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ForetellError(f"{path}: cannot be read ({error})") from None
+    runs = stored.get("runs") if isinstance(stored, dict) else None
+    if not isinstance(runs, dict) or not runs:
+        raise ForetellError(f'{path}: no results, which have the curves of runs under "runs"')
+    return {name: _checked(curve, f"{path}: {name}") for name, curve in runs.items()}
+
+
+def _checked(curve: object, where: str) -> Curve:
+    if not isinstance(curve, list) or not curve:
+        raise ForetellError(f"{where}: there is no epoch in it")
+    for one in curve:
+        if not isinstance(one, dict) or not all(isinstance(one.get(name), int | float) for name in KEYS):
+            raise ForetellError(f"{where}: expected numbers for {', '.join(KEYS)} of every epoch")
+    return [{name: one[name] for name in KEYS} for one in curve]
 
 
 def draw(found: dict[str, dict[str, Any]], within: float, path: Path) -> None:
     """The best dev score so far over the intensities that it took; the lines are the first run's best, and so many nats below."""
+    if not within > 0.0:
+        raise ForetellError(f"--within {within:g}: a picture needs a positive one")
     figure, axes = blank_figure(1, (7.6, 4.0))
     best = next(iter(found.values()))["best"]["dev"]
     for height, style in ((best, "-"), (best - within, "--")):
@@ -73,7 +115,7 @@ def draw(found: dict[str, dict[str, Any]], within: float, path: Path) -> None:
         )
         axes[0].plot(asked[-1], one["best"]["dev"], "o", color=colour, markersize=4)
     axes[0].set_xscale("log")
-    axes[0].set_xlim(left=min(seen, default=None))
+    axes[0].set_xlim(left=min(seen))
     axes[0].set_ylim(lowest, best + within)
     axes[0].set_xlabel("intensities evaluated (millions)", color=INK)
     axes[0].set_ylabel("best dev so far, nats an event", color=INK)
@@ -81,9 +123,8 @@ def draw(found: dict[str, dict[str, Any]], within: float, path: Path) -> None:
     save_figure(figure, path)
 
 
-def summaries(records: dict[str, list[dict[str, Any]]], within: float) -> dict[str, dict[str, Any]]:
+def summaries(curves: dict[str, Curve], within: float) -> dict[str, dict[str, Any]]:
     """By run: its best epoch, the first that is good enough, and all that were better than those before them."""
-    curves = {name: [_short(one) for one in lines] for name, lines in records.items()}
     goal = max(one["dev"] for one in next(iter(curves.values()))) - within
     found = {}
     for name, curve in curves.items():
@@ -91,10 +132,6 @@ def summaries(records: dict[str, list[dict[str, Any]]], within: float) -> dict[s
         reached = next((one for one in better if one["dev"] >= goal), None)
         found[name] = {"best": better[-1], "reached": reached, "curve": better}
     return found
-
-
-def _short(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: record[name] for name in ("epoch", "dev", "states", "intensities")}
 
 
 def _line(one: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from foretell.objective.profile import Profile
 from foretell.objective.timed import Timed
 from foretell.reference.timed import area, height
 from foretell.train.clocks import own_profile, start_profile
-from foretell.train.noise import LEAST, fit_noise, levelled
+from foretell.train.noise import fit_noise, levelled
 from tests.samples import event_data, random_rows
 from tests.train.small import small_model
 
@@ -137,30 +137,55 @@ def test_returns_of_no_length_in_no_time_give_finite_rates():
     assert bool(profile.rate.isfinite().all()) and not profile.rate[0].any()
 
 
-def test_timed_noise_is_made_of_four_shares():
+def test_timed_noise_is_made_of_four_shares(monkeypatch: pytest.MonkeyPatch):
     fitted = fit_noise(small_model(DATA), DATA, None, "timed")
-    assert isinstance(fitted, Timed)
-    factors = torch.from_numpy(levelled(scored_counts(DATA)[0]))
-    assert factors.std() > 0.1
-    assert torch.equal(fitted.since_start.rate, (0.25 * factors[:, None]) * start_profile(DATA).rate)
-    assert torch.equal(fitted.since_own.rate, (0.25 * factors[:, None]) * own_profile(DATA).rate)
+    monkeypatch.setattr("foretell.train.noise.levelled", np.ones_like)
+    plain = fit_noise(small_model(DATA), DATA, None, "timed")
+    assert isinstance(fitted, Timed) and isinstance(plain, Timed)
+    assert torch.equal(plain.since_start.rate, 0.25 * start_profile(DATA).rate)
+    assert torch.equal(plain.since_own.rate, 0.25 * own_profile(DATA).rate)
     expected = 1.0 / (np.array([0.001, 0.03, 1.0, 10.0]) * mean_gap(DATA))
-    assert fitted.hawkes.beta.tolist() == pytest.approx(expected.tolist(), rel=1e-6)
+    assert plain.hawkes.beta.tolist() == pytest.approx(expected.tolist(), rel=1e-6)
     poisson = fit_noise(small_model(DATA), DATA, None, "poisson")
     assert isinstance(poisson, Poisson)
-    rates = factors * poisson.log_rate.exp()
-    assert bool((fitted.hawkes.mu >= 0.2 * rates * (1.0 - 1e-9)).all())
-    assert bool((fitted.hawkes.mu <= 0.5 * rates * (1.0 + 1e-9)).all())  # of the excited share, at most all is constant
+    rates = poisson.log_rate.exp()
+    assert bool((plain.hawkes.mu >= 0.2 * rates).all())
+    assert bool((plain.hawkes.mu <= 0.5 * rates * (1.0 + 1e-9)).all())  # of the excited share, at most all is constant
+    factors = torch.from_numpy(levelled(scored_counts(DATA)[0]))
+    assert factors.std() > 0.05 and plain.hawkes.alpha[:2].sum((1, 2)).gt(0.0).all()
+    assert torch.equal(fitted.hawkes.mu, plain.hawkes.mu * factors)
+    assert torch.equal(fitted.hawkes.alpha, plain.hawkes.alpha * factors[:, None, None])  # by what is raised
+    torch.testing.assert_close(fitted.since_start.rate, plain.since_start.rate * factors[:, None], rtol=1e-14, atol=0.0)
+    torch.testing.assert_close(fitted.since_own.rate, plain.since_own.rate * factors[:, None], rtol=1e-14, atol=0.0)
 
 
 @pytest.mark.parametrize(
-    "counts", [[7.5], [0.5, 0.5], [0.5, 9.5, 100.5], [1e6, *[0.5] * 10_000], [40.0, 30.0, 20.0, 2000.0, 1500.0]]
+    "counts",
+    [
+        [7.5],
+        [0.5, 0.5],
+        [0.5, 9.5, 100.5],
+        [1e6, *[1.5] * 10_000],
+        [40.0, 30.0, 20.0, 2000.0, 1500.0],
+        [1e300, 1e9, 3.0],
+    ],
 )
 def test_marks_that_seldom_come_get_more_noise_and_others_at_least_half_of_theirs(counts: list[float]):
     array = np.array(counts)
     factors = levelled(array)
-    assert factors @ array == pytest.approx(array.sum())
-    assert (factors >= LEAST).all()
-    free = factors > LEAST
-    assert np.ptp((factors * np.sqrt(array))[free]) < 1e-6 * array.max()  # their noise goes with the square roots
-    assert (factors[~free] * np.sqrt(array[~free]) >= (factors * np.sqrt(array))[free].max(initial=0.0)).all()
+    assert factors @ array == pytest.approx(array.sum(), rel=1e-12)
+    assert (factors >= 0.5).all()
+    assert (factors[array == 0.5] == 1.0).all()  # what never came
+    came, noise = array > 0.5, factors * np.sqrt(array)
+    free = came & (factors > 0.5)
+    if free.any():
+        assert np.ptp(noise[free]) <= 1e-9 * noise[free].max()  # as the square roots
+        assert (noise[came & ~free] >= noise[free].max() * (1.0 - 1e-9)).all()
+
+
+def test_levels_are_known_in_closed_form():
+    free = np.array([40.5, 90.5, 160.5])
+    assert levelled(free) == pytest.approx(free.sum() / np.sqrt(free).sum() / np.sqrt(free))
+    crowd = np.array([10_000.0, *[4.0] * 1000])  # the first keeps half, and all others share what it loses
+    assert levelled(crowd) == pytest.approx([0.5, *[1.0 + 5000.0 / 4000.0] * 1000])
+    assert levelled(np.array([0.5, *crowd]))[1:] == pytest.approx(levelled(crowd))

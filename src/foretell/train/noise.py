@@ -14,7 +14,7 @@ from foretell.models.hawkes_fit import fit_hawkes
 from foretell.models.poisson import Poisson
 from foretell.models.possible import possible_events
 from foretell.models.ruled import RuleModel
-from foretell.models.units import mean_gap, scored_counts
+from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
 from foretell.objective.noise_source import functor_marks, marks_of_types
 from foretell.objective.timed import Noise, NoiseKind, Timed
 from foretell.train.clocks import own_profile, start_profile
@@ -28,7 +28,7 @@ EXCITED = 0.5
 # Timed noise follows the clocks that events may follow. Little of it is even, so it takes more streams than Hawkes noise does.
 TIMED_MEMORIES = (0.001, 0.03, 1.0, 10.0)  # mean gaps
 TIMED_EVEN, TIMED_EXCITED, SINCE_START, SINCE_OWN = 0.2, 0.3, 0.25, 0.25  # Poisson, Hawkes, two step functions
-LEAST = 0.5  # of its part of timed noise, for a mark that comes often: the rest goes to those that seldom come
+LEAST = 0.5  # the factor of marks that come often, at the least; what they lose of timed noise goes to those that seldom come
 HAWKES_ROUNDS = 8  # any process will do as noise, and the last rounds of a fit change little
 
 
@@ -81,13 +81,19 @@ def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, ki
 
 
 def levelled(counts: np.ndarray) -> np.ndarray:
-    """What to multiply noise of each mark by, given how often it comes: numbers of noise events are then as the square roots of these
-    counts, except that no mark keeps less than its LEAST part; and together they are as many as before."""
-    low, high = 0.0, float(np.sqrt(counts.max()))
+    """What to multiply noise of each mark by, given its count: noise goes with the square roots of counts, but no mark keeps less than the
+    LEAST part of it; by these counts there is as much together as before. Marks that never came keep theirs."""
+    factors = np.ones_like(counts)
+    came = counts > PSEUDO_COUNT
+    if not came.any():
+        return factors
+    root = np.sqrt(counts[came])
+    low, high = 0.0, float(root.max())
     while low < (middle := (low + high) / 2.0) < high:
-        factors = np.maximum(LEAST, middle / np.sqrt(counts))
-        low, high = (low, middle) if factors @ counts > counts.sum() else (middle, high)
-    return np.maximum(LEAST, low / np.sqrt(counts))
+        total = np.maximum(LEAST, middle / root) @ counts[came]
+        low, high = (low, middle) if total > counts[came].sum() else (middle, high)
+    factors[came] = np.maximum(LEAST, low / root)
+    return factors
 
 
 def _mixed(

@@ -1,0 +1,114 @@
+"""Where two runs differ: two runs in, what each type of event adds to the difference of their log-likelihoods out.
+
+    python experiments/nce/by_type.py runs/mle runs/nce [--data FOLDER] [--split dev] [--json]
+
+A type's part is `Σ log λ_k` over its events less the integral of `λ_k` over all scored time, in nats for each scored event of any type;
+parts of all types add up to the log-likelihood an event. Beside it: the integral over the number of events, 1 where there are as many as
+the model expects. Models without rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from foretell.data import EventData, load
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel, Queries
+from foretell.models.batch import make_batch
+from foretell.models.ruled import RuleModel
+from foretell.train.run import RunFolder
+from foretell.train.splits import in_vocabulary
+
+SEQUENCES, POINTS = 4, 50  # in a batch, and of a gap
+
+
+@dataclass(frozen=True)
+class ByType:
+    count: np.ndarray  # [K]: scored events
+    at_events: np.ndarray  # [K]: the sum of their log-intensities
+    integral: np.ndarray  # [K]
+
+    @property
+    def parts(self) -> np.ndarray:
+        return (self.at_events - self.integral) / self.count.sum()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs=2)
+    parser.add_argument("--data", help="other data than the first run's own")
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    try:
+        folders = [RunFolder.open(path) for path in args.runs]
+        models = [folder.model("cpu") for folder in folders]
+        if models[0].vocabulary != models[1].vocabulary:
+            raise ForetellError(f"{args.runs[1]}: other types of events than {args.runs[0]}")
+        splits = load(args.data or folders[0].config().data.path).splits()
+        if args.split not in splits:
+            raise ForetellError(f"--split {args.split}: expected one of {', '.join(splits)}")
+        if any(isinstance(model, RuleModel) for model in models):
+            raise ForetellError(
+                "models made of rules have events and no types: `foretell compare --plot` shows their functors"
+            )
+        data = in_vocabulary(splits[args.split], models[0].vocabulary)
+        first, second = (by_type(model, data) for model in models)
+    except ForetellError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    rows = [
+        {
+            "type": name,
+            "events": int(first.count[k]),
+            "difference": float(second.parts[k] - first.parts[k]),
+            "integral_over_events": [float(one.integral[k] / max(one.count[k], 1)) for one in (first, second)],
+        }
+        for k, name in enumerate(data.vocabulary.names)
+    ]
+    rows.sort(key=lambda row: row["difference"])
+    if args.json:
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return 0
+    sys.stdout.write(f"{first.parts.sum():.4f} and {second.parts.sum():.4f} nats an event\n")
+    for row in rows:
+        one, two = row["integral_over_events"]
+        sys.stdout.write(f"{row['difference']:+.4f}   {row['events']:7,}   {one:6.3f} {two:6.3f}   {row['type']}\n")
+    return 0
+
+
+@torch.inference_mode()
+def by_type(model: IntensityModel, data: EventData, seed: int = 0) -> ByType:
+    """With integrals from `POINTS` stratified draws a gap, the same for equal seeds."""
+    model.eval()
+    types = len(data.vocabulary)
+    count, at_events, integral = (np.zeros(types) for _ in range(3))
+    random = torch.Generator().manual_seed(seed)
+    for first in range(0, len(data), SEQUENCES):
+        batch = make_batch(data, range(first, min(first + SEQUENCES, len(data))), device=model.device)
+        rows, gaps = batch.gap_length.shape
+        place = (torch.arange(POINTS) + torch.rand(rows, gaps, POINTS, generator=random, dtype=torch.float64)) / POINTS
+        times = batch.gap_start.unsqueeze(-1) + place * batch.gap_length.unsqueeze(-1)
+        gap = torch.arange(gaps).view(1, -1, 1).expand_as(times)
+        history = model.encode(batch)
+        rates = model.intensities(model.state(history, Queries.seeing(times.flatten(1), gap.flatten(1)))).double()
+        means = rates.unflatten(1, (gaps, POINTS)).mean(2)
+        integral += (means * batch.gap_length.unsqueeze(-1)).sum((0, 1)).numpy()
+        seen = torch.arange(batch.times.shape[1]).expand_as(batch.times)
+        there = model.intensities(model.state(history, Queries.seeing(batch.times, seen))).double()
+        own = there.gather(2, batch.types.unsqueeze(-1)).squeeze(-1)[batch.event_counts].log().numpy()
+        kinds = batch.types[batch.event_counts].numpy()
+        count += np.bincount(kinds, minlength=types)
+        at_events += np.bincount(kinds, weights=own, minlength=types)
+    return ByType(count, at_events, integral)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
