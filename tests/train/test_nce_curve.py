@@ -142,9 +142,10 @@ def test_parts_of_types_add_up_to_the_log_likelihood(runs: list[Path], monkeypat
     model = folder.model("cpu")
     data = in_vocabulary(load(folder.config().data.path).splits()["dev"], model.vocabulary)
     found = module.by_type(model, data)
-    scores = score_events(model, data)
+    scores = score_events(model, data, points=400)
     assert found.count.sum() == len(scores.log_likelihood)
-    assert found.parts.sum() == pytest.approx(scores.log_likelihood.mean(), abs=0.01)
+    assert found.at_events.sum() == pytest.approx(scores.log_intensity.sum(), rel=1e-5)
+    assert found.parts.sum() == pytest.approx(scores.log_likelihood.mean(), abs=0.01)  # both integrals are draws
     monkeypatch.setattr("sys.argv", ["by_type.py", *map(str, runs), "--json"])
     assert module.main() == 0
     rows = json.loads(capsys.readouterr().out)
