@@ -23,6 +23,7 @@ from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel, Queries
 from foretell.models.batch import make_batch
 from foretell.models.ruled import RuleModel
+from foretell.objective.integral import stratified
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary
 
@@ -93,14 +94,10 @@ def by_type(model: IntensityModel, data: EventData, seed: int = 0) -> ByType:
     random = torch.Generator().manual_seed(seed)
     for first in range(0, len(data), SEQUENCES):
         batch = make_batch(data, range(first, min(first + SEQUENCES, len(data))), device=model.device)
-        rows, gaps = batch.gap_length.shape
-        place = (torch.arange(POINTS) + torch.rand(rows, gaps, POINTS, generator=random, dtype=torch.float64)) / POINTS
-        times = batch.gap_start.unsqueeze(-1) + place * batch.gap_length.unsqueeze(-1)
-        gap = torch.arange(gaps).view(1, -1, 1).expand_as(times)
+        points = stratified(batch, POINTS, random)
         history = model.encode(batch)
-        rates = model.intensities(model.state(history, Queries.seeing(times.flatten(1), gap.flatten(1)))).double()
-        means = rates.unflatten(1, (gaps, POINTS)).mean(2)
-        integral += (means * batch.gap_length.unsqueeze(-1)).sum((0, 1)).numpy()
+        rates = model.intensities(model.state(history, points.queries)).double()
+        integral += (rates * points.weights.unsqueeze(-1)).sum((0, 1)).numpy()
         seen = torch.arange(batch.times.shape[1]).expand_as(batch.times)
         there = model.intensities(model.state(history, Queries.seeing(batch.times, seen))).double()
         own = there.gather(2, batch.types.unsqueeze(-1)).squeeze(-1)[batch.event_counts].log().numpy()
