@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import torch
 from foretell.data import EventSequence, Vocabulary
 from foretell.models.anhp import ANHP
 from foretell.models.base import IntensityModel
-from foretell.sampling.nodes import constant, point
+from foretell.sampling.anhp_walks import ANHPWalks
+from foretell.sampling.nodes import Nodes, constant, point
 from foretell.sampling.nodes_pool import pooled
+from foretell.sampling.queries import Grid
 from foretell.sampling.start import start_walks
 from foretell.sampling.thinning import ROUNDING
 from foretell.sampling.walk import Bounds
@@ -27,6 +30,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"layer_norm": True, "feed_forward": 6, "bos": True},
     {"coarse": "none"},
     {"edges": [("0", "1"), ("1", "1"), ("2", "0")]},
+    {"edges": [("0", "1")]},  # the others never look back
 ]
 
 
@@ -57,7 +61,7 @@ def outside(bounds: Bounds, start: torch.Tensor, length: torch.Tensor, times: to
         count += int((rates < lower.unsqueeze(2)).sum())
         place = ((times - (start + length / 2.0)[..., None]) / (length / 2.0)[..., None]).clamp(-1.0, 1.0)
         each = bounds.rates.map(lambda x: x.unsqueeze(-2).expand(*x.shape[:-1], times.shape[2], -1).flatten(-4, -2))
-        low, high = each.range_at(place.flatten())
+        low, high = each.curves().range_at(place.flatten())
         sure = (length / 2.0 > ROUNDING * times.amax(-1))[..., None, None].expand_as(rates).flatten(0, 2)
         count += int(((rates.flatten(0, 2) < low) & sure).sum() + ((rates.flatten(0, 2) > high) & sure).sum())
     return count
@@ -86,6 +90,38 @@ def test_no_intensity_of_a_random_model_is_outside_its_bounds(options: dict[str,
         assert wrong == 0
         tried += count
     assert tried * 2 * len(OPTIONS) > 1_000_000  # all cases together
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("size", [0.3, 2.0])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_bounds_hold_as_walks_go_on_whatever_number_of_windows_each_has(
+    options: dict[str, Any], size: float, count: int
+):
+    pasts = histories(count, seed=7)
+    walks = start_walks(stirred(size, 3, options), pasts, [len(one) for one in pasts])
+    draw = np.random.default_rng(8)
+    now = torch.full((count,), 10.0, dtype=torch.float64)
+    for number in range(45):
+        now = now + torch.from_numpy(draw.exponential(0.2, count))
+        walks.append(now, torch.from_numpy(draw.integers(-1, 3, count)))
+        if number % 4:
+            continue
+        windows = draw.integers(0, 4, count)  # behind these there are some without length
+        windows[draw.integers(count)] = draw.choice([1, 3, 30])
+        length = 10.0 ** draw.uniform(-3.0, 0.0, (count, 1)) * (np.arange(windows.max()) < windows[:, None])
+        walks.look(
+            now[:, None] + torch.rand(count, 3, dtype=torch.float64)
+        )  # after which bounds may be others, and hold
+        edges = now[:, None] + torch.from_numpy(np.concatenate([np.zeros((count, 1)), length.cumsum(1)], axis=1))
+        start, end = edges[:, :-1], edges[:, 1:]
+        bounds, some = walks.bounds(start, end), end > start
+        times = start[..., None] + (end - start)[..., None] * torch.linspace(0.0, 1.0, 40, dtype=torch.float64)
+        rates = walks.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
+        assert bool((rates.sum(-1).amax(-1) <= bounds.upper)[some].all())
+        assert bounds.rates is not None
+        assert bool((rates.amin(2) >= bounds.rates.lower().nan_to_num(nan=-torch.inf))[some].all())
+        assert bool((rates.amax(2) <= bounds.rates.upper().nan_to_num(nan=torch.inf))[some].all())
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
@@ -134,6 +170,71 @@ def test_rounding_of_large_logits_that_cancel_does_not_break_bounds(large: float
     times = start[..., None] + length[:, None] * torch.linspace(0.0, 1.0, 41, dtype=torch.float64)
     rates = walks.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
     assert outside(bounds, start, length.expand_as(start), times, rates) == 0
+
+
+@pytest.mark.parametrize("large", [1e6, 1e8])
+def test_rounding_of_large_values_that_cancel_does_not_break_bounds(large: float):
+    """Two heads whose values are large, nearly alike for all events, and add up to little."""
+    model = stirred(0.3, 4, {"layers": 1, "heads": 2})
+    with torch.no_grad():
+        for layer in model.layer_list():
+            layer.V[0, :, 0], layer.V[1, :, 0] = large, -large
+            layer.K[:, :, 0] = layer.Q[:, :, 0] = 4.0
+        model.w.mul_(3.0)
+    pasts = histories(4, seed=7)
+    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    start = torch.linspace(10.0, 30.0, 30, dtype=torch.float64).expand(4, 30)
+    length = 10.0 ** torch.linspace(-6.0, -2.0, 30, dtype=torch.float64)
+    walks.look(start[:, :1])
+    bounds = walks.bounds(start, start + length)
+    times = start[..., None] + length[:, None] * torch.linspace(0.0, 1.0, 41, dtype=torch.float64)
+    rates = walks.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
+    assert outside(bounds, start, length.expand_as(start), times, rates) == 0
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("typical", [True, False])
+def test_attention_is_within_its_remainder_wherever_tables_are_centred(typical: bool):
+    """Queries that use up all that they may be off by, against attention written out."""
+    pasts = histories(1, seed=3)
+    walks = start_walks(stirred(0.3, 2, {}), pasts, [len(pasts[0])])
+    assert isinstance(walks, ANHPWalks)
+    random = torch.Generator().manual_seed(5)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    def shares(inside: torch.Tensor) -> torch.Tensor:
+        return (inside @ table.folded[0, :rows].T).softmax(-1)
+
+    def attention(inside: torch.Tensor) -> torch.Tensor:
+        return shares(inside) @ table.values[0, :rows]
+
+    def powers(at: torch.Tensor) -> torch.Tensor:
+        return torch.stack([torch.cos(k * at.acos()) for k in range(4)])
+
+    places, used = torch.linspace(-1.0, 1.0, 201, dtype=torch.float64), 0.0
+    nodes = torch.cos(math.pi * (torch.arange(4, dtype=torch.float64) + 0.5) / 4.0)
+    table, rows, ahead = walks.tables[1][0], int(walks.rows[0]), 1 + walks.model.time_dim
+    width, dim = ahead + walks.model.dim, walks.model.dim
+    for _ in range(60):
+        series = 0.1 * drawn(4, width) * 0.2 ** torch.arange(4).view(-1, 1)
+        series[:, 0] = torch.eye(4)[0]  # the 1
+        off = 1e-3 * torch.rand(width, generator=random, dtype=torch.float64)
+        off[0] = 0.0
+        there = powers(places).T @ series
+        centre = shares(there[100]) if typical else drawn(rows).softmax(-1) + 0.3 * drawn(1)
+        table.centre(torch.zeros(1, dtype=torch.int64), centre.view(1, 1, rows))
+        whole = Nodes((powers(nodes).T @ series).view(4, 1, 1, width), off.view(1, 1, width))
+        features, x = (whole.map(lambda one, of=of: one[..., of]) for of in (slice(ahead), slice(ahead, None)))
+        found = walks._attend(Grid(), None, table, features, x)
+        each = 1e-6 * torch.eye(width, dtype=torch.float64)
+        steep = attention(there[100] + each) - attention(there[100] - each)  # what moves each component most
+        true = attention(there + off * steep[:, int(torch.randint(dim, (1,), generator=random))].sign())
+        away = (true - powers(places).T @ found.series()[:, 0, 0]).abs()
+        assert bool((away <= found.remainder[0] * (1.0 + 1e-9)).all())
+        used = max(used, float((away / found.remainder[0]).max()))
+    assert used > (0.5 if typical else 0.3)
 
 
 @pytest.mark.parametrize("beta", [1.5, 3.0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,14 +11,16 @@ import torch
 
 from foretell.data import EventSequence
 from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel
 from foretell.models.poisson import Poisson
 from foretell.sampling import futures as module
+from foretell.sampling import thinning
 from foretell.sampling.futures import sample_futures, sample_next
 from foretell.sampling.nodes import Nodes
 from foretell.sampling.thinning import BoundExceeded, Drawn, Pace, _choice, _judged, next_events
 from foretell.sampling.walk import Bounds, Walks
 from tests.contract.members import MEMBERS, Member
-from tests.sampling.processes import PAST, anhp, hawkes
+from tests.sampling.processes import MODELS, PAST, anhp, hawkes
 
 
 def next_of_one(walks: Walks, n: int, begin: float, length: float, seed: int = 0) -> Drawn:
@@ -231,6 +234,74 @@ def test_walks_with_few_many_and_no_draws_side_by_side_have_their_own_laws():
     assert not bool(drawn.found[of_draw == 3].any())
 
 
+@pytest.mark.parametrize("build", MODELS)
+@pytest.mark.parametrize("few", [1, 3, 128])
+def test_bounds_do_not_know_what_is_due(build: Callable[[], IntensityModel], few: int, monkeypatch: pytest.MonkeyPatch):
+    """Where pieces lie, and how high their bounds are, is the same whenever the proposals come, so that these are a Poisson process."""
+    monkeypatch.setattr(thinning, "ALIKE", few)
+    start = torch.tensor([2.2], dtype=torch.float64)
+    every: list[list[tuple[float, float]]] = []
+    for due in (0.05, 0.3, 1.0, 6.0):
+        walks = module.start_walks(build(), [PAST], [4])
+        pace, now, mass = Pace.first(walks, start.device), start, 0.0
+        seen: list[tuple[float, float]] = []
+        while mass < 6.0 and float(now) < 40.0:
+            steps = thinning._steps(walks, now, start + 40.0, pace, torch.tensor([due], dtype=torch.float64))
+            window, _ = thinning._window(walks, now, start + 40.0, pace, steps, False)
+            used = window.upper[0] > 0.0
+            seen += zip(window.edges[0, 1:][used].tolist(), window.upper[0][used].tolist(), strict=True)
+            now, mass = window.end, mass + float(window.whole)
+        every.append(seen)
+    assert all(len(seen) > 1 for seen in every)
+    for seen in every[:-1]:
+        for found, wanted in zip(seen, every[-1], strict=False):
+            assert found == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("place", [0.5, 0.02, 1.0])
+def test_a_horizon_in_the_last_of_pieces_of_one_length_is_reached(place: float):
+    model = hawkes()
+    width = module.start_walks(model, [PAST], [4]).width
+    (found,) = sample_futures(model, [PAST], n=16, seed=1, horizon=(thinning.ALIKE - 1 + place) * width)
+    assert {one.end for one in found.futures} == {"horizon"}
+
+
+def test_pieces_shorter_than_the_rounding_of_time_do_not_stand_still():
+    model = anhp()
+    model.time.set_range(1e-5, 10.0)
+    (found,) = sample_futures(model, [PAST], start=1e12, horizon=3.0, n=2, events=2)
+    assert all(one.times.size == 0 or one.times[0] > 1e12 for one in found.futures)
+
+
+def test_what_happens_in_another_walk_changes_no_bound():
+    """Tables grow, and are centred anew, also while a walk waits."""
+    walks = module.start_walks(anhp(), [PAST, PAST], [4, 4])
+    start = torch.full((2, 1), 2.2, dtype=torch.float64) + torch.arange(10) * 0.01
+    walks.look(start[:, :1])
+    before = walks.bounds(start, start + 0.01).upper[0]
+    for number in range(60):
+        walks.append(torch.full((2,), 2.0 + 0.001 * number, dtype=torch.float64), torch.tensor([-1, number % 3]))
+        walks.look(start[:, number % 10, None])
+        torch.testing.assert_close(walks.bounds(start, start + 0.01).upper[0], before, rtol=1e-12, atol=0.0)
+
+
+def test_walks_that_are_set_aside_change_no_bound(monkeypatch: pytest.MonkeyPatch):
+    walks = module.start_walks(anhp(), [PAST] * 4, [4] * 4)
+    looked: list[float] = []
+    plain = type(walks).look
+
+    def look(self: Walks, times: torch.Tensor) -> torch.Tensor:
+        if bool((self._since >= 24).any()):  # pyright: ignore
+            looked.append(float(times[0, 0]))
+        return plain(self, times)
+
+    monkeypatch.setattr(type(walks), "look", look)
+    start = torch.full((4,), 2.2, dtype=torch.float64)
+    of_draw = torch.tensor([0] * 6 + [1])
+    next_events(walks, of_draw, start, start + 50.0, Pace.first(walks, start.device), torch.Generator().manual_seed(16))
+    assert len(looked) == 1
+
+
 def test_a_level_that_rounding_puts_below_all_parts_tells_no_choice_that_cannot_happen():
     parts = torch.tensor([[0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
     assert _choice(parts, torch.tensor([-1e-13, 0.5], dtype=torch.float64)).tolist() == [1, 1]
@@ -239,7 +310,7 @@ def test_a_level_that_rounding_puts_below_all_parts_tells_no_choice_that_cannot_
 def test_a_piece_without_length_and_without_a_bound_takes_nothing_from_its_window():
     upper = torch.tensor([[1.0, 1.0, torch.inf]], dtype=torch.float64)
     edges = torch.tensor([[0.0, 1.0, 2.0, 2.0]], dtype=torch.float64)
-    _, mass, usable, _ = _judged(Bounds(upper, torch.ones_like(upper)), edges, torch.ones(1).double(), 1.0)
+    _, mass, usable, _ = _judged(Bounds(upper, torch.ones_like(upper)), edges, 1.0)
     assert mass.tolist() == [[0.0, 1.0, 2.0, 2.0]] and usable.tolist() == [3]
 
 

@@ -60,9 +60,17 @@ def _at(c: Tensor, s: Tensor) -> Tensor:
     return out
 
 
+def _polynomial(a: Tensor) -> Tensor:
+    """On the window, from coefficients of Chebyshev polynomials."""
+    return sum(
+        (one * torch.cos(k * WINDOW.acos()).view(-1, *[1] * one.dim()) for k, one in enumerate(a.unbind(0))),
+        torch.zeros(()),
+    )
+
+
 def holds(found: Nodes, true: Tensor) -> Tensor:
     """That the truth is within the remainder of the polynomial, and within the bounds; says how wide the remainders are."""
-    inside = _at(found.shape().c, WINDOW)
+    inside = _polynomial(found.series())
     away = (true - inside).abs()
     assert bool((away <= found.remainder * (1.0 + 1e-9) + 1e-9).all())
     assert bool((true <= found.upper()).all())
@@ -142,7 +150,7 @@ def test_waves_are_within_their_remainder_even_if_they_turn_often(degree: int):
     true = torch.sin(when.unsqueeze(-1) * frequency + phase)
     found = waves(middle, half, frequency, phase, degree)
     assert bool((found.remainder[:, 2] == 1.0).all())
-    inside = _at(found.shape().c, WINDOW)
+    inside = _polynomial(found.series())
     assert bool(((true - inside).abs() <= found.remainder + 1e-9).all())
 
 
@@ -225,7 +233,7 @@ def test_small_intensities_are_bounded_relative_to_themselves():
     one = Something(6, 3, size=0.05, remainder=0.0)
     low = one.nodes.plus(torch.tensor(-40.0, dtype=torch.float64))
     found = softplus(low)
-    assert float((found.upper() / found.shape().c[0]).max()) < 1.5
+    assert float((found.upper() / found.shape().centre).max()) < 1.5
 
 
 def test_what_is_not_known_stays_unknown():

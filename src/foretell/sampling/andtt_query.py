@@ -19,7 +19,7 @@ from foretell.nn.sparse_sum import Lists, lists_of, summed
 from foretell.sampling.andtt_parameters import Parameters
 from foretell.sampling.andtt_past import EXTRA, Memory, Past
 from foretell.sampling.deduction import Level, height, levels_of, packed, unpacked, whole_numbers
-from foretell.sampling.nodes import ROUNDED, Nodes, constant, exp_off, overshoot, point, tanh, tighter, waves
+from foretell.sampling.nodes import ROUNDED, Nodes, constant, exp_off, overshoot, point, ranged, tanh, waves
 from foretell.sampling.sketch import Sketch
 from foretell.sampling.sublayers import after
 
@@ -47,7 +47,7 @@ class Looked:
     by_time: tuple[Tensor, Tensor]  # [T·TILE, 1 + time]
     by_embedding: tuple[Tensor, Tensor] | None  # [T, TILE, D]; None at the first layer, where it goes into the constant
     values: tuple[Tensor, Tensor]  # [T, D + 1, TILE]; last 1, to sum up weights, and 0 where a tile is filled up
-    largest: Tensor  # of all values
+    largest: Tensor  # of all values of each segment: [segments, 1, 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,17 +141,22 @@ class Query:
             lists_of(of_tile, np.arange(len(of_tile)), len(found)).to(self.device),
             self._numbers(of_tile),
             lists_of(of_slot, np.arange(len(of_slot)), deduced.slots).to(self.device),
-            tuple(self._looked(layer, self._numbers(padded), slots, deduced.first) for layer in range(self.layers)),
+            tuple(
+                self._looked(layer, self._numbers(padded), slots, deduced.first, self._numbers(of_tile))
+                for layer in range(self.layers)
+            ),
         )
 
-    def _looked(self, layer: int, rows: Tensor, slot: Tensor, first: Tensor) -> Looked:
+    def _looked(self, layer: int, rows: Tensor, slot: Tensor, first: Tensor, segment: Tensor) -> Looked:
         keys, values = self.memory.keys[layer].rows[rows], self.memory.values[layer].rows[rows]
         by_time, by_embedding = keys[:, : self._width].contiguous(), keys[:, self._width :].unflatten(0, (-1, TILE))
         if layer == 0:
             by_time[:, 0] += (by_embedding @ first[slot].unsqueeze(-1)).flatten()
         there = (rows > 0).double().view(-1, 1, TILE)
         by_value = torch.cat([values.unflatten(0, (-1, TILE)).mT, there], dim=1)
-        return Looked(_sized(by_time), _sized(by_embedding) if layer else None, _sized(by_value), values.abs().max())
+        most = values.abs().unflatten(0, (-1, TILE)).amax((1, 2))
+        largest = most.new_zeros(int(segment[-1]) + 1).scatter_reduce_(0, segment, most, "amax").view(-1, 1, 1)
+        return Looked(_sized(by_time), _sized(by_embedding) if layer else None, _sized(by_value), largest)
 
     def _numbers(self, values: Ints) -> Tensor:
         return whole_numbers(values, self.device)
@@ -232,7 +237,8 @@ class Query:
         of_values, of_whole = off[..., :-1], off[..., -1:]
         size = v.abs().amax(0) * overshoot(degree)
         found = Nodes(v, (of_values + size * of_whole) / (1.0 - of_whole).clamp(min=0.0))
-        if bool((found.remainder <= looked.largest).all()):
+        worse = ~(found.remainder <= looked.largest)  # whatever the other pieces and walks are
+        if not bool(worse.any()):
             return found
         # Whatever the weights are, the outcome lies among 0 and the values.
         values = looked.values[0][:, :-1]
@@ -240,7 +246,7 @@ class Query:
         none = values.new_zeros(len(attention.tiles.start) - 1, self.dim)
         low = none.scatter_reduce(0, whose, values.amin(-1), "amin").unsqueeze(1).expand_as(v[0])
         high = none.scatter_reduce(0, whose, values.amax(-1), "amax").unsqueeze(1).expand_as(v[0])
-        return tighter(found, low, high)
+        return ranged(found, worse, low, high)
 
     def _deduced(
         self, layer: int, deduced: Deduced, below: Tensor | None, attended: Tensor | None, degree: int, pieces: int

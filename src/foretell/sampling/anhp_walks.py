@@ -6,19 +6,20 @@ bound; the value at one moment is the intensity.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import pairwise
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from foretell.data import EventData, EventSequence
+from foretell.data import EventSequence
 from foretell.models.anhp import ANHP
-from foretell.models.batch import make_batch
 from foretell.models.structure import Head
+from foretell.sampling.begun import begun
 from foretell.sampling.nodes import (
     DEGREE,
     ROUNDED,
@@ -33,6 +34,7 @@ from foretell.sampling.nodes import (
     unless_known,
     waves,
 )
+from foretell.sampling.queries import Grid, Queries, Runs
 from foretell.sampling.side_by_side import side_by_side
 from foretell.sampling.sublayers import after
 from foretell.sampling.walk import Bounds, Walks
@@ -40,63 +42,104 @@ from foretell.sampling.walk import Bounds, Walks
 # Numbers of a layer's attention weights that are worked on together; fewer are not worth another thread.
 IN_CACHE = 1 << 17
 KNOWN = 0.5  # of a total intensity: a remainder below which the polynomial tells it well enough to judge a bound
+AT_ONCE = 4  # times as many numbers, above which queries of many walks are not looked at together
+STALE = 24  # events of a walk after which its tables are centred anew
 NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
 
 
 @dataclass
 class Table:
-    """What one head of one layer offers to queries: first a row of zeros for the extra 1; rows beyond a walk's events are not visible."""
+    """What one head of one layer offers to queries: first a row of zeros for the extra 1, then events.
+
+    A row that it may not look at, such as those beyond a walk's events, is zeros, too, with a logit that makes its weight nothing.
+    The same vector taken from all rows of `folded` changes no share of attention, and one taken from all values just moves their mean: what
+    remainders do is small if both are told from about their mean, the centre.
+    """
 
     folded: Tensor  # float64 [W, rows, 1 + T + D]: keys times Q
     values: Tensor  # float64 [W, rows, D]
-    visible: Tensor  # bool [W, rows]: True where this head may look
-    folded_size: Tensor  # absolute values of the two
-    values_size: Tensor
-
-    def between(self, first: int, last: int, rows: int) -> Table:
-        """Of some walks the first rows, without a copy."""
-        return Table(*(getattr(self, one.name)[first:last, :rows] for one in fields(self)))
+    low: Tensor  # float64 [W, D]: the least and the largest values
+    high: Tensor
+    folded_centre: Tensor  # float64 [W, 1 + T + D]
+    values_centre: Tensor  # float64 [W, D]
+    folded_off: Tensor  # absolute values of `folded` and `values` less the centre; and in front, for rounding, plus those of all of a row
+    values_off: Tensor
 
     @classmethod
     def of(cls, folded: Tensor, values: Tensor, visible: Tensor) -> Table:
-        return cls(folded, values, visible, folded.abs(), values.abs())
+        """`visible`: bool [W, rows]. Nothing is centred yet."""
+        folded, values = _seen(folded, values, visible)
+        centres = torch.zeros_like(folded[:, 0]), torch.zeros_like(values[:, 0])
+        return cls(
+            folded,
+            values,
+            values.amin(1),
+            values.amax(1),
+            *centres,
+            _from(folded, centres[0].unsqueeze(1)),
+            values.abs(),
+        )
+
+    def centre(self, walks: Tensor, shares: Tensor) -> None:
+        """Some walks are centred for queries that look at rows by about these shares: [w] and [w, 1, rows]."""
+        folded, values, rows = self.folded[walks], self.values[walks], shares.shape[-1]
+        by_key, by_value = shares @ folded[:, :rows], shares @ values[:, :rows]
+        self.folded_centre[walks], self.values_centre[walks] = by_key.squeeze(1), by_value.squeeze(1)
+        self.folded_off[walks], self.values_off[walks] = _from(folded, by_key), (values - by_value).abs_()
 
     def taken(self, walks: Tensor) -> Table:
         return Table(*(getattr(self, one.name)[walks] for one in fields(self)))
 
     def write(self, walks: Tensor, row: Tensor, folded: Tensor, values: Tensor, visible: Tensor) -> None:
         """One more row for some walks."""
-        written = (folded, values, visible, folded.abs(), values.abs())
-        for one, value in zip(fields(self), written, strict=True):
-            getattr(self, one.name)[walks, row] = value
+        folded, values = _seen(folded, values, visible)
+        self.folded[walks, row], self.values[walks, row] = folded, values
+        self.low[walks] = torch.minimum(self.low[walks], values)
+        self.high[walks] = torch.maximum(self.high[walks], values)
+        self.folded_off[walks, row] = _from(folded, self.folded_centre[walks])
+        self.values_off[walks, row] = (values - self.values_centre[walks]).abs_()
 
     def widen(self) -> None:
         """Room for half as many events again."""
         more = max(16, self.values.shape[1] // 2)
-        for one in fields(self):
-            tensor = getattr(self, one.name)
-            setattr(self, one.name, nn.functional.pad(tensor, (*[0] * (2 * tensor.dim() - 4), 0, more)))
+        for name in ("folded", "values", "folded_off", "values_off"):
+            setattr(self, name, nn.functional.pad(getattr(self, name), (0, 0, 0, more)))
+        self.folded[:, -more:, 0] = NOWHERE
+        self.folded_off[:, -more:] = _from(self.folded[:, -more:], self.folded_centre.unsqueeze(1))
+        self.values_off[:, -more:] = self.values_centre.abs().unsqueeze(1)
+
+
+def _seen(folded: Tensor, values: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
+    keep = visible.unsqueeze(-1)
+    folded = folded * keep
+    folded[..., 0].masked_fill_(~visible, NOWHERE)
+    return folded, values * keep
+
+
+def _from(folded: Tensor, centre: Tensor) -> Tensor:
+    off = (folded - centre).abs_()
+    off[..., 0] += folded.abs().sum(-1)
+    return off
 
 
 class ANHPWalks(Walks):
     shares_out = True
+    ragged = True  # on a GPU they cost something, but little; and it draws what a CPU does
 
-    def __init__(self, model: ANHP, tables: list[list[Table]], rows: Tensor) -> None:
+    def __init__(self, model: ANHP, tables: list[list[Table]], rows: Tensor, since: Tensor | None = None) -> None:
         self.model, self.tables, self.rows = model, tables, rows  # rows: int64 [W], so far
+        # Events since tables were centred: int64 [W]
+        self._since = torch.full_like(rows, STALE) if since is None else since
         time = model.time
-        self._frequency = 2.0 * math.pi * time.turns_per_unit[1 : 1 + time.dim]
-        self._phase = 2.0 * math.pi * time.quarter_turns[1 : 1 + time.dim]
+        # Of `[1; time]`: in front is a wave that stands still at 1.
+        self._frequency = 2.0 * math.pi * time.turns_per_unit[: 1 + time.dim]
+        self._phase = 2.0 * math.pi * time.quarter_turns[: 1 + time.dim]
 
     @classmethod
     @torch.inference_mode()
     def start(cls, model: ANHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPWalks:
         """Walks that begin with the first `seen` events of each history."""
-        model = copy.deepcopy(model).double().eval()
-        cut = [
-            replace(one, times=one.times[:n], types=one.types[:n], unscored=None)
-            for one, n in zip(histories, seen, strict=True)
-        ]
-        batch = make_batch(EventData(cut, model.vocabulary), range(len(cut)), device=model.device)
+        model, batch = begun(model, histories, seen)
         encoded = model.encode(batch)
         ahead = 2 if model.bos else 1
         inside = torch.arange(batch.times.shape[1] + ahead, device=model.device)[None] < batch.lengths[:, None] + ahead
@@ -105,8 +148,7 @@ class ANHPWalks(Walks):
             made = []
             for number, one in enumerate(by_head):
                 visible = inside if one.hidden is None else inside & ~one.hidden
-                keep = inside.unsqueeze(-1)
-                made.append(Table.of((one.keys @ layer.Q[number]) * keep, one.values * keep, visible))
+                made.append(Table.of(one.keys @ layer.Q[number], one.values, visible))
             tables.append(made)
         return cls(model, tables, batch.lengths + ahead)
 
@@ -120,57 +162,93 @@ class ANHPWalks(Walks):
 
     def taken(self, walks: Tensor) -> Self:
         tables = [[one.taken(walks) for one in layer] for layer in self.tables]
-        return type(self)(self.model, tables, self.rows[walks])
+        return type(self)(self.model, tables, self.rows[walks], self._since[walks])
 
     def name(self, walk: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.inference_mode()
     def intensities(self, times: Tensor) -> Tensor:
-        return self._in_blocks(lambda walks, one, other: walks._rates(one, other, 0).v[0], times, times * 0.0, 1)
+        return self._in_blocks(self._values, times, times * 0.0, 1, None)
+
+    @torch.inference_mode()
+    def look(self, times: Tensor) -> Tensor:
+        """Intensities; and tables for which it is time are centred for what is typical there. Bounds hold wherever the centre is."""
+        stale = (self._since >= STALE).nonzero().squeeze(1)
+        if not len(stale):
+            return self.intensities(times)
+        seen: dict[int, list[Tensor]] = {}
+
+        def tell(table: Table, shares: Tensor) -> None:
+            seen.setdefault(id(table), []).append(shares[stale].mean(1, keepdim=True))
+
+        rates = self._rates(Grid(), times, times * 0.0, 0, tell).v[0]
+        for table in (table for layer in self.tables for table in layer):
+            if shares := seen.get(id(table)):  # of all groups of types that look there
+                table.centre(stale, torch.stack(shares).mean(0))
+        self._since[stale] = 0
+        return rates
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
-        found = self._in_blocks(ANHPWalks._bounded, (start + end) / 2.0, (end - start) / 2.0, DEGREE + 1)
+        found = self._in_blocks(self._bounded, (start + end) / 2.0, (end - start) / 2.0, DEGREE + 1, end > start)
         upper, middle, remainder, v = found.split([1, 1, self.model.types, (DEGREE + 1) * self.model.types], dim=-1)
         rates = Nodes(v.unflatten(-1, (DEGREE + 1, -1)).movedim(-2, 0), remainder)
         return Bounds(upper.squeeze(-1), middle.squeeze(-1), rates)
 
-    def _bounded(self, middle: Tensor, half: Tensor) -> Tensor:
+    def _values(self, queries: Queries, middle: Tensor, half: Tensor) -> Tensor:
+        return self._rates(queries, middle, half, 0).v[0]
+
+    def _bounded(self, queries: Queries, middle: Tensor, half: Tensor) -> Tensor:
         """The upper bound, the middle, and of all types how far they can be off, and their values at the nodes, side by side."""
-        rates = self._rates(middle, half, DEGREE)
+        rates = self._rates(queries, middle, half, DEGREE)
         total = Nodes(rates.v.sum(-1), rates.remainder.sum(-1))
         shape = total.shape()
-        upper, here = unless_known(shape.upper(total.remainder)), shape.c[0]
+        upper, here = unless_known(shape.upper(total.remainder)), shape.centre
         sure = total.remainder < KNOWN * here
         if not bool(sure.all()):  # then only the network itself knows its middle
-            here = torch.where(sure, here, self._rates(middle, half, 0).v[0].sum(-1))
+            if isinstance(queries, Runs):
+                some = (~sure[0]).nonzero().squeeze(1)
+                asked = self._values(queries.taken(some), middle[:, some], half[:, some]).sum(-1)
+                here = here.index_copy(1, some, asked)
+            else:
+                here = torch.where(sure, here, self._values(queries, middle, half).sum(-1))
         return torch.cat([upper.unsqueeze(-1), here.unsqueeze(-1), rates.remainder, *rates.v.unbind(0)], dim=-1)
 
     def _in_blocks(
-        self, work: Callable[[ANHPWalks, Tensor, Tensor], Tensor], one: Tensor, other: Tensor, nodes: int
+        self,
+        work: Callable[[Queries, Tensor, Tensor], Tensor],
+        one: Tensor,
+        other: Tensor,
+        nodes: int,
+        some: Tensor | None,
     ) -> Tensor:
-        """`work` on [W, P] and [W, P], a block that fits a cache at a time, and blocks side by side on the threads of a CPU."""
-        if one.device.type != "cpu":
-            return work(self, one, other)
-        walks, width = one.shape
+        """`work` on [W, P] and [W, P], or where `some` says so; elsewhere there may be nothing but 0.
+
+        On a CPU a block that fits a cache is done at a time, and blocks side by side on its threads.
+        """
         rows = int(self.rows.max())
+        few = some is None and self.count > 1 and one.numel() * nodes * rows <= AT_ONCE * IN_CACHE
+        if few or one.device.type != "cpu" or (some is not None and not bool(some.any())):
+            return work(Grid(), one, other)
+        where = torch.ones_like(one, dtype=torch.bool) if some is None else some
+        walk = where.nonzero()[:, 0]
+        one, other = one[where], other[where]
         room = max(1, IN_CACHE // (rows * nodes))
-        tall, wide = max(1, room // width), min(width, room)
-        blocks = [(top, left) for top in range(0, walks, tall) for left in range(0, width, wide)]
+        count = max(1, -(-len(walk) // room))
+        ends = [len(walk) * number // count for number in range(count + 1)]  # equal parts
 
         def done(block: tuple[int, int]) -> Tensor:
-            top, left = block
-            tables = [[table.between(top, top + tall, rows) for table in layer] for layer in self.tables]
-            part = ANHPWalks(self.model, tables, self.rows[top : top + tall])
-            inside = slice(top, top + tall), slice(left, left + wide)
+            inside = slice(*block)
             with torch.inference_mode():  # which a thread does not inherit
-                return work(part, one[inside], other[inside])
+                return work(Runs(walk[inside]), one[None, inside], other[None, inside])
 
-        found = side_by_side(done, blocks, one.device)
-        across = -(-width // wide)
-        beside = [torch.cat(found[first : first + across], dim=1) for first in range(0, len(found), across)]
-        return torch.cat(beside)
+        found = torch.cat(side_by_side(done, list(pairwise(ends)), one.device), dim=1)[0]
+        if len(walk) == where.numel():
+            return found.unflatten(0, where.shape)
+        out = found.new_zeros(*where.shape, found.shape[-1])
+        out[where] = found
+        return out
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
@@ -182,13 +260,13 @@ class ANHPWalks(Walks):
             for table in (table for layer in self.tables for table in layer):
                 table.widen()
         features = self._features(times[:, None], torch.zeros_like(times)[:, None], 0)
-        ones = torch.ones(self.count, 1, dtype=torch.float64, device=times.device)
-        time = features.v[0, :, 0]
         heads = [(i, head) for i, head in enumerate(model.structure.heads) if head.serves_history()]
-        layers = self._layers(features, model.fine[choices][:, None], heads, choices)
+        layers = self._layers(
+            partial(self._attend, Grid(), None), features, model.fine[choices][:, None], heads, choices
+        )
         rows = []
         for layer, embedding in zip(model.layer_list(), layers, strict=False):
-            whole = torch.cat([ones, time, embedding.v[0, :, 0]], dim=1)
+            whole = torch.cat([features.v[0, :, 0], embedding.v[0, :, 0]], dim=1)
             keys = torch.einsum("hdi,wi->hwd", layer.K, whole) / math.sqrt(model.dim)
             rows.append((torch.einsum("hwd,hdi->hwi", keys, layer.Q), torch.einsum("hdi,wi->hwd", layer.V, whole)))
         for by_head, (folded, values) in zip(self.tables, rows, strict=True):  # only now: an event does not see itself
@@ -196,14 +274,23 @@ class ANHPWalks(Walks):
                 seen = torch.ones_like(which, dtype=torch.bool) if head.source is None else which == head.source
                 table.write(some, row, folded[number, some], values[number, some], seen)
         self.rows[some] += 1
+        self._since[some] += 1
 
     # The network at a query
 
     def _features(self, middle: Tensor, half: Tensor, degree: int) -> Nodes:
+        """`[1; time]`."""
         return waves(middle, half, self._frequency, self._phase, degree)
 
-    def _rates(self, middle: Tensor, half: Tensor, degree: int) -> Nodes:
-        """Intensities of all types: [W, P, K]."""
+    def _rates(
+        self,
+        queries: Queries,
+        middle: Tensor,
+        half: Tensor,
+        degree: int,
+        tell: Callable[[Table, Tensor], None] | None = None,
+    ) -> Nodes:
+        """Intensities of all types: [., ., K]. At single moments `tell` hears of the shares in all attention there is."""
         model = self.model
         features = self._features(middle, half, degree)
         tau = model.log_tau.exp()
@@ -212,69 +299,78 @@ class ANHPWalks(Walks):
         for number, group in enumerate(model.structure.groups):
             heads = [(i, head) for i, head in enumerate(model.structure.heads) if head.serves_group(number)]
             members = list(group.members)
-            base = model._bases()[number].expand(len(middle), 1, -1)
-            *_, top = self._layers(features, base, heads, None)
+            attend = partial(self._attend, queries, tell)
+            *_, top = self._layers(attend, features, model._bases()[number], heads, None)
             w = model.w[members] / tau[members, None]
-            scores.append(top.through(w.T).plus(model.w_constant[members] / tau[members]))
+            score = top.through(w.T).plus(model.w_constant[members] / tau[members])
+            if score.v.shape[1:3] != middle.shape:  # these never look back
+                score = score.map(lambda x: x.expand(*x.shape[:-3], *middle.shape, -1))
+            scores.append(score)
             order += members
         every = scores[0]
         if len(scores) > 1:
             back = torch.tensor(order, device=middle.device).argsort()
             every = Nodes(torch.cat([one.v for one in scores], -1), torch.cat([one.remainder for one in scores], -1))
             every = every.map(lambda x: x[..., back])
-        if every.v.shape[2] < middle.shape[1]:  # nobody looks back
-            every = every.map(lambda x: x.expand(*x.shape[:-2], middle.shape[1], -1))
         return softplus(every).times(tau / model.time_scale)
 
     def _layers(
-        self, features: Nodes, base: Tensor, heads: list[tuple[int, Head]], readers: Tensor | None
+        self,
+        attend: Callable[[Table, Nodes, Nodes | Tensor], Nodes],
+        features: Nodes,
+        base: Tensor,
+        heads: list[tuple[int, Head]],
+        readers: Tensor | None,
     ) -> Iterator[Nodes]:
-        """The embedding at layers 0 … L of what starts from `base` [W, P or 1, D]; `readers` are the types of events that look back [W]."""
-        x = constant(base, features.degree)
+        """The embedding at layers 0 … L of what starts from `base`, a vector or [W, 1, D]; `readers` are types of events that look back."""
+        x = constant(base.expand(1, 1, -1) if base.dim() == 1 else base, features.degree)
+        below = base if base.dim() == 1 else x
         yield x
         for layer, by_head in zip(self.model.layer_list(), self.tables, strict=True):
-            attended = constant(torch.zeros_like(base), features.degree)
+            attended = None
             for number, head in heads:
-                out = self._attend(by_head[number], features, x)
+                out = attend(by_head[number], features, below)
                 if head.reader is not None and readers is not None:
                     out = out.times((readers == head.reader).double()[:, None, None])
-                attended = attended + out
-            x = after(layer, x + tanh(attended))
+                attended = out if attended is None else attended + out
+            x = below = after(layer, x if attended is None else x + tanh(attended))
             yield x
 
-    def _attend(self, table: Table, features: Nodes, x: Nodes) -> Nodes:
-        """`Σ α v / (1 + Σ α)`: [W, P, D]."""
-        parts = [1, self.model.time_dim, self.model.dim]
-        by_one, by_time, by_embedding = table.folded.split(parts, dim=-1)
-        # New memory for large tensors is slow, and threads wait for each other to get it: what can be done in place is.
-        v = _by_walk(features.v, by_time.mT).add_(_by_walk(x.v, by_embedding.mT)).add_(by_one.mT)
-        hidden = None if v.device.type == "cpu" and bool(table.visible.all()) else ~table.visible[:, None]
-        if hidden is not None:
-            v.masked_fill_(hidden, NOWHERE)
-        # Weights are counted in units of about the largest, which changes nothing in their shares.
-        unit = v.amax((0, -1))
-        weights = (v - unit.unsqueeze(-1)).exp_()
-        whole = weights.sum(-1)
-        means = _by_walk(weights, table.values).div_(whole.unsqueeze(-1))
+    def _attend(
+        self,
+        queries: Queries,
+        tell: Callable[[Table, Tensor], None] | None,
+        table: Table,
+        features: Nodes,
+        x: Nodes | Tensor,
+    ) -> Nodes:
+        """`Σ α v / (1 + Σ α)`: [., ., D]; `x` may be a vector that all queries share."""
+        rows, ahead = int(self.rows.max()), features.v.shape[-1]
+        folded, values = table.folded[:, :rows], table.values[:, :rows]
+        if isinstance(x, Nodes):
+            whole = Nodes(torch.cat([features.v, x.v], -1), torch.cat([features.remainder, x.remainder], -1))
+            alike, size = None, x.v.abs().amax((0, -1))
+        else:
+            whole, alike, size = features, folded[..., ahead:] @ x, x.abs().max()
+            folded = folded[..., :ahead]
+        logits = queries.times(whole.v, folded.mT, alike)
         if not features.degree:
-            return point(means[0])
-        one_size, time_size, embedding_size = table.folded_size.split(parts, dim=-1)
-        remainder = features.remainder @ time_size.mT + x.remainder @ embedding_size.mT + ROUNDED * one_size.mT
+            shares = logits.softmax(-1)
+            if tell is not None:
+                tell(table, shares[0])
+            return point(queries.times(shares, values)[0])
+        logits = logits.log_softmax(-1)
+        means = queries.times(logits.exp(), values)
+        off = whole.remainder.clone()
+        off[..., 0] = ROUNDED * size.clamp(min=1.0)
+        remainder = queries.times(off[None], table.folded_off[:, :rows, : off.shape[-1]].mT)[0]
         # Shares of the whole, whose own sum is 1 at all nodes: what they are off by elsewhere is all that there is to bound.
-        shares = Nodes(v.sub_((whole.log() + unit).unsqueeze(-1)), remainder)
-        off = exp_off(shares.shape(), remainder)
-        if hidden is not None:
-            off = off.masked_fill(hidden, 0.0)
+        off = exp_off(Nodes(logits, remainder).shape(), remainder)
         of_whole = off.sum(-1, keepdim=True)
-        size = means.abs().amax(0) * overshoot(features.degree)
-        found = Nodes(means, (off @ table.values_size + size * of_whole) / (1.0 - of_whole).clamp(min=0.0))
+        of_values = queries.times(off[None], table.values_off[:, :rows])[0]
+        size = (means - queries.each(table.values_centre)).abs_().amax(0) * overshoot(features.degree)
+        low, high = queries.each(table.low), queries.each(table.high)
+        rounded = ROUNDED * torch.maximum(-low, high)
+        found = Nodes(means, (of_values + size * of_whole) / (1.0 - of_whole).clamp(min=0.0) + rounded)
         # Whatever the weights are, the outcome lies among 0 and the values.
-        shown = table.values * table.visible.unsqueeze(-1)
-        low, high = (extreme.unsqueeze(1).expand_as(size) for extreme in (shown.amin(1), shown.amax(1)))
         return tighter(found, low, high)
-
-
-def _by_walk(rows: Tensor, matrix: Tensor) -> Tensor:
-    """`rows @ matrix` for [nodes, W, P, in] and [W, in, out]; nodes are put side by side, so that no matrix is repeated for them."""
-    found = rows.movedim(0, 1).flatten(1, 2) @ matrix
-    return found.unflatten(1, (len(rows), -1)).movedim(1, 0)

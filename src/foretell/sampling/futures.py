@@ -21,7 +21,7 @@ from foretell.models.base import IntensityModel
 from foretell.sampling.memory import keep_memory
 from foretell.sampling.side_by_side import alone, side_by_side
 from foretell.sampling.start import start_walks
-from foretell.sampling.thinning import KEPT, Cost, Pace, next_events, next_stretch
+from foretell.sampling.thinning import KEPT, Cost, Pace, next_events, next_stretch, waits
 from foretell.sampling.walk import Walks
 
 log = logging.getLogger("foretell")
@@ -231,6 +231,7 @@ def _futures(
     ids = drawn.found.nonzero().squeeze(1)  # which future each walk is, from here on
     walks, pace = walks.taken(together[ids]), pace.taken(together[ids])
     now, choices = drawn.times[ids], drawn.choices[ids]
+    due = torch.zeros_like(now)
     while len(ids):
         happened = (choices >= 0).nonzero().squeeze(1).tolist()
         for row, draw, when, which in zip(
@@ -238,17 +239,21 @@ def _futures(
         ):
             made[draw].add(when, walks.name(row, which), events)
         walks.append(now, choices)
+        due = torch.where(choices >= 0, waits(len(ids), random, device), due)
+        pace.happened(choices >= 0, horizon - now)
         open_ = torch.tensor([not made[draw].full for draw in ids.tolist()], device=device) & (now < horizon)
         told(n - int(open_.sum()))
         if int(open_.sum()) < KEPT * len(ids):
             keep = open_.nonzero().squeeze(1)
-            ids, walks, pace, now, open_ = ids[keep], walks.taken(keep), pace.taken(keep), now[keep], open_[keep]
+            ids, walks, pace, now, due, open_ = (
+                ids[keep], walks.taken(keep), pace.taken(keep), now[keep], due[keep], open_[keep],
+            )  # fmt: skip
             if not len(ids):
                 break
         end = torch.where(open_, horizon, now)
-        stretch = next_stretch(walks, torch.arange(len(ids), device=device), now, end, pace, random)
+        stretch = next_stretch(walks, torch.arange(len(ids), device=device), now, end, pace, due, random)
         cost += stretch.drawn.cost
-        choices = stretch.drawn.choices
+        choices, due = stretch.drawn.choices, stretch.due
         now = torch.where(stretch.drawn.found, stretch.drawn.times, stretch.end)
     told(n)
     return [one.future() for one in made], cost

@@ -6,20 +6,18 @@ the last one is looked at. `Σ_e max(λ_e(start), λ_e(end))` is a bound; comput
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from foretell.data import EventData, EventSequence
+from foretell.data import EventSequence
 from foretell.models.anhp_layers import Drop
-from foretell.models.batch import make_batch
 from foretell.models.causal_encoder import CausalLayer
 from foretell.models.last_event import Curves, LastEventModel
 from foretell.nn.intensity import softplus
+from foretell.sampling.begun import begun
 from foretell.sampling.walk import Bounds, Walks
 
 # A curve is a few operations, each of which rounds monotonically or is off by one unit in the last place (exp): 2e-16 of its parts each.
@@ -44,18 +42,13 @@ class MonotoneWalks(Walks):
     @torch.inference_mode()
     def start(cls, model: LastEventModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
         """Walks that begin with the first `seen` events of each history."""
-        model = copy.deepcopy(model).double().eval()
-        cut = [
-            replace(one, times=one.times[:n], types=one.types[:n], unscored=None)
-            for one, n in zip(histories, seen, strict=True)
-        ]
-        batch = make_batch(EventData(cut, model.vocabulary), range(len(cut)), device=model.device)
+        model, batch = begun(model, histories, seen)
         *below, top = model.encoder(batch, NO_DROPOUT)
         past = []
         for layer, embedding in zip(model.encoder.layer_list(), below, strict=True):
             _, keys, values = layer.projected(embedding)
             past.append((keys.contiguous(), values.contiguous()))
-        walk = torch.arange(len(cut), device=model.device)
+        walk = torch.arange(len(batch), device=model.device)
         curves = _made(model, top[walk, batch.lengths])
         return cls(model, past, batch.lengths + 1, batch.gap_start[walk, batch.lengths], curves)
 

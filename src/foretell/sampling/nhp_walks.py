@@ -6,18 +6,17 @@ a window, with how far they can be off in between, give a bound; the value at on
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from foretell.data import EventData, EventSequence
-from foretell.models.batch import make_batch
+from foretell.data import EventSequence
 from foretell.models.nhp import NHP
 from foretell.nn.ctlstm import gated
+from foretell.sampling.begun import begun
 from foretell.sampling.nodes import DEGREE, Nodes, decay, softplus, tanh, unless_known
 from foretell.sampling.walk import Bounds, Walks
 
@@ -50,14 +49,9 @@ class NHPWalks(Walks):
     @torch.inference_mode()
     def start(cls, model: NHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPWalks:
         """Walks that begin with the first `seen` events of each history."""
-        model = copy.deepcopy(model).double().eval()
-        cut = [
-            replace(one, times=one.times[:n], types=one.types[:n], unscored=None)
-            for one, n in zip(histories, seen, strict=True)
-        ]
-        batch = make_batch(EventData(cut, model.vocabulary), range(len(cut)), device=model.device)
+        model, batch = begun(model, histories, seen)
         past = model.encode(batch)
-        cells, row, last = past.cells, torch.arange(len(cut), device=model.device), batch.lengths
+        cells, row, last = past.cells, torch.arange(len(batch), device=model.device), batch.lengths
         rate = cells.decay[row, last] / model.time_scale
         memory, target, output = (one[row, last] for one in (cells.memory, cells.target, cells.output))
         return cls(model, Cell(memory, target, rate, output, past.since[row, last]))

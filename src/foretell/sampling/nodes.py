@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from numpy.polynomial import Polynomial
+from numpy.polynomial import Polynomial, chebyshev
 from torch import Tensor
 
 from foretell.nn.intensity import softplus as plain_softplus
@@ -74,19 +74,17 @@ class Nodes:
 
     def shape(self) -> Shape:
         """The polynomial, and how large its coefficients can be anywhere on the window."""
-        c = _mixed(_inverse(self.degree, self.v.device), self.v)
-        most = _mixed(_shifted(self.degree, self.v.device), c[1:].abs())
-        return Shape(c, most[0], most[1:])
+        a = self.series()
+        most = _mixed(_steepest(self.degree, self.v.device), a[1:].abs_())
+        return Shape(a[0], most[0], most[1:])
 
-    def range_at(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """No larger and no smaller than the value at `s` from -1 to 1 (which may be off by 1e-11): [n, ...] at [n]."""
-        shape = self.shape()
-        s = s.view(-1, *[1] * (self.remainder.dim() - 1))
-        *others, found = shape.c.unbind(0)
-        for c in reversed(others):
-            found = found * s + c
-        off = shape.off(self.remainder)
-        return found - off, found + off
+    def series(self) -> Tensor:
+        """Of the polynomial, the coefficients of Chebyshev polynomials: [degree + 1, ...]."""
+        return _mixed(_inverse(self.degree, self.v.device), self.v)
+
+    def curves(self) -> Curves:
+        """What is known at any moment of the window."""
+        return Curves(self.series(), self.shape().off(self.remainder))
 
     def upper(self) -> Tensor:
         """No smaller than any value on the window."""
@@ -97,15 +95,38 @@ class Nodes:
 
 
 @dataclass(frozen=True)
+class Curves:
+    """Polynomials, and how far values can be from them."""
+
+    series: Tensor  # [degree + 1, ...]: coefficients of Chebyshev polynomials
+    off: Tensor  # [...]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Curves:
+        return Curves(change(self.series), change(self.off))
+
+    def range_at(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """No larger and no smaller than the value at `s` from -1 to 1 (which may be off by 1e-11): [n, ...] at [n]."""
+        s = s.view(-1, *[1] * (self.off.dim() - 1))
+        first, *others = self.series.unbind(0)
+        found, before, twice = torch.zeros_like(first), torch.zeros_like(first), 2.0 * s
+        for a in reversed(others):  # Clenshaw's recurrence
+            found, before = torch.addcmul(a - before, twice, found), found
+        found = torch.addcmul(first - before, s, found)
+        return found - self.off, found + self.off
+
+
+@dataclass(frozen=True)
 class Shape:
-    c: Tensor  # [degree + 1, ...]: powers of s
-    swing: Tensor  # [...]: how far it can be from its middle value
+    """No Chebyshev polynomial is larger than 1 on the window, and none of its derivatives larger than at the window's end (Markov)."""
+
+    centre: Tensor  # [...]: about its mean
+    swing: Tensor  # [...]: how far it can be from `centre`
     most: Tensor  # [degree, ...]: no first, second, … coefficient at any `s` is larger
 
     @property
     def size(self) -> Tensor:
         """No value of the polynomial is larger."""
-        return self.c[0].abs() + self.swing
+        return self.centre.abs() + self.swing
 
     def off(self, remainder: Tensor) -> Tensor:
         """How far a value can be from the polynomial's, which is rounded; what is nothing is nothing."""
@@ -113,12 +134,10 @@ class Shape:
         return remainder + SLACK * size + SMALLEST * (size != 0.0).to(size.dtype)
 
     def upper(self, remainder: Tensor) -> Tensor:
-        even, odd = self.c[2::2], self.c[1::2]
-        return self.c[0] + odd.abs().sum(0) + even.clamp(min=0.0).sum(0) + self.off(remainder)
+        return self.centre + self.swing + self.off(remainder)
 
     def lower(self, remainder: Tensor) -> Tensor:
-        even, odd = self.c[2::2], self.c[1::2]
-        return self.c[0] - odd.abs().sum(0) + even.clamp(max=0.0).sum(0) - self.off(remainder)
+        return self.centre - self.swing - self.off(remainder)
 
 
 def point(value: Tensor) -> Nodes:
@@ -141,7 +160,7 @@ def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree
         return point(torch.sin(turns))
     swing = half.unsqueeze(-1) * frequency
     at = places(degree, middle.device).view(-1, *[1] * swing.dim())
-    off = swing ** (degree + 1) / (math.factorial(degree + 1) * 2.0**degree)
+    off = _power(swing, degree + 1) * (1.0 / (math.factorial(degree + 1) * 2.0**degree))
     # A phase is rounded, here and wherever the wave's value is computed, by what float64 leaves of a large time.
     off = off + ROUNDED + PHASE * (middle.abs() + half).unsqueeze(-1) * frequency
     # A wave that turns too often to be followed is anywhere between -1 and 1.
@@ -163,7 +182,7 @@ def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int
     elapsed, swing = (middle - since).unsqueeze(-1), rate * half.unsqueeze(-1)
     at = places(degree, middle.device).view(-1, *[1] * swing.dim())
     high, low = torch.exp(swing - rate * elapsed), torch.exp(-swing - rate * elapsed)
-    off = high * swing ** (degree + 1) * (1.0 / (math.factorial(degree + 1) * 2.0**degree))
+    off = high * _power(swing, degree + 1) * (1.0 / (math.factorial(degree + 1) * 2.0**degree))
     # The ends of a window are rounded, by what float64 leaves of a large time; so is the time that has passed.
     rounded = high * (ROUNDED + PHASE * rate * (middle.abs() + since.abs() + half).unsqueeze(-1)) + SMALLEST
     # It only falls: where that says more, it is anywhere between its first and its last value.
@@ -177,17 +196,16 @@ def exp_off(p: Shape, remainder: Tensor) -> Tensor:
     """How far `e^x` can be from the polynomial through its values, where `x` is `p` up to a remainder."""
     most = p.most.unbind(0)
     degree = len(most)
-    weighted = [i * one for i, one in enumerate(most, start=1)]
     series = [most[0]]  # from the first on; before it there is 1
-    for k in range(2, degree + 2):
-        found = weighted[k - 1] if k <= degree else None
+    for k in range(
+        2, degree + 2
+    ):  # k of coefficient k is the sum of i times coefficient i of p times coefficient k - i
+        found = most[k - 1] if k <= degree else torch.zeros_like(most[0])
         for i in range(1, min(k - 1, degree) + 1):
-            term = weighted[i - 1] * series[k - i - 1]
-            found = term if found is None else found + term
-        assert found is not None
-        series.append(found * (1.0 / k))
-    largest = torch.exp(p.c[0] + p.swing)
-    return largest * (series[-1] * 0.5**degree + torch.expm1(remainder))
+            found = torch.addcmul(found, most[i - 1], series[k - i - 1], value=i / k)
+        series.append(found)
+    beyond = torch.exp(remainder).add_(ROUNDED - 1.0)
+    return torch.exp(p.centre + p.swing).mul_(beyond.add_(series[-1], alpha=0.5**degree))
 
 
 def tanh(x: Nodes) -> Nodes:
@@ -195,11 +213,11 @@ def tanh(x: Nodes) -> Nodes:
         return point(torch.tanh(x.v[0]))
     shape = x.shape()
     reach = shape.swing + x.remainder
-    slope = 1.0 - torch.tanh((shape.c[0].abs() - reach).clamp(min=0.0)).square()
+    slope = 1.0 - _tanh((shape.centre.abs() - reach).clamp(min=0.0)).square()
     # Every derivative is the slope times a polynomial of tanh, and is bounded by itself, too.
-    bounds = [torch.clamp(slope * by_slope, max=alone) for by_slope, alone in _tanh_bounds(x.degree + 1)]
+    bounds = [torch.clamp(slope * by_slope, max=alone) for by_slope, alone in _tanh_bounds(x.degree + 1)[1:]]
     # Far from 0 the slope is nothing, and the value is rounded all the same.
-    return _curve(x, shape, torch.tanh, bounds, slope, (slope * reach + ROUNDED).clamp(max=2.0))
+    return _curve(x, shape, _tanh, bounds, slope, (slope * reach + ROUNDED).clamp(max=2.0))
 
 
 def softplus(x: Nodes) -> Nodes:
@@ -208,9 +226,9 @@ def softplus(x: Nodes) -> Nodes:
         return point(plain_softplus(x.v[0]))
     shape = x.shape()
     reach = shape.swing + x.remainder
-    slope = torch.sigmoid(shape.c[0] + reach)
+    slope = torch.sigmoid(shape.centre + reach)
     # The slope is σ(x), and its derivatives are σ times a polynomial of σ.
-    bounds = [torch.clamp(slope * by_slope, max=alone) for by_slope, alone in _softplus_bounds(x.degree + 1)]
+    bounds = [torch.clamp(slope * by_slope, max=alone) for by_slope, alone in _softplus_bounds(x.degree + 1)[1:]]
     return _curve(x, shape, plain_softplus, bounds, slope, slope * reach)
 
 
@@ -227,7 +245,7 @@ def power(x: Nodes, exponent: Tensor | float) -> Nodes:
         size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
         bounds.append(size * torch.maximum(safe ** (exponent - j), high ** (exponent - j)))
     v = x.v.clamp(min=1e-300) ** exponent
-    off = _beyond(bounds, shape.most) / 2.0**x.degree + bounds[0] * x.remainder + ROUNDED * v.amax(0)
+    off = _beyond(bounds[1:], shape.most) / 2.0**x.degree + bounds[0] * x.remainder + ROUNDED * v.amax(0)
     return Nodes(v, torch.where(low > 0.0, off, torch.inf))
 
 
@@ -245,11 +263,14 @@ def relu(x: Nodes) -> Nodes:
 
 def tighter(found: Nodes, low: Tensor, high: Tensor) -> Nodes:
     """What was found, or, where that says less, just a range that is known."""
-    worse = ~(found.shape().swing + found.remainder <= high - low)  # what is not a number says less
-    if not bool(worse.any()):
-        return found
+    worse = ~(found.remainder <= 0.5 * (high - low))  # what is not a number says less
+    return ranged(found, worse, low, high) if bool(worse.any()) else found
+
+
+def ranged(found: Nodes, where: Tensor, low: Tensor, high: Tensor) -> Nodes:
+    """What was found, and in some places just a range."""
     plain = between(low, high, found.degree)
-    return Nodes(torch.where(worse, plain.v, found.v), torch.where(worse, plain.remainder, found.remainder))
+    return Nodes(torch.where(where, plain.v, found.v), torch.where(where, plain.remainder, found.remainder))
 
 
 def unless_known(upper: Tensor) -> Tensor:
@@ -260,38 +281,40 @@ def unless_known(upper: Tensor) -> Tensor:
 def _curve(
     x: Nodes, shape: Shape, curve: Callable[[Tensor], Tensor], bounds: Sequence[Tensor], slope: Tensor, most: Tensor
 ) -> Nodes:
-    """A curve that is never further than `most` from its middle value.
+    """A curve that is never further than `most` from its value at the centre.
 
-    `bounds` are of its first, second, … coefficient anywhere within reach, and `slope` is the first of them.
+    `slope` bounds its first coefficient anywhere within reach, and `bounds` the second and those after it.
     """
-    off = _beyond(bounds, shape.most) * 0.5**x.degree + slope * x.remainder + ROUNDED
+    off = torch.addcmul(_beyond(bounds, shape.most) * 0.5**x.degree, slope, x.remainder).add_(ROUNDED)
     lost = ~(off <= most)  # what is not a number is lost, too
     if not bool(lost.any()):
         return Nodes(curve(x.v), off)
-    return Nodes(torch.where(lost, curve(shape.c[0]), curve(x.v)), torch.where(lost, most, off))
+    return Nodes(torch.where(lost, curve(shape.centre), curve(x.v)), torch.where(lost, most, off))
 
 
 def _beyond(bounds: Sequence[Tensor], most: Tensor) -> Tensor:
-    """The coefficient after the degree of `Σ_j bounds_j p^j`, where `most` are those of `p`, from the first on."""
+    """The coefficient after the degree of `Σ_j bounds_j p^j`, j from 2 on, where `most` are those of `p`, from the first on."""
     p = most.unbind(0)
     last = len(p) + 1
     powers = p  # of p^j: coefficients j … degree, and from p² on the one after
-    out = None
+    out = torch.zeros_like(p[0])
     for j in range(2, last + 1):
         made = []
         for k in range(j, last + 1):
             # Coefficient k of p^j; those of p^(j-1) begin at j - 1.
-            found = None
-            for i in range(max(1, k - j + 2 - len(powers)), min(k - j + 1, last - 1) + 1):
-                term = p[i - 1] * powers[k - i - j + 1]
-                found = term if found is None else found + term
-            assert found is not None
+            first, *others = range(max(1, k - j + 2 - len(powers)), min(k - j + 1, last - 1) + 1)
+            found = p[first - 1] * powers[k - first - j + 1]
+            for i in others:
+                found.addcmul_(p[i - 1], powers[k - i - j + 1])
             made.append(found)
         powers = made
-        term = bounds[j - 1] * powers[-1]
-        out = term if out is None else out + term
-    assert out is not None
+        out.addcmul_(bounds[j - 2], powers[-1])
     return out
+
+
+def _tanh(x: Tensor) -> Tensor:
+    """To `ROUNDED` only, in half of the time."""
+    return torch.sigmoid(2.0 * x).mul_(2.0).sub_(1.0)
 
 
 def places(degree: int, device: torch.device) -> Tensor:
@@ -311,15 +334,18 @@ def _places(degree: int) -> Tensor:
 
 @lru_cache
 def _inverse(degree: int, device: torch.device) -> Tensor:
-    """From values at the nodes to powers of s."""
-    return torch.from_numpy(np.linalg.inv(np.vander(_places(degree).numpy(), increasing=True))).to(device)
+    """From values at the nodes to coefficients of Chebyshev polynomials."""
+    return torch.from_numpy(np.linalg.inv(chebyshev.chebvander(_places(degree).numpy(), degree))).to(device)
 
 
 @lru_cache
-def _shifted(degree: int, device: torch.device) -> Tensor:
-    """Coefficient i of `p(s + z)` in z is at most `Σ_k binomial(k, i) |c_k|`, from i = 1 on, and before these `Σ_k |c_k|`."""
-    orders = range(1, degree + 1)
-    rows = [[1.0] * degree, *([float(math.comb(k, i)) for k in orders] for i in orders)]
+def _steepest(degree: int, device: torch.device) -> Tensor:
+    """Coefficient i of `T_k(s + z)` in z is largest at `s = 1`, for k and i from 1 on; and before these, `T_k` itself."""
+    each = [[0.0] * k + [1.0] for k in range(1, degree + 1)]
+    rows = [
+        [chebyshev.chebval(1.0, chebyshev.chebder(one, i)) / math.factorial(i) for one in each]
+        for i in range(degree + 1)
+    ]
     return torch.tensor(rows, dtype=torch.float64, device=device).view(degree + 1, degree)
 
 
@@ -356,9 +382,22 @@ def _largest(polynomial: Polynomial, low: float) -> float:
 def overshoot(degree: int) -> float:
     """How much larger than all its values at the nodes a polynomial can be on the window."""
     grid = np.linspace(-1.0, 1.0, 20_001)
-    powers = np.vander(grid, degree + 1, increasing=True)
-    return float(np.abs(powers @ _inverse(degree, torch.device("cpu")).numpy()).sum(1).max() * (1.0 + 1e-6))
+    return float(
+        np.abs(chebyshev.chebvander(grid, degree) @ _inverse(degree, torch.device("cpu")).numpy()).sum(1).max()
+        * (1.0 + 1e-6)
+    )
 
 
 def _mixed(matrix: Tensor, values: Tensor) -> Tensor:
     return (matrix @ values.flatten(1)).view(len(matrix), *values.shape[1:])
+
+
+def _power(x: Tensor, exponent: int) -> Tensor:
+    """`x^exponent` from products, which take a fraction of the time."""
+    found = x if exponent % 2 else None
+    while exponent := exponent // 2:
+        x = x * x
+        if exponent % 2:
+            found = x if found is None else found * x
+    assert found is not None
+    return found

@@ -18,7 +18,7 @@ def pooled(x: Nodes, segment: Tensor, count: int, beta: Tensor) -> Nodes:
     if not x.degree:
         return point(_pool(x.v[0], segment, count, beta))
     shape = x.shape()
-    middle, low, high = shape.c[0], shape.lower(x.remainder), shape.upper(x.remainder)
+    middle, low, high = shape.centre, shape.lower(x.remainder), shape.upper(x.remainder)
     largest = middle.new_zeros(count, *middle.shape[1:])
     largest.scatter_reduce_(0, segment.view(-1, 1, 1).expand_as(middle), middle.abs(), "amax")
     unit = torch.where(largest > 0.0, largest, torch.ones_like(largest))

@@ -181,7 +181,7 @@ class RuleWalks(Walks):
             shape = total.shape()
             for whole, one in (
                 (found.upper, unless_known(shape.upper(total.remainder))),
-                (found.middle, shape.c[0]),
+                (found.middle, shape.centre),
             ):
                 whole[asked.walks] = asked.copies.back(one.unsqueeze(-1)).squeeze(-1)
         return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.models.andtt import ANDTT
@@ -25,7 +27,8 @@ from foretell.sampling.walk import Walks
 
 def start_walks(model: IntensityModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Walks:
     """One walk for each history, which begins with its first `seen` events."""
-    if not all(bool(tensor.isfinite().all()) for tensor in model.parameters()):
+    numbers = [one.detach().flatten() for one in model.parameters()]
+    if numbers and not bool((0.0 * torch.cat(numbers)).sum() == 0.0):  # but for what is infinite or no number
         raise ForetellError(
             f"{model.title}: some of its parameters are not finite numbers, so nothing can be drawn from it"
         )

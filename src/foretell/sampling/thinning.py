@@ -1,8 +1,13 @@
 """The next event of every draw, by thinning under proved bounds: exact, whatever the bounds are.
 
 Time after a walk's last event is cut into short pieces with a bound each. Under the bounds proposals are a Poisson process; one at time
-`t` is the next event with probability `λ(t) / bound`, and otherwise nothing happened there. Pieces are made a window at a time, as long as
-they are needed, and their length follows how tight the bounds are. Draws from one past share its pieces.
+`t` is the next event with probability `λ(t) / bound`, and otherwise nothing happened there. How much mass of the bounds comes before a
+draw's next proposal is drawn first (`due`), so that pieces are made, a window at a time, about as far as they are needed.
+
+What is due may decide how many pieces are looked at, but never where they lie: then a higher bound could come with a later proposal, and
+these would no longer be a Poisson process. So pieces of one length follow each other, however they are parted into windows, and their
+length changes only after as many as were settled before, behind one whose bound is too loose, and when something has happened. It
+follows how tight the bounds were. Draws from one past share its pieces; where they are many, those that few will reach are longer.
 
 A proposal has a level, uniform from 0 to the bound. Intensities of the choices lie on top of each other above 0, and the choice at the
 level is the one that happens. Where more is known of a piece, every intensity is cut into three parts: what it is at least anywhere on the
@@ -13,21 +18,25 @@ rest, so that most levels tell the choice before the network is asked.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from foretell.sampling.nodes import Nodes
+from foretell.sampling.nodes import Curves, Nodes
 from foretell.sampling.walk import Bounds, Walks
 
-TIGHT, LOOSE = 1.15, 2.0  # bound over intensity, below which pieces grow and above which they are cut
-CHEAP = 0.1  # proposals that a piece may waste, however loose its bound
-GROWTH, CUT = 1.4, 0.3
-WORTH, FEW = 1.0, 8  # events that a window is expected to hold; twice as many where walks are few
+LOOSE = 1.0  # of a bound over its intensity, more than 1, with which a piece is not used
+CHEAP = 0.2  # proposals that a piece may waste, however loose its bound
+# How loose the loosest of some pieces of one length should be, beside these; it is so by about that power of the length.
+AIM, ORDER = 0.08, 10.0
+CUT, GROWTH = 0.6, 1.2  # of the length of pieces, at most
+ALIKE = 128  # pieces of one length after each other; twice as many of the next, and so on up to as many as a window has
+SHARE = 0.7  # of walks whose next proposals one window is to reach, where all walks must have as many pieces
 SEVERAL = 16  # draws a walk from which on it pays to know more of a piece than its bound
 MANY, LOOKS = 500, 64  # draws a walk from which on it pays to look ahead, at that many times
-FURTHER = 2.0  # mass that is looked for beyond the one that the last of the draws reaches on average
+FEW, LONGER = 300, 1.4  # draws of which as many are left, or fewer, go on by longer pieces
+FURTHER = 1.5  # mass that is looked for beyond the one that the last of the draws reaches on average
 DRAWS_A_PIECE = 50
 MOST_PIECES, PIECES_AT_A_TIME = 512, 4096  # of a walk's window, and of all windows together
 SHORTEST = 1e-13  # of the time itself, or of a first piece: pieces are not cut below the rounding of time
@@ -63,22 +72,47 @@ class Cost:
 
 @dataclass(frozen=True)
 class Pace:
-    """What is remembered of each walk: how long pieces may be, and how many events there were a unit of time."""
+    """What is remembered of each walk: how long pieces are, and how many events there were a unit of time."""
 
     width: Tensor  # float64 [W]
+    left: Tensor  # int64 [W]: pieces until the width may change
+    alike: Tensor  # int64 [W]: how many that were at first
+    worst: Tensor  # float64 [W]: how loose the loosest of them is so far
     rate: Tensor  # float64 [W]; 0: not known
 
     @classmethod
     def first(cls, walks: Walks, device: torch.device) -> Pace:
         width = torch.full((walks.count,), walks.width, dtype=torch.float64, device=device)
-        return cls(width, torch.zeros_like(width))
+        left = torch.full_like(width, ALIKE, dtype=torch.int64)
+        return cls(width, left, left.clone(), torch.zeros_like(width), torch.zeros_like(width))
 
     def taken(self, walks: Tensor) -> Pace:
-        return Pace(self.width[walks], self.rate[walks])
+        return Pace(*(getattr(self, one.name)[walks] for one in fields(self)))
 
     def put(self, walks: Tensor, other: Pace) -> None:
         if other is not self:
-            self.width[walks], self.rate[walks] = other.width, other.rate
+            for one in fields(self):
+                getattr(self, one.name)[walks] = getattr(other, one.name)
+
+    def happened(self, walks: Tensor, room: Tensor) -> None:
+        """Something happened there (bool [W]), after which there may be more events, or fewer; up to the horizon there is room [W]."""
+        self._change(walks, torch.full_like(self.alike, ALIKE))
+        self.width.copy_(torch.where(walks & (room > 0.0), torch.minimum(self.width, 2.0 * room), self.width))
+        self.rate.masked_fill_(walks, 0.0)
+
+    def passed(self, pieces: Tensor, loose: Tensor, worst: Tensor) -> None:
+        """As many more pieces [W], behind which one may have been too loose (bool [W]); and how loose the loosest of all of these was."""
+        self.left.sub_(pieces)
+        torch.maximum(self.worst, worst, out=self.worst)
+        again = torch.where(loose, ALIKE, (2 * self.alike).clamp(max=MOST_PIECES))
+        self._change(loose | (self.left <= 0), again)
+
+    def _change(self, walks: Tensor, alike: Tensor) -> None:
+        change = ((AIM / self.worst.clamp(min=1e-9)) ** (1.0 / ORDER)).clamp(CUT, GROWTH)
+        self.width.copy_(torch.where(walks, self.width * change, self.width))
+        self.alike.copy_(torch.where(walks, alike, self.alike))
+        self.left.copy_(torch.where(walks, self.alike, self.left))
+        self.worst.masked_fill_(walks, 0.0)
 
 
 @dataclass(frozen=True)
@@ -94,9 +128,9 @@ class Drawn:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of every choice's intensity on pieces: that is, on each of them between two moments."""
+    """What is known of every choice's intensity on pieces, and anywhere on them."""
 
-    rates: Nodes  # [A, P, C]
+    curves: Curves  # [A, P, C]
     lower: Tensor  # [A, P, C]: anywhere on a piece
     whole: Tensor  # [A, P]: of all choices
     steps: Tensor  # [A·P·C]: for piece i, how much of its bound the choices up to each one's have at least, from i to i + 1
@@ -107,7 +141,7 @@ class _Known:
         stacked = lower.cumsum(-1)
         share = torch.where(upper > 0.0, 1.0 / upper, 0.0).unsqueeze(-1) * stacked
         number = torch.arange(upper.numel(), dtype=torch.float64, device=upper.device).view(*upper.shape, 1)
-        return cls(rates, lower, stacked[..., -1], (number + share.clamp(max=1.0)).flatten())
+        return cls(rates.curves(), lower, stacked[..., -1], (number + share.clamp(max=1.0)).flatten())
 
 
 @dataclass(frozen=True)
@@ -118,6 +152,7 @@ class _Window:
     upper: Tensor  # [A, P]
     mass: Tensor  # [A, P + 1]: up to each edge
     end: Tensor  # [A]
+    rates: Nodes | None = None  # [A, P, C]: of every choice, at any moment of a piece
     known: _Known | None = None
 
     @property
@@ -130,7 +165,13 @@ class Stretch:
     """What the next window of each walk brought."""
 
     drawn: Drawn
+    due: Tensor  # float64 [draws]: of those that found nothing, the mass beyond the window up to their next proposal
     end: Tensor  # float64 [W]: how far it goes; nothing is known beyond
+
+
+def waits(draws: int, random: torch.Generator, device: torch.device) -> Tensor:
+    """Mass up to a next proposal: [draws]."""
+    return -torch.log1p(-torch.rand(draws, generator=random, dtype=torch.float64)).to(device)
 
 
 @torch.inference_mode()
@@ -146,7 +187,7 @@ def next_events(
     times = torch.full_like(walk_of_draw, 0, dtype=torch.float64).fill_(math.nan)
     choices = torch.full_like(walk_of_draw, -1)
     cost = Cost()
-    now = start.clone()
+    now, due = start.clone(), waits(len(walk_of_draw), random, start.device)
     kept, subset, slower = torch.arange(walks.count, device=start.device), walks, pace
     while True:
         waiting = ((choices < 0) & (now < horizon)[walk_of_draw]).nonzero().squeeze(1)
@@ -157,119 +198,180 @@ def next_events(
             return Drawn(times, choices, cost)
         if int(wanted.sum()) < KEPT * len(kept):
             pace.put(kept, slower)
-            kept = wanted.nonzero().squeeze(1)
-            subset, slower = walks.taken(kept), pace.taken(kept)
+            left = wanted[kept].nonzero().squeeze(1)
+            kept, subset = kept[left], subset.taken(left)
+            slower = pace.taken(kept)
         place = torch.empty_like(wanted, dtype=torch.int64)
         place[kept] = torch.arange(len(kept), device=start.device)
         # Walks that are not wanted but not set aside either get a window of no length.
         end = torch.where(wanted, horizon, now)[kept]
-        stretch = next_stretch(subset, place[walk_of_draw[waiting]], now[kept], end, slower, random)
-        times[waiting], choices[waiting] = stretch.drawn.times, stretch.drawn.choices
+        mine, rest = place[walk_of_draw[waiting]], due[waiting]
+        stretch = next_stretch(subset, mine, now[kept], end, slower, rest, random, ahead=walks.count == 1)
+        times[waiting], choices[waiting], due[waiting] = stretch.drawn.times, stretch.drawn.choices, stretch.due
         now[kept] = stretch.end
         cost += stretch.drawn.cost
 
 
 @torch.inference_mode()
 def next_stretch(
-    walks: Walks, walk_of_draw: Tensor, now: Tensor, horizon: Tensor, pace: Pace, random: torch.Generator
+    walks: Walks,
+    walk_of_draw: Tensor,  # int64 [draws]
+    now: Tensor,  # float64 [W]
+    horizon: Tensor,  # float64 [W]
+    pace: Pace,
+    due: Tensor,  # float64 [draws]
+    random: torch.Generator,
+    *,
+    ahead: bool = False,
 ) -> Stretch:
-    """The next event of every draw within the next window of its walk."""
-    draws = len(walk_of_draw)
-    count = _pieces(walks, now, horizon, pace, draws)
-    window, cost = _window(walks, now, horizon, pace, count, draws >= SEVERAL * len(now))
-    drawn = _thin(walks, window, walk_of_draw, random)
-    return Stretch(Drawn(drawn.times, drawn.choices, drawn.cost + cost), window.end)
+    """The next event of every draw within the next window of its walk; a single walk may look ahead."""
+    draws = len(walk_of_draw) / len(now)
+    if draws < MANY or not ahead:
+        wanted = torch.zeros_like(now).scatter_reduce_(0, walk_of_draw, due, "amax")
+        steps = _steps(walks, now, horizon, pace, wanted)
+    else:
+        steps = _ahead(walks, now, horizon, pace, draws)
+    window, cost = _window(walks, now, horizon, pace, steps, draws >= SEVERAL)
+    drawn, due = _thin(walks, window, walk_of_draw, due, random)
+    return Stretch(Drawn(drawn.times, drawn.choices, drawn.cost + cost), due, window.end)
 
 
-def _pieces(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, draws: int) -> int:
-    """How many pieces the next windows should have; where draws are many, also how long they should be."""
-    most = min(MOST_PIECES, max(8, PIECES_AT_A_TIME // len(now)))
-    if draws >= MANY * len(now):  # then it pays to look how far the last of them will go
-        steps = (torch.arange(LOOKS, dtype=torch.float64, device=now.device) + 0.5) * (most / LOOKS)
-        times = torch.minimum(now[:, None] + pace.width[:, None] * steps, horizon[:, None])
-        mass = (walks.intensities(times).sum(-1) * pace.width[:, None]).cumsum(1) * (most / LOOKS)
-        live = horizon > now
-        short = int(((mass < math.log(draws / len(now)) + FURTHER) & live[:, None]).sum(1).max())
-        count = min(most, math.ceil((short + 1) * most / LOOKS))
-        worth = min(most, draws // (DRAWS_A_PIECE * len(now)))  # so many that what they cost is little beside the draws
-        if count < worth:
-            pace.width.copy_(torch.where(live, pace.width * (count / worth), pace.width))
-        return max(count, worth)
-    known = (horizon > now) & (pace.rate > 0.0)
-    if not bool(known.any()):
-        return 2
-    wished = (WORTH if len(now) > FEW else 2.0 * WORTH) / (pace.rate * pace.width)[known].clamp(min=1e-9)
-    return int(wished.quantile(0.7).ceil().clamp(2, most))
+def _most(walks: int) -> int:
+    return min(MOST_PIECES, max(8, PIECES_AT_A_TIME // walks))
 
 
-def _window(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, count: int, several: bool) -> tuple[_Window, Cost]:
+def _steps(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
+    """Where pieces of the next window of each walk end, so that it is about as long as is wanted: in its width, [W, P + 1]."""
     live = horizon > now
-    steps = torch.arange(count + 1, dtype=torch.float64, device=now.device)
-    edges = torch.minimum(now[:, None] + pace.width[:, None] * steps, horizon[:, None])
+    unknown = live & (pace.rate == 0.0)
+    if bool(unknown.any()):
+        soon = walks.look(torch.minimum(now + pace.width, horizon)[:, None]).sum((1, 2))
+        pace.rate.copy_(torch.where(unknown, soon, pace.rate))
+    wished = (wanted / (pace.rate * pace.width).clamp(min=1e-9)).ceil().clamp(1, _most(len(now)))
+    if not walks.ragged:
+        wished = torch.minimum(wished, wished[live].quantile(SHARE).ceil())
+    count = torch.where(live, torch.minimum(wished, pace.left), 0.0)[:, None]
+    return torch.minimum(torch.arange(int(count.max()) + 1, dtype=torch.float64, device=now.device), count)
+
+
+def _ahead(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, draws: float) -> Tensor:
+    """The same where draws are many, as far as the last of them will about go; where few go, pieces are longer."""
+    live, most = horizon > now, _most(len(now))
+    apart = most / LOOKS
+    looks = (torch.arange(LOOKS, dtype=torch.float64, device=now.device) + 0.5) * apart
+    times = torch.minimum(now[:, None] + pace.width[:, None] * looks, horizon[:, None])
+    mass = (walks.look(times).sum(-1) * pace.width[:, None]).cumsum(1) * apart
+    short = int(((mass < math.log(draws) + FURTHER) & live[:, None]).sum(1).max())
+    worth = min(most, int(draws / DRAWS_A_PIECE))  # so many that what they cost is little beside the draws
+    length = min(most, (short + 1) * apart)
+    if length < worth:
+        pace.width.copy_(torch.where(live, pace.width * (length / worth), pace.width))
+        ends = torch.arange(worth + 1, dtype=torch.float64, device=now.device)
+    else:
+        least = mass.masked_fill(~live[:, None], math.inf).amin(0)
+        many = min(length, int((draws * torch.exp(-least) > FEW).sum()) * apart)
+        count = math.ceil(many) + math.ceil((length - many) / LONGER)
+        ends = torch.arange(count + 1, dtype=torch.float64, device=now.device)
+        ends = ends + (ends - math.ceil(many)).clamp(min=0.0) * (LONGER - 1.0)
+    pace.left.fill_(len(ends) - 1)
+    return ends * live[:, None]
+
+
+def _window(
+    walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, steps: Tensor, several: bool
+) -> tuple[_Window, Cost]:
+    live = horizon > now
+    width = torch.maximum(pace.width, SHORTEST * now.abs())  # or time would stand still
+    edges = torch.minimum(now[:, None] + width[:, None] * steps, horizon[:, None])
     found = walks.bounds(edges[:, :-1], edges[:, 1:])
-    upper, mass, usable, width = _judged(found, edges, pace.width, walks.width)
-    pace.width.copy_(torch.where(live, torch.minimum(width, 2.0 * (horizon - now)), pace.width))
-    last = found.middle.gather(1, (usable - 1).clamp(min=0)[:, None]).squeeze(1)
+    upper, mass, usable, worst = _judged(found, edges, walks.width)
+    end = edges.gather(1, usable[:, None]).squeeze(1)
+    some = (edges[:, 1:] > edges[:, :-1]).sum(1)
+    used = torch.minimum(usable, some)
+    last = found.middle.gather(1, (used - 1).clamp(min=0)[:, None]).squeeze(1)
     pace.rate.copy_(torch.where(live, last, pace.rate))
+    pace.passed(used, used < some, worst)
     known = _Known.of(found.rates, upper) if found.rates is not None and several else None
-    cost = Cost(bounds=int(live.sum()), pieces=int((edges[:, 1:] > edges[:, :-1]).sum()))
-    return _Window(edges, upper, mass, edges.gather(1, usable[:, None]).squeeze(1), known), cost
+    cost = Cost(bounds=int(live.sum()), pieces=int(some.sum()))
+    return _Window(edges, upper, mass, end, found.rates, known), cost
 
 
-def _judged(found: Bounds, edges: Tensor, width: Tensor, first: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Bounds, masses and how many pieces are used; and how long the next pieces should be."""
+def _judged(found: Bounds, edges: Tensor, first: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Bounds, masses and how many pieces are used; and how loose the loosest is, of these and the one that is too loose."""
     lengths = edges[:, 1:] - edges[:, :-1]
-    ratio = torch.where(lengths > 0.0, found.upper / found.middle.clamp(min=1e-300), 1.0)
+    over = (found.upper - found.middle).clamp(min=0.0)
+    wasted = over * lengths  # proposals, beside those that are accepted
+    loose = torch.minimum(over / (LOOSE * found.middle).clamp(min=1e-300), wasted / CHEAP)
+    loose = torch.where(lengths > 0.0, loose.nan_to_num(nan=math.inf), 0.0)
     short = lengths <= SHORTEST * edges[:, 1:].abs().clamp(min=first)
-    wasted = (found.upper - found.middle).clamp(min=0.0) * lengths  # proposals, beside those that are accepted
-    fine = (ratio <= LOOSE) | (wasted <= CHEAP) | (short & found.upper.isfinite())
+    fine = (loose <= 1.0) | (short & found.upper.isfinite())
     usable = fine.int().cumprod(1).sum(1)
     stuck = (usable == 0) & short[:, 0]
     if bool(stuck.any()):
         raise BoundExceeded("no finite bound on the shortest piece of time: are there infinite parameters?")
-    counted = torch.arange(lengths.shape[1], device=edges.device)[None] < usable[:, None]
+    number = torch.arange(lengths.shape[1], device=edges.device)[None]
+    counted = number < usable[:, None]
     upper = torch.where(counted & (lengths > 0.0), found.upper, 0.0)
     mass = torch.nn.functional.pad((upper * lengths).cumsum(1), (1, 0))
-    tight = ((ratio < TIGHT) | (wasted < CHEAP / 4.0) | ~counted).all(1)
-    all_used = usable == lengths.shape[1]
-    width = torch.where(usable == 0, width * CUT, torch.where(all_used, width, width * 0.8))
-    return upper, mass, usable, torch.where(all_used & tight, width * GROWTH, width)
+    return upper, mass, usable, torch.where(number <= usable[:, None], loose, 0.0).amax(1)
 
 
-def _thin(walks: Walks, window: _Window, walk_of_draw: Tensor, random: torch.Generator) -> Drawn:
-    """Proposals one after the other for every draw, until one is accepted or the window ends."""
+def _thin(
+    walks: Walks, window: _Window, walk_of_draw: Tensor, due: Tensor, random: torch.Generator
+) -> tuple[Drawn, Tensor]:
+    """Proposals one after the other for every draw, until one is accepted or the window ends; and the mass beyond it up to the next."""
     device = window.mass.device
-    found_times = torch.full_like(walk_of_draw, 0, dtype=torch.float64).fill_(math.nan)
+    found_times = torch.full_like(due, math.nan)
     found = torch.full_like(walk_of_draw, -1)
+    beyond = torch.zeros_like(due)
     draw, row = torch.arange(len(walk_of_draw), device=device), walk_of_draw
-    reached = torch.zeros(len(draw), dtype=torch.float64, device=device)
+    chances = torch.rand(1, len(draw), generator=random, dtype=torch.float64).to(device)
+    masses, new, at_once = due[None], 1, window.known is not None
     cost = Cost()
-    together = 1
-    while len(draw):
-        noise = torch.rand(2, together, len(draw), generator=random, dtype=torch.float64).to(device)
-        masses = reached - torch.log1p(-noise[0]).cumsum(0)  # of proposals, one after the other
-        inside = masses < window.whole[row]
-        turn, place = inside.nonzero(as_tuple=True)
-        if not len(turn):
-            break
-        mine, mass = row[place], masses[turn, place]
+    while True:
+        whole = window.whole[row]
+        inside = masses < whole
+        place = inside.nonzero()[:, 1]
+        mine, mass, chance = row[place], masses[inside], chances[inside]
         piece = _piece(window.mass, mine, mass)
-        times = window.edges[mine, piece] + (mass - window.mass[mine, piece]) / window.upper[mine, piece]
-        times = torch.minimum(times, window.edges[mine, piece + 1])
-        chosen = _chosen(walks, window, mine, piece, times, noise[1][turn, place])
+        edge = mine * window.mass.shape[1] + piece
+        before, start, end = (
+            _of(one, edge + more) for one, more in ((window.mass, 0), (window.edges, 0), (window.edges, 1))
+        )
+        times = torch.minimum(start + (mass - before) / _of(window.upper, edge - mine), end)
+        chosen = (
+            _at_once(window, mine, piece, chance) if at_once else _chosen(walks, window, mine, piece, times, chance)
+        )
         # Of proposals looked at together the first that is accepted is the next event.
         which = torch.full(masses.shape, -1, dtype=torch.int64, device=device)
         when = torch.empty_like(masses)
-        which[turn, place], when[turn, place] = chosen, times
-        first = (which >= 0).int().argmax(0, keepdim=True)
-        which, when = which.gather(0, first).squeeze(0), when.gather(0, first).squeeze(0)
+        which[inside], when[inside] = chosen, times
+        if len(which) > 1:
+            first = (which >= 0).int().argmax(0, keepdim=True)
+            which, when = which.gather(0, first), when.gather(0, first)
+        which, when = which.squeeze(0), when.squeeze(0)
         accepted = which >= 0
         done = draw[accepted]
         found_times[done], found[done] = when[accepted], which[accepted]
-        cost += Cost(accepted=len(done), proposals=len(turn))
+        cost += Cost(accepted=len(done), proposals=int(inside[-new:].sum()))
+        over = (~accepted & ~inside[-1]).nonzero().squeeze(1)
+        after = inside[:, over].sum(0, keepdim=True)  # the first that is not inside
+        beyond[draw[over]] = masses[:, over].gather(0, after).squeeze(0) - whole[over]
         left = (~accepted & inside[-1]).nonzero().squeeze(1)
-        draw, row, reached, together = draw[left], row[left], masses[-1, left], AGAIN
-    return Drawn(found_times, found, cost)
+        if not len(left):
+            return Drawn(found_times, found, cost), beyond
+        draw, row = draw[left], row[left]
+        # What is not accepted at once is judged together with the proposals after it.
+        held = 1 if at_once else 0
+        at_once, new = False, AGAIN - held
+        noise = torch.rand(2, new, len(left), generator=random, dtype=torch.float64).to(device)
+        more = masses[-1, left] - torch.log1p(-noise[0]).cumsum(0)
+        masses = torch.cat([masses[:held, left], more])
+        chances = torch.cat([chances[:held, left], noise[1]])
+
+
+def _of(table: Tensor, number: Tensor) -> Tensor:
+    return table.flatten().index_select(0, number)
 
 
 def _piece(mass: Tensor, row: Tensor, reached: Tensor) -> Tensor:
@@ -281,22 +383,35 @@ def _piece(mass: Tensor, row: Tensor, reached: Tensor) -> Tensor:
     return (found - 1).clamp(max=mass.shape[1] - 2)
 
 
-def _chosen(walks: Walks, window: _Window, row: Tensor, piece: Tensor, times: Tensor, chance: Tensor) -> Tensor:
-    """What each proposal is, whose level is that share of the bound: int64 [n], -1 where nothing happens."""
+def _at_once(window: _Window, row: Tensor, piece: Tensor, chance: Tensor) -> Tensor:
+    """What each proposal is, if its level is in the first part of some intensity; -1 where it is above these."""
     known = window.known
     if known is None:
-        return _choice(_rates(walks, window, row, piece, times), chance * window.upper[row, piece])
+        return torch.full_like(row, -1)
     number = row * window.upper.shape[1] + piece
     end = (number + 1).double()
     sought = torch.minimum(number + chance, torch.nextafter(end, torch.zeros_like(end)))
     choices = known.lower.shape[-1]
     chosen = torch.searchsorted(known.steps, sought, right=True) - number * choices
-    asked = (chosen >= choices).nonzero().squeeze(1)
+    return chosen.masked_fill_(chosen >= choices, -1)
+
+
+def _chosen(walks: Walks, window: _Window, row: Tensor, piece: Tensor, times: Tensor, chance: Tensor) -> Tensor:
+    """What each proposal is, whose level is that share of the bound: int64 [n], -1 where nothing happens."""
+    if not len(row):
+        return row
+    if window.rates is None:
+        return _choice(_rates(walks, window, row, piece, times), chance * window.upper[row, piece])
+    chosen = _at_once(window, row, piece, chance)
+    asked = (chosen < 0).nonzero().squeeze(1)
     row, piece, times = row[asked], piece[asked], times[asked]
-    level, lower = chance[asked] * window.upper[row, piece], known.lower[row, piece]
-    low, high = _range_then(window, known, row, piece, times)
+    level = chance[asked] * window.upper[row, piece]
+    low, high = _range_then(window, row, piece, times)
+    lower, below = torch.zeros_like(low), torch.zeros_like(level)
+    if window.known is not None:
+        lower, below = window.known.lower[row, piece], window.known.whole[row, piece]
     more = (low - lower).clamp(min=0.0)
-    above = level - known.whole[row, piece]
+    above = level - below
     found = _choice(more, above)
     chosen[asked] = found
     last = ((found < 0) & (level <= high)).nonzero().squeeze(1)
@@ -305,7 +420,7 @@ def _chosen(walks: Walks, window: _Window, row: Tensor, piece: Tensor, times: Te
         rates = _rates(walks, window, row, piece, times)
         rest = rates - passed
         if bool((rest < 0.0).any()):
-            draw, which = divmod(int(rest.argmin()), choices)
+            draw, which = divmod(int(rest.argmin()), rest.shape[-1])
             raise BoundExceeded(
                 f"intensity {rates[draw, which]:.17g} below its bound {passed[draw, which]:.17g} at {times[draw]:.17g}"
             )
@@ -313,12 +428,17 @@ def _chosen(walks: Walks, window: _Window, row: Tensor, piece: Tensor, times: Te
     return chosen
 
 
-def _range_then(window: _Window, known: _Known, row: Tensor, piece: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
+def _range_then(window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
     """No larger than each intensity at these times [n, C], and no smaller than the total [n]."""
     start, end = window.edges[row, piece], window.edges[row, piece + 1]
     middle, half = (start + end) / 2.0, (end - start) / 2.0
     s = ((times - middle) / half).clamp(-1.0, 1.0)
-    low, high = Nodes(known.rates.v[:, row, piece], known.rates.remainder[row, piece]).range_at(s)
+    if window.known is not None:
+        curves = window.known.curves.map(lambda one: one[..., row, piece, :])
+    else:
+        assert window.rates is not None
+        curves = window.rates.map(lambda one: one[..., row, piece, :]).curves()
+    low, high = curves.range_at(s)
     # On a piece so short that rounding moves a time along it, nothing is known of one moment.
     placed = half > ROUNDING * times.abs()
     high = torch.where(placed, high.sum(1), math.inf).nan_to_num(nan=math.inf, posinf=math.inf)

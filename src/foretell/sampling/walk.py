@@ -20,7 +20,7 @@ from foretell.sampling.nodes import Nodes
 class Bounds:
     """Of the total intensity on windows, given that nothing happens before their ends."""
 
-    upper: Tensor  # float64 [W, P]: no smaller than the total intensity anywhere on the window; may be infinite
+    upper: Tensor  # float64 [W, P]: no smaller than the total intensity anywhere on the window, if it has length; may be infinite
     middle: Tensor  # float64 [W, P]: about the intensity in its middle, to see how tight that is
     rates: Nodes | None = None  # [W, P, C]: the intensity of every choice on the window, if that is known
 
@@ -29,6 +29,7 @@ class Walks(ABC):
     """`W` walks. Times are float64 [W, …], absolute, and not before the walk's last event."""
 
     shares_out: bool = False  # whether it shares its work out among the threads of a CPU itself
+    ragged: bool = False  # whether windows without length, behind a walk's others, cost nothing
 
     @property
     @abstractmethod
@@ -43,6 +44,10 @@ class Walks(ABC):
     @abstractmethod
     def intensities(self, times: Tensor) -> Tensor:
         """Of every choice at times [W, Q]: float64 [W, Q, C]; 0 where a choice is none of the walk's."""
+
+    def look(self, times: Tensor) -> Tensor:
+        """The same, and a hint that bounds will be asked for there. The times know nothing of what is still to be drawn."""
+        return self.intensities(times)
 
     @abstractmethod
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:

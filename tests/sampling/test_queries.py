@@ -1,0 +1,56 @@
+"""Queries in a row and queries on a grid meet the same matrices; a model in float64 shares nothing that could change."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from foretell.sampling.begun import begun
+from foretell.sampling.queries import Grid, Runs
+from tests.sampling.processes import PAST, anhp
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+def test_queries_in_a_row_are_multiplied_as_on_a_grid():
+    walks, width = 4, 5
+    some = torch.tensor([[1, 1, 1, 0, 0], [0] * 5, [1] * 5, [1, 0, 0, 0, 0]]).bool()
+    matrix, plus = drawn(walks, 3, 7), drawn(walks, 7)
+    for nodes in (1, 4):
+        grid = drawn(nodes, walks, width, 3)
+        row = grid[:, some].unsqueeze(1)
+        runs = Runs(some.nonzero()[:, 0])
+        for added in (None, plus):
+            wanted = Grid().times(grid, matrix, added)[:, some].unsqueeze(1)
+            torch.testing.assert_close(runs.times(row, matrix, added), wanted)
+        each = Grid().each(plus).expand(walks, width, 7)[some].unsqueeze(0)
+        torch.testing.assert_close(runs.each(plus), each)
+
+
+def test_some_queries_of_a_row_and_those_of_a_single_walk():
+    matrix, plus, row = drawn(3, 2, 6), drawn(3, 6), drawn(4, 1, 5, 2)
+    runs = Runs(torch.tensor([0, 0, 2, 2, 2]))
+    whole = runs.times(row, matrix, plus)
+    for chosen in ([0, 1, 4], [2, 4]):
+        part = runs.taken(torch.tensor(chosen))
+        torch.testing.assert_close(part.times(row[:, :, chosen], matrix, plus), whole[:, :, chosen])
+    assert Runs(torch.tensor([2, 2])).each(plus).shape == (1, 1, 6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_copy_in_float64_has_numbers_of_its_own(dtype: torch.dtype):
+    model = anhp().to(dtype).train()
+    own, batch = begun(model, [PAST], [3])
+    assert batch.lengths.tolist() == [3] and not own.training and model.training
+    assert all(one.dtype == torch.float64 for one in own.parameters())
+    assert all(one.dtype == dtype for one in model.parameters())
+    names = [name for name, _ in model.named_parameters()]
+    assert names == [name for name, _ in own.named_parameters()]
+    for (_, mine), (_, other) in zip(own.named_parameters(), model.named_parameters(), strict=True):
+        torch.testing.assert_close(mine.to(dtype), other.detach())
+    with torch.no_grad():
+        next(model.parameters()).add_(1.0)
+    assert not torch.equal(next(own.parameters()).to(dtype), next(model.parameters()))
+    assert torch.equal(own.time.turns_per_unit, model.time.turns_per_unit)
