@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from foretell.errors import ForetellError
 from foretell.sampling.begun import begun
 from foretell.sampling.queries import Grid, Runs
 from tests.sampling.processes import PAST, anhp
@@ -54,3 +57,10 @@ def test_a_copy_in_float64_has_numbers_of_its_own(dtype: torch.dtype):
         next(model.parameters()).add_(1.0)
     assert not torch.equal(next(own.parameters()).to(dtype), next(model.parameters()))
     assert torch.equal(own.time.turns_per_unit, model.time.turns_per_unit)
+
+
+def test_a_history_with_a_type_that_the_model_does_not_know_is_an_error():
+    strange = replace(PAST, types=PAST.types + 1)
+    with pytest.raises(ForetellError, match="type 3 is outside the vocabulary of 3 event types"):
+        begun(anhp(), [strange], [4])
+    begun(anhp(), [strange], [1])  # what was not seen does not matter

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.data import EventData
+from foretell.data import EventData, EventSequence, Origin
 from foretell.errors import ForetellError
 
 Window = Literal["all", "events-2-to-I"]
@@ -65,9 +65,22 @@ def make_batch(
     unscored: np.ndarray | None = None,
 ) -> Batch:
     """Pad the chosen sequences to the longest of them, or to `width` events. Types that are `unscored` [K] happen, and do not count."""
+    chosen = [data[int(i)] for i in indices]
+    return batch_of(chosen, data.origin, window=window, device=device, width=width, unscored=unscored)
+
+
+def batch_of(
+    chosen: Sequence[EventSequence],
+    origin: Origin,
+    *,
+    window: Window = "all",
+    device: torch.device | str = "cpu",
+    width: int | None = None,
+    unscored: np.ndarray | None = None,
+) -> Batch:
+    """The same of sequences that are at hand."""
     if window not in get_args(Window):
         raise ForetellError(f"unknown window {window!r}: choose one of {', '.join(get_args(Window))}")
-    chosen = [data[int(i)] for i in indices]
     lengths = np.array([len(sequence) for sequence in chosen], dtype=np.int64)
     width = int(lengths.max(initial=0)) if width is None else width
     t_end = np.array([sequence.t_end for sequence in chosen], dtype=np.float64)
@@ -79,7 +92,7 @@ def make_batch(
             history_only[row, : len(sequence)] = sequence.unscored
         times[row, : len(sequence)] = sequence.times
         types[row, : len(sequence)] = sequence.types
-    event_counts, gap_counts = what_counts(lengths, width, data.origin == "first-event", window)
+    event_counts, gap_counts = what_counts(lengths, width, origin == "first-event", window)
     event_counts &= ~history_only
     if unscored is not None and len(unscored):
         event_counts &= ~unscored[types]

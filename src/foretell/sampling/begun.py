@@ -10,9 +10,10 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from foretell.data import EventData, EventSequence
+from foretell.data import EventSequence
+from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.models.batch import Batch, make_batch
+from foretell.models.batch import Batch, batch_of
 
 M = TypeVar("M", bound=IntensityModel)
 N = TypeVar("N", bound=nn.Module)
@@ -25,7 +26,10 @@ def begun(model: M, histories: Sequence[EventSequence], seen: Sequence[int]) -> 
         replace(one, times=one.times[:n], types=one.types[:n], unscored=None)
         for one, n in zip(histories, seen, strict=True)
     ]
-    return own, make_batch(EventData(cut, own.vocabulary), range(len(cut)), device=own.device)
+    top = max((int(one.types.max(initial=-1)) for one in cut), default=-1)
+    if top >= len(own.vocabulary):
+        raise ForetellError(f"history: type {top} is outside the vocabulary of {len(own.vocabulary)} event types")
+    return own, batch_of(cut, "window", device=own.device)
 
 
 def _doubled(module: N) -> N:
