@@ -71,10 +71,10 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
     import torch
 
     import foretell as ft
+    from foretell.batches.batch import make_batch
     from foretell.data import EventData, EventSequence
     from foretell.lang.program import Program
-    from foretell.models.andtt import ANDTT
-    from foretell.models.batch import make_batch
+    from foretell.models.rules.andtt import ANDTT
     from foretell.objective.integral import stratified
     from foretell.train.step import StepOptions, Stepper
 

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.models.anhp import ANHP
-from foretell.models.batch import make_batch
+from foretell.models.attention.anhp import ANHP
 from foretell.nn import attention
 from foretell.nn.attention import Visible, attention_with_null, with_null
 from foretell.nn.range_attention import range_attention, range_tiles

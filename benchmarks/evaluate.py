@@ -25,7 +25,7 @@ import torch
 from foretell.data import EventData, load
 from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.next_time import predict_next_times
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary, load_splits

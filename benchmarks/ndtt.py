@@ -48,9 +48,9 @@ def measured(events: str, given: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     import foretell as ft
+    from foretell.batches.batch import make_batch
     from foretell.data import EventData, EventSequence
     from foretell.lang.program import Program
-    from foretell.models.batch import make_batch
     from foretell.nn.cells import Update
     from foretell.train.step import StepOptions, Stepper
 

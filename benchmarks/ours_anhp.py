@@ -15,9 +15,9 @@ from measuring import LEARNING_RATE, Case, Contestant, Run, main, read_batch
 
 
 def build(case: Case, run: Run) -> Contestant:
+    from foretell.batches.batch import make_batch
     from foretell.data import EventData, EventSequence, Vocabulary
-    from foretell.models.anhp import ANHP
-    from foretell.models.batch import make_batch
+    from foretell.models.attention.anhp import ANHP
     from foretell.train.step import StepOptions, Stepper
 
     times, types = read_batch(case, run.data)

@@ -16,10 +16,10 @@ from measuring import LEARNING_RATE, Case, Contestant, Run, main, read_batch
 
 
 def build(case: Case, run: Run) -> Contestant:
+    from foretell.batches.batch import make_batch
     from foretell.data import EventData, EventSequence, Vocabulary
-    from foretell.models.batch import make_batch
-    from foretell.models.sahp import SAHP
-    from foretell.models.thp import THP
+    from foretell.models.last_event.sahp import SAHP
+    from foretell.models.last_event.thp import THP
     from foretell.train.step import StepOptions, Stepper
 
     times, types = read_batch(case, run.data)

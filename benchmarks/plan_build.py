@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from foretell.batches.timelines import Histories
 from foretell.data import EventSequence, Vocabulary, load
 from foretell.lang.program import Program
-from foretell.models.andtt_histories import Histories
-from foretell.plan.book import ParameterBook
 from foretell.plan.grounded import Grounded
 from foretell.plan.history import History
 from foretell.plan.layout import Layout
+from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import slots_of_history
 

@@ -26,8 +26,8 @@ import numpy as np
 import torch
 
 from foretell.data import EventSequence, load
-from foretell.models.anhp import ANHP
-from foretell.sampling.futures import sample_futures, sample_next
+from foretell.models.attention.anhp import ANHP
+from foretell.sampling.core.futures import sample_futures, sample_next
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from foretell.sampling.futures import sample_futures
+from foretell.sampling.core.futures import sample_futures
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary, load_splits
 

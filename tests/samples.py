@@ -11,7 +11,7 @@ import torch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.data.card import Origin
 from foretell.models.base import IntensityModel
-from foretell.models.ruled import RuleModel
+from foretell.models.rules.rule_model import RuleModel
 from foretell.reference.events import Event, History
 
 NAMES = ("a", "b", "c", "d", "e", "f")

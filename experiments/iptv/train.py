@@ -21,8 +21,8 @@ import torch
 
 from foretell.data import EventData, load
 from foretell.data.writing import replacing
-from foretell.models.andtt import ANDTT
-from foretell.models.poisson import Poisson
+from foretell.models.classical.poisson import Poisson
+from foretell.models.rules.andtt import ANDTT
 from foretell.train.config import make_config, read_config
 from foretell.train.fit import fit
 from foretell.train.run import environment

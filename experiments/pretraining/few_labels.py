@@ -23,9 +23,9 @@ from foretell.data.labels import Labels, find_labels
 from foretell.evaluate.compare import holm
 from foretell.evaluate.labels import predict_labels, score_labels
 from foretell.evaluate.permutation import permutation_test
-from foretell.models.anhp import ANHP
-from foretell.models.headed import PSEUDO_COUNT, Classifier
+from foretell.models.attention.anhp import ANHP
 from foretell.models.start_from import take_encoder
+from foretell.models.task_heads import PSEUDO_COUNT, Classifier
 from foretell.train.classify import classify
 from foretell.train.config import RunConfig, make_config, read_config
 from foretell.train.pretrain import Pretraining, pretrain

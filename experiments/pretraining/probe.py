@@ -25,9 +25,9 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.data import Dataset, EventData, load
-from foretell.evaluate.ask import embeddings_of
 from foretell.evaluate.bootstrap import Ratio, estimates, resample_blocks
-from foretell.models.anhp import ANHP
+from foretell.evaluate.queries import embeddings_of
+from foretell.models.attention.anhp import ANHP
 from foretell.models.build import Network
 from foretell.train.fit import fit
 from foretell.train.pretrain import pretrain

@@ -29,7 +29,7 @@ from foretell.data import EventData, load
 from foretell.evaluate.compare import holm
 from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.permutation import compare_values
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
 from foretell.models.start_from import start_from
 from foretell.train.config import RunConfig, make_config, read_config
 from foretell.train.fit import fit

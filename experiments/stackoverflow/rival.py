@@ -29,9 +29,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData, load
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import make_batch
+from foretell.models.base import IntensityModel
 from foretell.models.build import load_model
 
 LEARNING_RATE, BATCH, GRID = 1e-3, 256, 20

@@ -17,29 +17,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from foretell.data import Dataset, EventData, EventSequence, Vocabulary, load, load_file, save, save_dataset
     from foretell.errors import DataError, ForetellError
-    from foretell.evaluate.ask import embeddings_of, intensities_at
     from foretell.evaluate.explain import explain
     from foretell.evaluate.labels import predict_labels, score_labels
     from foretell.evaluate.masked import score_masked
     from foretell.evaluate.predict import predict, predict_each
+    from foretell.evaluate.queries import embeddings_of, intensities_at
     from foretell.evaluate.scores import evaluate
     from foretell.ground.explain import why
     from foretell.ground.impossible import settle_impossible
     from foretell.ground.replay import replay
     from foretell.lang.diagnostics import ProgramError
     from foretell.lang.program import Program
-    from foretell.models.andtt import ANDTT
-    from foretell.models.anhp import ANHP
+    from foretell.models.attention.anhp import ANHP
     from foretell.models.build import load_model, save_model
-    from foretell.models.hawkes import Hawkes
-    from foretell.models.ndtt import NDTT
-    from foretell.models.nhp import NHP
-    from foretell.models.poisson import Poisson
-    from foretell.models.sahp import SAHP
+    from foretell.models.classical.hawkes import Hawkes
+    from foretell.models.classical.poisson import Poisson
+    from foretell.models.last_event.sahp import SAHP
+    from foretell.models.last_event.thp import THP
+    from foretell.models.recurrent.nhp import NHP
+    from foretell.models.rules.andtt import ANDTT
+    from foretell.models.rules.ndtt import NDTT
     from foretell.models.start_from import start_from
-    from foretell.models.thp import THP
     from foretell.report import plots as plot
-    from foretell.sampling.futures import sample, sample_futures, sample_next
+    from foretell.sampling.core.futures import sample, sample_futures, sample_next
     from foretell.train.classify import classify
     from foretell.train.fit import fit
     from foretell.train.pretrain import pretrain
@@ -53,16 +53,16 @@ _HOMES = {
     "foretell.ground.replay": "replay",
     "foretell.lang.program": "Program",
     "foretell.lang.diagnostics": "ProgramError",
-    "foretell.models.andtt": "ANDTT",
-    "foretell.models.anhp": "ANHP",
-    "foretell.models.hawkes": "Hawkes",
-    "foretell.models.ndtt": "NDTT",
-    "foretell.models.nhp": "NHP",
-    "foretell.models.poisson": "Poisson",
-    "foretell.models.sahp": "SAHP",
-    "foretell.models.thp": "THP",
+    "foretell.models.rules.andtt": "ANDTT",
+    "foretell.models.attention.anhp": "ANHP",
+    "foretell.models.classical.hawkes": "Hawkes",
+    "foretell.models.rules.ndtt": "NDTT",
+    "foretell.models.recurrent.nhp": "NHP",
+    "foretell.models.classical.poisson": "Poisson",
+    "foretell.models.last_event.sahp": "SAHP",
+    "foretell.models.last_event.thp": "THP",
     "foretell.models.build": "load_model save_model",
-    "foretell.sampling.futures": "sample sample_futures sample_next",
+    "foretell.sampling.core.futures": "sample sample_futures sample_next",
     "foretell.train.classify": "classify",
     "foretell.train.fit": "fit",
     "foretell.train.pretrain": "pretrain",
@@ -71,7 +71,7 @@ _HOMES = {
     "foretell.evaluate.masked": "score_masked",
     "foretell.train.run": "RunFolder",
     "foretell.evaluate.scores": "evaluate",
-    "foretell.evaluate.ask": "embeddings_of intensities_at",
+    "foretell.evaluate.queries": "embeddings_of intensities_at",
     "foretell.evaluate.explain": "explain",
     "foretell.evaluate.predict": "predict predict_each",
 }

@@ -220,7 +220,7 @@ def test_a_file_that_holds_no_parameters_is_refused(content: str, copied: Path, 
 
 def test_a_model_in_memory_is_not_half_changed_by_parameters_that_do_not_fit(anhp: Path):
     from foretell.errors import ForetellError
-    from foretell.models.anhp import ANHP
+    from foretell.models.attention.anhp import ANHP
     from foretell.models.parameters import load_parameters, parameters_json
 
     model = load_model(anhp / "model.safetensors")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foretell.models.headed import Classifier
+from foretell.models.task_heads import Classifier
 from foretell.train.run import RunFolder
 from foretell.train.task import ClassifyOptions
 from tests.cli.invoking import fine, refused

@@ -42,7 +42,7 @@ def beginning(data: EventData | None) -> EventData:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Hawkes floor, whole games and wide embeddings take most of the demo's time; less shows the same path."""
     from foretell.cli import demo
-    from foretell.models.poisson import Poisson
+    from foretell.models.classical.poisson import Poisson
 
     whole = load("robocup")
     part = replace(whole, **{name: beginning(data) for name, data in whole.splits().items()})
@@ -92,7 +92,7 @@ def test_what_the_rules_bought_is_the_difference_of_the_scores(small: None, tmp_
 def test_a_difference_of_nothing_has_no_sign_of_its_own():
     from foretell.cli.demo import bought
     from foretell.evaluate.scores import evaluate
-    from foretell.models.poisson import Poisson
+    from foretell.models.classical.poisson import Poisson
 
     test = load("robocup").test
     assert test is not None

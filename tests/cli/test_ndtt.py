@@ -10,7 +10,7 @@ import torch
 
 from foretell.lang.program import Program
 from foretell.models.build import load_model
-from foretell.models.ndtt import NDTT
+from foretell.models.rules.ndtt import NDTT
 from foretell.reference import ndtt as twin
 from foretell.terms import split
 from tests.cli.invoking import fine, refused

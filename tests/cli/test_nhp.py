@@ -11,7 +11,7 @@ import pytest
 
 from foretell.data import load
 from foretell.models.build import load_model
-from foretell.models.nhp import NHP
+from foretell.models.recurrent.nhp import NHP
 from tests.cli.invoking import fine, refused
 
 HISTORY = ([1.0, 2.0, 2.0, 5.0], ["0", "1", "0", "1"])

@@ -12,7 +12,7 @@ import pytest
 from safetensors.torch import load_file
 
 from foretell.models.build import AnhpOptions
-from foretell.models.headed import MaskedANHP
+from foretell.models.task_heads import MaskedANHP
 from foretell.train.run import RunFolder
 from foretell.train.task import PretrainOptions
 from tests.cli.invoking import fine, finished, process, refused

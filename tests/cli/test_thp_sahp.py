@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from foretell.models.build import load_model
-from foretell.models.sahp import SAHP
-from foretell.models.thp import THP
+from foretell.models.last_event.sahp import SAHP
+from foretell.models.last_event.thp import THP
 from tests.cli.invoking import fine, refused
 
 HISTORY = ([1.0, 2.0, 2.0, 5.0], ["0", "1", "0", "1"])

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import make_batch
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
+from foretell.models.base import IntensityModel
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import Terms, log_likelihood
 from tests.samples import random_data

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from foretell.models.anhp import ANHP
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import Batch, make_batch
-from foretell.models.last_event import LastEventModel
-from foretell.models.nhp import NHP
+from foretell.batches.batch import Batch, make_batch
+from foretell.batches.queries import Queries
+from foretell.models.attention.anhp import ANHP
+from foretell.models.base import IntensityModel
+from foretell.models.last_event.last_event import LastEventModel
+from foretell.models.recurrent.nhp import NHP
 from tests.contract.members import Member
 from tests.samples import event_data, random_rows
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import make_batch
-from foretell.models.poisson import Poisson
-from foretell.models.ruled import RuleModel
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
+from foretell.models.base import IntensityModel
+from foretell.models.classical.poisson import Poisson
+from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.nce import contrast
 from foretell.objective.noise_source import NoiseSource, functor_marks
 from tests.contract.members import VOCABULARY

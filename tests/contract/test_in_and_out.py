@@ -6,8 +6,9 @@ import json
 
 import torch
 
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import make_batch
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
+from foretell.models.base import IntensityModel
 from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood
 from tests.contract.members import VOCABULARY, Member

@@ -8,9 +8,10 @@ import math
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData, Origin
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import make_batch
+from foretell.models.base import IntensityModel
 from foretell.nn.time import TimeEmbedding
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood, training_loss

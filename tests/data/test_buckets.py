@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.data import length_buckets, load
-from foretell.data.buckets import padding_share
+from foretell.batches.buckets import length_buckets, padding_share
+from foretell.data import load
 
 _lengths = st.lists(st.integers(0, 50), max_size=80)
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from foretell.errors import ForetellError
-from foretell.evaluate.ask import embeddings_of, intensities_at
-from foretell.models.anhp import ANHP
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
+from foretell.evaluate.queries import embeddings_of, intensities_at
+from foretell.models.attention.anhp import ANHP
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
 from foretell.reference.hawkes import SlowHawkes
 from tests.samples import as_history, event_data, random_data, randomise
 

@@ -25,8 +25,8 @@ from foretell.evaluate.bootstrap import (
     resample_sequences,
 )
 from foretell.evaluate.scores import evaluate
-from foretell.models.anhp import ANHP
-from foretell.models.poisson import Poisson
+from foretell.models.attention.anhp import ANHP
+from foretell.models.classical.poisson import Poisson
 from tests.samples import random_data, randomise
 
 

@@ -16,8 +16,8 @@ from foretell.evaluate.calibration import LEVELS, calibrate
 from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.scores import evaluate, score
 from foretell.evaluate.units import Units
-from foretell.models.anhp import ANHP
-from foretell.models.poisson import Poisson
+from foretell.models.attention.anhp import ANHP
+from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data, random_data, randomise
 
 TRUTH = Truth((0.7, 0.3))

@@ -19,7 +19,7 @@ from foretell.evaluate.compare import Contender, compare, holm, in_words
 from foretell.evaluate.permutation import PairedTest, compare_values
 from foretell.evaluate.scores import score
 from foretell.evaluate.units import Units
-from foretell.models.poisson import Poisson
+from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
 
 TRUTH = Truth((0.6, 0.4))

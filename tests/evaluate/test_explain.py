@@ -13,7 +13,7 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.explain import Explained, explain
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
+from foretell.models.rules.andtt import ANDTT
 from foretell.report.explain_tables import factor, heading, heads_by_effect, percent, tables
 from tests.samples import randomise
 

@@ -10,12 +10,12 @@ import torch
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.ask import embeddings_of
 from foretell.evaluate.labels import predict_labels, score_labels
 from foretell.evaluate.masked import score_masked
-from foretell.models.anhp import ANHP
-from foretell.models.headed import Classifier, MaskedANHP
-from foretell.models.nhp import NHP
+from foretell.evaluate.queries import embeddings_of
+from foretell.models.attention.anhp import ANHP
+from foretell.models.recurrent.nhp import NHP
+from foretell.models.task_heads import Classifier, MaskedANHP
 from tests.samples import random_data, randomise
 from tests.train.labelled import data_of, rows
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import QUADRATURE_TOLERANCE, score_events
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
-from foretell.models.batch import make_batch
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood
 from tests.samples import event_data, random_data, random_rows, randomise

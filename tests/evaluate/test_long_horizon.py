@@ -10,7 +10,7 @@ from foretell.errors import ForetellError
 from foretell.evaluate import temporal_precision as precise
 from foretell.evaluate.long_horizon import Futuring, compare_futures, score_futures, starting_points
 from foretell.evaluate.temporal_precision import Window
-from foretell.models.poisson import Poisson
+from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
 
 

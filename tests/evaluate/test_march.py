@@ -9,13 +9,13 @@ import pytest
 import torch
 from scipy import integrate
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData
-from foretell.evaluate.march import Care, Horizon, Marched, Places, march
+from foretell.evaluate.next_event_density import Care, Horizon, Marched, Places, march
 from foretell.evaluate.panel import gauss_kronrod
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
-from foretell.models.batch import make_batch
-from foretell.models.hawkes import Hawkes
+from foretell.models.classical.hawkes import Hawkes
 from tests.contract.members import MEMBERS, Member
 from tests.samples import event_data, random_data, randomise
 

@@ -10,15 +10,16 @@ import pytest
 import torch
 from scipy import integrate
 
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData
-from foretell.evaluate.march import Care
+from foretell.evaluate.next_event_density import Care
 from foretell.evaluate.next_time import AGAIN, AGAIN_ABOVE, QUICK, UNDEFINED_ABOVE, predict_next_times
 from foretell.evaluate.scores import score
-from foretell.models.anhp import ANHP
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import make_batch
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
+from foretell.models.attention.anhp import ANHP
+from foretell.models.base import IntensityModel
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data, random_data, randomise
 
 

@@ -25,7 +25,7 @@ from foretell.evaluate.permutation import (
     compare_participants,
     permutation_test,
 )
-from foretell.models.poisson import Poisson
+from foretell.models.classical.poisson import Poisson
 
 
 def brute_force(first: np.ndarray, second: np.ndarray) -> float:

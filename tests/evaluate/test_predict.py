@@ -13,15 +13,15 @@ from scipy import stats
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.evaluate.next_time import predict_next_times
-from foretell.evaluate.outlook import QUANTILES
 from foretell.evaluate.predict import predict, predict_each, seed_of
+from foretell.evaluate.prediction import QUANTILES
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
-from foretell.sampling.futures import sample_next
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
+from foretell.models.rules.andtt import ANDTT
+from foretell.sampling.core.futures import sample_next
 from tests.contract.members import MEMBERS, Member
 from tests.samples import event_data, random_data, randomise
 

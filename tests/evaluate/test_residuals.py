@@ -26,7 +26,7 @@ from foretell.evaluate.residuals import (
     residuals,
     uniform,
 )
-from foretell.models.poisson import Poisson
+from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
 
 

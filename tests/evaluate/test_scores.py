@@ -18,8 +18,8 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.record import Origin, digest_of, read_scores, write_scores
 from foretell.evaluate.scores import evaluate, score
-from foretell.models.anhp import ANHP
-from foretell.models.poisson import Poisson
+from foretell.models.attention.anhp import ANHP
+from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data, random_data, randomise
 
 TINY = event_data([([1.0, 4.0], [0, 1]), ([2.0], [0]), ([], [])], types=2, t_end=[5.0, 4.0, 3.0])
@@ -51,8 +51,8 @@ def test_the_most_intense_type_is_the_one_predicted_at_each_time():
     model.time.set_range(0.5, 10.0)
     events = score(model, data, times=False).events
     wrong = 0
-    from foretell.models.base import Queries
-    from foretell.models.batch import make_batch
+    from foretell.batches.batch import make_batch
+    from foretell.batches.queries import Queries
 
     for place, sequence in enumerate(data):
         batch = make_batch(data, [place])
@@ -265,7 +265,7 @@ def test_without_pyarrow_the_same_table_is_written_as_json_lines(tmp_path: Path,
 
 def test_the_package_and_the_function_of_the_same_name_are_both_callable():
     import foretell as ft
-    import foretell.evaluate.ask  # puts the package in the function's place
+    import foretell.evaluate.queries  # puts the package in the function's place
 
     data = ft.load("robocup")
     model = ft.Poisson(data.vocabulary)

@@ -12,11 +12,11 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.long_horizon import Futuring
 from foretell.evaluate.next_time import predict_next_times
+from foretell.evaluate.open_vocabulary import UNMET, with_all_names
 from foretell.evaluate.record import read_scores, score_columns, write_scores
 from foretell.evaluate.scores import score
-from foretell.evaluate.unmet import UNMET, with_all_names
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
+from foretell.models.rules.andtt import ANDTT
 from foretell.report.confusion import NEVER_MET, confusion_of
 from tests.evaluate.test_scores import ORIGIN
 from tests.samples import randomise

@@ -9,11 +9,11 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from foretell.batches.batch import Batch
 from foretell.data import EventData, Vocabulary
-from foretell.models.batch import Batch
-from foretell.models.last_event import LastEventModel
-from foretell.models.sahp import SAHP
-from foretell.models.thp import THP
+from foretell.models.last_event.last_event import LastEventModel
+from foretell.models.last_event.sahp import SAHP
+from foretell.models.last_event.thp import THP
 from foretell.objective.integral import Points
 from foretell.reference.events import before_time
 from foretell.reference.likelihood import Point, log_likelihood

@@ -8,13 +8,13 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch, make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.models.andtt import ANDTT
-from foretell.models.base import Queries
-from foretell.models.batch import Batch, make_batch
-from foretell.models.ndtt import NDTT
-from foretell.models.ruled import RuleModel
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.integral import Points, quadrature, stratified
 from foretell.objective.loglik import log_likelihood, training_loss
 from foretell.reference import andtt, ndtt

@@ -8,8 +8,8 @@ import torch
 
 from foretell.data import EventData, EventSequence
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.ndtt import NDTT
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
 from tests.ground.timelines import event_data
 from tests.samples import randomise_rules
 

@@ -13,10 +13,10 @@ import torch
 from foretell.data import EventData, EventSequence, load_file
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models import andtt_explain
-from foretell.models.andtt import ANDTT
-from foretell.models.andtt_attention import Head, Look, look_back
-from foretell.models.andtt_explain import Anatomy, take_apart
+from foretell.models.rules import andtt_explain
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.andtt_attention import Head, Look, look_back
+from foretell.models.rules.andtt_explain import Anatomy, take_apart
 from foretell.reference import andtt as twin
 from foretell.reference import ruled
 from foretell.reference.database import Fact

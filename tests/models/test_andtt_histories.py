@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from foretell.batches.timelines import Histories
 from foretell.data import Vocabulary
 from foretell.lang.program import Program
-from foretell.models.andtt_histories import Histories
 from foretell.plan import slots as slots_module
 from foretell.plan.layout import Layout
 from foretell.plan.slots import SequenceSlots
@@ -99,7 +99,7 @@ def test_slots_of_conditions_are_the_same_whether_read_from_a_table_or_searched_
 
 
 def test_what_sequences_fix_is_forgotten_beyond_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("foretell.models.andtt_histories.KEPT_ADDITIONS", 20)
+    monkeypatch.setattr("foretell.batches.timelines.KEPT_ADDITIONS", 20)
     known = histories()
     for types in (FIRST, SECOND, FIRST[:4], SECOND):
         slots_of(known, types, keep=1, rng=np.random.default_rng(0))

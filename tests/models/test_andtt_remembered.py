@@ -8,12 +8,13 @@ import pickle
 import pytest
 import torch
 
+from foretell.batches import plan_cache as andtt_plans
+from foretell.batches import timelines as andtt_histories
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData
 from foretell.lang.program import Program
-from foretell.models import andtt_histories, andtt_plans
-from foretell.models.andtt import ANDTT
-from foretell.models.base import Queries
-from foretell.models.batch import make_batch
+from foretell.models.rules.andtt import ANDTT
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood
 from foretell.train.fit import fit

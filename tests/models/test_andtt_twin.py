@@ -9,8 +9,8 @@ import torch
 
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
 from foretell.models.build import load_model, save_model
+from foretell.models.rules.andtt import ANDTT
 from tests.ground.timelines import event_data
 from tests.models.rule_twin import (
     BLOCK,

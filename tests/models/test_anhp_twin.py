@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData, Vocabulary
-from foretell.models.anhp import ANHP, FOLD_BELOW
-from foretell.models.base import Queries
-from foretell.models.batch import make_batch
+from foretell.models.attention.anhp import ANHP, FOLD_BELOW
 from foretell.nn import attention
 from foretell.objective.integral import quadrature, stratified, uniform
 from foretell.objective.loglik import log_likelihood

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventSequence
 from foretell.data.synthetic import Poisson as PoissonProcess
 from foretell.data.synthetic import simulate
 from foretell.errors import ForetellError
-from foretell.models.base import Queries
-from foretell.models.batch import make_batch
-from foretell.models.last_event import LastEventModel
+from foretell.models.last_event.last_event import LastEventModel
+from foretell.models.last_event.sahp import SAHP
+from foretell.models.last_event.thp import THP
 from foretell.models.parameters import load_parameters, parameters_json
-from foretell.models.pieces import tensors_of, with_tensors
-from foretell.models.sahp import SAHP
-from foretell.models.thp import THP
+from foretell.models.pytree import tensors_of, with_tensors
 from foretell.models.units import starting_rates
 from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood, training_loss

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from foretell.models.base import Queries
-from foretell.models.batch import make_batch
-from foretell.models.last_event import LastEventModel
-from foretell.models.sahp import SAHP
-from foretell.models.thp import THP
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
+from foretell.models.last_event.last_event import LastEventModel
+from foretell.models.last_event.sahp import SAHP
+from foretell.models.last_event.thp import THP
 from foretell.nn import attention
 from foretell.objective.integral import quadrature, stratified, uniform
 from foretell.objective.loglik import log_likelihood

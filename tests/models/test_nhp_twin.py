@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from foretell.batches.batch import Batch, make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData, Vocabulary
-from foretell.models.base import Queries
-from foretell.models.batch import Batch, make_batch
-from foretell.models.nhp import NHP
+from foretell.models.recurrent.nhp import NHP
 from foretell.nn.ctlstm_steps import GATES
 from foretell.objective.integral import Points, quadrature, stratified, uniform
 from foretell.objective.loglik import log_likelihood, training_loss

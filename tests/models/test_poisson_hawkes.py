@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
-from foretell.models import hawkes_fit
 from foretell.models.base import IntensityModel
-from foretell.models.batch import make_batch
-from foretell.models.hawkes import Hawkes
-from foretell.models.hawkes_fit import fit_hawkes
-from foretell.models.poisson import Poisson
+from foretell.models.classical import hawkes_fit
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.hawkes_fit import fit_hawkes
+from foretell.models.classical.poisson import Poisson
 from foretell.models.units import PSEUDO_COUNT
 from foretell.objective.loglik import log_likelihood
 from foretell.reference.hawkes import SlowHawkes

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.batch import make_batch
 from foretell.models.build import load_model, save_model
-from foretell.models.ndtt import NDTT
-from foretell.models.ruled import RuleModel
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.integral import quadrature, uniform
 from foretell.objective.loglik import training_loss
 from tests.ground.timelines import event_data

@@ -9,9 +9,9 @@ import pytest
 
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
 from foretell.models.build import load_model, save_model
-from foretell.models.ndtt import NDTT
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
 
 RULES = """
 :- event(work, 0). :- event(rest, 0). :- exogenous(night, 0).

@@ -9,14 +9,14 @@ import torch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.anhp import ANHP
-from foretell.models.hawkes import Hawkes
-from foretell.models.headed import Classifier, MaskedANHP
-from foretell.models.ndtt import NDTT
-from foretell.models.nhp import NHP
+from foretell.models.attention.anhp import ANHP
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.last_event.thp import THP
+from foretell.models.recurrent.nhp import NHP
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
 from foretell.models.start_from import start_from, take_encoder
-from foretell.models.thp import THP
+from foretell.models.task_heads import Classifier, MaskedANHP
 from tests.samples import NAMES, random_data, randomise
 
 DATA = random_data(0, (5, 7, 3))

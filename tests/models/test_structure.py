@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
 from foretell.data import Vocabulary
 from foretell.errors import ForetellError
-from foretell.models.anhp import ANHP
-from foretell.models.base import Queries
-from foretell.models.batch import make_batch
-from foretell.models.structure import make_structure, parse_edge
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.structure import make_structure, parse_edge
 from tests.samples import event_data, randomise
 
 ABC = Vocabulary(("a", "b", "c"))

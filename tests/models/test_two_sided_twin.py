@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
-from foretell.models.anhp import ANHP
-from foretell.models.anhp_two_sided import embed_rows, event_rows, sight
-from foretell.models.batch import make_batch
-from foretell.models.headed import Classifier, MaskedANHP
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.two_sided import embed_rows, event_rows, sight
+from foretell.models.task_heads import Classifier, MaskedANHP
 from foretell.objective.masked import Corruption, corrupt, masked_terms
 from foretell.reference.two_sided import Row, SlowTwoSided, all_others, log_probability
 from tests.models.twin import twin_of

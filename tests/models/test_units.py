@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventSequence
 from foretell.data.synthetic import Hawkes as HawkesProcess
 from foretell.data.synthetic import Poisson as PoissonProcess
 from foretell.data.synthetic import simulate
 from foretell.errors import ForetellError
-from foretell.models.anhp import ANHP
-from foretell.models.base import Queries
-from foretell.models.batch import make_batch
+from foretell.models.attention.anhp import ANHP
 from foretell.models.units import mean_gap, scored_counts, starting_rates, wave_range
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import foretell as ft
+from foretell.batches.batch import make_batch
 from foretell.errors import DataError
 from foretell.evaluate.likelihood import score_events
 from foretell.ground.impossible import settle_impossible
-from foretell.models.batch import make_batch
 from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood, training_loss
 from foretell.train.lesson import sum_scored

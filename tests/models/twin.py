@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch
 from foretell.data import EventData
-from foretell.models.anhp import ANHP
-from foretell.models.batch import Batch
+from foretell.models.attention.anhp import ANHP
 from foretell.objective.integral import Points
 from foretell.reference.anhp import SlowANHP
 from foretell.reference.likelihood import Point, log_likelihood

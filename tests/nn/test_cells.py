@@ -8,9 +8,9 @@ import weakref
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.lang.program import Program
-from foretell.models.batch import make_batch
-from foretell.models.ndtt import NDTT
+from foretell.models.rules.ndtt import NDTT
 from foretell.nn import cells
 from foretell.nn.cells import drifted
 from foretell.objective.integral import stratified

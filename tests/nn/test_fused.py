@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foretell.models.anhp import ANHP
-from foretell.models.anhp_fused import fuses, matrices
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.fused import fuses, matrices
 from foretell.nn.fused.loss import Layout, _of_types, _shares, power_of_two
 
 DIM, TYPES = 16, 5

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.models import anhp_fused
-from foretell.models.anhp import ANHP
-from foretell.models.anhp_fused import fuses
-from foretell.models.batch import Batch, make_batch
+from foretell.models.attention import fused as anhp_fused
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.fused import fuses
 from foretell.nn import attention
 from foretell.objective.integral import Points, quadrature, stratified
 from foretell.objective.loglik import training_loss

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.batches.batch import Batch, make_batch
+from foretell.batches.queries import Sample
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.base import Sample
-from foretell.models.batch import Batch, make_batch
-from foretell.models.poisson import Poisson
+from foretell.models.classical.poisson import Poisson
+from foretell.models.rules.andtt import ANDTT
 from foretell.objective.integral import Points, quadrature
 from foretell.objective.loglik import training_loss
 from foretell.train.step import StepOptions, Stepper

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
 from foretell.data.synthetic import Hawkes as SyntheticHawkes
 from foretell.data.synthetic import simulate
-from foretell.models.anhp import ANHP
-from foretell.models.batch import make_batch
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
+from foretell.models.attention.anhp import ANHP
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood
 from foretell.objective.nce import contrast

@@ -9,15 +9,15 @@ import pytest
 import torch
 from scipy import stats
 
+from foretell.batches.batch import Batch, make_batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.base import Queries
-from foretell.models.batch import Batch, make_batch
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
-from foretell.models.possible import possible_events, possible_totals
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.possible_events import possible_events, possible_totals
 from foretell.objective import noise as drawing
 from foretell.objective.noise import NoiseEvents, NoiseProcess
 from foretell.objective.noise_source import NoiseSource, functor_marks

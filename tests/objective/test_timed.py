@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy import stats
 
+from foretell.batches.batch import Batch, Window, make_batch
 from foretell.data import EventData, Origin
 from foretell.errors import ForetellError
-from foretell.models.batch import Batch, Window, make_batch
-from foretell.models.possible import possible_events
+from foretell.models.rules.possible_events import possible_events
 from foretell.objective import noise as drawing
 from foretell.objective.noise import NoiseEvents, NoiseProcess
 from foretell.objective.noise_source import NoiseSource

@@ -13,8 +13,8 @@ import torch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.lang.diagnostics import ProgramError
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.ndtt import NDTT
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
 from foretell.reference.andtt import Settings
 from foretell.reference.database import states
 from tests.ground.random_programs import random_case

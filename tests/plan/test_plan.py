@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
+from foretell.batches.queries import Queries
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.base import Queries
-from foretell.models.batch import make_batch
+from foretell.models.rules.andtt import ANDTT
 from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood, training_loss
 from tests.ground.timelines import event_data

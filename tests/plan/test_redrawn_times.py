@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.batch import make_batch
+from foretell.models.rules.andtt import ANDTT
 from foretell.objective.integral import stratified
 from foretell.objective.loglik import log_likelihood
 from foretell.train.fit import Fit, fit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretell.plan.runs import ByKey, below, sorted_once, spread, without
+from foretell.plan.int_arrays import ByKey, below, sorted_once, spread, without
 
 
 def test_slices_are_spread_out_in_order_and_empty_ones_give_nothing():

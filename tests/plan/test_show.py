@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import foretell as ft
-from foretell.plan.book import ParameterBook
 from foretell.plan.layout import Layout
+from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import make_plan
 from foretell.plan.show import alike_of, network_lines, sizes_of, tensors_of
 from foretell.plan.slots import sequence_slots

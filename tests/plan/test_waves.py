@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.lang.program import Program
-from foretell.models.batch import make_batch
-from foretell.models.ndtt import NDTT
+from foretell.models.rules.ndtt import NDTT
 from foretell.nn.cells import Stage, Update, Waves
 from foretell.plan.versions import versions_of
 from foretell.plan.waves import Recurrence

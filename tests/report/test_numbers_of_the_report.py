@@ -14,9 +14,9 @@ from foretell.data.synthetic import Poisson as PoissonProcess
 from foretell.data.synthetic import simulate
 from foretell.evaluate.explain import explain
 from foretell.evaluate.likelihood import score_events
-from foretell.evaluate.outlook import QUANTILES
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
+from foretell.evaluate.prediction import QUANTILES
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
 from foretell.report.confusion import confusion_of
 from foretell.report.grouping import OTHERS, group_events
 from foretell.report.moments import MOST_EVENTS, moments_of

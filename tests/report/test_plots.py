@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from foretell.errors import ForetellError
-from foretell.models.hawkes import Hawkes
+from foretell.models.classical.hawkes import Hawkes
 from foretell.report.plots import SHOWN_TYPES, intensity_plot, learning_curve, save_figure
 from tests.samples import event_data, random_data, randomise
 

@@ -7,13 +7,13 @@ import torch
 
 from foretell.data import EventSequence, Vocabulary
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.anhp import ANHP
-from foretell.models.hawkes import Hawkes
-from foretell.models.ndtt import NDTT
-from foretell.models.nhp import NHP
-from foretell.models.sahp import SAHP
-from foretell.models.thp import THP
+from foretell.models.attention.anhp import ANHP
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.last_event.sahp import SAHP
+from foretell.models.last_event.thp import THP
+from foretell.models.recurrent.nhp import NHP
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
 from tests.samples import randomise
 
 TYPES = Vocabulary(("a", "b", "c"))

@@ -11,12 +11,12 @@ import torch
 
 from foretell.data import EventSequence, Vocabulary
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.ndtt import NDTT
-from foretell.models.ruled import RuleModel
-from foretell.sampling.andtt_walks import ANDTTWalks
-from foretell.sampling.ndtt_walks import NDTTWalks
-from foretell.sampling.rule_walks import RuleWalks
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.rule_model import RuleModel
+from foretell.sampling.rules.andtt_sampler import ANDTTWalks
+from foretell.sampling.rules.ndtt_sampler import NDTTWalks
+from foretell.sampling.rules.rule_sampler import RuleWalks
 from tests.plan.rich_programs import RichCase
 from tests.samples import randomise, randomise_rules
 from tests.sampling.told import Told

@@ -13,9 +13,9 @@ import torch
 from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
+from foretell.models.rules.andtt import ANDTT
 from foretell.reference.database import is_possible, states
-from foretell.sampling.andtt_walks import ANDTTWalks
+from foretell.sampling.rules.andtt_sampler import ANDTTWalks
 from tests.plan.rich_programs import rich_case
 from tests.samples import randomise
 from tests.sampling.rule_kinds import andtt_of as of_case

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from foretell.data import EventSequence, Vocabulary
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
-from foretell.sampling.anhp_walks import ANHPWalks
-from foretell.sampling.nodes import Nodes, constant, point
-from foretell.sampling.nodes_pool import pooled
-from foretell.sampling.queries import Grid
-from foretell.sampling.start import start_walks
-from foretell.sampling.thinning import ROUNDING
-from foretell.sampling.walk import Bounds
+from foretell.sampling.anhp_sampler import ANHPWalks
+from foretell.sampling.bounds.chebyshev import Nodes, constant, point
+from foretell.sampling.bounds.chebyshev_pool import pooled
+from foretell.sampling.core.query_layout import Grid
+from foretell.sampling.core.sampler import Bounds
+from foretell.sampling.core.start import start_walks
+from foretell.sampling.core.thinning import ROUNDING
 from tests.contract.members import MEMBERS, Member
 
 OPTIONS: list[dict[str, Any]] = [

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.sampling.futures import sample_futures, sample_next
-from foretell.sampling.start import start_walks
+from foretell.sampling.core.futures import sample_futures, sample_next
+from foretell.sampling.core.start import start_walks
 from tests.sampling.processes import MODELS, PAST
 
 pytestmark = [

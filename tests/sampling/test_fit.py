@@ -14,8 +14,8 @@ from scipy import stats
 
 from foretell.data import EventData, EventSequence
 from foretell.models.base import IntensityModel
-from foretell.sampling.as_data import futures_as_data
-from foretell.sampling.futures import sample_futures, sample_next
+from foretell.sampling.core.as_data import futures_as_data
+from foretell.sampling.core.futures import sample_futures, sample_next
 from tests.sampling.processes import MODELS, PAST, TYPES, andtt, anhp
 
 FALSE_ALARMS = 1e-6

@@ -12,13 +12,13 @@ import torch
 from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.models.poisson import Poisson
+from foretell.models.classical.poisson import Poisson
 from foretell.sampling import futures as module
 from foretell.sampling import thinning
-from foretell.sampling.futures import sample_futures, sample_next
-from foretell.sampling.nodes import Nodes
-from foretell.sampling.thinning import BoundExceeded, Drawn, Pace, _choice, _judged, next_events
-from foretell.sampling.walk import Bounds, Walks
+from foretell.sampling.bounds.chebyshev import Nodes
+from foretell.sampling.core.futures import sample_futures, sample_next
+from foretell.sampling.core.sampler import Bounds, Walks
+from foretell.sampling.core.thinning import BoundExceeded, Drawn, Pace, _choice, _judged, next_events
 from tests.contract.members import MEMBERS, Member
 from tests.sampling.processes import MODELS, PAST, anhp, hawkes
 
@@ -318,7 +318,7 @@ def test_bounds_do_not_depend_on_how_much_is_worked_on_together(monkeypatch: pyt
     walks = module.start_walks(anhp(), [PAST], [4])
     start = torch.linspace(2.2, 6.0, 40, dtype=torch.float64)[None]
     whole = walks.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
-    monkeypatch.setattr("foretell.sampling.anhp_walks.IN_CACHE", 64)
+    monkeypatch.setattr("foretell.sampling.anhp_sampler.IN_CACHE", 64)
     parts = walks.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
     torch.testing.assert_close(parts.upper, whole.upper, rtol=1e-12, atol=0.0)
     torch.testing.assert_close(parts.middle, whole.middle, rtol=1e-12, atol=0.0)

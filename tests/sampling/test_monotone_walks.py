@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from foretell.data import EventSequence, Vocabulary
-from foretell.models.last_event import LastEventModel
-from foretell.models.sahp import SAHP
-from foretell.models.thp import THP
-from foretell.sampling.futures import sample_futures
-from foretell.sampling.start import start_walks
+from foretell.models.last_event.last_event import LastEventModel
+from foretell.models.last_event.sahp import SAHP
+from foretell.models.last_event.thp import THP
+from foretell.sampling.core.futures import sample_futures
+from foretell.sampling.core.start import start_walks
 from tests.sampling.processes import PAST, sahp, thp
 
 OPTIONS: list[dict[str, Any]] = [{}, {"heads": 3, "layers": 1}, {"layer_norm": False}, {"feed_forward": 0}]

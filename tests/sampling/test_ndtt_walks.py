@@ -12,12 +12,12 @@ import torch
 from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models.ndtt import NDTT
+from foretell.models.rules.ndtt import NDTT
 from foretell.reference import ndtt as slow
 from foretell.reference.database import is_possible, states
 from foretell.reference.ruled import spelled
-from foretell.sampling.futures import sample_futures
-from foretell.sampling.ndtt_walks import NDTTWalks
+from foretell.sampling.core.futures import sample_futures
+from foretell.sampling.rules.ndtt_sampler import NDTTWalks
 from tests.plan.rich_programs import rich_case
 from tests.sampling.processes import PAST, RULES, TYPES, ndtt
 from tests.sampling.rule_kinds import ndtt_of as of_case

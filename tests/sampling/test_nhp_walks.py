@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from foretell.data import EventSequence, Vocabulary
-from foretell.models.nhp import NHP
-from foretell.sampling.futures import sample_futures
-from foretell.sampling.nhp_walks import Cell, NHPWalks
-from foretell.sampling.start import start_walks
+from foretell.models.recurrent.nhp import NHP
+from foretell.sampling.core.futures import sample_futures
+from foretell.sampling.core.start import start_walks
+from foretell.sampling.nhp_sampler import Cell, NHPWalks
 from tests.samples import randomise
 from tests.sampling.test_bounds import broken, histories
 

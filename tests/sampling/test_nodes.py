@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foretell.nn.intensity import softplus as plain_softplus
 from foretell.nn.pool import pool
-from foretell.sampling.nodes import (
+from foretell.sampling.bounds.chebyshev import (
     Nodes,
     between,
     constant,
@@ -25,7 +25,7 @@ from foretell.sampling.nodes import (
     tanh,
     waves,
 )
-from foretell.sampling.nodes_pool import pooled
+from foretell.sampling.bounds.chebyshev_pool import pooled
 
 ALL = 150  # quantities that are looked at together
 WINDOW = torch.linspace(-1.0, 1.0, 101, dtype=torch.float64)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from foretell.errors import ForetellError
-from foretell.sampling.begun import begun
-from foretell.sampling.queries import Grid, Runs
+from foretell.sampling.core.past import begun
+from foretell.sampling.core.query_layout import Grid, Runs
 from tests.sampling.processes import PAST, anhp
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from foretell.data import EventSequence
-from foretell.sampling.start import start_walks
+from foretell.sampling.core.start import start_walks
 from tests.contract.members import MEMBERS, Member
 
 LATER = [12.25, 12.5]

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from foretell.data import EventSequence
 from foretell.errors import ForetellError
-from foretell.models.ruled import RuleModel
-from foretell.sampling.rule_walks import RuleWalks
-from foretell.sampling.start import start_walks
+from foretell.models.rules.rule_model import RuleModel
+from foretell.sampling.core.start import start_walks
+from foretell.sampling.rules.rule_sampler import RuleWalks
 from tests.samples import Rules
 
 AHEAD = np.asarray([1e-3, 0.3, 2.0, 50.0])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData, EventSequence, load
-from foretell.models.anhp import ANHP
-from foretell.models.anhp_fused import fuses
-from foretell.models.batch import Batch, make_batch
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.fused import fuses
 from foretell.objective.integral import Integral
 from foretell.train.config import make_config
 from foretell.train.fit import fit
@@ -74,7 +74,7 @@ def test_fused_steps_descend_as_the_separate_operations_do(monkeypatch: pytest.M
     for fused in (True, False):
         there, batch = short()
         if not fused:
-            monkeypatch.setattr("foretell.models.anhp_fused.kernels_run_on", lambda device: False)
+            monkeypatch.setattr("foretell.models.attention.fused.kernels_run_on", lambda device: False)
         stepper = Stepper(there, 1e-2, StepOptions(points=2))
         losses[fused] = [float(stepper(batch, number)) for number in range(20)]
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)

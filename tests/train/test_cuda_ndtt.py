@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData, EventSequence, load
 from foretell.lang.program import Program
-from foretell.models.batch import Batch, make_batch
-from foretell.models.ndtt import NDTT
+from foretell.models.rules.ndtt import NDTT
 from foretell.objective.integral import stratified
 from foretell.objective.loglik import training_loss
 from foretell.train.step import StepOptions, Stepper

@@ -8,10 +8,10 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
+from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData, EventSequence, load
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.batch import Batch, make_batch
+from foretell.models.rules.andtt import ANDTT
 from foretell.nn import range_attention as module
 from foretell.nn.range_attention import range_attention, range_tiles
 from foretell.objective.integral import stratified

@@ -12,9 +12,9 @@ import torch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
+from foretell.models.rules.andtt import ANDTT
 from foretell.train import lesson as training
 from foretell.train.fit import Interrupted, choose_device, fit
 from foretell.train.lesson import sum_scored
@@ -217,7 +217,7 @@ def test_a_second_fit_continues_from_the_first_and_keeps_its_units():
 @pytest.mark.parametrize("window", ["all", "events-2-to-I"])
 @pytest.mark.parametrize("origin", ["window", "first-event"])
 def test_scored_events_are_counted_as_the_batches_count_them(window: Any, origin: Any):
-    from foretell.models.batch import make_batch
+    from foretell.batches.batch import make_batch
 
     data = event_data([([0.0, 1.0, 2.0], [0, 1, 0]), ([0.0], [1])], types=2, origin=origin)
     assert sum_scored(data, np.arange(2), window) == int(make_batch(data, [0, 1], window=window).scored.sum())

@@ -15,7 +15,7 @@ from safetensors.torch import save
 
 from foretell.errors import ForetellError
 from foretell.models.build import load_model, save_model
-from foretell.models.hawkes import Hawkes
+from foretell.models.classical.hawkes import Hawkes
 from foretell.train.checkpoint import load_checkpoint
 from foretell.train.config import make_config
 from foretell.train.fit import Interrupted, fit

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.models.batch import make_batch
-from foretell.models.hawkes import Hawkes
-from foretell.models.nhp import NHP
-from foretell.models.poisson import Poisson
-from foretell.models.sahp import SAHP
-from foretell.models.thp import THP
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
+from foretell.models.last_event.sahp import SAHP
+from foretell.models.last_event.thp import THP
+from foretell.models.recurrent.nhp import NHP
 from foretell.objective.noise_source import NoiseSource
 from foretell.train import step as stepping
 from foretell.train.config import ConfigError, make_config
-from foretell.train.evaluations import for_integral
+from foretell.train.cost import for_integral
 from foretell.train.fit import Interrupted, fit
 from foretell.train.noise import NoiseKind, fit_noise, noise_of_run
 from foretell.train.run import RunFolder

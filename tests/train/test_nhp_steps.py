@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.models.batch import Batch, make_batch
-from foretell.models.nhp import NHP
+from foretell.batches.batch import Batch, make_batch
+from foretell.models.recurrent.nhp import NHP
 from foretell.train.fit import fit
 from foretell.train.step import Limits, StepOptions, Stepper
 from tests.train.small import exciting, in_unit, options

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import foretell as ft
+from foretell.batches.batch import Batch
 from foretell.errors import ForetellError
-from foretell.models.anhp_two_sided import sight
-from foretell.models.batch import Batch
+from foretell.models.attention.two_sided import sight
 from foretell.models.build import load_model, load_network, save_model
-from foretell.models.headed import Classifier, MaskedANHP
+from foretell.models.task_heads import Classifier, MaskedANHP
 from foretell.train.classify import classify
 from foretell.train.fit import Interrupted, fit
 from foretell.train.pretrain import pretrain

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foretell.errors import ForetellError
-from foretell.models.hawkes import Hawkes
+from foretell.models.classical.hawkes import Hawkes
 from foretell.train.config import make_config
 from foretell.train.fit import fit
 from foretell.train.run import RunFolder, data_facts

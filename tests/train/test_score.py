@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData
 from foretell.lang.program import Program
-from foretell.models import base, ruled
-from foretell.models.andtt import ANDTT
+from foretell.models import base
 from foretell.models.base import IntensityModel
-from foretell.models.batch import Batch, make_batch
+from foretell.models.rules import rule_model as ruled
+from foretell.models.rules.andtt import ANDTT
 from foretell.train.score import mean_log_likelihood
 from tests.samples import randomise
 from tests.train.small import exciting, small_model

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.batch import Batch, make_batch
+from foretell.models.rules.andtt import ANDTT
 from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood
 from foretell.train import step as stepping

@@ -136,8 +136,8 @@ def _stage_lines(program: Program, show: Stage) -> list[str]:
 
 def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_json: bool) -> Any:
     """What the rules are to a network, without data; `foretell plan` adds how large it becomes for given events."""
-    from foretell.plan.book import ParameterBook
     from foretell.plan.layout import Layout
+    from foretell.plan.parameters import ParameterBook
     from foretell.plan.show import network_json, network_lines
 
     layout = Layout(program, dim)

@@ -11,10 +11,10 @@ from foretell.cli.replay import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.cli.opened import Opened
+    from foretell.batches.batch import Window
+    from foretell.cli.open_run import Opened
     from foretell.cli.show import Bar
     from foretell.evaluate.scores import Scored
-    from foretell.models.batch import Window
     from foretell.objective.integral import Integral
 
 Option = typer.Option
@@ -42,7 +42,8 @@ def compare(
     quiet: Annotated[bool, Option(help="No progress.")] = False,
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
-    from foretell.cli.opened import open_run
+    from foretell.batches.batch import Window
+    from foretell.cli.open_run import open_run
     from foretell.cli.show import (
         bar,
         difference_tables,
@@ -56,7 +57,6 @@ def compare(
     from foretell.cli.unfinished import unfinished
     from foretell.evaluate.compare import Contender
     from foretell.evaluate.compare import compare as compared
-    from foretell.models.batch import Window
     from foretell.objective.integral import Integral
     from foretell.train.config import check_choice
 

@@ -33,7 +33,7 @@ def explain(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Why an event is expected just before a time: which rules and facts make its intensity, and which past events they attend to."""
-    from foretell.cli.opened import open_run
+    from foretell.cli.open_run import open_run
     from foretell.cli.replay import before, check_time
     from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import out, print_json

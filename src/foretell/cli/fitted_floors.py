@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from foretell.cli.opened import Opened
+from foretell.cli.open_run import Opened
 from foretell.cli.show import Bar
 from foretell.models.base import IntensityModel
 from foretell.train.fit import fit

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def program_of(model: IntensityModel, impossible: Impossible) -> Program | None:
     """The rules that may forbid an event; a model without rules forbids nothing, so there is nothing to choose."""
-    from foretell.models.ruled import RuleModel
+    from foretell.models.rules.rule_model import RuleModel
 
     if isinstance(model, RuleModel):
         return model.program

@@ -35,10 +35,10 @@ def intensity(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Intensities of every event type at given times, each from the events before it."""
-    from foretell.cli.opened import open_run
+    from foretell.cli.open_run import open_run
     from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import out, print_json
-    from foretell.evaluate.ask import intensities_at
+    from foretell.evaluate.queries import intensities_at
     from foretell.lang.program import Undeclared
     from foretell.train.config import check_choice
 
@@ -52,7 +52,7 @@ def intensity(
     if program is not None or params is not None:
         if program is None or params is None or data is not None:
             raise ForetellError("without a run: foretell intensity DATA --program P.ndtt --params F --times …")
-        from foretell.cli.fresh import model_of
+        from foretell.cli.program_model import model_of
         from foretell.cli.sequences import chosen_among, open_data
 
         check_choice("--undeclared", undeclared, Undeclared)

@@ -37,7 +37,7 @@ def params(
     if program is not None:
         if load is not None:
             raise ForetellError("--load writes into a run: give its folder")
-        from foretell.cli.fresh import Sizes, fresh_model
+        from foretell.cli.program_model import Sizes, fresh_model
 
         sizes = Sizes(dim, layers, time_dim)
         found = parameters_json(fresh_model(program, data, model, sizes, seed, dtype))

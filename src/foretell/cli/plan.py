@@ -48,8 +48,8 @@ def plan(
     from foretell.cli.sequences import chosen_among, open_data
     from foretell.cli.show import print_json
     from foretell.ground.replay import replay
-    from foretell.plan.book import ParameterBook
     from foretell.plan.layout import Layout
+    from foretell.plan.parameters import ParameterBook
     from foretell.plan.plan import make_plan
     from foretell.plan.show import network_json, network_lines, sizes_lines, sizes_of
     from foretell.plan.slots import sequence_slots

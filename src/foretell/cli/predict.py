@@ -13,7 +13,7 @@ from foretell.cli.replay import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.cli.opened import Opened
+    from foretell.cli.open_run import Opened
     from foretell.data import EventData
 
 Option = typer.Option
@@ -104,8 +104,8 @@ def predict(
 
 
 def _open(run: Path, history: str | None, split: str | None, columns: str, device: str) -> Opened:
-    from foretell.cli.opened import open_run
-    from foretell.cli.piped import open_piped, piped_content
+    from foretell.cli.open_run import open_run
+    from foretell.cli.stdin import open_piped, piped_content
 
     content = piped_content(history, split)
     if content is None:

@@ -11,7 +11,7 @@ from foretell.cli.replay import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.cli.opened import Opened
+    from foretell.cli.open_run import Opened
     from foretell.cli.show import Bar
     from foretell.data import EventSequence
     from foretell.data.summary import Summary
@@ -44,7 +44,7 @@ def report(
     """One self-contained page: data, learning curves, scores, intensities over time, goodness of fit, calibration, rules at work."""
     import time
 
-    from foretell.cli.opened import open_run
+    from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, print_json
     from foretell.data.writing import replacing
     from foretell.report.contents import Contents, report_page

@@ -16,7 +16,7 @@ from foretell.lang.wording import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from foretell.sampling.futures import Futures
+    from foretell.sampling.core.futures import Futures
 
 Option = typer.Option
 FULLY_SHOWN = 3  # histories
@@ -57,14 +57,14 @@ def sample(
     """Futures of given histories by exact thinning; for a model of rules the database moves with them."""
     import numpy as np
 
-    from foretell.cli.opened import open_model, open_run
-    from foretell.cli.piped import open_piped, piped_content
+    from foretell.cli.open_run import open_model, open_run
     from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import bar, out, print_json
+    from foretell.cli.stdin import open_piped, piped_content
     from foretell.data import EventSequence, save
     from foretell.data.formats import SUFFIXES, suffix_of
-    from foretell.sampling.as_data import futures_as_data
-    from foretell.sampling.futures import sample_futures
+    from foretell.sampling.core.as_data import futures_as_data
+    from foretell.sampling.core.futures import sample_futures
 
     if output is not None and suffix_of(output) is None:
         raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from foretell.cli.opened import data_for, open_network
-from foretell.cli.piped import piped_content, piped_data
+from foretell.cli.open_run import data_for, open_network
 from foretell.cli.sequences import chosen_sequences
 from foretell.cli.show import cell, out, print_json
+from foretell.cli.stdin import piped_content, piped_data
 from foretell.cli.unfinished import unfinished
 from foretell.data.writing import text_file
 from foretell.errors import ForetellError
 from foretell.evaluate.labels import LabelEvaluation, LabelPrediction, predict_labels, score_labels
 from foretell.evaluate.masked import MaskedEvaluation, score_masked
 from foretell.lang.wording import counted
-from foretell.models.headed import Classifier, Headed, MaskedANHP
+from foretell.models.task_heads import Classifier, Headed, MaskedANHP
 from foretell.train.fit import choose_device
 from foretell.train.run import RunFolder
 from foretell.train.task import PretrainOptions

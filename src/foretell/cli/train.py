@@ -112,8 +112,8 @@ def train(
 def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None, as_json: bool, quiet: bool) -> None:
     """A run from a file and flags, or a run folder continued: whatever its configuration asks for."""
     from foretell.cli.impossible import settled_splits
-    from foretell.cli.learned import default_folder, said, started_from, summary_of, with_start
     from foretell.cli.show import bar, epoch_line, print_json
+    from foretell.cli.train_summary import default_folder, said, started_from, summary_of, with_start
     from foretell.train.config import make_config, read_config
     from foretell.train.fit import Interrupted
     from foretell.train.learn import learn

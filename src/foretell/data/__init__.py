@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from foretell.data.buckets import length_buckets
 from foretell.data.card import Card, Origin
 from foretell.data.columns import Columns
 from foretell.data.dataset import Dataset, EventData
@@ -22,7 +21,6 @@ __all__ = [
     "LoadReport",
     "Origin",
     "Vocabulary",
-    "length_buckets",
     "load",
     "load_file",
     "load_foreign",

@@ -1,7 +1,7 @@
 """Why an A-NDTT expects what it expects just before a time: a model, a history, a time and perhaps an event in; names and shares out.
 
 For the event and every embedded fact in its proofs: what each rule contributes, from which facts, and which past events it attends to,
-all ranked. `foretell.models.andtt_explain` computes it.
+all ranked. `foretell.models.rules.andtt_explain` computes it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from foretell.errors import ForetellError
 from foretell.ground.explain import why
 from foretell.ground.timeline import Timeline
 from foretell.lang.pretty import pretty_rule
-from foretell.models.andtt import ANDTT
-from foretell.models.andtt_attention import Head, Look, look_back
-from foretell.models.andtt_explain import Anatomy, Contribution, ProofPart, take_apart
 from foretell.models.base import IntensityModel
-from foretell.models.ruled import RuleModel
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.andtt_attention import Head, Look, look_back
+from foretell.models.rules.andtt_explain import Anatomy, Contribution, ProofPart, take_apart
+from foretell.models.rules.rule_model import RuleModel
 from foretell.terms import split
 
 Kind = Literal["own", "deduce", "add"]

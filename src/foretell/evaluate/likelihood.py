@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch, Window
+from foretell.batches.queries import Queries
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.unmet import known_types, with_all_names
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import Batch, Window
+from foretell.evaluate.open_vocabulary import known_types, with_all_names
+from foretell.models.base import IntensityModel
 from foretell.objective.integral import Integral, Points, in_parts, quadrature, stratified, uniform
 from foretell.objective.loglik import integral_terms
 from foretell.train.score import batches_of

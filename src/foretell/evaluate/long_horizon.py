@@ -84,7 +84,7 @@ def score_futures(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> FutureScores:
-    from foretell.sampling.futures import sample_futures
+    from foretell.sampling.core.futures import sample_futures
 
     starts = starting_points(data, asked.horizon)
     if not starts:

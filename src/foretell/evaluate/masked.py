@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from foretell.batches.batch import make_batch
+from foretell.batches.buckets import length_buckets
 from foretell.data import EventData
-from foretell.data.buckets import length_buckets
 from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.scores import plain
 from foretell.evaluate.units import Units
-from foretell.models.batch import make_batch
-from foretell.models.headed import MaskedANHP
+from foretell.models.task_heads import MaskedANHP
 from foretell.objective.masked import corrupt, masked_terms
 
 ROUNDS = 10  # corruptions of the data

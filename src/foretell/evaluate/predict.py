@@ -16,15 +16,15 @@ import torch
 
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
-from foretell.evaluate.march import Care, Horizon, Places, march
+from foretell.evaluate.next_event_density import Care, Horizon, Places, march
 from foretell.evaluate.next_time import HORIZON, longest_time
-from foretell.evaluate.outlook import QUANTILES, Asked, Outlook, Prediction, has_mean, make_outlook
+from foretell.evaluate.open_vocabulary import with_names
 from foretell.evaluate.pattern import EventPattern, MayCome, never_matches, parse_event_pattern
-from foretell.evaluate.unmet import with_names
+from foretell.evaluate.prediction import QUANTILES, Asked, Outlook, Prediction, has_mean, make_outlook
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
-from foretell.models.ruled import RuleModel
-from foretell.sampling.futures import NextEvents, sample_next
+from foretell.models.rules.rule_model import RuleModel
+from foretell.sampling.core.futures import NextEvents, sample_next
 from foretell.terms import split
 from foretell.train.score import batches_of
 

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, get_args
 
 import numpy as np
 
+from foretell.batches.batch import Window
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, estimates
@@ -24,8 +25,7 @@ from foretell.evaluate.residuals import RescalingTest, rescaling_test, residuals
 from foretell.evaluate.units import Units
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
-from foretell.models.batch import Window
-from foretell.models.ruled import RuleModel
+from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.integral import Integral
 
 P = ParamSpec("P")

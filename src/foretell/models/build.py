@@ -17,17 +17,17 @@ from foretell.data import Vocabulary
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.models.andtt import ANDTT
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.structure import parse_edge
 from foretell.models.base import IntensityModel
-from foretell.models.hawkes import Hawkes
-from foretell.models.headed import Classifier, Headed, MaskedANHP
-from foretell.models.ndtt import NDTT
-from foretell.models.nhp import NHP
-from foretell.models.poisson import Poisson
-from foretell.models.sahp import SAHP
-from foretell.models.structure import parse_edge
-from foretell.models.thp import THP
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
+from foretell.models.last_event.sahp import SAHP
+from foretell.models.last_event.thp import THP
+from foretell.models.recurrent.nhp import NHP
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
+from foretell.models.task_heads import Classifier, Headed, MaskedANHP
 
 FORMAT = 1
 SIZES = ("dim", "layers", "heads", "time_dim", "feed_forward", "decays")

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from foretell.errors import ForetellError
-from foretell.models.andtt import ANDTT
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
-from foretell.models.last_event import LastEventModel
-from foretell.models.ndtt import NDTT
-from foretell.models.nhp import NHP
+from foretell.models.last_event.last_event import LastEventModel
+from foretell.models.recurrent.nhp import NHP
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.ndtt import NDTT
 
 Waved = ANHP | ANDTT | LastEventModel  # models that embed absolute times
 Drifting = NHP | NDTT  # models whose decays count in a unit of their own

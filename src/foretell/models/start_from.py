@@ -14,11 +14,11 @@ import torch
 
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
-from foretell.models.anhp import ANHP
-from foretell.models.anhp_start import start_intensities
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.start import start_intensities
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, describe, rebuild
-from foretell.models.headed import Headed, MaskedANHP
+from foretell.models.task_heads import Headed, MaskedANHP
 
 # What a new run may choose for itself, and what is no choice but was learned from data.
 FREE = ("dropout", "shortest_wave", "fading", "echo", "dtype")

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.models.base import Queries
-from foretell.models.batch import Batch
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries
 
 Integral = Literal["stratified", "uniform", "quadrature"]
 

@@ -12,10 +12,11 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-from foretell.models.anhp import ANHP
-from foretell.models.anhp_fused import fuses, losses
-from foretell.models.base import EndsAndInside, IntensityModel, Queries, Sample
-from foretell.models.batch import Batch
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries, Sample
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.fused import fuses, losses
+from foretell.models.base import EndsAndInside, IntensityModel
 from foretell.objective.integral import Points
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch
 from foretell.errors import ForetellError
-from foretell.models.anhp_two_sided import checked_sight
-from foretell.models.batch import Batch
-from foretell.models.headed import MaskedANHP
+from foretell.models.attention.two_sided import checked_sight
+from foretell.models.task_heads import MaskedANHP
 
 
 @dataclass(frozen=True)

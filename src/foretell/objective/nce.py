@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.models.base import IntensityModel, Queries
-from foretell.models.batch import Batch
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries
+from foretell.models.base import IntensityModel
 from foretell.objective.noise import NoiseEvents
 
 

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch
 from foretell.errors import ForetellError
-from foretell.models.batch import Batch
-from foretell.models.hawkes import Hawkes
+from foretell.models.classical.hawkes import Hawkes
 from foretell.objective.parts import Asked, Clock, Constant, Falling, Part, since_own, since_start
 from foretell.objective.timed import Noise, Timed
 

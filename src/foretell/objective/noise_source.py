@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch
 from foretell.data import Vocabulary
 from foretell.models.base import IntensityModel
-from foretell.models.batch import Batch
-from foretell.models.possible import possible_events
-from foretell.models.ruled import RuleModel
+from foretell.models.rules.possible_events import possible_events
+from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.noise import NoiseEvents, NoiseProcess, Possible
 from foretell.objective.timed import Noise
 from foretell.terms import split

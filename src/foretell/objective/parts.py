@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.models.batch import Batch
+from foretell.batches.batch import Batch
 from foretell.objective.profile import Profile
 
 

@@ -17,8 +17,8 @@ from foretell.data.writing import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import FORMAT, describe, load_model, rebuild, save_model
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
 from foretell.objective.profile import Profile
 
 PROFILES = ("since_start", "since_own")

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.plan.book import ParameterBook
 from foretell.plan.deduction import Deduced, deduce
 from foretell.plan.history import History
+from foretell.plan.int_arrays import distinct, joined
 from foretell.plan.layout import Layout
+from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import Frame, Merger
-from foretell.plan.runs import distinct, joined
 from foretell.plan.slots import SequenceSlots
 
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from foretell.nn.sparse_sum import SparseSum, sparse_sum
-from foretell.plan.book import Family
+from foretell.plan.int_arrays import distinct, joined, runs
 from foretell.plan.layout import Layout
-from foretell.plan.packed import pack
-from foretell.plan.runs import distinct, joined, runs
+from foretell.plan.parameters import Family
+from foretell.plan.tiles import pack
 
 Ints = np.ndarray
 DENSE = 8  # codes are sorted out in a table while it has at most so many places for each

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.ground.timeline import Grounding
+from foretell.plan.int_arrays import ByKey, Ints, spread
 from foretell.plan.layout import Layout
-from foretell.plan.runs import ByKey, Ints, spread
 
 NO_INTS = np.zeros(0, dtype=np.int64)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from foretell.ground.timeline import Timeline
 from foretell.plan.grounded import Grounded
-from foretell.plan.runs import Ints
+from foretell.plan.int_arrays import Ints
 from foretell.plan.sample import Cells
 from foretell.plan.versions import Versions, versions_of
 

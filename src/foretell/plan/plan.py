@@ -17,13 +17,13 @@ from torch import Tensor
 from foretell.ground.timeline import Grounding
 from foretell.nn.range_attention import RangeTiles, range_tiles
 from foretell.nn.sparse_sum import sparse_sum
-from foretell.plan.book import Family, ParameterBook, events_of
 from foretell.plan.classes import classes_of
 from foretell.plan.deduction import Deduced, Gathered, Proofs, deduce, rows_by_level
+from foretell.plan.int_arrays import distinct, joined, offsets, runs
 from foretell.plan.layout import Layout
-from foretell.plan.packed import pack
-from foretell.plan.runs import distinct, joined, offsets, runs
+from foretell.plan.parameters import Family, ParameterBook, events_of
 from foretell.plan.slots import SequenceSlots
+from foretell.plan.tiles import pack
 
 Ints = np.ndarray
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from foretell.plan.history import History
-from foretell.plan.runs import Ints
+from foretell.plan.int_arrays import Ints
 from foretell.plan.sample import Cells
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from foretell.errors import ForetellError
-from foretell.plan.runs import Ints
+from foretell.plan.int_arrays import Ints
 
 
 class Cells:

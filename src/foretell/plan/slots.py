@@ -16,8 +16,8 @@ from foretell.ground.timeline import Grounding, Timeline
 from foretell.plan.cycle import cycle_message
 from foretell.plan.grounded import NO_INTS, Grounded
 from foretell.plan.history import History
+from foretell.plan.int_arrays import Ints, below, sorted_once, spread, without
 from foretell.plan.layout import Layout
-from foretell.plan.runs import Ints, below, sorted_once, spread, without
 from foretell.plan.sample import checked, numbers_below
 
 # Of the table that finds the slots of conditions, at most: where few of many facts are looked at, they are searched for instead.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foretell.plan.runs import Ints
+from foretell.plan.int_arrays import Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ import numpy as np
 from torch import Tensor
 
 from foretell.nn.cells import Pooled, Products, Stage, Update, Waves
-from foretell.plan.book import Family
 from foretell.plan.history import History
+from foretell.plan.int_arrays import Ints, joined, offsets, runs
+from foretell.plan.parameters import Family
 from foretell.plan.plan import Merger
-from foretell.plan.runs import Ints, joined, offsets, runs
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The two-sided encoder and its masked objective as loops (paper, end of section 2): what `models/anhp_two_sided.py` must agree with.
+"""The two-sided encoder and its masked objective as loops (paper, end of section 2): what `models/attention/two_sided.py` must agree with.
 
 The equations are those of `SlowANHP`; only the history is another: a row sees whatever a table says, not just what is before it. A
 *kind* is the name of the vector a row starts from: `embed.TYPE`, `embed.mask` for a masked event, `question` for what sums up a sequence.

@@ -8,7 +8,7 @@ import numpy as np
 
 from foretell.data import Vocabulary
 from foretell.evaluate.likelihood import EventScores
-from foretell.evaluate.unmet import UNMET
+from foretell.evaluate.open_vocabulary import UNMET
 from foretell.report.grouping import Grouping, group_events
 
 MOST_GROUPS = 14  # more cells cannot be read

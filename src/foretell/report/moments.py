@@ -16,10 +16,10 @@ import numpy as np
 from foretell.data import EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.lang.pretty import pretty_rule
-from foretell.models.andtt import ANDTT
-from foretell.models.andtt_attention import Head, Look, look_back, without_heads
-from foretell.models.andtt_explain import take_apart
-from foretell.models.ruled import RuleModel
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.andtt_attention import Head, Look, look_back, without_heads
+from foretell.models.rules.andtt_explain import take_apart
+from foretell.models.rules.rule_model import RuleModel
 from foretell.report.markup import precise
 from foretell.terms import split
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.ask import intensities_at
-from foretell.evaluate.outlook import QUANTILES
+from foretell.evaluate.prediction import QUANTILES
+from foretell.evaluate.queries import intensities_at
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import (
     COLOURS,

@@ -6,7 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from foretell.evaluate.next_time import UNDEFINED_ABOVE
-from foretell.evaluate.outlook import Interval, Likely, Outlook, Prediction
+from foretell.evaluate.prediction import Interval, Likely, Outlook, Prediction
 from foretell.lang.wording import counted
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData
-from foretell.evaluate.march import Horizon, Places, march
+from foretell.evaluate.next_event_density import Horizon, Places, march
 from foretell.evaluate.next_time import HORIZON, QUICK, longest_time
-from foretell.evaluate.outlook import QUANTILES
 from foretell.evaluate.panel import NODES
+from foretell.evaluate.prediction import QUANTILES
 from foretell.models.base import IntensityModel
-from foretell.models.batch import make_batch
 
 SHORT_GAPS = 0.05  # the quantile of the sequence's gaps at which marching begins
 

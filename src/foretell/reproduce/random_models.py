@@ -18,7 +18,7 @@ import torch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.sampling.futures import sample_futures
+from foretell.sampling.core.futures import sample_futures
 from foretell.train.config import make_config
 
 LIVELY = 0.3

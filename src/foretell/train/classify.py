@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import make_batch
+from foretell.batches.buckets import length_buckets
 from foretell.data import EventData
-from foretell.data.buckets import length_buckets
 from foretell.data.labels import NO_LABEL, Labels, find_labels, labelled
 from foretell.errors import ForetellError
-from foretell.models.anhp import ANHP
-from foretell.models.anhp_two_sided import Sight
-from foretell.models.batch import make_batch
-from foretell.models.headed import Classifier
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.two_sided import Sight
+from foretell.models.task_heads import Classifier
 from foretell.train.adam import Descent
 from foretell.train.config import TrainOptions
 from foretell.train.learnable import check_data

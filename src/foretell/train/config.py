@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from foretell.batches.batch import Window
 from foretell.errors import ForetellError
-from foretell.models.batch import Window
 from foretell.models.build import OPTIONS, AnhpOptions, Options
 from foretell.objective.integral import Integral
 from foretell.objective.timed import NoiseKind

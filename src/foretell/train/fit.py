@@ -13,10 +13,10 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
-from foretell.models.hawkes import Hawkes
-from foretell.models.hawkes_fit import fit_hawkes
-from foretell.models.poisson import Poisson
-from foretell.models.ruled import RuleModel
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.hawkes_fit import fit_hawkes
+from foretell.models.classical.poisson import Poisson
+from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.noise_source import NoiseSource
 from foretell.train.config import ConfigError, TrainOptions, contradictions
 from foretell.train.lesson import Likelihood

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.base import IntensityModel
-from foretell.models.hawkes import Hawkes
-from foretell.models.poisson import Poisson
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
 from foretell.train.lesson import history_only
 
 

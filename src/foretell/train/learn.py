@@ -7,7 +7,7 @@ from typing import Any
 from foretell.data import Dataset, EventData
 from foretell.data.labels import find_labels
 from foretell.errors import ForetellError
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
 from foretell.models.start_from import Taken, start_from, take_encoder

@@ -6,7 +6,7 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.models.anhp import ANHP
+from foretell.models.attention.anhp import ANHP
 
 
 def check_data(model: ANHP, train: EventData, dev: EventData | None, caller: str) -> None:

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
 from foretell.models.base import IntensityModel
-from foretell.models.batch import make_batch
 from foretell.models.build import Network
 from foretell.objective.noise_source import NoiseSource
 from foretell.train.config import TrainOptions
-from foretell.train.evaluations import Evaluations, for_integral
+from foretell.train.cost import Evaluations, for_integral
 from foretell.train.score import mean_log_likelihood
 from foretell.train.step import StepOptions, Stepper
 

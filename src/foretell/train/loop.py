@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.buckets import length_buckets
 from foretell.data import EventData
-from foretell.data.buckets import length_buckets
 from foretell.errors import ForetellError
 from foretell.train.checkpoint import Checkpoint, Progress
 from foretell.train.config import TrainOptions

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.models.batch import make_batch
-from foretell.models.hawkes import Hawkes
-from foretell.models.hawkes_fit import fit_hawkes
-from foretell.models.poisson import Poisson
-from foretell.models.possible import possible_events
-from foretell.models.ruled import RuleModel
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.hawkes_fit import fit_hawkes
+from foretell.models.classical.poisson import Poisson
+from foretell.models.rules.possible_events import possible_events
+from foretell.models.rules.rule_model import RuleModel
 from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
 from foretell.objective.noise_source import functor_marks, marks_of_types
 from foretell.objective.timed import Noise, NoiseKind, Timed
-from foretell.train.clocks import own_profile, start_profile
 from foretell.train.floors import scored_alike
+from foretell.train.noise_profiles import own_profile, start_profile
 from foretell.train.run import RunFolder
 
 # Noise must come wherever events may, and not in bursts sharper than the model can follow: bursts weigh so much that the rest of the time

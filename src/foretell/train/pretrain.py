@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch, make_batch
+from foretell.batches.buckets import length_buckets
 from foretell.data import EventData
-from foretell.data.buckets import length_buckets
-from foretell.models.anhp import ANHP
-from foretell.models.anhp_start import start_intensities
-from foretell.models.batch import Batch, make_batch
-from foretell.models.headed import MaskedANHP
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.start import start_intensities
+from foretell.models.task_heads import MaskedANHP
 from foretell.objective.masked import MaskedTerms, check_shares, corrupt, masked_terms
 from foretell.train.adam import Descent
 from foretell.train.config import TrainOptions

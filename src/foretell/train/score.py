@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from foretell.batches.batch import Batch, Window, make_batch
+from foretell.batches.buckets import length_buckets
+from foretell.batches.queries import Sample
 from foretell.data import EventData
-from foretell.data.buckets import length_buckets
-from foretell.models.base import IntensityModel, Sample
-from foretell.models.batch import Batch, Window, make_batch
+from foretell.models.base import IntensityModel
 from foretell.objective.integral import Points, in_parts, stratified
 from foretell.objective.loglik import log_likelihood
 

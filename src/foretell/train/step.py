@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Sample
 from foretell.errors import ForetellError
-from foretell.models.anhp_fused import fuses
-from foretell.models.base import IntensityModel, Sample
-from foretell.models.batch import Batch
-from foretell.models.pieces import tensors_of, with_tensors
+from foretell.models.attention.fused import fuses
+from foretell.models.base import IntensityModel
+from foretell.models.pytree import tensors_of, with_tensors
 from foretell.nn.attention import held_tiles
 from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
 from foretell.objective.loglik import Loss, training_loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from foretell.models.anhp_two_sided import Sight
+from foretell.models.attention.two_sided import Sight
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from foretell.data import Dataset
 from foretell.errors import ForetellError
 from foretell.ground.impossible import settle_impossible
-from foretell.models.ruled import RuleModel
+from foretell.models.rules.rule_model import RuleModel
 from foretell.train.config import RunConfig
 from foretell.train.fit import fit
 from foretell.train.lesson import sum_scored

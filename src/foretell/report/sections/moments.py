@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from foretell.models.andtt import ANDTT
-from foretell.models.ruled import RuleModel
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.rule_model import RuleModel
 from foretell.report.entry import Entry
 from foretell.report.markup import element, joined
 from foretell.report.moments import MOST_EVENTS, moments_of

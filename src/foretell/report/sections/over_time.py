@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from foretell.data import EventSequence
-from foretell.evaluate.outlook import QUANTILES
+from foretell.evaluate.prediction import QUANTILES
 from foretell.lang.wording import counted
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import per_unit, time_label

@@ -1,0 +1,1 @@
+"""SEQUENCES + TIMES → BATCH, with its plan where there are rules."""

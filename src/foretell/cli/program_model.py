@@ -1,0 +1,127 @@
+"""A model of rules that no run has: fresh from a program, or with the parameters of a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretell.cli.replay import Impossible
+from foretell.errors import ForetellError
+
+if TYPE_CHECKING:
+    from foretell.data import EventData, Vocabulary
+    from foretell.lang.program import Undeclared
+    from foretell.models.rules.rule_model import RuleModel
+
+KINDS = ("andtt", "ndtt")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What only one kind of model has is of no account for the other."""
+
+    dim: int
+    layers: int = 2
+    time_dim: int | None = None
+    layer_norm: bool = False
+    feed_forward: int = 0
+
+
+def fresh_model(
+    program: Path,
+    data: str | None,
+    kind: str,
+    sizes: Sizes,
+    seed: int,
+    dtype: str,
+    undeclared: Undeclared = "error",
+) -> RuleModel:
+    """With `data`, groups of parameters are those that their events give rise to, too."""
+    from foretell.cli.sequences import open_data
+
+    if kind not in KINDS:
+        raise ForetellError(f"--model {kind}: with --program expected {' or '.join(KINDS)}, which are made of rules")
+    parts = open_data(data) if data is not None else []
+    model = _made(program, parts[0].vocabulary if parts else None, kind, sizes, seed, dtype, undeclared)
+    for part in parts:
+        model.meet(part)
+        model.ground(part)
+    return model
+
+
+def model_of(
+    program: Path,
+    params: Path,
+    data: list[EventData],
+    dtype: str,
+    undeclared: Undeclared = "error",
+    impossible: Impossible = Impossible.error,
+) -> tuple[RuleModel, list[EventData]]:
+    """The model that a file of parameters describes, for given data; and these as it may see them."""
+    from foretell.cli.impossible import settled
+    from foretell.models.parameters import load_parameters, read_parameters
+
+    found = read_parameters(params)
+    kind = found.get("model", "andtt")
+    if kind not in KINDS:
+        raise ForetellError(f'{params}: "model" is {kind!r}: expected {" or ".join(KINDS)}, which are made of rules')
+    model = _made(program, data[0].vocabulary, kind, _sizes(found, kind, params), 0, dtype, undeclared)
+    data = [settled(model, part, impossible)[0] for part in data]
+    for part in data:
+        model.meet(part)
+        model.ground(part)
+    for name in found["parameters"]:
+        model.book.admit(name)  # of values that other data had
+    model.rule_network.grow(model.dtype, model.device)
+    load_parameters(model, found, str(params))
+    return model.eval(), data
+
+
+def _made(
+    program: Path,
+    vocabulary: Vocabulary | None,
+    kind: str,
+    sizes: Sizes,
+    seed: int,
+    dtype: str,
+    undeclared: Undeclared,
+) -> RuleModel:
+    import torch
+
+    from foretell.lang.program import Program
+    from foretell.models.rules.andtt import ANDTT
+    from foretell.models.rules.ndtt import NDTT
+
+    if dtype not in ("float32", "float64"):
+        raise ForetellError(f"--dtype {dtype}: expected float32 or float64")
+    rules = Program.from_file(program, undeclared=undeclared, dim=sizes.dim)
+    number_type = getattr(torch, dtype)
+    if kind == "ndtt":
+        return NDTT(rules, vocabulary, dim=sizes.dim, seed=seed, dtype=number_type)
+    return ANDTT(
+        rules,
+        vocabulary,
+        dim=sizes.dim,
+        layers=sizes.layers,
+        time_dim=sizes.time_dim,
+        layer_norm=sizes.layer_norm,
+        feed_forward=sizes.feed_forward,
+        seed=seed,
+        dtype=number_type,
+    )
+
+
+def _sizes(found: dict[str, Any], kind: str, params: Path) -> Sizes:
+    """By what a file of parameters says, and by what is in it."""
+    named = ("dim",) if kind == "ndtt" else ("dim", "layers")
+    time = found.get("time")
+    if not all(type(found.get(name)) is int for name in named) or not isinstance(time, dict):
+        listed = ", ".join(f'"{name}"' for name in named)
+        raise ForetellError(f'{params}: expected {listed} and "time", as `foretell params` prints them')
+    if kind == "ndtt":
+        return Sizes(found["dim"])
+    parameters = found["parameters"]
+    widths = [len(one) for name, one in parameters.items() if name.endswith(".expand.bias") and isinstance(one, list)]
+    norm = any(".norms." in name for name in parameters)
+    return Sizes(found["dim"], found["layers"], time.get("dim"), norm, max(widths, default=0))

@@ -1,0 +1,122 @@
+"""Events that come through a pipe, for a model that exists: JSON lines, CSV or Parquet, told apart by how they begin.
+
+Messages call the file `stdin`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import logging
+import os
+import select
+import stat
+import sys
+import tempfile
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from foretell.cli.open_run import Opened
+from foretell.cli.replay import Impossible
+from foretell.data import ColumnMap, EventData, Origin, Vocabulary, formats
+from foretell.data.assembly import assembled
+from foretell.data.formats.lines import GZIP_MAGIC
+from foretell.data.raw import RawEvents
+from foretell.errors import DataError
+from foretell.train.fit import choose_device
+from foretell.train.run import RunFolder
+from foretell.train.splits import in_vocabulary
+
+log = logging.getLogger("foretell")
+
+NAME = "stdin"
+PATIENCE = 2.0  # seconds without a word after which we say that we are waiting
+
+
+def is_piped() -> bool:
+    """Whether something was put in front of us: a pipe, or a file by `<`. A terminal and /dev/null are neither."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):  # there is no stdin, or it is closed
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def read_stdin() -> bytes:
+    """All of it."""
+    stream = sys.stdin.buffer
+    try:
+        ready, _, _ = select.select([stream], [], [], PATIENCE)
+    except (OSError, ValueError):  # not a file that can be waited for
+        ready = [stream]
+    if not ready:
+        sys.stderr.write("waiting for events on stdin (end them with Ctrl-D)\n")
+    return stream.read()
+
+
+def piped_content(history: str | None, split: str | None) -> bytes | None:
+    """What stdin says, where it is asked for by `-`, or where nothing else is and something is piped in; None: ask elsewhere."""
+    if history == "-":
+        if split is not None:
+            raise DataError(f"{NAME}: it has no split {split!r}")
+        return read_stdin()
+    if history is not None or split is not None or not is_piped():
+        return None
+    content = read_stdin()
+    if not content:  # a job's closed pipe
+        log.warning("%s: nothing came through the pipe, so it is not the history", NAME)
+        return None
+    return content
+
+
+def open_piped(run: Path, content: bytes, columns: str = "", device: str = "cpu") -> Opened:
+    """A run, and the events that were read for it."""
+    folder = RunFolder.open(run)
+    model = folder.model(str(choose_device(device)))
+    data = piped_data(content, columns, None if model.open_ended else model.vocabulary, folder.origin())
+    if model.open_ended:  # new names are fine where rules say what they mean
+        model.widen(data.vocabulary.names[kind] for kind in np.flatnonzero(data.type_counts()))
+        data = in_vocabulary(data, model.vocabulary)
+    return Opened(folder, model, data, folder.time_unit(), Impossible(folder.config().data.impossible))
+
+
+def piped_data(content: bytes, columns: str, vocabulary: Vocabulary | None, origin: Origin) -> EventData:
+    raw = _read(content, ColumnMap.parse(columns) if columns else None)
+    return assembled(raw, vocabulary, origin, NAME)
+
+
+def _read(content: bytes, columns: ColumnMap | None) -> RawEvents:
+    """The readers take files, so it is one for a moment."""
+    if not content.strip():
+        raise DataError(
+            f'{NAME}: nothing came; expected JSON lines such as {{"times": [0.5], "events": ["a"], "t_end": 2.0}}'
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{NAME}{_suffix(content)}"
+        path.write_bytes(content)
+        try:
+            raw = formats.read(path, columns)
+        except DataError as error:
+            raise DataError(problem.replace(str(path), NAME) for problem in error.problems) from None
+        return replace(raw, path=NAME)
+
+
+def _suffix(content: bytes) -> str:
+    if content.startswith(b"PAR1"):
+        return ".parquet"
+    if content.startswith(GZIP_MAGIC):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+                start = packed.read(256)
+        except (OSError, EOFError, zlib.error):
+            start = b"{"  # the reader says what is wrong with it
+        return f"{_text_suffix(start)}.gz"
+    return _text_suffix(content[:256])
+
+
+def _text_suffix(start: bytes) -> str:
+    return ".jsonl" if start.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[") else ".csv"

@@ -1,0 +1,238 @@
+"""The density of the next event, marched into the future in panels from any number of places at once.
+
+In: an encoded history and places in it (a start, and how many events are seen). Out, for each: the mean, what is left of
+`S = exp(−∫ λ)` at the end, quantiles, and which events are next, `∫ λ_e S`.
+
+The mean is `∫ S` where nearly nothing of `S` is left. Where more is left at the end, `∫ S` would have the end itself in it, `S` times:
+then the mean is that of the time given that something happens by the end, `(∫ S − S·end)/(1 − S)`.
+
+A panel whose 7- and 15-point integrals of `λ` differ is made narrower, down to the finest that is allowed; one on which they agree is
+followed by a wider one. What the panels may be off by is added up and reported.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foretell.batches.queries import Queries
+from foretell.evaluate.panel import gauss_kronrod
+from foretell.models.base import IntensityModel
+from foretell.models.pytree import tensors_of, with_tensors
+
+SURVIVAL_BELOW = 1e-6
+ENOUGH = -math.log(SURVIVAL_BELOW)
+LEAST_WEIGHT = 1e-3
+MOST_IN_A_PANEL = 4.0  # ∫ λ: the polynomial through the nodes follows exp(−4) to 1e-10 …
+MOST_LATER = 10.0  # … and exp(−10) to 1e-4, which is plenty once S is below 1e-2
+NARROWEST = 1e-9  # of the first panel
+PACKED_BELOW = 0.75  # of what is asked: once fewer are still marching, the others are left out
+ABREAST = 4  # rows that an average history with marching places is shared out among: padding is then about an eighth
+FEWEST = 4  # places a row, where there are so many: each row brings a copy of its history
+
+
+@dataclass(frozen=True)
+class Care:
+    """How closely `λ` is followed. Both numbers are weighed by the survival so far: what is off later matters less."""
+
+    tolerance: float  # by how much the two integrals of `λ` over a panel may differ, relative to it where it is above 1
+    finest: float  # panels with less `∫ λ` than this are not made narrower, however much `λ` wiggles inside: what they are off by remains
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where marches begin."""
+
+    start: Tensor  # float64 [B, n]
+    seen: Tensor  # int64 [B, n]: events that are seen from there
+    wanted: Tensor  # bool [B, n]
+    gap_by_gap: bool = False  # True: place g of every row sees g events
+
+
+@dataclass(frozen=True)
+class Horizon:
+    first: float  # width of the first panel
+    last: float  # how far after its start a march ends, at the least: what is left of `S` then may never happen
+
+
+@dataclass(frozen=True)
+class Marched:
+    """Of each place; times count from its start."""
+
+    mean: Tensor  # float64 [B, n]: given that something happens by the end, where more than SURVIVAL_BELOW is left then
+    error: Tensor  # float64 [B, n]: what the mean may be off by
+    survival: Tensor  # float64 [B, n]: at the end
+    end: Tensor  # float64 [B, n]: where a march would end at the latest
+    quantiles: Tensor  # float64 [B, n, levels]: NaN where so much is never reached
+    masses: Tensor  # [B, n, K]: that each type is the next, in the model's dtype
+
+    def where(self, chosen: Tensor, other: Marched) -> Marched:
+        """What another march found at the chosen places [B, n], and this one elsewhere."""
+        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return Marched(*(torch.where(_beside(chosen, mine), theirs, mine) for mine, theirs in pairs))
+
+
+@torch.no_grad()
+def march(
+    model: IntensityModel,
+    history: Any,
+    places: Places,
+    horizon: Horizon,
+    care: Care,
+    quantiles: tuple[float, ...] = (),
+) -> Marched:
+    running = _Running(model, history, places, horizon, quantiles)
+    while bool(running.active.any()):
+        running.step(care)
+    return running.marched()
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Places that are asked together, in rows that have one history each."""
+
+    history: Any
+    place: Tensor  # int64 [R, Q]: among all places, row after row; one past the last where there is none
+    gap_by_gap: bool
+
+
+class _Running:
+    """The state of all marches between two panels: one entry a place, and one more that stands for none."""
+
+    def __init__(
+        self, model: IntensityModel, history: Any, places: Places, horizon: Horizon, quantiles: tuple[float, ...]
+    ) -> None:
+        self.model, self.history, self.horizon = model, history, horizon
+        self.shape, device = places.start.shape, places.start.device
+        self.rule = gauss_kronrod(device)
+        self.start, self.seen, self.active = (_flat(one) for one in (places.start, places.seen, places.wanted))
+        count = len(self.start) - 1
+        self.ranks = _Ranks(history, torch.arange(count, device=device).view(self.shape), places.gap_by_gap)
+        nothing = torch.zeros_like(self.start)
+        self.elapsed, self.hazard, self.mean = nothing.clone(), nothing.clone(), nothing.clone()
+        # Σ δ², Σ δ²·∫S up to it and Σ δ²·(∫S up to it)², of what the accepted panels' hazards may be off by: δ shifts all that comes after.
+        self.off = [nothing.clone() for _ in range(3)]
+        self.levels = [-math.log1p(-q) for q in quantiles]
+        self.reached = nothing.new_full((count + 1, len(quantiles)), torch.nan)
+        self.masses = torch.zeros(count + 1, model.types, dtype=model.dtype, device=device)
+        self.width = torch.full_like(nothing, horizon.first)
+        # As far as an intensity like the present one would need, and no less than the horizon.
+        _, total = self._rates(self.start[self.ranks.place].unsqueeze(-1))
+        rate = _flat(total.squeeze(-1)).clamp(min=1e-300)
+        self.end = torch.clamp(2.0 * ENOUGH / rate, min=horizon.last, max=1e3 * horizon.last)
+
+    def step(self, care: Care) -> None:
+        self._close_ranks()
+        rule, place = self.rule, self.ranks.place
+        used, at, hazard, before = (one[place] for one in (self.active, self.elapsed, self.hazard, self.mean))
+        width = torch.minimum(self.width[place], self.end[place] - at)
+        times = (self.start[place] + at)[..., None] + width[..., None] * rule.nodes
+        by_type, rate = self._rates(times)
+        whole = width * (rate @ rule.kronrod)
+        off = (whole - width * (rate @ rule.gauss)).abs()
+        weight = torch.exp(-hazard).clamp(min=LEAST_WEIGHT)
+        allowed = care.tolerance * whole.clamp(min=1.0) / weight
+        finest = care.finest / weight
+        narrowest = NARROWEST * self.horizon.first
+        agreed = off <= allowed
+        most = torch.where(weight < 1e-2, MOST_LATER, MOST_IN_A_PANEL)
+        fine = ((agreed | (whole <= 2.0 * finest)) & (whole <= most)) | (width <= narrowest)
+        accepted = fine & used
+        survival = torch.exp(-hazard[..., None] - width[..., None] * (rate @ rule.cumulative.T))
+        weighed = survival * rule.kronrod
+
+        self._add_masses(accepted, by_type, rate, weighed, torch.exp(-hazard) * -torch.expm1(-whole))
+        self._note_quantiles(accepted, hazard, whole, at, width, rate)
+        doubt = torch.where(accepted, off.square(), 0.0)
+        for power, one in enumerate(self.off):
+            self._add(one, doubt * before**power)
+        self._add(self.mean, torch.where(accepted, width * weighed.sum(-1), 0.0))
+        self._add(self.hazard, torch.where(accepted, whole, 0.0))
+        self._add(self.elapsed, torch.where(accepted, width, 0.0))
+
+        # A panel of the finest kind is accepted in any case, so none need be narrower.
+        to_finest = finest / whole.clamp(min=1e-300)
+        grown = torch.where(off <= allowed / 4096.0, 4.0, torch.where(off <= allowed / 64.0, 2.0, 1.0))
+        wider = torch.where(agreed, torch.maximum(grown, to_finest.clamp(max=4.0)), to_finest.clamp(0.5, 4.0))
+        factor = torch.where(fine, wider, to_finest.clamp(0.125, 0.5) if care.finest > 0.0 else 0.5)
+        factor = torch.minimum(factor, torch.where(fine, 0.75 * most / whole.clamp(min=1e-300), 0.5))
+        self.width[place] = factor * width.clamp(min=narrowest)
+        self.active &= (self.hazard < ENOUGH) & (self.elapsed < self.end * (1.0 - 1e-12))
+
+    def marched(self) -> Marched:
+        nought, first, second = self.off
+        survival = torch.exp(-self.hazard)
+        left = torch.where((self.hazard >= ENOUGH) | (self.hazard <= 0.0), 0.0, survival)
+        happens = torch.where(left > 0.0, -torch.expm1(-self.hazard), 1.0)
+        mean = (self.mean - left * self.elapsed) / happens
+        # δ in the hazard moves S after it by −δ·S, and so the mean by −δ·(mean − ∫S up to it)/(1 − left).
+        variance = nought * mean.square() - 2.0 * mean * first + second
+        error = variance.clamp(min=0.0).sqrt() / happens
+        found = mean, error, survival, self.end, self.reached, self.masses
+        return Marched(*(one[:-1].unflatten(0, self.shape) for one in found))
+
+    def _close_ranks(self) -> None:
+        """Once many have arrived, the rest go on in fewer rows, each with the history of its places."""
+        marching = self.active.nonzero().squeeze(1)
+        rows, per_row = self.shape
+        if per_row == 1 or len(marching) > PACKED_BELOW * self.ranks.place.numel():
+            return
+        row = marching // per_row
+        counts = torch.bincount(row, minlength=rows)
+        abreast = max(min(FEWEST, int(counts.max())), math.ceil(len(marching) / int((counts > 0).sum()) / ABREAST))
+        ranks = -(-counts // abreast)  # of each history, rounded up
+        number = torch.arange(len(marching), device=row.device) - (counts.cumsum(0) - counts)[row]
+        first = ranks.cumsum(0) - ranks
+        place = row.new_full((int(ranks.sum()), abreast), len(self.start) - 1)
+        place[first[row] + number // abreast, number % abreast] = marching
+        source = torch.repeat_interleave(torch.arange(rows, device=row.device), ranks)
+        if place.numel() > 0.9 * self.ranks.place.numel():
+            return
+        history = with_tensors(self.history, [tensor.index_select(0, source) for tensor in tensors_of(self.history)])
+        self.ranks = _Ranks(history, place, gap_by_gap=False)
+
+    def _rates(self, times: Tensor) -> tuple[Tensor, Tensor]:
+        """Intensities of all types at times [R, Q, P], and of anything at all: [R, Q, P, K], and [R, Q, P] in float64."""
+        if self.ranks.gap_by_gap:
+            queries = Queries.by_gap(times)
+        else:
+            seen = self.seen[self.ranks.place][..., None].expand_as(times)
+            queries = Queries.seeing(times.flatten(1), seen.flatten(1))
+        state = self.model.state(self.ranks.history, queries)
+        by_type = self.model.intensities(state)
+        # In a model of rules events may happen that its vocabulary lacks.
+        total = self.model.total(state) if self.model.open_ended else by_type.sum(-1)
+        return by_type.unflatten(1, times.shape[1:]), total.double().unflatten(1, times.shape[1:])
+
+    def _add(self, target: Tensor, values: Tensor) -> None:
+        target.index_add_(0, self.ranks.place.flatten(), values.flatten(0, 1))
+
+    def _add_masses(self, accepted: Tensor, by_type: Tensor, rate: Tensor, weighed: Tensor, lost: Tensor) -> None:
+        """What a panel takes from the survival, shared out among the types as their intensities are where it is taken."""
+        share = weighed / (weighed * rate).sum(-1, keepdim=True).clamp(min=1e-300)
+        taken = torch.where(accepted, lost, 0.0)[..., None] * share
+        self._add(self.masses, (taken.to(by_type.dtype).unsqueeze(-2) @ by_type).squeeze(-2))
+
+    def _note_quantiles(
+        self, accepted: Tensor, hazard: Tensor, whole: Tensor, at: Tensor, width: Tensor, rate: Tensor
+    ) -> None:
+        for number, level in enumerate(self.levels):
+            crossed = (accepted & (hazard < level) & (hazard + whole >= level)).nonzero(as_tuple=True)
+            if not len(crossed[0]):
+                continue
+            values = rate[crossed] * width[crossed][:, None]
+            inside = self.rule.reaching(values, level - hazard[crossed])
+            self.reached[self.ranks.place[crossed], number] = at[crossed] + width[crossed] * inside
+
+
+def _flat(values: Tensor) -> Tensor:
+    """One entry a place, and 0 for none."""
+    return torch.cat([values.flatten(), values.new_zeros(1)])
+
+
+def _beside(chosen: Tensor, values: Tensor) -> Tensor:
+    return chosen if chosen.ndim == values.ndim else chosen.unsqueeze(-1)

@@ -1,0 +1,126 @@
+"""Questions to a model about given histories: intensities at chosen times, embeddings of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from rich.markup import escape
+from rich.table import Table
+
+from foretell.batches.batch import make_batch
+from foretell.data import EventData, Vocabulary
+from foretell.errors import ForetellError
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.two_sided import Sight, checked_sight, embed_rows, event_rows, sight
+from foretell.models.base import IntensityModel
+from foretell.models.build import Network
+from foretell.models.task_heads import Classifier, Headed, MaskedANHP
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The intensities of all types at some times of one sequence."""
+
+    sequence: str
+    times: np.ndarray  # [Q], in the order asked
+    seen: np.ndarray  # int64 [Q]: events with a smaller time
+    intensities: np.ndarray  # [Q, K]
+    possible: list[dict[str, float]] | None = None  # where not everything is possible: what is, by name
+
+    def to_json(self, vocabulary: Vocabulary) -> dict[str, Any]:
+        """`index` is the state of the sequence: 1 + the number of events with a smaller time."""
+        queries = [
+            {
+                "time": float(t),
+                "index": 1 + int(n),
+                "intensities": row,
+            }
+            for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True)
+        ]
+        return {"sequence": self.sequence, "queries": queries}
+
+    def _named(self, vocabulary: Vocabulary) -> list[dict[str, float]]:
+        if self.possible is not None:
+            return self.possible
+        return [dict(zip(vocabulary.names, row.tolist(), strict=True)) for row in self.intensities]
+
+    def table(self, vocabulary: Vocabulary, top: int) -> Table:
+        table = Table(title=escape(f"sequence {self.sequence}"), title_justify="left")
+        for name in ("time", "events before", "total", f"highest {top}"):
+            table.add_column(name, justify="left" if name.startswith("highest") else "right")
+        for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True):
+            best = sorted(row.items(), key=lambda pair: -pair[1])[:top]
+            words = "  ".join(f"{name} {value:.4g}" for name, value in best)
+            table.add_row(f"{t:g}", str(n), f"{sum(row.values()):.4g}", escape(words))
+        return table
+
+
+def intensities_at(
+    model: IntensityModel, data: EventData, times: list[float] | np.ndarray, *, grid: int | None = None
+) -> list[Answer]:
+    """At the same times for every sequence, or on an even grid over each."""
+    if grid is not None and grid < 2:
+        raise ForetellError(f"grid = {grid}: expected 2 times or more")
+    answers = []
+    for sequence in data:
+        wanted = (
+            np.linspace(0.0, sequence.t_end, grid)
+            if grid is not None
+            else np.atleast_1d(np.asarray(times, dtype=np.float64))
+        )
+        seen = np.searchsorted(sequence.times, wanted, side="left")
+        possible = model.possible_intensities(sequence, wanted)
+        answers.append(Answer(sequence.id, wanted, seen, model.intensity(sequence, wanted), possible))
+    return answers
+
+
+def embeddings_of(
+    model: Network,
+    data: EventData,
+    layers: Literal["all", "top"] = "all",
+    *,
+    history: Sight | None = None,
+    visible: Sequence[np.ndarray] | None = None,
+) -> list[np.ndarray]:
+    """The embedding of every event, [events, (L + 1)·D] or [events, D]; one array a sequence.
+
+    `history` is what events see: the past (`causal`, the default of models of what happens next), or all other events (`two-sided`, that
+    of pretrained encoders); a classifier has its own. `visible`, a bool [events, events] for each sequence, is one of the caller's: True
+    where the row sees the column.
+    """
+    if layers not in ("all", "top"):
+        raise ForetellError(f'layers = {layers!r}: expected "all" or "top"')
+    known = history if history is not None else _own_history(model)
+    encoder = model.encoder if isinstance(model, Headed) else model
+    if visible is None and known == "causal":
+        return [encoder.embed(sequence, layers) for sequence in data]
+    if not isinstance(encoder, ANHP):
+        raise ForetellError(
+            f"{encoder.title} has embeddings of the past alone: a history of another kind needs an A-NHP"
+        )
+    if visible is not None and len(visible) != len(data):
+        raise ForetellError(f"visible: found {len(visible)} matrices for {len(data)} sequences, expected one for each")
+    seen = [None] * len(data) if visible is None else visible
+    return [_embedded(encoder, data, place, layers, known, own) for place, own in enumerate(seen)]
+
+
+def _own_history(model: Network) -> Sight:
+    if isinstance(model, MaskedANHP):
+        return "two-sided"
+    return model.history if isinstance(model, Classifier) else "causal"
+
+
+@torch.no_grad()
+def _embedded(
+    encoder: ANHP, data: EventData, place: int, layers: str, history: Sight, visible: np.ndarray | None
+) -> np.ndarray:
+    batch = make_batch(data, [place], device=encoder.device)
+    seen = sight(batch, history) if visible is None else checked_sight(batch, np.asarray(visible)[None])
+    with encoder.evaluating():
+        by_layer = embed_rows(encoder, event_rows(encoder, batch, seen))
+    chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
+    return chosen[0].double().cpu().numpy()

@@ -1,0 +1,1 @@
+"""A-NHP: attention over the events of a history."""

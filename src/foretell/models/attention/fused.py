@@ -1,0 +1,92 @@
+"""When the fused kernels can compute an A-NHP's training loss, and what they are handed.
+
+All tables of a layer come from one product: `rows @ matrix` with `rows = [1; time; embedding]`. A key times a query's matrix Q is
+linear in the row of the event, so the matrix of a layer is `KᵀQ/sqrt(D)` beside `Vᵀ`, and the base vector of the queries joins a level.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.batches.batch import Batch
+from foretell.models.attention.anhp import ANHP
+from foretell.nn.fused.available import kernels_run_on
+from foretell.nn.fused.loss import LARGEST, MOST_TYPES, SMALLEST, Asked, Layout, fused_loss, power_of_two
+
+
+def fuses(model: Any) -> bool:
+    """Plain layers, one query embedding, heads that see all, float32, no dropout, and a GPU with Triton; all else takes the general way."""
+    return isinstance(model, ANHP) and kernels_run_on(model.device) and _is_plain(model)
+
+
+def _is_plain(model: ANHP) -> bool:
+    return (
+        model.dtype == torch.float32
+        and len(model.structure.groups) == 1
+        and model.edges is None
+        and all(layer.is_plain for layer in model.layer_list())
+        and not (model.dropout and model.training)
+        and SMALLEST <= model.dim <= LARGEST
+        and model.dim == power_of_two(model.dim)
+        and model.time_dim <= LARGEST
+        and model.types <= MOST_TYPES
+    )
+
+
+def losses(model: ANHP, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float) -> tuple[Tensor, Tensor]:
+    """The objective and the negative log-likelihood, with the integral at the times `inside` the gaps [B, (N + 1)·P]."""
+    layout = Layout(len(model.structure.heads), model.dim, model.time_dim)
+    base = model._bases()[0]
+    asked = Asked(
+        batch.times,
+        batch.types,
+        batch.event_counts,
+        batch.gap_end,
+        inside.contiguous(),
+        weights.contiguous(),
+        model.time.turns_per_unit[1:],
+        model.time.quarter_turns[1:],
+        model.bos,
+        -math.log(model.time_scale),
+        pseudo_rate,
+    )
+    vectors = model.fine if model.bos_base is None else torch.cat([model.fine, model.bos_base])
+    constant = torch.addmv(model.w_constant, model.w, base)
+    return fused_loss(asked, layout, matrices(model, layout, base), vectors, model.w, constant, model.log_tau)
+
+
+def matrices(model: ANHP, layout: Layout, base: Tensor) -> Tensor:
+    """Of all layers: [L, 4 + T + D, heads·width]."""
+    layers = model.layer_list()
+    K, V, Q = (torch.cat([getattr(layer, name) for layer in layers]) for name in "KVQ")  # [L·heads, D, 1 + T + D] each
+    fixed, level = _arrangement(layout.time_dim, layout.time_width, layout.dim, base.dtype, base.device)
+    arrangement = torch.addr(fixed, F.pad(base, (1 + layout.time_dim, 0)), level)
+    keys = torch.baddbmm(K.new_empty(1, 1, 1), K.mT, Q @ arrangement, beta=0.0, alpha=1.0 / math.sqrt(model.dim))
+    both = F.pad(torch.cat([keys, V.mT], dim=-1), (0, 0, 3, 0))  # a row of events starts with three zeros
+    if layout.heads == 1:
+        return both
+    return both.unflatten(0, (len(layers), layout.heads)).transpose(1, 2).flatten(2)
+
+
+@cache  # for good: a captured graph reads them for as long as it is replayed
+def _arrangement(
+    features: int, width: int, dim: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """From the columns of Q, [1; time; embedding], to those of a table, [time … 0; embedding; two levels; 0 …].
+
+    Both levels start from the column of 1; the second is the queries', and gets the base vector's share where the row vector says.
+    """
+    columns = width + dim + 8
+    fixed = torch.zeros(1 + features + dim, columns)
+    fixed[1 : 1 + features, :features] = torch.eye(features)
+    fixed[1 + features :, width : width + dim] = torch.eye(dim)
+    fixed[0, width + dim : width + dim + 2] = 1.0
+    level = torch.zeros(columns)
+    level[width + dim + 1] = 1.0
+    return fixed.to(device, dtype), level.to(device, dtype)

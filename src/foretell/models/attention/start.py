@@ -1,0 +1,70 @@
+"""Where an A-NHP starts from: small random numbers, events that raise their own type, attention that is a memory which fades.
+
+None of this is in the model's equations: training may undo it. It is a better place to begin, above all where data are few.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from foretell.models.attention.anhp import ANHP
+
+
+def start(model: ANHP, seed: int) -> None:
+    """Fill every parameter of a fresh model."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in model.layer_list():
+            for matrix in (layer.V, layer.K, layer.Q):
+                matrix.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(matrix.shape[-1]))
+            layer.start(generator)
+        for base in (model.fine, model.coarse_base, model.bos_base):
+            if base is not None:
+                base.normal_(generator=generator)
+        # An event starts by raising its own type: layer 1 passes embeddings on as they are, and `w` looks for them.
+        model.layer_list()[0].V[:, :, 1 + model.time_dim :] += torch.eye(model.dim) / model.heads
+    start_intensities(model, generator)
+
+
+def start_intensities(model: ANHP, generator: torch.Generator) -> None:
+    """Fill `w`, its constants and `τ`, for the fine vectors that there are.
+
+    Types that are rare in training keep what they start with; that they come again is the better guess.
+    """
+    with torch.no_grad():
+        noise = torch.empty(model.w.shape).normal_(generator=generator).mul_(0.1 / math.sqrt(model.dim))
+        model.w.copy_(noise).add_(model.fine * (model.echo / model.dim))
+        model.w_constant.zero_()
+        model.log_tau.zero_()
+
+
+def fade(model: ANHP, gap: float) -> None:
+    """Let attention start as a memory that fades like the power `fading` of the elapsed time, with weight 1 at the mean gap.
+
+    Equal diagonal Q and K on the time features give the logit `s²·Σ cos(ω_d(t−s))/sqrt(D)`: the sinusoids are spread evenly in
+    log wavelength, so it falls by a constant for every factor of elapsed time. The longest wave's cosine is almost 1
+    throughout and, with opposite signs, sets the level. Values start without absolute time.
+    """
+    waves = min(model.time_dim, model.dim) // 2 - 1
+    if waves < 1 or model.time.m >= 5.0 * model.time.M:  # too few waves, or none of them shorter than the longest
+        return
+    chosen = torch.linspace(0, model.time_dim // 2 - 2, waves).round().long()
+    span = math.log(5.0 * model.time.M / model.time.m)
+    strength = model.fading * span * math.sqrt(model.dim) / waves
+    level = model.fading * (span - math.log(max(gap / model.time.m, 1.0))) * math.sqrt(model.dim)
+    columns = torch.cat([2 * chosen, 2 * chosen + 1])
+    rows = torch.arange(len(columns))
+    longest = 2 * (model.time_dim // 2) - 1
+    with torch.no_grad():
+        for layer in model.layer_list():
+            time = slice(1, 1 + model.time_dim)
+            layer.V[:, :, time] = 0.0
+            for matrix, sign in ((layer.Q, 1.0), (layer.K, -1.0)):
+                matrix[:, :, time] = 0.0
+                matrix[:, :, 0] = 0.0
+                matrix[:, rows, 1 + columns] = math.sqrt(strength)
+                matrix[:, len(columns), 1 + longest] = sign * math.sqrt(level)

@@ -1,0 +1,120 @@
+"""Events that see what they are told to see, the future included: A-NHP's equations 1-4 with any visibility (paper, end of section 2).
+
+In: rows, each with a time, a vector to start from and a type, and a bool matrix that says which row sees which. Out: their embeddings
+at layers 0 … L. The parameters are those of the generative model and, with the past alone in sight, so are the embeddings.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.batches.batch import Batch
+from foretell.errors import ForetellError
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.layers import Drop
+from foretell.models.attention.structure import Head
+from foretell.nn.dense_attention import dense_attention
+from foretell.nn.lookup import lookup
+
+Sight = Literal["causal", "two-sided"]
+UNTYPED, BOS = -1, -2
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A row without a type of its own (a masked event, a question about the whole sequence) looks through every head."""
+
+    times: Tensor  # float64 [B, N]
+    types: Tensor  # int64 [B, N]: of the vocabulary, or UNTYPED
+    base: Tensor  # [B, N, D]: the embeddings of layer 0
+    visible: Tensor  # bool [B, N, N]: True where the row sees the column
+
+
+def events_of(batch: Batch) -> Tensor:
+    """bool [B, N]: True where there is an event, and not padding."""
+    return torch.arange(batch.times.shape[1], device=batch.times.device) < batch.lengths[:, None]
+
+
+def sight(batch: Batch, which: Sight) -> Tensor:
+    """bool [B, N, N]: each event sees those before it, or all others."""
+    if which not in get_args(Sight):
+        raise ForetellError(f"history = {which!r}: expected one of {', '.join(get_args(Sight))}")
+    width = batch.times.shape[1]
+    square = torch.ones(width, width, dtype=torch.bool, device=batch.times.device)
+    pattern = square.tril(-1) if which == "causal" else ~torch.eye(width, dtype=torch.bool, device=square.device)
+    return pattern & events_of(batch)[:, None, :]
+
+
+def checked_sight(batch: Batch, visible: Tensor | np.ndarray) -> Tensor:
+    """A visibility that a caller made, without what is padding."""
+    found = torch.as_tensor(visible, device=batch.times.device)
+    rows, width = batch.times.shape
+    if found.dtype != torch.bool or tuple(found.shape) != (rows, width, width):
+        raise ForetellError(
+            f"visible: found {found.dtype} of the shape {list(found.shape)}, expected bool [sequences, events, events] = "
+            f"{[rows, width, width]}: True where the row sees the column"
+        )
+    return found & events_of(batch)[:, None, :]
+
+
+def event_rows(model: ANHP, batch: Batch, visible: Tensor) -> Rows:
+    return Rows(batch.times, batch.types, lookup(model.fine, batch.types), visible)
+
+
+def with_question(rows: Rows, times: Tensor, base: Tensor, valid: Tensor) -> Rows:
+    """One more row, last: at `times` [B], from the vector `base` [D]; it sees what is `valid` [B, N], and nothing sees it."""
+    count = len(rows.times)
+    return Rows(
+        torch.cat([rows.times, times[:, None]], dim=1),
+        F.pad(rows.types, (0, 1), value=UNTYPED),
+        torch.cat([rows.base, base.expand(count, 1, -1)], dim=1),
+        F.pad(torch.cat([rows.visible, valid[:, None, :]], dim=1), (0, 1)),
+    )
+
+
+def embed_rows(model: ANHP, rows: Rows) -> list[Tensor]:
+    """The embeddings of the rows at layers 0 … L: [B, N, D] each."""
+    if model.bos_base is not None:
+        rows = _after_bos(rows, model.bos_base)
+    drop = Drop(model.dropout if model.training else 0.0, model.noise)
+    time = model.time.with_one(rows.times, model.dtype)[..., : 1 + model.time_dim]
+    embeddings = [rows.base]
+    for layer in model.layer_list():
+        column = torch.cat([time, embeddings[-1]], dim=-1)
+        attended = torch.zeros_like(rows.base)
+        for index, head in enumerate(model.structure.heads):
+            if head.serves_history():
+                query, key, value = (F.linear(column, matrix[index]) for matrix in (layer.Q, layer.K, layer.V))
+                visible = rows.visible & _through(head, rows.types)
+                attended = attended + dense_attention(query, key / math.sqrt(model.dim), value, visible)
+        embeddings.append(layer.combine(embeddings[-1], attended, drop))
+    first = 0 if model.bos_base is None else 1
+    return [embedding[:, first:] for embedding in embeddings]
+
+
+def _through(head: Head, types: Tensor) -> Tensor:
+    """bool [B, N or 1, N or 1]: which rows look through a head, and at which."""
+    found = torch.ones(1, 1, 1, dtype=torch.bool, device=types.device)
+    if head.reader is not None:
+        found = found & ((types == head.reader) | (types == UNTYPED))[:, :, None]
+    if head.source is not None:
+        found = found & ((types == head.source) | (types == BOS))[:, None, :]
+    return found
+
+
+def _after_bos(rows: Rows, base: Tensor) -> Rows:
+    """With an event at time 0 in front, which all see and which sees nothing."""
+    visible = F.pad(F.pad(rows.visible, (1, 0), value=True), (0, 0, 1, 0), value=False)
+    return Rows(
+        F.pad(rows.times, (1, 0)),
+        F.pad(rows.types, (1, 0), value=BOS),
+        torch.cat([base.expand(len(rows.times), 1, -1), rows.base], dim=1),
+        visible,
+    )

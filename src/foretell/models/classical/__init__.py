@@ -1,0 +1,1 @@
+"""Poisson and Hawkes processes, fitted by maximum likelihood."""

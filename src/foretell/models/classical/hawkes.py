@@ -1,0 +1,111 @@
+"""The multivariate Hawkes process with shared exponential decays: `λ_e(t) = μ_e + Σ_f Σ_j α_efj Σ_s exp(−β_j(t−s))`.
+
+All of its past is in `S_fj`, the decayed count of earlier events of type `f`; one pass over the events carries it along, and the
+integral has a closed form. Maximum likelihood lives in `hawkes_fit`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries
+from foretell.data import Vocabulary
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel
+
+
+@dataclass(frozen=True)
+class DecayedCounts:
+    """After each number of events: the counts as of the last event's time, and that time."""
+
+    counts: Tensor  # [B, N + 1, K, J]
+    since: Tensor  # float64 [B, N + 1]
+
+
+class Hawkes(IntensityModel):
+    kind = "hawkes"
+    title = "Hawkes"
+    closed_form = True
+
+    def __init__(self, vocabulary: Vocabulary | int, *, decays: int = 2, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__(vocabulary)
+        if decays < 1:
+            raise ForetellError(f"decays = {decays}: expected 1 or more")
+        self.decays = decays
+        self.mu = nn.Parameter(torch.ones(self.types, dtype=dtype))
+        self.alpha = nn.Parameter(torch.zeros(self.types, self.types, decays, dtype=dtype))
+        self.beta = nn.Parameter(torch.ones(decays, dtype=dtype))
+
+    def encode(self, batch: Batch) -> DecayedCounts:
+        return decayed_counts(batch, self.beta, self.types)
+
+    def state(self, history: DecayedCounts, queries: Queries) -> Tensor:
+        seen = queries.seen().expand_as(queries.times)
+        elapsed = queries.times - history.since.gather(1, seen)
+        rows = torch.arange(len(seen), device=seen.device)[:, None]
+        decay = torch.exp(-elapsed.to(self.dtype).unsqueeze(-1) * self.beta)  # [B, Q, J]
+        return (history.counts[rows, seen] * decay.unsqueeze(-2)).flatten(-2)
+
+    def intensities(self, state: Tensor) -> Tensor:
+        return F.linear(state, self.alpha.flatten(1), self.mu)
+
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        return ((self.alpha.flatten(1)[types] * state).sum(-1) + self.mu[types]).log()
+
+    def total(self, state: Tensor) -> Tensor:
+        return state @ self.alpha.flatten(1).sum(0) + self.mu.sum()
+
+    def exact_integral(self, history: DecayedCounts, batch: Batch) -> Tensor:
+        length = batch.gap_length.to(self.dtype)
+        decayed = -torch.expm1(-length.unsqueeze(-1) * self.beta) / self.beta  # [B, G, J]
+        raised = torch.einsum("bgfj,fj->bgj", history.counts, self.alpha.sum(0))
+        return self.mu.sum() * length + (raised * decayed).sum(-1)
+
+    def spec(self) -> dict[str, Any]:
+        return {"decays": self.decays, "dtype": str(self.dtype).removeprefix("torch."), "fitted": self.fitted}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        model = cls(vocabulary, decays=spec["decays"], dtype=getattr(torch, spec["dtype"]))
+        model.fitted = spec["fitted"]
+        return model
+
+    def named_arrays(self) -> dict[str, Tensor]:
+        names = self.vocabulary.names
+        found = {"beta": self.beta.detach()}
+        for index, name in enumerate(names):
+            found[f"mu.{name}"] = self.mu.detach()[index]
+            found[f"alpha.{name}"] = self.alpha.detach()[index]  # what raises `name`: [K, J]
+        return found
+
+    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        for name, array in arrays.items():
+            fine = (array >= 0) if name.startswith("alpha.") else (array > 0)
+            if not bool(fine.all()):
+                raise ForetellError(
+                    f"{name}: expected {'no number below 0' if name.startswith('alpha.') else 'numbers above 0'}"
+                )
+        with torch.no_grad():
+            for name, target in self.named_arrays().items():
+                target.copy_(arrays[name])
+
+
+def decayed_counts(batch: Batch, beta: Tensor, types: int) -> DecayedCounts:
+    """One pass over the events of all sequences side by side."""
+    rows, width = batch.times.shape
+    since = batch.gap_start
+    decay = torch.exp(-(batch.times - since[:, :-1]).to(beta.dtype).unsqueeze(-1) * beta)  # [B, N, J]
+    current = torch.zeros(rows, types, len(beta), dtype=beta.dtype, device=beta.device)
+    everywhere = torch.arange(rows, device=beta.device)
+    after = [current]
+    for step in range(width):
+        current = current * decay[:, step, None, :]
+        current = current.index_put((everywhere, batch.types[:, step]), current.new_ones(()), accumulate=True)
+        after.append(current)
+    return DecayedCounts(torch.stack(after, dim=1), since)

@@ -1,0 +1,68 @@
+"""The homogeneous Poisson process: a constant rate for each type, the floor that every model must beat."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries
+from foretell.data import EventData, Vocabulary
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel
+from foretell.models.units import scored_counts
+
+
+class Poisson(IntensityModel):
+    kind = "poisson"
+    title = "Poisson"
+    closed_form = True
+
+    def __init__(self, vocabulary: Vocabulary | int, *, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__(vocabulary)
+        self.log_rate = nn.Parameter(torch.zeros(self.types, dtype=dtype))
+
+    def fit_closed_form(self, data: EventData) -> None:
+        """Maximum likelihood: events of a type over observed time, with a pseudo-count of ½."""
+        counts, observed = scored_counts(data)
+        with torch.no_grad():
+            self.log_rate.copy_(torch.from_numpy(counts / observed).log())
+        self.fitted = True
+
+    def encode(self, batch: Batch) -> None:
+        return None
+
+    def state(self, history: None, queries: Queries) -> Tensor:
+        return torch.zeros(*queries.times.shape, 0, dtype=self.dtype, device=queries.times.device)
+
+    def intensities(self, state: Tensor) -> Tensor:
+        return self.log_rate.exp().expand(*state.shape[:-1], self.types)
+
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        return self.log_rate[types]
+
+    def exact_integral(self, history: None, batch: Batch) -> Tensor:
+        return self.log_rate.exp().sum() * batch.gap_length
+
+    def spec(self) -> dict[str, Any]:
+        return {"dtype": str(self.dtype).removeprefix("torch."), "fitted": self.fitted}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        model = cls(vocabulary, dtype=getattr(torch, spec["dtype"]))
+        model.fitted = spec["fitted"]
+        return model
+
+    def named_arrays(self) -> dict[str, Tensor]:
+        rate = self.log_rate.detach().exp()
+        return {f"rate.{name}": rate[index] for index, name in enumerate(self.vocabulary.names)}
+
+    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        for name, rate in arrays.items():
+            if not bool(rate > 0):
+                raise ForetellError(f"{name} = {float(rate)}: expected a rate above 0")
+        with torch.no_grad():
+            for index, name in enumerate(self.vocabulary.names):
+                self.log_rate[index] = arrays[f"rate.{name}"].log()

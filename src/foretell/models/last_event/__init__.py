@@ -1,0 +1,1 @@
+"""THP and SAHP: a transformer embeds the events, intensities look at the last one."""

@@ -1,0 +1,249 @@
+"""Models that derive everything up to the next event from the embedding of the last one: what THP and SAHP have in common.
+
+The last event, `f` at time `s`, is embedded from itself and the events before it. From that vector each type gets a curve over the time
+that has passed since, and its intensity is `τ_e·log(1 + exp(curve/τ_e))`. One and the same curve gives the intensity at an event and the
+integral in front of it. Curves are worked out once for each event and then followed to as many times as are asked about.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foretell.batches.batch import Batch, make_batch
+from foretell.batches.queries import Queries, Sample
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.errors import ForetellError
+from foretell.models.attention.layers import Drop
+from foretell.models.base import EndsAndInside, IntensityModel
+from foretell.models.last_event.causal_encoder import CausalEncoder, Encoding, check_sizes
+from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
+from foretell.nn.intensity import log_softplus, softplus
+from foretell.nn.lookup import lookup
+from foretell.nn.time import TimeEmbedding
+
+# The numbers of a curve, for every type: each [..., K] or, where it is the same after all events, [K]. Levels are divided by τ.
+Curves = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class LastEvents:
+    """The last event of every gap: `bos` of the first one."""
+
+    embedding: Tensor  # [B, N + 1, D]
+    time: Tensor  # float64 [B, N + 1]
+
+
+class LastEventModel(IntensityModel):
+    rows_at_a_time = 16  # there is little to do for each of them
+    encoding: ClassVar[Encoding]
+    per_type: ClassVar[tuple[str, ...]]  # vectors and scales of a type, under their public names
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | int,
+        *,
+        dim: int = 32,
+        layers: int = 2,
+        heads: int = 1,
+        layer_norm: bool = True,
+        feed_forward: int | None = None,
+        dropout: float = 0.0,
+        shortest_wave: ShortestWave = "quantile",
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(vocabulary)
+        feed_forward = 2 * dim if feed_forward is None else feed_forward
+        check_sizes(dim=dim, layers=layers, heads=heads, feed_forward=feed_forward, dropout=dropout)
+        self.dim, self.layers, self.heads, self.time_dim = dim, layers, heads, dim
+        self.layer_norm, self.feed_forward, self.dropout = layer_norm, feed_forward, dropout
+        self.shortest_wave: ShortestWave = shortest_wave
+        self.encoder = CausalEncoder(
+            self.types,
+            dim=dim,
+            layers=layers,
+            heads=heads,
+            layer_norm=layer_norm,
+            feed_forward=feed_forward,
+            encoding=self.encoding,
+        )
+        self.log_tau = nn.Parameter(torch.zeros(self.types))
+        generator = torch.Generator().manual_seed(seed)
+        self.encoder.start(generator)
+        self._make_curves(generator)
+        self.to(dtype)
+
+    @property
+    def time(self) -> TimeEmbedding:
+        return self.encoder.time
+
+    # What tells the models apart
+
+    @abstractmethod
+    def _make_curves(self, generator: torch.Generator) -> None:
+        """Parameters of the curves, and where they start from."""
+
+    @abstractmethod
+    def start_at(self, rates: Tensor, embedding: Tensor) -> None:
+        """Let curves of an event with that embedding [D] stand still at intensities [K], in events a unit of `time_scale`."""
+
+    @abstractmethod
+    def elapsed(self, times: Tensor, since: Tensor) -> Tensor:
+        """How far along its curve a time is: float64 times and last events' times in, the model's dtype out."""
+
+    @abstractmethod
+    def curves(self, embedding: Tensor) -> Curves:
+        """Of all types, after an event with that embedding [..., D]."""
+
+    @abstractmethod
+    def follow(self, curves: Curves, elapsed: Tensor) -> Tensor:
+        """The curves over τ after some time [..., 1]: [..., K]. Each type's rises, or falls, all the time."""
+
+    @abstractmethod
+    def _arrays_of_types(self) -> dict[str, Tensor]:
+        """By the names of `per_type`, [K, …]: in the data's own unit."""
+
+    @abstractmethod
+    def _load_arrays_of_types(self, arrays: dict[str, Tensor]) -> None:
+        """The inverse."""
+
+    # Events
+
+    def encode(self, batch: Batch) -> LastEvents:
+        return LastEvents(self.encoder(batch, self._drop())[-1], batch.gap_start)
+
+    def embeddings(self, batch: Batch) -> list[Tensor]:
+        """The embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""
+        return [layer[:, 1:] for layer in self.encoder(batch, self._drop())]
+
+    def _drop(self) -> Drop:
+        return Drop(self.dropout if self.training else 0.0, self.noise)
+
+    @torch.no_grad()
+    def prepare(self, data: EventData) -> None:
+        self.time.set_range(*wave_range(data, self.shortest_wave))
+        self.time_scale = mean_gap(data)
+        rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
+        with self.evaluating():
+            nothing_yet = EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 1.0, "nothing yet")
+            batch = make_batch(EventData([nothing_yet], self.vocabulary), [0], device=self.device)
+            self.start_at(rates.to(self.device), self.encode(batch).embedding[0, 0])
+        self.fitted = True
+
+    # Queries
+
+    def state(self, history: LastEvents, queries: Queries) -> Tensor:
+        """The last event's embedding and how long ago it was: [B, Q, D + 1]. (Curves of all types would be wider.)"""
+        per_gap = queries.visible.per_gap
+        if per_gap is not None:
+            gaps = queries.times.shape[1] // per_gap
+            embedding = history.embedding[:, :gaps].repeat_interleave(per_gap, dim=1)
+            since = history.time[:, :gaps].repeat_interleave(per_gap, dim=1)
+        else:
+            seen = queries.seen().expand(len(history.time), -1)
+            embedding = history.embedding.gather(1, seen.unsqueeze(-1).expand(-1, -1, self.dim))
+            since = history.time.gather(1, seen)
+        return torch.cat([embedding, self.elapsed(queries.times, since).unsqueeze(-1)], dim=-1)
+
+    def _scores(self, state: Tensor) -> Tensor:
+        """Curves over τ of all types: [..., K]."""
+        return self.follow(self.curves(state[..., :-1]), state[..., -1:])
+
+    def _unit(self) -> Tensor:
+        return self.log_tau.exp() / self.time_scale
+
+    def _log_unit(self) -> Tensor:
+        return self.log_tau - math.log(self.time_scale)
+
+    def intensities(self, state: Tensor) -> Tensor:
+        return softplus(self._scores(state)) * self._unit()
+
+    def log_intensities(self, state: Tensor) -> Tensor:
+        return log_softplus(self._scores(state)) + self._log_unit()
+
+    def total(self, state: Tensor) -> Tensor:
+        return softplus(self._scores(state)) @ self._unit()
+
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        own = self._scores(state).gather(-1, types.unsqueeze(-1)).squeeze(-1)
+        return log_softplus(own) + self._log_unit_of(types)
+
+    def _log_unit_of(self, types: Tensor) -> Tensor:
+        return lookup(self._log_unit()[:, None], types).squeeze(-1)
+
+    def ends_and_inside(
+        self, history: LastEvents, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
+    ) -> EndsAndInside | None:
+        """Where the points lie gap by gap, each event's curves are worked out once and followed to all of its gap's points."""
+        per_gap = queries.visible.per_gap
+        if per_gap is None:
+            return None
+        assert sample is None, "all types are possible, and all are looked at"
+        curves, since = self.curves(history.embedding), history.time
+        inside = self.elapsed(queries.times.unflatten(1, (-1, per_gap)), since.unsqueeze(-1))
+        scores = self.follow(tuple(one.unsqueeze(-2) for one in curves), inside.unsqueeze(-1))
+        shape, types = (*batch.types.shape, self.types), batch.types.unsqueeze(-1)
+        own = tuple((one if one.dim() == 1 else one[:, :-1]).expand(shape).gather(-1, types) for one in curves)
+        at_end = self.follow(own, self.elapsed(batch.times, since[:, :-1]).unsqueeze(-1)).squeeze(-1)
+        return EndsAndInside(
+            log_softplus(at_end) + self._log_unit_of(batch.types),
+            softplus(scores) @ self._unit(),
+            (log_softplus(scores) + self._log_unit()).sum(-1) if pseudo else None,
+        )
+
+    # In and out
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "dim": self.dim,
+            "layers": self.layers,
+            "heads": self.heads,
+            "layer_norm": self.layer_norm,
+            "feed_forward": self.feed_forward,
+            "dropout": self.dropout,
+            "shortest_wave": self.shortest_wave,
+            "m": self.time.m,
+            "M": self.time.M,
+            "time_scale": self.time_scale,
+            "fitted": self.fitted,
+            "dtype": str(self.dtype).removeprefix("torch."),
+        }
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        options = dict(spec)
+        m, longest, scale, fitted = (options.pop(key) for key in ("m", "M", "time_scale", "fitted"))
+        dtype: Literal["float32", "float64"] = options.pop("dtype")
+        model = cls(vocabulary, **options, dtype=getattr(torch, dtype))
+        model.time.set_range(m, longest)
+        model.time_scale, model.fitted = scale, fitted
+        return model
+
+    def named_arrays(self) -> dict[str, Tensor]:
+        names = self.vocabulary.names
+        found = self.encoder.named_arrays(names)
+        of_types = self._arrays_of_types()
+        for index, name in enumerate(names):
+            for what in self.per_type:
+                found[f"intensity.{name}.{what}"] = of_types[what][index]
+        return {name: array.detach() for name, array in found.items()}
+
+    @torch.no_grad()
+    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        names = self.vocabulary.names
+        for name in names:
+            for what in ("tau", "nu"):
+                scale = arrays.get(f"intensity.{name}.{what}")
+                if scale is not None and not bool((scale > 0).all()):
+                    raise ForetellError(f"intensity.{name}.{what} = {float(scale)}: expected a number above 0")
+        for name, target in self.encoder.named_arrays(names).items():
+            target.copy_(arrays[name])
+        stacked = {what: [arrays[f"intensity.{name}.{what}"] for name in names] for what in self.per_type}
+        self._load_arrays_of_types({what: torch.stack(rows) for what, rows in stacked.items()})

@@ -1,0 +1,93 @@
+"""The transformer Hawkes process, THP (Zuo et al. 2020), corrected: `λ_e(t) = softplus(w_e·[1; (t−s)/s; emb(f,s)])`, scaled by `τ_e`.
+
+`f` is the last event, at time `s`, which counts as at least `m`, the time embedding's shortest unit. Before the first event a `bos` at 0
+stands in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.data import EventData, Vocabulary
+from foretell.models.last_event.last_event import Curves, LastEventModel
+from foretell.nn.intensity import inverse_softplus
+
+
+class THP(LastEventModel):
+    kind = "thp"
+    title = "THP"
+    encoding = "time"
+    per_type = ("w", "tau")
+
+    def _make_curves(self, generator: torch.Generator) -> None:
+        self.w = nn.Parameter(torch.empty(self.types, self.dim))
+        self.w_constant = nn.Parameter(torch.zeros(self.types))
+        self.w_elapsed = nn.Parameter(torch.zeros(self.types))
+        # What `w_elapsed` is divided by. A first gap may be a thousand times `m`, and the others hundredths of their `s`: without it the
+        # gradients of all other parameters would be nothing beside that one.
+        self.elapsed_scale = 1.0
+        with torch.no_grad():
+            self.w.normal_(generator=generator).mul_(0.1 / math.sqrt(self.dim))
+
+    def prepare(self, data: EventData) -> None:
+        super().prepare(data)
+        self.elapsed_scale = max(_elapsed_size(data, self.time.m), 1.0)
+
+    def start_at(self, rates: Tensor, embedding: Tensor) -> None:
+        tau = self.log_tau.exp()
+        level = inverse_softplus(rates / tau.double()).to(tau) * tau
+        self.w_constant.copy_(level - self.w @ embedding)
+        self.w_elapsed.zero_()
+
+    def elapsed(self, times: Tensor, since: Tensor) -> Tensor:
+        return ((times - since).clamp(min=0.0) / since.clamp(min=self.time.m)).to(self.dtype)
+
+    def curves(self, embedding: Tensor) -> Curves:
+        tau = self.log_tau.exp()
+        level = F.linear(embedding, self.w / tau[:, None], self.w_constant / tau)
+        return level, self.w_elapsed / (tau * self.elapsed_scale)
+
+    def follow(self, curves: Curves, elapsed: Tensor) -> Tensor:
+        level, slope = curves
+        return torch.addcmul(level, slope, elapsed)
+
+    def _arrays_of_types(self) -> dict[str, Tensor]:
+        slope = self.w_elapsed[:, None] / self.elapsed_scale
+        whole = torch.cat([self.w_constant[:, None], slope, self.w], dim=1)
+        return {"w": whole / self.time_scale, "tau": self.log_tau.exp() / self.time_scale}
+
+    def _load_arrays_of_types(self, arrays: dict[str, Tensor]) -> None:
+        w = arrays["w"] * self.time_scale
+        self.w_constant.copy_(w[:, 0])
+        self.w_elapsed.copy_(w[:, 1] * self.elapsed_scale)
+        self.w.copy_(w[:, 2:])
+        self.log_tau.copy_((arrays["tau"] * self.time_scale).log())
+
+    def spec(self) -> dict[str, Any]:
+        return super().spec() | {"elapsed_scale": self.elapsed_scale}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        options = dict(spec)
+        scale = options.pop("elapsed_scale")
+        model = super().from_spec(options, vocabulary)
+        model.elapsed_scale = scale
+        return model
+
+
+def _elapsed_size(data: EventData, m: float) -> float:
+    """The root mean square of `(t − s)/s` at the ends of the gaps that are scored."""
+    first = 1 if data.origin == "first-event" else 0
+    squares, count = 0.0, 0
+    for sequence in data:
+        last = np.concatenate([[0.0], sequence.times])[first:]
+        end = np.append(sequence.times, sequence.t_end)[first:]
+        squares += float((((end - last) / np.maximum(last, m)) ** 2).sum())
+        count += len(last)
+    return math.sqrt(squares / max(count, 1))

@@ -1,0 +1,1 @@
+"""Models whose state is moved by each event: NHP."""

@@ -1,0 +1,208 @@
+"""The neural Hawkes process, NHP (Mei & Eisner 2017): a continuous-time LSTM reads the events, and its cell decays between them.
+
+`λ_e(t) = τ_e·softplus(w_e·[1; h(t)]/τ_e)` with `h(t) = o ⊙ tanh(c(t))`. Every sequence begins with an event `bos` at time 0, which has a
+vector of its own, no intensity, and makes the first cell. Decays `δ` count elapsed time in the model's unit, `time_scale`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries, Sample
+from foretell.data import EventData, Vocabulary
+from foretell.errors import ForetellError
+from foretell.models.base import EndsAndInside, IntensityModel
+from foretell.models.units import mean_gap, starting_rates
+from foretell.nn.ctlstm import Cells, ctlstm, read
+from foretell.nn.ctlstm_steps import DECAY, GATES
+from foretell.nn.intensity import inverse_softplus, log_softplus, softplus
+from foretell.nn.lookup import lookup
+
+SLOWEST, FASTEST = 0.01, 10.0  # decays that a fresh model starts with, from the first dimension to the last, a mean gap
+MOST_SCORES = 2  # types a dimension up to which all scores of an event cost less than fetching its own type's vector
+REMEMBERS = 1.0  # what forget gates start from, so that σ keeps most of a memory
+
+
+@dataclass(frozen=True)
+class History:
+    cells: Cells
+    since: Tensor  # float64 [B, N + 1]: when each cell was made
+
+
+class NHP(IntensityModel):
+    kind = "nhp"
+    title = "NHP"
+    # An event is a dozen small operations on all sequences: few sequences at a time take almost as long as many.
+    rows_at_a_time = 32
+
+    def __init__(
+        self, vocabulary: Vocabulary | int, *, dim: int = 32, seed: int = 0, dtype: torch.dtype = torch.float32
+    ) -> None:
+        super().__init__(vocabulary)
+        if dim < 1:
+            raise ForetellError(f"dim = {dim}: expected 1 or more")
+        self.dim = dim
+        self.embedding = nn.Parameter(torch.empty(self.types, dim))
+        self.bos = nn.Parameter(torch.empty(1, dim))
+        self.W = nn.Parameter(torch.empty(len(GATES), dim, dim))
+        self.U = nn.Parameter(torch.empty(len(GATES), dim, dim))
+        self.b = nn.Parameter(torch.zeros(len(GATES), dim))
+        self.w = nn.Parameter(torch.empty(self.types, dim))
+        self.w_constant = nn.Parameter(torch.zeros(self.types))
+        self.log_tau = nn.Parameter(torch.zeros(self.types))
+        self._start(seed)
+        self.to(dtype)
+
+    @torch.no_grad()
+    def _start(self, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        spread = 1.0 / math.sqrt(2 * self.dim)  # W and U act on a vector each
+        for matrix in (self.W, self.U):
+            matrix.uniform_(-spread, spread, generator=generator)
+        for vectors in (self.embedding, self.bos):
+            vectors.normal_(generator=generator)
+        self.w.normal_(generator=generator).mul_(0.1 / math.sqrt(self.dim))
+        for gate in ("forget", "target_forget"):
+            self.b[GATES.index(gate)] = REMEMBERS
+        decays = torch.logspace(math.log10(SLOWEST), math.log10(FASTEST), self.dim, dtype=torch.float64)
+        self.b[DECAY] = inverse_softplus(decays).to(self.b)
+
+    @torch.no_grad()
+    def prepare(self, data: EventData) -> None:
+        self.time_scale = mean_gap(data)
+        rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64, device=self.device)
+        tau = self.log_tau.double().exp()
+        self.w_constant.copy_(inverse_softplus(rates / tau) * tau)  # these rates, before `w` has learned anything
+        self.fitted = True
+
+    # Events
+
+    def encode(self, batch: Batch) -> History:
+        table = torch.addmm(self.b.flatten(), torch.cat([self.embedding, self.bos]), self.W.flatten(0, 1).t())
+        events = F.pad(batch.types, (1, 0), value=self.types)  # bos comes first
+        elapsed = self._elapsed(batch.times, batch.gap_start[:, :-1])
+        return History(ctlstm(table, events, self.U.flatten(0, 1), elapsed), batch.gap_start)
+
+    def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
+        """In the model's unit; subtracted before any precision is lost."""
+        return ((times - since) / self.time_scale).to(self.dtype)
+
+    def embeddings(self, batch: Batch) -> list[Tensor]:
+        """Of the events of a batch: the vectors of their types, and what the cell says right after each; [B, N, D] each."""
+        cells = self.encode(batch).cells
+        return [lookup(self.embedding, batch.types), (cells.output * torch.tanh(cells.memory))[:, 1:]]
+
+    # Queries
+
+    def state(self, history: History, queries: Queries) -> Tensor:
+        """`h` at each query: [B, Q, D]."""
+        cells = history.cells
+        per_gap = queries.visible.per_gap
+        if per_gap is not None:
+            gaps = queries.times.shape[1] // per_gap
+            memory, target, decay, output = (
+                part[:, :gaps] for part in (cells.memory, cells.target, cells.decay, cells.output)
+            )
+            elapsed = self._elapsed(queries.times.unflatten(1, (gaps, per_gap)), history.since[:, :gaps].unsqueeze(-1))
+            return read(memory, target, decay, output, elapsed).flatten(1, 2)
+        seen = queries.seen().expand_as(queries.times)
+        rows = torch.arange(len(seen), device=seen.device)[:, None]
+        memory, target, decay, output = (
+            part[rows, seen] for part in (cells.memory, cells.target, cells.decay, cells.output)
+        )
+        elapsed = self._elapsed(queries.times, history.since.gather(1, seen)).unsqueeze(-1)
+        return read(memory, target, decay, output, elapsed).squeeze(2)
+
+    # Intensities
+
+    def _scores(self, state: Tensor) -> Tensor:
+        """`w_e·[1; h]/τ_e` for all types: [..., K]."""
+        tau = self.log_tau.exp()
+        return F.linear(state, self.w / tau[:, None], self.w_constant / tau)
+
+    def intensities(self, state: Tensor) -> Tensor:
+        return softplus(self._scores(state)) * (self.log_tau.exp() / self.time_scale)
+
+    def log_intensities(self, state: Tensor) -> Tensor:
+        return log_softplus(self._scores(state)) + (self.log_tau - math.log(self.time_scale))
+
+    def total(self, state: Tensor) -> Tensor:
+        return softplus(self._scores(state)) @ (self.log_tau.exp() / self.time_scale)
+
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        own = lookup(torch.cat([self.w, self.w_constant[:, None], self.log_tau[:, None]], dim=1), types)
+        w, constant, log_tau = own.split([self.dim, 1, 1], dim=-1)
+        score = (w * state).sum(-1, keepdim=True) + constant
+        return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
+
+    def ends_and_inside(
+        self, history: History, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
+    ) -> EndsAndInside:
+        """What is read just before each event is known: the next cell was made from it."""
+        scores = self._scores(self.state(history, queries))
+        log_unit = self.log_tau - math.log(self.time_scale)
+        if self.types <= MOST_SCORES * self.dim:
+            at_end = self._scores(history.cells.before).gather(-1, batch.types.unsqueeze(-1)).squeeze(-1)
+            log_at_end = log_softplus(at_end) + lookup(log_unit[:, None], batch.types).squeeze(-1)
+        else:
+            log_at_end = self.log_intensity(history.cells.before, batch.types)
+        per_gap = queries.visible.per_gap
+        if per_gap is not None:
+            scores = scores.unflatten(1, (-1, per_gap))
+        return EndsAndInside(
+            log_at_end,
+            softplus(scores) @ (self.log_tau.exp() / self.time_scale),
+            (log_softplus(scores) + log_unit).sum(-1) if pseudo else None,
+        )
+
+    # In and out
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "dim": self.dim,
+            "time_scale": self.time_scale,
+            "fitted": self.fitted,
+            "dtype": str(self.dtype).removeprefix("torch."),
+        }
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        dtype: Literal["float32", "float64"] = spec["dtype"]
+        model = cls(vocabulary, dim=spec["dim"], dtype=getattr(torch, dtype))
+        model.time_scale, model.fitted = spec["time_scale"], spec["fitted"]
+        return model
+
+    def named_arrays(self) -> dict[str, Tensor]:
+        """`w` and `τ` in the data's unit; what the decay gate gives counts in the model's, which `time_scale` tells."""
+        names = self.vocabulary.names
+        found = {f"embed.{name}": self.embedding[index] for index, name in enumerate(names)}
+        found["bos"] = self.bos[0]
+        for index, gate in enumerate(GATES):
+            found[f"cell.{gate}.W"], found[f"cell.{gate}.U"] = self.W[index], self.U[index]
+            found[f"cell.{gate}.b"] = self.b[index]
+        w = torch.cat([self.w_constant[:, None], self.w], dim=1) / self.time_scale
+        tau = self.log_tau.exp() / self.time_scale
+        for index, name in enumerate(names):
+            found[f"intensity.{name}.w"], found[f"intensity.{name}.tau"] = w[index], tau[index]
+        return {name: array.detach() for name, array in found.items()}
+
+    @torch.no_grad()
+    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        for name in self.vocabulary.names:
+            tau = arrays[f"intensity.{name}.tau"]
+            if not bool(tau > 0):
+                raise ForetellError(f"intensity.{name}.tau = {float(tau)}: expected a number above 0")
+        for name, target in self.named_arrays().items():
+            if not name.startswith("intensity."):
+                target.copy_(arrays[name])  # a view of the parameter itself
+        for index, name in enumerate(self.vocabulary.names):
+            w = arrays[f"intensity.{name}.w"] * self.time_scale
+            self.w_constant[index], self.w[index] = w[0], w[1:]
+            self.log_tau[index] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()

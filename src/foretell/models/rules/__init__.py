@@ -1,0 +1,1 @@
+"""Models whose network is a program of rules: A-NDTT and NDTT."""

@@ -1,0 +1,128 @@
+"""What an A-NDTT looks back on just before one time: each `r` that added a fact, layer by layer, with the weights of its additions.
+
+A history and a time in. Out: the database then, and for every fact that was added and is needed then its heads of attention
+(docs/explanation/andtt.md): an addition's weight is `α / (1 + Σ α)`, and the extra `1` keeps `1 / (1 + Σ α)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.data import EventSequence
+from foretell.ground.timeline import Timeline
+from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.andtt_network import Attended
+from foretell.models.rules.rule_model import RuleModel
+from foretell.plan.plan import make_plan
+from foretell.plan.slots import SequenceSlots
+
+
+@dataclass(frozen=True, eq=False)
+class AtLayer:
+    layer: int  # from 1 on
+    weights: np.ndarray  # float64, one for each addition of the head
+    kept: float  # what the extra 1 keeps; with the weights it sums to 1
+    value: Tensor  # float64 [dim]: the weighted sum of the additions' values
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One fact and one `r` that added it: additions that are in force, in order of time."""
+
+    fact: int
+    group: int
+    instances: tuple[int, ...]
+    events: tuple[int, ...]  # 0 is `bos`, i the i-th event
+    layers: tuple[AtLayer, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """One time, and all that is known just before it."""
+
+    time: float
+    seen: int  # events with a smaller time
+    timeline: Timeline  # of these events
+    heads: dict[int, tuple[Head, ...]]  # by fact
+
+    @property
+    def state(self) -> int:
+        return self.seen + 1
+
+
+@torch.no_grad()
+def look_back(model: ANDTT, history: EventSequence, at: float) -> Look:
+    seen = int(np.searchsorted(history.times, at, side="left"))
+    types, times = history.types[:seen], history.times[:seen]
+    marks = None if history.unscored is None else history.unscored[:seen]
+    key, timeline = model.histories.timeline(model.vocabulary, types, times, marks)
+    slots = model.histories.slots(key, timeline, np.asarray([seen + 1], dtype=np.int64))
+    plan = make_plan([slots], model.layout, model.book, model.device)
+    model.network.grow(model.dtype, model.device)  # names that training never met start as they would have then
+    point_times = torch.zeros(plan.points, dtype=torch.float64, device=model.device)
+    point_times[plan.event_point] = torch.from_numpy(np.concatenate([[0.0], times])).to(model.device)
+    point_times[plan.query_point] = at
+    attended: list[Attended] = []
+    with model.evaluating():
+        model.network(plan, point_times, attended)
+    query = int(plan.query_point[0])
+    return Look(at, seen, _own(timeline, history, times), _heads(attended, slots, query))
+
+
+def without_heads(model: RuleModel, history: EventSequence, at: float) -> Look:
+    """The same of a model whose facts do not attend: the database alone."""
+    seen = int(np.searchsorted(history.times, at, side="left"))
+    types, times = history.types[:seen], history.times[:seen]
+    marks = None if history.unscored is None else history.unscored[:seen]
+    _, timeline = model.histories.timeline(model.vocabulary, types, times, marks)
+    return Look(at, seen, _own(timeline, history, times), {})
+
+
+def _own(timeline: Timeline, history: EventSequence, times: np.ndarray) -> Timeline:
+    """Remembered timelines may be those of another sequence with the same events, and names may have been met since.
+
+    Times are this history's own, and a new grounding looks names up anew.
+    """
+    return replace(timeline, grounding=replace(timeline.grounding), times=times, sequence=history.id)
+
+
+def _heads(attended: Sequence[Attended], slots: SequenceSlots, query: int) -> dict[int, tuple[Head, ...]]:
+    """By fact. A slot's fact is the head of all that it attends to."""
+    layers: dict[tuple[int, int], list[AtLayer]] = {}
+    additions: dict[tuple[int, int], np.ndarray] = {}
+    for record in attended:
+        asked = record.table.asked
+        at_query = np.flatnonzero(record.table.point.cpu().numpy()[asked.slot] == query)
+        for row in at_query.tolist():
+            slot, low, high = int(asked.slot[row]), int(asked.low[row]), int(asked.high[row])
+            which = asked.addition[low:high]
+            fact = slots.grounding.head[int(slots.addition_instance[which[0]])]
+            key = fact, int(slots.addition_r[which[0]])
+            additions[key] = which
+            layers.setdefault(key, []).append(_weighed(record, slot, low, high))
+    found: dict[int, list[Head]] = {}
+    for key in sorted(layers, key=lambda one: (slots.grounding.groups[one[1]][0], one)):
+        which = additions[key]
+        head = Head(
+            *key,
+            tuple(slots.addition_instance[which].tolist()),
+            tuple(slots.addition_event[which].tolist()),
+            tuple(sorted(layers[key], key=lambda one: one.layer)),
+        )
+        found.setdefault(head.fact, []).append(head)
+    return {fact: tuple(heads) for fact, heads in found.items()}
+
+
+def _weighed(record: Attended, slot: int, low: int, high: int) -> AtLayer:
+    x, k, v = record.x[slot].double().cpu(), record.k[low:high].double().cpu(), record.v[low:high].double().cpu()
+    logits = k @ x
+    largest = float(logits.max().clamp(min=0.0))
+    alpha, one = (logits - largest).exp(), float(np.exp(-largest))
+    whole = one + float(alpha.sum())
+    weights = alpha / whole
+    return AtLayer(record.layer, weights.numpy(), one / whole, weights @ v)

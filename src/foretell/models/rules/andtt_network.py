@@ -1,0 +1,190 @@
+"""The embeddings of a plan's slots, layer by layer (paper, section 5), in a number of tensor operations that depends on rules and layers.
+
+`emb^ℓ(h,t) = emb^(ℓ-1)(h,t) + tanh(deduced^ℓ(h,t) + Σ_r attended_r^ℓ(h,t))`. What is attended looks at the layer below only, so it is
+computed for all slots at once; what is deduced looks at the same layer, so it is computed level by level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.models.attention.layers import Sublayers
+from foretell.models.rules.rule_network import Blocks, Embeddings, RuleNetwork, by_level, seed_of
+from foretell.nn.range_attention import range_attention
+from foretell.nn.time import TimeEmbedding
+from foretell.plan.deduction import Deduced
+from foretell.plan.parameters import ParameterBook
+from foretell.plan.plan import Keys, Plan, Table
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What one layer's attention of one table looked at: slot `s` gives addition `a` of one of its ranges the weight `exp(x_s·k_a)`."""
+
+    layer: int
+    table: Table
+    x: Tensor  # [slots, width]
+    k: Tensor  # [keys, width]
+    v: Tensor  # [keys, dim]
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """What one pass over a plan needs in every layer, found once."""
+
+    vectors: Embeddings  # summed to the targets of all levels
+    first: Embeddings  # the same for the classes of the first layer
+    blocks: Blocks
+    keys: dict[int, _KeyParts]  # by the additions they belong to
+    time: Embeddings  # `[1; time]` of all slots of a table that attend
+
+
+@dataclass(frozen=True)
+class _KeyParts:
+    time: Tensor  # `[1; time]` of additions
+    k: tuple[Tensor, ...]  # by layer: the matrices of each tile, K and V transposed
+    v: tuple[Tensor, ...]
+    q: tuple[Tensor, ...]
+
+
+class Network(RuleNetwork):
+    def __init__(
+        self,
+        book: ParameterBook,
+        layers: int,
+        time: TimeEmbedding,
+        seed: int,
+        layer_norm: bool = False,
+        feed_forward: int = 0,
+    ) -> None:
+        super().__init__(book, seed)
+        self.layers, self.time = layers, time
+        self.sublayers = nn.ModuleDict()  # of every dimension, by layer
+        if layer_norm or feed_forward:
+            generator = torch.Generator().manual_seed(seed_of(seed, "sublayers"))
+            for dim in book.layout.dims:
+                of_dim = [Sublayers(dim, layer_norm, feed_forward) for _ in range(layers)]
+                self.sublayers[str(dim)] = nn.ModuleList(of_dim)
+                for one in of_dim:
+                    one.start(generator)
+        self.grow(torch.float32, torch.device("cpu"))
+
+    def named_arrays(self) -> dict[str, Tensor]:
+        return super().named_arrays() | dict(self._of_sublayers())
+
+    def _of_sublayers(self) -> Iterator[tuple[str, Tensor]]:
+        for dim, layers in self.sublayers.items():
+            assert isinstance(layers, nn.ModuleList)
+            for number, layer in enumerate(layers):
+                for name, parameter in layer.named_parameters():
+                    yield f"layer.{number + 1}.{dim}.{name}", parameter
+
+    def load_named_arrays(self, arrays: Mapping[str, Tensor]) -> None:
+        super().load_named_arrays(arrays)
+        with torch.no_grad():
+            for name, parameter in self._of_sublayers():
+                parameter.copy_(arrays[name])
+
+    # Layers
+
+    def forward(self, plan: Plan, times: Tensor, seen: list[Attended] | None = None) -> Embeddings:
+        """The top layer; `times` are those of the plan's points, float64. `seen` is given what was attended to."""
+        dtype = next(self.parameters(), torch.empty(0)).dtype  # no parameters, no embeddings: then it is of no account
+        time = self.time.with_one(times, dtype)
+        applied = self._applied(plan, time)
+        first = {dim: table.first for dim, table in plan.tables.items()}
+        deduced = {dim: table.deduced for dim, table in plan.tables.items()}
+        alike = self.deduced(first, applied.blocks, applied.first, {})
+        below = {dim: alike[dim].index_select(0, table.of_class) for dim, table in plan.tables.items()}
+        for layer in range(1, self.layers + 1):
+            attended = self._attended(plan, applied, below, layer, seen)
+            below = self._layer(layer, deduced, applied, below, attended)
+        return below
+
+    def _applied(self, plan: Plan, time: Tensor) -> _Applied:
+        vectors, first, times = {}, {}, {}
+        blocks: Blocks = {}
+        keys: dict[int, _KeyParts] = {}
+        widened: dict[tuple[str, str], Tensor] = {}
+        for dim, table in plan.tables.items():
+            stack = self.vectors_of(dim, time)
+            vectors[dim], first[dim] = table.deduced.vectors(stack), table.first.vectors(stack)
+            blocks |= self.blocks_of((table.deduced, table.first))
+            if len(table.asked.slot):
+                times[dim] = time.index_select(0, table.point)
+                for one in table.keys:
+                    keys[id(one)] = self._key_parts(one, time, widened)
+        return _Applied(vectors, first, blocks, keys, times)
+
+    def _key_parts(self, keys: Keys, time: Tensor, widened: dict[tuple[str, str], Tensor]) -> _KeyParts:
+        found: dict[str, tuple[Tensor, ...]] = {}
+        for letter in "KVQ":
+            whole = widened.get((keys.stack, letter))
+            if whole is None:
+                whole = self.stacks[f"{keys.stack}_{letter}"]
+                if letter == "K":
+                    whole = whole * (1.0 / math.sqrt(max(whole.shape[-2], 1)))
+                # Columns for `[1; time; 0 …]` and then for what follows.
+                whole = torch.cat([self.time.widen(whole), whole[..., 1 + self.time.dim :]], dim=-1)
+                widened[keys.stack, letter] = whole
+            of_tiles = whole.index_select(0, keys.matrix)
+            found[letter] = (of_tiles if letter == "Q" else of_tiles.transpose(-1, -2)).unbind(1)
+        return _KeyParts(time.index_select(0, keys.point), found["K"], found["V"], found["Q"])
+
+    def _attended(
+        self, plan: Plan, applied: _Applied, below: Embeddings, layer: int, seen: list[Attended] | None
+    ) -> Embeddings:
+        padded = below
+        if plan.outside:  # behind each table a row of zeros: an event that was no fact
+            padded = {dim: F.pad(table, (0, 0, 0, 1)) for dim, table in below.items()}
+        found = {}
+        for dim, table in plan.tables.items():
+            if not len(table.asked.slot):
+                continue
+            parts = [self._additions(keys, applied.keys[id(keys)], padded, layer) for keys in table.keys]
+            k, v = (parts[0][i] if len(parts) == 1 else torch.cat([part[i] for part in parts]) for i in range(2))
+            x = torch.cat([applied.time[dim], below[dim]], dim=-1)
+            if seen is not None:
+                seen.append(Attended(layer, table, x, k, v))
+            found[dim] = range_attention(x, k, v, table.tiles)
+        return found
+
+    def _additions(self, keys: Keys, parts: _KeyParts, padded: Embeddings, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys [A, width + head], with `Q` folded into them since there are many more queries, and values [A, head]."""
+        inputs = torch.cat([parts.time, *(part.of(padded) for part in keys.body)], dim=-1)
+        inputs = inputs.view(len(keys.matrix), -1, inputs.shape[1])
+        folded = torch.bmm(torch.bmm(inputs, parts.k[layer - 1]), parts.q[layer - 1])
+        return folded.flatten(0, 1), torch.bmm(inputs, parts.v[layer - 1]).flatten(0, 1)
+
+    def _layer(
+        self,
+        layer: int,
+        tables: Mapping[int, Deduced],
+        applied: _Applied,
+        below: Embeddings,
+        attended: Embeddings,
+    ) -> Embeddings:
+        """What is new is added to the layer below."""
+        lower = by_level(tables, below)
+
+        def onto(dim: int, number: int, moved: Tensor) -> Tensor:
+            return after(self.sublayers, dim, layer, lower[dim][number] + moved)
+
+        return self.deduced(tables, applied.blocks, applied.vectors, attended, onto)
+
+
+def after(sublayers: nn.ModuleDict, dim: int, layer: int, x: Tensor) -> Tensor:
+    """The optional sublayers, which all facts of one dimension share; there are none at layer 0."""
+    if not layer or str(dim) not in sublayers:
+        return x
+    layers = sublayers[str(dim)]
+    assert isinstance(layers, nn.ModuleList)
+    one = layers[layer - 1]
+    assert isinstance(one, Sublayers)
+    return one.after(x)

@@ -1,0 +1,405 @@
+"""What models made of rules share: replayed histories, plans, and the intensities of what is possible.
+
+A batch is replayed into timelines, these with the times that are asked about become a plan, and a network of the rules applies it. Events
+that the rules make impossible have no intensity; those of the rules that the model's vocabulary lacks are counted in the total.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foretell.batches.batch import Batch, make_batch
+from foretell.batches.plan_cache import Plans, Prepared
+from foretell.batches.queries import Queries, Sample
+from foretell.batches.timelines import Histories
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.errors import ForetellError
+from foretell.ground.undeclared import check_declared
+from foretell.lang.program import Program
+from foretell.models.base import EndsAndChosen, EndsAndInside, IntensityModel, asked_times
+from foretell.models.rules.program_parts import program_parts
+from foretell.models.rules.rule_network import Embeddings, RuleNetwork
+from foretell.models.units import mean_gap
+from foretell.nn.intensity import inverse_softplus, log_softplus
+from foretell.plan.layout import Layout
+from foretell.plan.parameters import ParameterBook, events_of
+from foretell.plan.plan import Frame, events_by_dim
+from foretell.plan.slots import SequenceSlots
+from foretell.terms import split
+
+EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # possible events at all queries that are asked together
+PSEUDO_EVENTS = (
+    0.5  # of every functor, so that one that never happens in training starts with a small rate and not none
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Log-intensities of all possible events at some queries, and of the events that happened."""
+
+    prepared: Prepared
+    possible: Tensor  # [E]: log λ, one for each of the plan's possible events
+    happened: Tensor  # [events of all sequences]: log λ, 0 where the event is not scored
+
+
+class RuleModel(IntensityModel):
+    """A program of rules is the network; what a fact remembers of the past is up to each model."""
+
+    open_ended = samples = True
+
+    @property
+    @abstractmethod
+    def rule_network(self) -> RuleNetwork:
+        """All parameters of the rules."""
+
+    def __init__(self, program: Program, vocabulary: Vocabulary | None, dim: int, time_dim: int | None) -> None:
+        super().__init__(vocabulary if vocabulary is not None else Vocabulary(()))
+        self.program, self.dim = program, dim
+        self.layout = Layout(program, dim)
+        self.book = ParameterBook(self.layout, time_dim)
+        self.histories = Histories(program, self.layout)
+        self.book.read(self.histories.grounding)
+        self.functors = events_of(program)
+        self._events_by_dim = events_by_dim(self.layout)
+        self._plans = Plans()
+        self._held: dict[tuple[int, ...], Prepared] = {}
+        self._holding = False
+
+    def _start(self, seed: int) -> None:
+        """Intensities of event functors; called once the network is there."""
+        self.w = nn.ParameterList(torch.zeros(1 + self.layout.dimension(name)) for name in self.functors)
+        self.log_tau = nn.Parameter(torch.zeros(len(self.functors)))
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for w in self.w:
+                w[1:] = torch.randn(len(w) - 1, generator=generator) / math.sqrt(max(len(w) - 1, 1))
+
+    @property
+    def unscored(self) -> np.ndarray:
+        """Types of the vocabulary that are exogenous: they happen, and are not predicted."""
+        return np.asarray([split(name)[0] not in self.functors for name in self.vocabulary.names], dtype=bool)
+
+    # From data
+
+    def widen(self, names: Iterable[str]) -> None:
+        """Whatever the program declares can happen, whether or not it ever did; its parameters are those of its rules."""
+        declared = {name for name, one in self.program.functors.items() if one.kind in ("event", "exogenous")}
+        anything = self.program.undeclared == "exogenous"
+        fresh = [name for name in names if name not in self.vocabulary and (anything or split(name)[0] in declared)]
+        if fresh:
+            before = len(self.vocabulary)
+            self.vocabulary = Vocabulary((*self.vocabulary.names, *fresh))
+            self.unseen = (*self.unseen, *range(before, len(self.vocabulary)))
+
+    def meet(self, data: EventData) -> None:
+        """Before a first fit: take the data's events, and check them against the program."""
+        if not len(self.vocabulary):
+            self.vocabulary = data.vocabulary
+        check_declared(self.program, data)
+
+    def ground(self, data: EventData) -> None:
+        """Replay data, so that there are parameters for all that they give rise to."""
+        for sequence in data:
+            self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
+        self.book.read(self.histories.grounding)
+        self.rule_network.grow(self.dtype, self.device)
+
+    def prepare(self, data: EventData) -> None:
+        self.time_scale = mean_gap(data)
+        counts, exposure = np.full(len(self.functors), PSEUDO_EVENTS), np.zeros(len(self.functors))
+        place = {name: number for number, name in enumerate(self.functors)}
+        for sequence in data:
+            _, timeline = self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
+            grounding = timeline.grounding
+            ends = np.concatenate([[0.0, 0.0], sequence.times, [sequence.t_end]])  # of states 0, 1, …
+            always = grounding.always.tolist()
+            rows = [*((fact, 0, timeline.states) for fact in always), *timeline.holds.tolist()]
+            for fact, start, stop in rows:
+                number = place.get(str(grounding.functors[grounding.keys[fact][0]]))
+                if number is not None:
+                    exposure[number] += ends[stop] - ends[start]
+            for name, scored in zip(data.names_of(sequence), timeline.possible_events.tolist(), strict=True):
+                number = place.get(split(name)[0])
+                if number is not None and scored:
+                    counts[number] += 1
+        self.ground(data)
+        # What was never possible tells nothing about its rate: it counts as if it had been so all the time.
+        observed = sum(sequence.t_end for sequence in data) or 1.0
+        exposure = np.where(exposure > 0.0, exposure, observed)
+        with torch.no_grad():
+            for number, rate in enumerate(counts / exposure * self.time_scale):
+                self.w[number][0] = float(inverse_softplus(torch.tensor(max(rate, 1e-9), dtype=torch.float64)))
+        self.fitted = True
+
+    # Answers
+
+    @abstractmethod
+    def batch_of(self, history: Any) -> Batch:
+        """The batch that was encoded."""
+
+    @abstractmethod
+    def make_plan(self, parts: Sequence[SequenceSlots]) -> Frame:
+        """What is asked, for the network."""
+
+    @abstractmethod
+    def slot_embeddings(self, history: Any, plan: Any, times: Tensor) -> Embeddings:
+        """Of a plan's slots; `times` are those of its points, float64."""
+
+    def _answer(
+        self, history: Any, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None
+    ) -> Answer:
+        batch = self.batch_of(history)
+        prepared = self._prepared(batch, queries, sample) if chosen is None else self._about(batch, queries, chosen)
+        plan = prepared.plan
+        times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), queries.times.flatten()])
+        embeddings = self.slot_embeddings(history, plan, times.index_select(0, prepared.source))
+        return Answer(prepared, *self._logs(plan, embeddings))
+
+    def _prepared(self, batch: Batch, queries: Queries, sample: Sample | None) -> Prepared:
+        """Queries see a number of events each; those that would see more than there are, are padding."""
+        keep, rng = (None, None) if sample is None else (sample.keep, sample.rng)
+        shape = len(batch), batch.times.shape[1], *queries.times.shape
+        place = (batch.types.data_ptr(), *shape)
+        if place in self._held:
+            return self._held[place]
+        lengths = batch.lengths.cpu().numpy()
+        types, when, history_only = (one.cpu().numpy() for one in (batch.types, batch.times, batch.history_only))
+        seen = np.broadcast_to(queries.seen().cpu().numpy(), (len(batch), queries.times.shape[1]))
+        known = (*shape, digest(types, history_only, lengths, seen), self.device, keep)
+        found: Prepared | None = self._plans.get(known)
+        if found is None:
+            again = queries.visible.per_gap is not None  # as a step of training will
+            parts = []
+            for row, length in enumerate(lengths.tolist()):
+                key, timeline = self.histories.timeline(
+                    self.vocabulary, types[row, :length], when[row, :length], history_only[row, :length]
+                )
+                states = seen[row][seen[row] <= length].astype(np.int64) + 1
+                parts.append(self.histories.slots(key, timeline, states, keep, rng, again and len(batch) > 1))
+            with self._plans.building:
+                found = self._prepare(parts, lengths, seen, shape)
+            if again and found.plan.possible_weight is None:  # what was drawn will not be drawn again
+                self._plans.keep(known, found, found.plan.slots)
+        if self._holding:
+            self._held[place] = found
+        return found
+
+    def _about(self, batch: Batch, queries: Queries, chosen: Tensor) -> Prepared:
+        """As `_prepared`, with one given fact a query [B, Q] and nothing else that is possible; negative: padding."""
+        lengths = batch.lengths.cpu().numpy()
+        types, when, history_only = (one.cpu().numpy() for one in (batch.types, batch.times, batch.history_only))
+        facts = chosen.cpu().numpy()
+        seen = np.where(facts >= 0, queries.seen().cpu().numpy(), lengths[:, None] + 1)
+        parts = []
+        for row, length in enumerate(lengths.tolist()):
+            key, timeline = self.histories.timeline(
+                self.vocabulary, types[row, :length], when[row, :length], history_only[row, :length]
+            )
+            asked = seen[row] <= length
+            parts.append(self.histories.slots(key, timeline, seen[row][asked] + 1, chosen=facts[row][asked]))
+        with self._plans.building:
+            return self._prepare(parts, lengths, seen, (len(batch), batch.times.shape[1], *queries.times.shape))
+
+    def _prepare(
+        self, parts: list[SequenceSlots], lengths: np.ndarray, seen: np.ndarray, shape: tuple[int, ...]
+    ) -> Prepared:
+        plan = self.make_plan(parts)
+        self.rule_network.grow(self.dtype, self.device)  # names that training never met start as they would have then
+        rows, width, rows_asked, asked = shape
+        is_event = np.arange(width)[None] < lengths[:, None]
+        event = np.flatnonzero(is_event)
+        row, column = np.nonzero(seen <= lengths[:, None])
+        source = np.zeros(plan.points, dtype=np.int64)
+        with_bos = np.concatenate(
+            [np.zeros((rows, 1), dtype=np.int64), 1 + np.arange(rows * width).reshape(rows, width)], 1
+        )
+        source[plan.event_point.cpu().numpy()] = with_bos[np.concatenate([np.ones((rows, 1), dtype=bool), is_event], 1)]
+        query = (row if rows_asked > 1 else 0) * asked + column
+        source[plan.query_point.cpu().numpy()] = 1 + rows * width + query
+        by_event = plan.possible_query.cpu().numpy()
+        row, column = row[by_event], column[by_event]
+        indices = (source, event, row, column, row * asked + column)
+        return Prepared(plan, *(torch.from_numpy(np.ascontiguousarray(one)).to(self.device) for one in indices))
+
+    @property
+    def queries_at_a_time(self) -> int:
+        """Each query looks at all events that are possible then."""
+        events = EVENTS_AT_A_TIME.get(self.device.type, EVENTS_AT_A_TIME["cuda"])
+        return max(1, events // max(1, self.histories.most))
+
+    def captured_as(self, batch: Batch) -> Hashable:
+        """A plan is of one batch's events."""
+        known = (batch.types, batch.lengths, batch.history_only)
+        return *batch.times.shape, digest(*(one.cpu().numpy() for one in known))
+
+    @property
+    def captured_when_met(self) -> int:
+        """Batches that are put together anew in every epoch hardly ever come again, and capturing them would be wasted."""
+        return 2
+
+    @contextmanager
+    def holding(self) -> Iterator[object]:
+        """Inside, what was prepared is found again by where a batch lies, without a look at its events."""
+        self._held, self._holding = {}, True
+        try:
+            yield self._held
+        finally:
+            self._held, self._holding = {}, False
+
+    def _logs(self, plan: Frame, embeddings: Embeddings) -> tuple[Tensor, Tensor]:
+        """Log-intensities of all possible events, and of all that happened: 0 for those that are not scored."""
+        split_up = [len(plan.possible_query), plan.events]
+        out = torch.zeros(sum(split_up), dtype=self.dtype, device=self.device)
+        for part in plan.intensities:
+            w = torch.stack([self.w[number] for number in self._events_by_dim[part.rows.dim]])
+            log_tau = self.log_tau.index_select(0, part.functor)
+            scores = torch.addmm(w[:, 0], part.rows.of(embeddings), w[:, 1:].T)
+            score = scores.gather(1, part.column.unsqueeze(1)).squeeze(1)
+            log = log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))
+            out = out.index_put((part.place,), log)
+        possible, happened = out.split(split_up)
+        return possible, happened
+
+    def ends_and_inside(
+        self, history: Any, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
+    ) -> EndsAndInside:
+        """What the likelihood needs: only possible events are looked at inside gaps, and only the event itself at their ends."""
+        answer = self._answer(history, queries, sample)
+        shape = len(batch), queries.times.shape[1]
+        total = self._summed(answer, answer.possible.exp(), shape)
+        logs = self._summed(answer, answer.possible, shape) if pseudo else None
+        ends = self._at_ends(answer, batch)
+        per_gap = queries.visible.per_gap
+        if per_gap is None:
+            return EndsAndInside(ends, total, logs)
+        split_up = (-1, per_gap)
+        return EndsAndInside(ends, total.unflatten(1, split_up), None if logs is None else logs.unflatten(1, split_up))
+
+    def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> EndsAndChosen:
+        answer = self._answer(history, queries, chosen=chosen)
+        shape = len(batch), queries.times.shape[1]
+        return EndsAndChosen(self._at_ends(answer, batch), self._summed(answer, answer.possible, shape))
+
+    def _at_ends(self, answer: Answer, batch: Batch) -> Tensor:
+        ends = answer.happened.new_zeros(batch.times.numel())
+        return ends.index_copy(0, answer.prepared.event, answer.happened).view(batch.times.shape)
+
+    def _summed(self, answer: Answer, values: Tensor, shape: tuple[int, int]) -> Tensor:
+        weight = answer.prepared.plan.possible_weight
+        values = values if weight is None else values * weight.to(values.dtype)
+        return values.new_zeros(shape[0] * shape[1]).index_add(0, answer.prepared.query, values).view(shape)
+
+    def state(self, history: Any, queries: Queries) -> Tensor:
+        """Log-intensities [B, Q, K + 1]: of every type, −∞ where it is impossible, and last of all others together."""
+        answer = self._answer(history, queries)
+        prepared = answer.prepared
+        columns = self._column_of(prepared.plan.possible_fact)
+        row, column = prepared.row, prepared.column
+        shape = len(self.batch_of(history)), queries.times.shape[1]
+        out = torch.full((*shape, self.types + 1), -math.inf, dtype=self.dtype, device=self.device)
+        known = columns < self.types
+        out = out.index_put((row[known], column[known], columns[known]), answer.possible[known])
+        if not bool(known.all()):
+            others = torch.zeros(shape, dtype=self.dtype, device=self.device)
+            others = others.index_put((row[~known], column[~known]), answer.possible[~known].exp(), accumulate=True)
+            out = torch.cat([out[..., :-1], others.log().unsqueeze(-1)], dim=-1)
+        return out
+
+    def _column_of(self, facts: np.ndarray) -> Tensor:
+        """The type of each fact in the vocabulary; `types` for one that is not there."""
+        grounding = self.histories.grounding
+        distinct, inverse = np.unique(facts, return_inverse=True)
+        found = [self.vocabulary.find(grounding.text(int(fact))) for fact in distinct.tolist()]
+        table = np.asarray([self.types if one is None else one for one in found], dtype=np.int64)
+        return torch.from_numpy(table[inverse] if len(table) else np.zeros(0, dtype=np.int64)).to(self.device)
+
+    def intensities(self, state: Tensor) -> Tensor:
+        return state[..., :-1].exp()
+
+    def log_intensities(self, state: Tensor) -> Tensor:
+        return state[..., :-1]
+
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        return state.gather(-1, types.unsqueeze(-1)).squeeze(-1)
+
+    def total(self, state: Tensor) -> Tensor:
+        return state.exp().sum(-1)
+
+    @torch.no_grad()
+    def possible_intensities(
+        self, history: EventSequence, times: Sequence[float] | np.ndarray
+    ) -> list[dict[str, float]]:
+        asked = asked_times(times)
+        batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
+        queries = Queries.at_times(batch, torch.from_numpy(asked).to(self.device)[None])
+        found: list[dict[str, float]] = [{} for _ in asked]
+        with self.evaluating():
+            answer = self._answer(self.encode(batch), queries)
+        prepared, logs = answer.prepared, answer.possible.tolist()
+        text = self.histories.grounding.text
+        for place, fact, log in zip(prepared.column.tolist(), prepared.plan.possible_fact.tolist(), logs, strict=True):
+            found[place][text(fact)] = math.exp(log)
+        return [dict(sorted(one.items())) for one in found]
+
+    # In and out
+
+    def program_text(self) -> str:
+        return program_parts(self.program)["text"]
+
+    def rule_spec(self) -> dict[str, Any]:
+        """What every model of rules needs to be made again."""
+        return {
+            "program": program_parts(self.program),
+            "names": [[family.place, name] for family, name in self.book.order],
+            "seed": self.rule_network.seed,  # from which names that are still to be met will start
+            "dim": self.dim,
+            "time_scale": self.time_scale,
+            "fitted": self.fitted,
+            "dtype": str(self.dtype).removeprefix("torch."),
+        }
+
+    def meet_names(self, spec: dict[str, Any]) -> None:
+        """The names of a saved model's parameters, which must be those of its program."""
+        families = list(self.book.families.values())
+        for place, name in spec["names"]:
+            if not 0 <= place < len(families):
+                raise ValueError("its parameters are not those of its program")
+            families[place].number(str(name))
+        if [[family.place, name] for family, name in self.book.order] != [list(one) for one in spec["names"]]:
+            raise ValueError("its parameters are not those of its program")
+        self.rule_network.grow(self.dtype, self.device)
+        self.time_scale, self.fitted = spec["time_scale"], spec["fitted"]
+
+    def named_arrays(self) -> dict[str, Tensor]:
+        found = self.rule_network.named_arrays()
+        for number, name in enumerate(self.functors):
+            found[f"intensity.{name}.w"] = self.w[number] / self.time_scale
+            found[f"intensity.{name}.tau"] = self.log_tau[number].exp() / self.time_scale
+        return {name: array.detach() for name, array in found.items()}
+
+    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        for name in self.functors:
+            if not bool((arrays[f"intensity.{name}.tau"] > 0).all()):
+                raise ForetellError(f"intensity.{name}.tau: expected a number above 0")
+        self.rule_network.load_named_arrays(arrays)
+        with torch.no_grad():
+            for number, name in enumerate(self.functors):
+                self.w[number].copy_(arrays[f"intensity.{name}.w"] * self.time_scale)
+                self.log_tau[number] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
+
+
+def digest(*arrays: np.ndarray) -> bytes:
+    found = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        found.update(array.tobytes())
+    return found.digest()

@@ -1,0 +1,217 @@
+"""An A-NHP's encoder with a head for another task than intensities: the type of a masked event, a property of a sequence or of events.
+
+Parameters of the head are extra: they stay in the file of the task, and the encoder's start other models.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.batches.batch import Batch
+from foretell.data import EventData, Vocabulary
+from foretell.data.labels import Of
+from foretell.errors import ForetellError
+from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.two_sided import (
+    UNTYPED,
+    Rows,
+    Sight,
+    embed_rows,
+    event_rows,
+    events_of,
+    sight,
+    with_question,
+)
+from foretell.nn.lookup import lookup
+
+PSEUDO_COUNT = 0.5  # of every type or label, so that none is impossible at the start
+
+
+class Headed(nn.Module, ABC):
+    """What all heads share: an encoder, and scores `weight·embedding + level` for each outcome."""
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+    purpose: ClassVar[str]  # what may be done with such a run, for messages
+
+    def __init__(self, encoder: ANHP, outcomes: int, seed: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.empty(outcomes, encoder.dim).normal_(generator=generator).mul_(0.1 / math.sqrt(encoder.dim))
+        self.weight = nn.Parameter(noise.to(encoder.dtype))
+        self.level = nn.Parameter(torch.zeros(outcomes, dtype=encoder.dtype))
+        # The vector of what has no type of its own: the masked event, or the question about a whole sequence.
+        self.base = nn.Parameter(torch.empty(encoder.dim).normal_(generator=generator).to(encoder.dtype))
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.encoder.vocabulary
+
+    @property
+    def device(self) -> torch.device:
+        return self.encoder.device
+
+    @property
+    def unseen(self) -> tuple[int, ...]:
+        return self.encoder.unseen
+
+    @property
+    def longest(self) -> float | None:
+        return self.encoder.longest
+
+    @property
+    def noise(self) -> torch.Generator | None:
+        """Where dropout takes its noise from."""
+        return self.encoder.noise
+
+    @noise.setter
+    def noise(self, generator: torch.Generator | None) -> None:
+        self.encoder.noise = generator
+
+    def learned(self) -> list[nn.Parameter]:
+        """Everything but what only intensities need."""
+        mine = [self.weight, self.level, self.base, *self.encoder.attention.parameters(), self.encoder.fine]
+        return mine if self.encoder.bos_base is None else [*mine, self.encoder.bos_base]
+
+    def start_levels(self, counts: np.ndarray) -> None:
+        """Begin with the frequencies of the training data."""
+        shares = (counts + PSEUDO_COUNT) / (counts + PSEUDO_COUNT).sum()
+        with torch.no_grad():
+            self.level.copy_(torch.from_numpy(np.log(shares)))
+
+    def log_probabilities_of(self, embedding: Tensor) -> Tensor:
+        """Of all outcomes, from top embeddings [..., D]."""
+        return torch.log_softmax(F.linear(embedding, self.weight, self.level), dim=-1)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Without dropout inside; afterwards as before, whatever happened."""
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """The encoder's, and what else is needed to make this again; JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        """The inverse of `spec`."""
+
+
+class MaskedANHP(Headed):
+    """Which type had the event that was masked? (Paper, end of section 2: the objective of BERT, in continuous time.)"""
+
+    kind = "anhp-masked"
+    title = "A-NHP, masked pretraining"
+    purpose = (
+        "start another run from it with `foretell train --init RUN`, or take its embeddings with `foretell embed RUN`"
+    )
+
+    def __init__(self, encoder: ANHP, seed: int = 0) -> None:
+        super().__init__(encoder, encoder.types, seed)
+        with torch.no_grad():  # events start by raising their own type, as in the generative model
+            self.weight.add_(encoder.fine * (encoder.echo / encoder.dim))
+
+    def rows(self, batch: Batch, removed: Tensor, masked: Tensor, visible: Tensor | None = None) -> Rows:
+        """The corrupted history: what was `removed` [B, N] is seen by nobody, what was `masked` [B, N] lost its type."""
+        seen = sight(batch, "two-sided") if visible is None else visible
+        own = lookup(self.encoder.fine, batch.types)
+        return Rows(
+            batch.times,
+            batch.types.masked_fill(masked, UNTYPED),
+            torch.where(masked[..., None], self.base, own),
+            seen & ~removed[:, None, :],
+        )
+
+    def log_probabilities(self, batch: Batch, removed: Tensor, masked: Tensor, visible: Tensor | None = None) -> Tensor:
+        """Of every type, for each masked event in the order of the batch: [masked events, K]."""
+        top = embed_rows(self.encoder, self.rows(batch, removed, masked, visible))[-1]
+        return self.log_probabilities_of(top[masked])
+
+    def spec(self) -> dict[str, Any]:
+        return self.encoder.spec()
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        return cls(ANHP.from_spec(spec, vocabulary))
+
+
+class Classifier(Headed):
+    """Which label has a sequence, or each of its events?
+
+    A sequence is summed up by a question at its end: a row with a vector of its own that attends to all events, layer by layer, as a
+    possible event does in the generative model. An event's label comes from the event's own top embedding.
+    """
+
+    kind = "anhp-classifier"
+    title = "A-NHP, classifier"
+    purpose = "score it with `foretell evaluate RUN`, or label sequences with `foretell predict RUN DATA`"
+
+    def __init__(
+        self,
+        encoder: ANHP,
+        labels: tuple[str, ...],
+        *,
+        label: str = "label",
+        of: Of = "sequences",
+        history: Sight = "two-sided",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(encoder, len(labels), seed)
+        if of not in get_args(Of) or history not in get_args(Sight):
+            raise ForetellError(f"of = {of!r}, history = {history!r}: expected one of {get_args(Of) + get_args(Sight)}")
+        self.labels, self.label = labels, label
+        self.of: Of = of
+        self.history: Sight = history
+        self.counts = np.zeros(len(labels), dtype=np.int64)  # of the labels in the training data
+
+    def prepare(self, data: EventData, counts: np.ndarray) -> None:
+        """Units and starting rates from training data, and the frequencies of their labels."""
+        if not self.encoder.fitted:
+            self.encoder.prepare(data)
+        self.counts = counts.astype(np.int64)
+        self.start_levels(counts)
+
+    def log_probabilities(self, batch: Batch) -> Tensor:
+        """Of every label: [B, labels] of sequences, [B, N, labels] of events."""
+        rows = event_rows(self.encoder, batch, sight(batch, self.history))
+        if self.of == "events":
+            return self.log_probabilities_of(embed_rows(self.encoder, rows)[-1])
+        asked = with_question(rows, batch.t_end, self.base, events_of(batch))
+        return self.log_probabilities_of(embed_rows(self.encoder, asked)[-1][:, -1])
+
+    def spec(self) -> dict[str, Any]:
+        head = {
+            "labels": list(self.labels),
+            "label": self.label,
+            "of": self.of,
+            "history": self.history,
+            "counts": self.counts.tolist(),
+        }
+        return {**self.encoder.spec(), "head": head}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        head = dict(spec["head"])
+        counts, labels = np.asarray(head.pop("counts"), dtype=np.int64), tuple(map(str, head.pop("labels")))
+        if counts.shape != (len(labels),):
+            raise ValueError(f"{len(labels)} labels and {counts.size} counts")
+        encoder = ANHP.from_spec({key: value for key, value in spec.items() if key != "head"}, vocabulary)
+        made = cls(encoder, labels, **head)
+        made.counts = counts
+        return made

@@ -1,0 +1,1 @@
+"""Bounds of functions of time on pieces of it."""

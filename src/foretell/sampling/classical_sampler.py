@@ -1,0 +1,78 @@
+"""Walks of the floors: a Poisson process is its own bound, and a Hawkes process is highest right after an event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from foretell.batches.batch import make_batch
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.models.classical.hawkes import Hawkes, decayed_counts
+from foretell.models.classical.poisson import Poisson
+from foretell.sampling.core.sampler import Bounds, Walks
+
+ROUNDING = 1e-12
+
+
+class HawkesWalks(Walks):
+    """All of the past is in decayed counts. A Poisson process is one without decays."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, mu: Tensor, alpha: Tensor, beta: Tensor, counts: Tensor, since: Tensor
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.mu, self.alpha, self.beta = mu, alpha, beta  # float64 [K], [K, K, J], [J]
+        self.counts, self.since = counts, since  # float64 [W, K, J] as of the time [W]
+
+    @classmethod
+    @torch.inference_mode()
+    def start(cls, model: Hawkes | Poisson, histories: Sequence[EventSequence], seen: Sequence[int]) -> HawkesWalks:
+        device, types = model.device, model.types
+        if isinstance(model, Poisson):
+            mu = model.log_rate.detach().double().exp()
+            alpha, beta = mu.new_zeros(types, types, 0), mu.new_zeros(0)
+        else:
+            mu, alpha, beta = (one.detach().double() for one in (model.mu, model.alpha, model.beta))
+        cut = [
+            EventSequence(one.times[:n], one.types[:n], one.t_end, one.id)
+            for one, n in zip(histories, seen, strict=True)
+        ]
+        batch = make_batch(EventData(cut, model.vocabulary), range(len(cut)), device=device)
+        past = decayed_counts(batch, beta, types)
+        row = torch.arange(len(cut), device=device)
+        return cls(model.vocabulary, mu, alpha, beta, past.counts[row, batch.lengths], past.since[row, batch.lengths])
+
+    @property
+    def count(self) -> int:
+        return len(self.since)
+
+    @property
+    def width(self) -> float:
+        """Intensities fall on the scale of the shortest memory; with none, any window will do."""
+        return 0.1 / float(self.beta.max()) if len(self.beta) else 1.0 / float(self.mu.sum())
+
+    def taken(self, walks: Tensor) -> Self:
+        return type(self)(self.vocabulary, self.mu, self.alpha, self.beta, self.counts[walks], self.since[walks])
+
+    def name(self, walk: int, choice: int) -> str:
+        return self.vocabulary.names[choice]
+
+    def intensities(self, times: Tensor) -> Tensor:
+        decay = torch.exp(-(times - self.since[:, None]).clamp(min=0.0).unsqueeze(-1) * self.beta)  # [W, Q, J]
+        raised = torch.einsum("wfj,efj->wej", self.counts, self.alpha)
+        return self.mu + torch.einsum("wqj,wej->wqe", decay, raised)
+
+    def bounds(self, start: Tensor, end: Tensor) -> Bounds:
+        """Between events it only falls."""
+        upper = self.intensities(start).sum(-1) * (1.0 + ROUNDING)
+        return Bounds(upper, self.intensities((start + end) / 2.0).sum(-1))
+
+    def append(self, times: Tensor, choices: Tensor) -> None:
+        some = (choices >= 0).nonzero().squeeze(1)
+        decay = torch.exp(-(times - self.since)[some].unsqueeze(-1) * self.beta)
+        self.counts[some] = self.counts[some] * decay.unsqueeze(1)
+        self.counts[some, choices[some]] += 1.0
+        self.since[some] = times[some]

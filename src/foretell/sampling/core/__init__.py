@@ -1,0 +1,1 @@
+"""Thinning under proved bounds, next events, whole futures."""

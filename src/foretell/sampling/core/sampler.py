@@ -1,0 +1,66 @@
+"""Sequences that go on: what every model must offer so that its events can be drawn exactly.
+
+A walk is one sequence with all that is kept of its past. A model has a class of walks side by side (`Walks`), which can tell the
+intensities of what may happen next at any times after the last event, bound the total intensity on windows of time, and take in one more
+event each. Intensities and bounds are of one and the same function, in float64.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+from torch import Tensor
+
+from foretell.sampling.bounds.chebyshev import Nodes
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of the total intensity on windows, given that nothing happens before their ends."""
+
+    upper: Tensor  # float64 [W, P]: no smaller than the total intensity anywhere on the window, if it has length; may be infinite
+    middle: Tensor  # float64 [W, P]: about the intensity in its middle, to see how tight that is
+    rates: Nodes | None = None  # [W, P, C]: the intensity of every choice on the window, if that is known
+
+
+class Walks(ABC):
+    """`W` walks. Times are float64 [W, …], absolute, and not before the walk's last event."""
+
+    shares_out: bool = False  # whether it shares its work out among the threads of a CPU itself
+    ragged: bool = False  # whether windows without length, behind a walk's others, cost nothing
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """W."""
+
+    @property
+    @abstractmethod
+    def width(self) -> float:
+        """Of a first window: what a bound should follow easily; windows adapt from there."""
+
+    @abstractmethod
+    def intensities(self, times: Tensor) -> Tensor:
+        """Of every choice at times [W, Q]: float64 [W, Q, C]; 0 where a choice is none of the walk's."""
+
+    def look(self, times: Tensor) -> Tensor:
+        """The same, and a hint that bounds will be asked for there. The times know nothing of what is still to be drawn."""
+        return self.intensities(times)
+
+    @abstractmethod
+    def bounds(self, start: Tensor, end: Tensor) -> Bounds:
+        """On windows [start, end], [W, P] each."""
+
+    @abstractmethod
+    def append(self, times: Tensor, choices: Tensor) -> None:
+        """One more event: times [W], choices int64 [W] as columns of `intensities`; a walk whose choice is -1 stays as it is."""
+
+    @abstractmethod
+    def taken(self, walks: Tensor) -> Self:
+        """New walks: copies of those numbered [any length], which go on separately."""
+
+    @abstractmethod
+    def name(self, walk: int, choice: int) -> str:
+        """The event that a column of `intensities` stands for in that walk."""

@@ -1,0 +1,1 @@
+"""Sampling from models made of rules."""
