@@ -3,6 +3,7 @@
 Five small commands are run in this process, as a user would type them, under Python's profiler. A file counts where a function of it is
 called, be it a method, a lambda, a comprehension or a generator; importing it is no call. A hop is a pair of two different files, the one
 that a call is in and the one that is called; what other libraries have in between (`nn.Module.__call__`, typer) is looked through.
+A call is a pair of a file and a function of another file that it calls: how many names from elsewhere a reader has to look up.
 Everything is imported beforehand, and every command has a process and a cache of its own, so that none finds what another has left.
 
     python benchmarks/map.py [--json PATH] [--list JOB]
@@ -57,6 +58,7 @@ class Reading:
 
     files: list[str]
     hops: list[tuple[str, str]]
+    calls: int
 
 
 class Counter:
@@ -67,6 +69,7 @@ class Counter:
         self.of_code: dict[CodeType, str] = {}
         self.files: set[str] = set()
         self.hops: set[tuple[str, str]] = set()
+        self.calls: set[tuple[str, CodeType]] = set()
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
         if event != "call":
@@ -78,6 +81,7 @@ class Counter:
         caller = self._caller(frame)
         if caller and caller != here:
             self.hops.add((caller, here))
+            self.calls.add((caller, frame.f_code))
 
     def _caller(self, frame: FrameType) -> str:
         """The nearest file of the library up the stack."""
@@ -110,7 +114,7 @@ def count(commands: list[str], place: Path) -> Reading:
             typed = [part.format(place=place) for part in command.split()]
             with profiled(counter), quiet():
                 run_command(typed)
-    return Reading(sorted(counter.files), sorted(counter.hops))
+    return Reading(sorted(counter.files), sorted(counter.hops), len(counter.calls))
 
 
 @contextlib.contextmanager
@@ -181,13 +185,19 @@ def map_jobs() -> dict[str, Reading]:
 
 
 def table(found: dict[str, Reading]) -> str:
-    rows = [f"{job:<16}{len(one.files):>8}{len(one.hops):>8}" for job, one in found.items()]
-    return "\n".join([f"{'job':<16}{'files':>8}{'hops':>8}", *rows])
+    rows = [f"{job:<16}{len(one.files):>8}{len(one.hops):>8}{one.calls:>8}" for job, one in found.items()]
+    return "\n".join([f"{'job':<16}{'files':>8}{'hops':>8}{'calls':>8}", *rows])
 
 
 def as_json(found: dict[str, Reading]) -> str:
     jobs = {
-        job: {"files": len(one.files), "hops": len(one.hops), "entered": one.files, "from_to": one.hops}
+        job: {
+            "files": len(one.files),
+            "hops": len(one.hops),
+            "calls": one.calls,
+            "entered": one.files,
+            "from_to": one.hops,
+        }
         for job, one in found.items()
     }
     return json.dumps(jobs, indent=1) + "\n"
