@@ -1,4 +1,4 @@
-"""Words of the user's inside our messages: shortened, made printable, and matched with what may have been meant."""
+"""Text for messages: names shortened and made printable, counts, lists, and the hint at what was probably meant."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 LONGEST = 40  # characters of a name that a message shows
+LONGEST_COMPARED = 80  # nobody mistypes a longer name, and comparing two takes the product of their lengths
 
 
 def printable(text: str) -> str:
@@ -39,15 +40,10 @@ def listed(names: Iterable[str], last: str = "and", most: int = 6) -> str:
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} {last} {found[-1]}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
-    if len(name) > LONGEST:
-        return None  # nobody mistypes a name that long, and comparing takes the square of its length
-    candidates = [one for one in known if len(one) <= LONGEST and one != name]
-    found = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)
-    return found[0] if found else None
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    found = nearest(name, known)
-    return f"did you mean {shown(found)}?" if found else None
+def did_you_mean(name: str, known: Iterable[str], before: str = "", otherwise: str = "") -> str:
+    """A hint at the known name that was probably meant, "did you mean `likes`?" after `before`; `otherwise` if none is near."""
+    if len(name) > LONGEST_COMPARED:
+        return otherwise
+    candidates = [one for one in known if len(one) <= LONGEST_COMPARED and one != name]
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)
+    return f"{before}did you mean `{printable(near[0])}`?" if near else otherwise
