@@ -6,7 +6,6 @@ A field made by `option` may have a command-line flag. Nothing here imports torc
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import types
 import typing
@@ -15,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from foretell.errors import ForetellError
+from foretell.wording import did_you_mean
 
 T = TypeVar("T")
 
@@ -50,9 +50,8 @@ def unknown_keys(given: Iterable[str], known: list[str], source: str, prefix: st
     found = []
     for key in given:
         if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(known)}"
-            found.append(f"{source}: unknown key `{prefix}{key}`{hint}")
+            hint = did_you_mean(key, known, otherwise=f"known are {', '.join(known)}")
+            found.append(f"{source}: unknown key `{prefix}{key}`; {hint}")
     return found
 
 
@@ -118,6 +117,5 @@ def check_choice(name: str, value: Any, choices: Any, show: Callable[[Any], str]
     """Refuse a word that is none of the choices, a list or a Literal."""
     known = list(get_args(choices) or choices)
     if value not in known:
-        close = difflib.get_close_matches(str(value), known, 1)
-        hint = f"; did you mean {show(close[0])}?" if close else ""
+        hint = did_you_mean(str(value), known, before="; ")
         raise ConfigError(f"{name} = {show(value)}: expected one of {', '.join(known)}{hint}")

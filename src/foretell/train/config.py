@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+import tomli_w
 
 from foretell.batches.batch import Window
 from foretell.errors import ForetellError
@@ -175,27 +176,12 @@ def _options_of(section: str, given: Mapping[str, Any], source: str, problems: l
 
 def to_toml(config: RunConfig) -> str:
     """The whole configuration, defaults included, as TOML that `make_config` reads back to the same."""
-    lines = []
+    tables: dict[str, dict[str, Any]] = {}
     for section in dataclasses.fields(config):
         options = getattr(config, section.name)
         if options is None:
             continue
-        lines.append(f"[{section.name}]")
-        if section.name in ("model", "task"):
-            lines.append(f"kind = {_toml(options.kind)}")
-        for option in dataclasses.fields(options):
-            value = getattr(options, option.name)
-            if value is not None:
-                lines.append(f"{option.name} = {_toml(value)}")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, float):
-        return repr(value)
-    return json.dumps(value, ensure_ascii=False)
+        kind = {"kind": options.kind} if section.name in ("model", "task") else {}
+        given = {option.name: getattr(options, option.name) for option in dataclasses.fields(options)}
+        tables[section.name] = kind | {name: value for name, value in given.items() if value is not None}
+    return tomli_w.dumps(tables)

@@ -7,7 +7,7 @@ coarse types at its time by attending to those tables, and never touches the eve
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,8 +18,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
+from foretell.models.attention.anhp_sampler import ANHPSampler
 from foretell.models.attention.layers import AttentionLayer, Drop, Folded, History, LayerMatrices, Parts, Table
 from foretell.models.attention.start import fade, start
 from foretell.models.attention.structure import make_structure, parse_edge
@@ -358,6 +359,9 @@ class ANHP(IntensityModel[AnhpOptions]):
         )
 
     # In and out
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPSampler:
+        return ANHPSampler.start(self, histories, seen)
 
     def units(self) -> dict[str, float]:
         return {"m": self.time.m, "M": self.time.M, **super().units()}

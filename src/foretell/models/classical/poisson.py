@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,9 +11,10 @@ from torch import Tensor, nn
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.models.classical.sampler import HawkesSampler
 from foretell.models.registry import ModelOptions, ModelSpec, register
 from foretell.models.units import scored_counts
 
@@ -62,6 +64,13 @@ class Poisson(IntensityModel[PoissonOptions]):
 
     def exact_integral(self, history: None, batch: Batch) -> Tensor:
         return self.log_rate.exp().sum() * batch.gap_length
+
+    @torch.inference_mode()
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> HawkesSampler:
+        """A Hawkes process without decays, whose past does not matter."""
+        rate = self.log_rate.detach().double().exp()
+        alpha, counts = rate.new_zeros(self.types, self.types, 0), rate.new_zeros(len(seen), self.types, 0)
+        return HawkesSampler(self.vocabulary, rate, alpha, rate.new_zeros(0), counts, rate.new_zeros(len(seen)))
 
     def units(self) -> dict[str, float]:
         return {}  # all rates are parameters

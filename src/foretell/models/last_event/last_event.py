@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from foretell.errors import ForetellError
 from foretell.models.attention.layers import Drop
 from foretell.models.base import EndsAndInside, IntensityModel
 from foretell.models.last_event.causal_encoder import CausalEncoder, Encoding
+from foretell.models.last_event.sampler import LastEventSampler
 from foretell.models.registry import HeadOptions
 from foretell.models.units import mean_gap, starting_rates, wave_range
 from foretell.nn.intensity import log_softplus, softplus
@@ -207,6 +209,9 @@ class LastEventModel(IntensityModel[LastEventOptions]):
         )
 
     # In and out
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> LastEventSampler:
+        return LastEventSampler.start(self, histories, seen)
 
     def units(self) -> dict[str, float]:
         return {"m": self.time.m, "M": self.time.M, **super().units()}

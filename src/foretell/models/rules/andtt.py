@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.lang.program import Program
 from foretell.models.registry import LayerOptions, ModelSpec, register
 from foretell.models.rules.andtt_network import Network
+from foretell.models.rules.andtt_sampler import ANDTTSampler
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.rule_options import RuleOptions
@@ -78,6 +79,9 @@ class ANDTT(RuleModel[AndttOptions]):
 
     def slot_embeddings(self, history: Batch, plan: Plan, times: Tensor) -> Embeddings:
         return self.network(plan, times)
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:
+        return ANDTTSampler.start(self, histories, seen)
 
     def units(self) -> dict[str, float]:
         return {"m": self.time.m, "M": self.time.M, **super().units()}
