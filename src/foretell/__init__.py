@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from foretell import moved
+
 if TYPE_CHECKING:
     from foretell.data import Dataset, EventData, EventSequence, Vocabulary, load, load_file, save, save_dataset
     from foretell.errors import DataError, ForetellError
@@ -75,6 +77,7 @@ _HOMES = {
     "foretell.evaluate.explain": "explain",
     "foretell.evaluate.predict": "predict predict_each",
 }
+moved.install()
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
