@@ -19,7 +19,7 @@ from foretell.errors import ForetellError
 from foretell.models.build import OPTIONS, AnhpOptions, Options
 from foretell.objective.integral import Integral
 from foretell.objective.timed import NoiseKind
-from foretell.train.task import TASKS, Task
+from foretell.train.task import TASKS, TaskOptions
 from foretell.wording import did_you_mean
 
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
@@ -77,7 +77,7 @@ class RunConfig:
     data: DataOptions = field(default_factory=DataOptions)
     model: Options = field(default_factory=AnhpOptions)
     train: TrainOptions = field(default_factory=TrainOptions)
-    task: Task | None = None  # None: what happens next, and when
+    task: TaskOptions | None = None  # None: what happens next, and when
 
     def check(self) -> RunConfig:
         """Values that have the right type but make no sense."""

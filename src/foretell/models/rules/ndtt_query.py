@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 from torch import Tensor
 
-from foretell.sampling.bounds.chebyshev import Nodes, decay, tanh
-from foretell.sampling.rules.deduction import Level, height, levels_of, packed, unpacked, whole_numbers
-from foretell.sampling.rules.local_plan import Sketch
-from foretell.sampling.rules.ndtt_cells import Cells, Parameters, Table, joined
+from foretell.models.rules.bounded_deduction import Level, height, levels_of, packed, unpacked, whole_numbers
+from foretell.models.rules.ndtt_cells import Cells, Parameters, Table, joined
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece, decay, tanh
+from foretell.sampling.rules.local_plan import LocalPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +39,13 @@ class Query:
 
     # Once for each event
 
-    def deduced(self, sketch: Sketch) -> Deduced:
+    def deduced(self, sketch: LocalPlan) -> Deduced:
         return Deduced(levels_of(sketch, self.parameters), len(sketch.fact))
 
     def prepared(
         self, deduced: Deduced, facts: Sequence[np.ndarray], rows: Sequence[np.ndarray], pasts: Sequence[Cells]
     ) -> Prepared:
-        """Walks with these facts, whose slots are these `rows`."""
+        """Sampler with these facts, whose slots are these `rows`."""
         slot: list[int] = []
         walk: list[int] = []
         place: list[int] = []
@@ -85,7 +85,7 @@ class Query:
             done[level.start : level.stop] = packed(tanh(unpacked(inside, degree)))
         return [done]
 
-    def _cells(self, prepared: Prepared, middle: Tensor, half: Tensor, degree: int) -> Nodes:
+    def _cells(self, prepared: Prepared, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
         """`c̄ + (c − c̄)·exp(−δ(t−s))`: [C, P, D]."""
         table, walk = prepared.table, prepared.walk
         c, target, rate = (one.unsqueeze(1) for one in (table.c, table.target, table.rate))

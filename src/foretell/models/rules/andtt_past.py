@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from foretell.ground.timeline import Timeline
-from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.andtt_network import Attended
+from foretell.models.rules.andtt_parameters import Parameters
+from foretell.models.rules.sampler_parameters import Bank
 from foretell.plan.grounded import Grounded
 from foretell.plan.history import History, Intervals
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import SequenceSlots, slots_of_history
-from foretell.sampling.rules.andtt_parameters import Parameters
-from foretell.sampling.rules.rule_parameters import Bank
+
+if TYPE_CHECKING:
+    from foretell.models.rules.andtt import ANDTT
 
 EVENTS_AT_A_TIME = 50_000  # of histories that are read together
 EXTRA = 1  # the row of the extra 1 in the denominator: its logit and its value are 0

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from foretell.models.attention.layers import Sublayers
-from foretell.sampling.bounds.chebyshev import Nodes, power, relu, tighter
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece, power, relu, tighter
 
 
-def after(sublayers: nn.Module, x: Nodes) -> Nodes:
+def after(sublayers: nn.Module, x: ChebyshevPiece) -> ChebyshevPiece:
     """What follows the residual connection: rows [..., D]."""
     assert isinstance(sublayers, Sublayers)
     if sublayers.norms is not None:
@@ -24,7 +24,7 @@ def after(sublayers: nn.Module, x: Nodes) -> Nodes:
     return x
 
 
-def _layer_norm(norm: nn.Module, x: Nodes) -> Nodes:
+def _layer_norm(norm: nn.Module, x: ChebyshevPiece) -> ChebyshevPiece:
     assert isinstance(norm, nn.LayerNorm)
     size = x.v.shape[-1]
     moved = x.through(torch.eye(size, dtype=torch.float64, device=x.v.device) - 1.0 / size)

@@ -1,24 +1,26 @@
-"""Walks of an NHP: all of the past is in one cell, which an event replaces.
+"""Sampler of an NHP: all of the past is in one cell, which an event replaces.
 
-Between events every memory drifts to its target. What the network makes of that is written once, over `Nodes`: values at some moments of
-a window, with how far they can be off in between, give a bound; the value at one moment is the intensity.
+Between events every memory drifts to its target. What the network makes of that is written once, over `ChebyshevPiece`: values at some
+moments of a window, with how far they can be off in between, give a bound; the value at one moment is the intensity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
 
 from foretell.data import EventSequence
-from foretell.models.recurrent.nhp import NHP
 from foretell.nn.ctlstm import gated
-from foretell.sampling.bounds.chebyshev import DEGREE, Nodes, decay, softplus, tanh, unless_known
-from foretell.sampling.core.past import begun
-from foretell.sampling.core.sampler import Bounds, Walks
+from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, decay, softplus, tanh, unless_known
+from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.start import in_float64, past_batch
+
+if TYPE_CHECKING:
+    from foretell.models.recurrent.nhp import NHP
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Cell:
             getattr(self, one.name)[walks] = getattr(other, one.name)
 
 
-class NHPWalks(Walks):
+class NHPSampler(Sampler):
     def __init__(self, model: NHP, cell: Cell) -> None:
         self.model, self.cell = model, cell
         self._tau = model.log_tau.exp()
@@ -47,9 +49,10 @@ class NHPWalks(Walks):
 
     @classmethod
     @torch.inference_mode()
-    def start(cls, model: NHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPWalks:
-        """Walks that begin with the first `seen` events of each history."""
-        model, batch = begun(model, histories, seen)
+    def start(cls, model: NHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
+        """Sampler that begin with the first `seen` events of each history."""
+        model = in_float64(model)
+        batch = past_batch(histories, seen, model.vocabulary, model.device)
         past = model.encode(batch)
         cells, row, last = past.cells, torch.arange(len(batch), device=model.device), batch.lengths
         rate = cells.decay[row, last] / model.time_scale
@@ -78,7 +81,7 @@ class NHPWalks(Walks):
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
         middle = (start + end) / 2.0
         rates = self._rates(middle, (end - start) / 2.0, DEGREE)
-        total = Nodes(rates.v.sum(-1), rates.remainder.sum(-1))
+        total = ChebyshevPiece(rates.v.sum(-1), rates.remainder.sum(-1))
         return Bounds(unless_known(total.upper()), self.intensities(middle).sum(-1))
 
     @torch.inference_mode()
@@ -104,13 +107,13 @@ class NHPWalks(Walks):
             ),
         )
 
-    def _rates(self, middle: Tensor, half: Tensor, degree: int) -> Nodes:
+    def _rates(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
         """Intensities of all types: [W, P, K]."""
         h = tanh(_memory(self.cell, middle, half, degree)).times(self.cell.output[:, None])
         return softplus(h.through(self._w).plus(self._level)).times(self._tau / self.model.time_scale)
 
 
-def _memory(cell: Cell, middle: Tensor, half: Tensor, degree: int) -> Nodes:
+def _memory(cell: Cell, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
     """`c(t)` on windows [W, P]: [W, P, D]."""
     target = cell.target[:, None]
     faded = decay(middle, half, cell.since[:, None], cell.rate[:, None].expand(*middle.shape, -1), degree)

@@ -1,4 +1,4 @@
-"""Walks of a model of rules: the database moves with every event, and only what is possible then is ever asked about.
+"""Sampler of a model of rules: the database moves with every event, and only what is possible then is ever asked about.
 
 What facts keep of the past is the model's own business: each has a query, which knows how embeddings follow from a past, and a class of
 walks, which knows what an event leaves behind.
@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.models.rules.sampler_parameters import RuleParameters
 from foretell.plan.int_arrays import joined, offsets
-from foretell.sampling.bounds.chebyshev import DEGREE, Nodes, point, softplus, unless_known
-from foretell.sampling.core.sampler import Bounds, Walks
-from foretell.sampling.rules.local_plan import Sketch, side_by_side, sketch
-from foretell.sampling.rules.rule_parameters import RuleParameters
-from foretell.sampling.rules.states import Situation, Situations, Step
+from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, point, softplus, unless_known
+from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.rules.local_plan import LocalPlan, make_local_plan, side_by_side
+from foretell.sampling.rules.states import DatabaseState, DatabaseStates, Step
 
 ROWS_AT_A_TIME = 16_384  # of what walks that are looked at side by side keep of the past
 NUMBERS_AT_A_TIME = 32_768  # rows times pieces of time, so that what is worked on stays in the cache
@@ -31,20 +31,20 @@ NUMBERS_AT_A_TIME = 32_768  # rows times pieces of time, so that what is worked 
 class Walk:
     """Never changes: copies of a walk are the same object until one of them goes on."""
 
-    situation: Situation
+    situation: DatabaseState
     past: Any  # what the model keeps of it
 
 
 class Query(Protocol):
     """How embeddings follow from pasts."""
 
-    def deduced(self, sketch: Sketch) -> Any:
+    def deduced(self, sketch: LocalPlan) -> Any:
         """What follows from a sketch alone."""
 
     def prepared(
         self, deduced: Any, facts: Sequence[np.ndarray], rows: Sequence[np.ndarray], pasts: Sequence[Any]
     ) -> Any:
-        """Walks with these facts, whose slots are these `rows`, and these pasts."""
+        """Sampler with these facts, whose slots are these `rows`, and these pasts."""
 
     def size(self, prepared: Any) -> int:
         """Numbers that are worked on for each piece of time."""
@@ -59,15 +59,15 @@ class Query(Protocol):
 class Shared:
     """What all walks of one model have in common."""
 
-    situations: Situations
+    situations: DatabaseStates
     parameters: RuleParameters
     query: Query
-    deduced: WeakKeyDictionary[Sketch, Any]
+    deduced: WeakKeyDictionary[LocalPlan, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Walks that are the same so far are looked at together, as if they were one with more times."""
+    """Sampler that are the same so far are looked at together, as if they were one with more times."""
 
     first: Tensor  # int64 [kinds]: a walk of each
     kind: Tensor  # int64 [W]
@@ -100,7 +100,7 @@ class Group:
     """Some distinct walks side by side."""
 
     members: list[int]  # one walk of each kind
-    sketches: list[Sketch]
+    sketches: list[LocalPlan]
     rows: list[np.ndarray]  # where the slots of each are
     count: int  # of all slots
     prepared: Any
@@ -128,7 +128,7 @@ class Asked:
     pieces: int  # that are looked at together
 
 
-class RuleWalks(Walks):
+class RuleSampler(Sampler):
     def __init__(self, shared: Shared, walks: Sequence[Walk]) -> None:
         self.shared, self.walks = shared, list(walks)
         self._asked: list[Asked] = []  # of walks about which something was asked
@@ -177,7 +177,7 @@ class RuleWalks(Walks):
         for asked in self._asked_now():
             low, high = start[asked.walks], end[asked.walks]
             rates = self._rates(asked, (low + high) / 2.0, (high - low) / 2.0, DEGREE)
-            total = Nodes(*(asked.sums @ part for part in (rates.v, rates.remainder)))
+            total = ChebyshevPiece(*(asked.sums @ part for part in (rates.v, rates.remainder)))
             shape = total.shape()
             for whole, one in (
                 (found.upper, unless_known(shape.upper(total.remainder))),
@@ -221,14 +221,16 @@ class RuleWalks(Walks):
         sketches = [self._sketch(self.walks[one].situation, events[one], steps[one].looked) for one in busy]
         return [self._group(busy, sketches)]
 
-    def _sketch(self, situation: Situation, event: int | None, roots: Iterable[int]) -> Sketch:
+    def _sketch(self, situation: DatabaseState, event: int | None, roots: Iterable[int]) -> LocalPlan:
         """Of what is looked at when an event happens, or of all possible events."""
         found = situation.sketches.get(event)
         if found is None:
-            found = situation.sketches[event] = sketch(self.shared.situations, self.shared.parameters, situation, roots)
+            found = situation.sketches[event] = make_local_plan(
+                self.shared.situations, situation, roots, self.shared.parameters.deduction
+            )
         return found
 
-    def _group(self, members: list[int], sketches: list[Sketch]) -> Group:
+    def _group(self, members: list[int], sketches: list[LocalPlan]) -> Group:
         query, known = self.shared.query, self.shared.deduced
         if len(sketches) == 1:
             (one,) = sketches
@@ -288,7 +290,7 @@ class RuleWalks(Walks):
             max(1, NUMBERS_AT_A_TIME // size),
         )
 
-    def _rates(self, asked: Asked, middle: Tensor, half: Tensor, degree: int) -> Nodes:
+    def _rates(self, asked: Asked, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
         """Intensities of possible events [E, P], where `P` goes over the pieces of all copies of a walk."""
         middle, half = asked.copies.spread(middle), asked.copies.spread(half)
         found = []
@@ -298,14 +300,14 @@ class RuleWalks(Walks):
             found.append(self._softened(asked, top, degree))
         if len(found) == 1:
             return found[0]
-        return Nodes(torch.cat([one.v for one in found], -1), torch.cat([one.remainder for one in found], -1))
+        return ChebyshevPiece(torch.cat([one.v for one in found], -1), torch.cat([one.remainder for one in found], -1))
 
-    def _softened(self, asked: Asked, top: Tensor, degree: int) -> Nodes:
+    def _softened(self, asked: Asked, top: Tensor, degree: int) -> ChebyshevPiece:
         """`τ softplus(w·[1; emb]/τ)`: [E, P]."""
         rows, w = top[asked.slot], asked.w[:, 1:].unsqueeze(-1)
         shape = len(rows), degree + 1, top.shape[2]
         v = (rows[:, : degree + 1].flatten(1, 2) @ w).view(shape).transpose(0, 1)
-        score = Nodes(v, (rows[:, -1] @ w.abs()).squeeze(-1)) if degree else point(v[0])
+        score = ChebyshevPiece(v, (rows[:, -1] @ w.abs()).squeeze(-1)) if degree else point(v[0])
         return softplus(score.plus(asked.w[:, :1])).times(asked.scale.unsqueeze(-1))
 
 

@@ -1,4 +1,4 @@
-"""Walks of THP and SAHP: from one event to the next each type's intensity only rises or only falls, so its ends bound it.
+"""Sampler of THP and SAHP: from one event to the next each type's intensity only rises or only falls, so its ends bound it.
 
 Of the past, keys and values of every layer are kept, so that one more event costs one more row. Between events nothing but the curves of
 the last one is looked at. `Σ_e max(λ_e(start), λ_e(end))` is a bound; computed numbers may be off by their rounding, which is added.
@@ -7,7 +7,7 @@ the last one is looked at. `Σ_e max(λ_e(start), λ_e(end))` is a bound; comput
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from foretell.data import EventSequence
 from foretell.models.attention.layers import Drop
 from foretell.models.last_event.causal_encoder import CausalLayer
-from foretell.models.last_event.last_event import Curves, LastEventModel
 from foretell.nn.intensity import softplus
-from foretell.sampling.core.past import begun
-from foretell.sampling.core.sampler import Bounds, Walks
+from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.start import in_float64, past_batch
+
+if TYPE_CHECKING:
+    from foretell.models.last_event.last_event import Curves, LastEventModel
 
 # A curve is a few operations, each of which rounds monotonically or is off by one unit in the last place (exp): 2e-16 of its parts each.
 ROUNDED = 4e-15
@@ -26,7 +28,7 @@ OF_SUMS = 1e-12  # of a softplus, and of a sum over types in any order
 NO_DROPOUT = Drop(0.0, None)
 
 
-class MonotoneWalks(Walks):
+class LastEventSampler(Sampler):
     def __init__(
         self,
         model: LastEventModel,
@@ -41,8 +43,9 @@ class MonotoneWalks(Walks):
     @classmethod
     @torch.inference_mode()
     def start(cls, model: LastEventModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
-        """Walks that begin with the first `seen` events of each history."""
-        model, batch = begun(model, histories, seen)
+        """Sampler that begin with the first `seen` events of each history."""
+        model = in_float64(model)
+        batch = past_batch(histories, seen, model.vocabulary, model.device)
         *below, top = model.encoder(batch, NO_DROPOUT)
         past = []
         for layer, embedding in zip(model.encoder.layer_list(), below, strict=True):

@@ -8,9 +8,9 @@ import torch
 
 from foretell.data import EventSequence, Vocabulary
 from foretell.models.recurrent.nhp import NHP
+from foretell.models.recurrent.nhp_sampler import Cell, NHPSampler
 from foretell.sampling.core.futures import sample_futures
-from foretell.sampling.core.start import start_walks
-from foretell.sampling.nhp_sampler import Cell, NHPWalks
+from foretell.sampling.core.start import start_sampler
 from tests.samples import randomise
 from tests.sampling.test_bounds import broken, histories
 
@@ -39,7 +39,7 @@ def test_rounding_of_scores_that_cancel_does_not_break_bounds(large: float):
         model.w.mul_(large)
         model.w_constant.copy_(-(model.w * 0.01).sum(1))
     pasts = histories(4, seed=7)
-    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    walks = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 30.0, 30, dtype=torch.float64).expand(4, 30)
     length = 10.0 ** torch.linspace(-12.0, 1.0, 30, dtype=torch.float64)
     bounds = walks.bounds(start, start + length)
@@ -59,7 +59,7 @@ def test_rounding_of_scores_of_saturated_memories_does_not_break_bounds():
         with torch.no_grad():
             model.w.copy_(torch.randn(types, dim, generator=draw, dtype=torch.float64) * 1e8)
             model.w.sub_((model.w @ h.T) * h / h.square().sum())
-        walks = NHPWalks(model, Cell(memory, memory, torch.ones_like(memory), output, memory.new_zeros(1)))
+        walks = NHPSampler(model, Cell(memory, memory, torch.ones_like(memory), output, memory.new_zeros(1)))
         start = torch.linspace(1.0, 2.0, 5, dtype=torch.float64)[None]
         upper = walks.bounds(start, start + 0.1).upper
         for part in (0.0, 0.3, 1.0):
@@ -71,7 +71,7 @@ def test_rounding_of_scores_of_saturated_memories_does_not_break_bounds():
 def test_windows_that_begin_at_the_last_event_have_bounds_that_hold():
     """Where decays are fastest, and from windows of no length to those that go on for ever."""
     model, pasts = stirred(2.0, 3), histories(8, seed=3)
-    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    walks = start_sampler(model, pasts, [len(one) for one in pasts])
     since = torch.tensor([one.times[-1] if len(one) else 0.0 for one in pasts], dtype=torch.float64)
     start = since[:, None].expand(8, 40)
     length = torch.cat([torch.zeros(1), 10.0 ** torch.linspace(-9.0, 6.0, 39)]).double()
@@ -85,7 +85,7 @@ def test_windows_that_begin_at_the_last_event_have_bounds_that_hold():
 def test_times_as_large_as_unix_time_do_not_break_bounds():
     model, late = stirred(1.0, 2), 1.7e9
     past = EventSequence(late + np.array([0.5, 0.7, 3.1]), np.array([0, 1, 1]), late + 4.0, "late")
-    walks = start_walks(model, [past], [3])
+    walks = start_sampler(model, [past], [3])
     start = (late + 4.0 + 0.03 * torch.arange(60, dtype=torch.float64))[None]
     bounds = walks.bounds(start, start + 0.03)
     times = start[..., None] + 0.03 * torch.linspace(0.0, 1.0, 31, dtype=torch.float64)
@@ -95,7 +95,7 @@ def test_times_as_large_as_unix_time_do_not_break_bounds():
 
 def test_bounds_are_tight_on_windows_of_a_tenth_of_the_models_unit():
     model, pasts = stirred(0.6, 1), histories(8, seed=3)
-    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    walks = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 12.0, 20, dtype=torch.float64).expand(8, 20)
     bounds = walks.bounds(start, start + 0.07)
     times = start[..., None] + 0.07 * torch.linspace(0.0, 1.0, 21, dtype=torch.float64)

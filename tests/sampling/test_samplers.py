@@ -1,4 +1,4 @@
-"""Walks of every model: they tell what the model tells, also after events that were taken in one by one."""
+"""Sampler of every model: they tell what the model tells, also after events that were taken in one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from foretell.data import EventSequence
-from foretell.sampling.core.start import start_walks
+from foretell.sampling.core.start import start_sampler
 from tests.contract.members import MEMBERS, Member
 
 LATER = [12.25, 12.5]
@@ -47,7 +47,7 @@ def check(walks, model, walk: int, past: EventSequence, times: list[float]) -> N
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
 def test_walks_tell_the_intensities_of_the_model(member: Member):
     model, histories = member.build(), pasts()
-    walks = start_walks(model, histories, [len(one) for one in histories])
+    walks = start_sampler(model, histories, [len(one) for one in histories])
     for walk, past in enumerate(histories):
         check(walks, model, walk, past, [12.0, 12.7, 15.0])
 
@@ -55,7 +55,7 @@ def test_walks_tell_the_intensities_of_the_model(member: Member):
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
 def test_walks_that_took_in_events_tell_what_the_model_tells_of_the_longer_history(member: Member):
     model, histories = member.build(), pasts()
-    walks = start_walks(model, histories, [len(one) for one in histories])
+    walks = start_sampler(model, histories, [len(one) for one in histories])
     walks = walks.taken(torch.tensor([2, 0, 1, 1]))
     histories = [histories[place] for place in (2, 0, 1, 1)]
     goes_on = [True, False, True, True]  # one of them stays as it is

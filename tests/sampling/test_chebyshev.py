@@ -11,7 +11,7 @@ from torch import Tensor
 from foretell.nn.intensity import softplus as plain_softplus
 from foretell.nn.pool import pool
 from foretell.sampling.bounds.chebyshev import (
-    Nodes,
+    ChebyshevPiece,
     between,
     constant,
     decay,
@@ -47,7 +47,7 @@ class Something:
         c[0] *= 2.0
         self.left = noise().abs() * remainder * (noise() > 0.0)
         frequency, phase = noise() * 3.0, noise()
-        self.nodes = Nodes(_at(c, places(degree, c.device)), self.left)
+        self.nodes = ChebyshevPiece(_at(c, places(degree, c.device)), self.left)
         wiggle = torch.sin(frequency * WINDOW.view(-1, *[1] * len(shape)) * 4.0 + phase)
         self.true = _at(c, WINDOW) + self.left * wiggle  # [times, ...]
 
@@ -68,7 +68,7 @@ def _polynomial(a: Tensor) -> Tensor:
     )
 
 
-def holds(found: Nodes, true: Tensor) -> Tensor:
+def holds(found: ChebyshevPiece, true: Tensor) -> Tensor:
     """That the truth is within the remainder of the polynomial, and within the bounds; says how wide the remainders are."""
     inside = _polynomial(found.series())
     away = (true - inside).abs()
@@ -78,7 +78,7 @@ def holds(found: Nodes, true: Tensor) -> Tensor:
     return found.remainder
 
 
-CURVES: dict[str, tuple[Callable[[Nodes], Nodes], Callable[[Tensor], Tensor]]] = {
+CURVES: dict[str, tuple[Callable[[ChebyshevPiece], ChebyshevPiece], Callable[[Tensor], Tensor]]] = {
     "tanh": (tanh, torch.tanh),
     "softplus": (softplus, plain_softplus),
     "relu": (relu, torch.relu),
@@ -101,7 +101,7 @@ def test_an_exponential_is_within_what_it_is_off_by(degree: int, size: float):
     for seed in range(5):
         one = Something(seed, degree, size=size, remainder=size / 5.0)
         off = exp_off(one.nodes.shape(), one.nodes.remainder)
-        holds(Nodes(one.nodes.v.exp(), off), one.true.exp())
+        holds(ChebyshevPiece(one.nodes.v.exp(), off), one.true.exp())
 
 
 @pytest.mark.parametrize("exponent", [0.3, 0.5, 1.7, 3.0, -0.5, -1.0])
@@ -113,7 +113,7 @@ def test_a_power_is_within_its_remainder_where_its_base_stays_above_0(exponent: 
     known = found.remainder.isfinite()
     assert int(known.sum()) > ALL / 3
     assert not bool((known & ~above).any())
-    holds(Nodes(found.v[:, known], found.remainder[known]), (one.true[:, known] + 2.0) ** exponent)
+    holds(ChebyshevPiece(found.v[:, known], found.remainder[known]), (one.true[:, known] + 2.0) ** exponent)
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 5])
@@ -137,7 +137,7 @@ def test_a_pool_is_within_its_remainder(beta: float, size: float):
 def test_a_pool_of_entries_far_from_0_is_followed_and_not_just_bounded():
     segment, beta = torch.tensor([0, 0]), torch.tensor([2.0], dtype=torch.float64)
     one = Something(0, 3, size=0.05, remainder=0.0, shape=(2, 50, 1))
-    lifted = Nodes(one.nodes.v + 3.0, one.nodes.remainder)
+    lifted = ChebyshevPiece(one.nodes.v + 3.0, one.nodes.remainder)
     found = pooled(lifted, segment, 1, beta)
     assert float(found.remainder.max()) < 1e-2 * float(lifted.shape().swing.max())
 
@@ -209,7 +209,7 @@ def test_remainders_shrink_with_the_window_by_the_power_of_the_degree():
     for degree in (2, 3, 4):
         wide, narrow = (
             tanh(
-                Nodes(
+                ChebyshevPiece(
                     _at(
                         torch.tensor([[0.3], [h], *[[0.0]] * (degree - 1)]).double(),
                         places(degree, torch.device("cpu")),
@@ -237,7 +237,7 @@ def test_small_intensities_are_bounded_relative_to_themselves():
 
 
 def test_what_is_not_known_stays_unknown():
-    nothing = Nodes(torch.zeros(4, 2).double(), torch.tensor([torch.inf, torch.nan]).double())
+    nothing = ChebyshevPiece(torch.zeros(4, 2).double(), torch.tensor([torch.inf, torch.nan]).double())
     assert tanh(nothing).remainder[0] == 2.0  # but for the range of the curve
     assert bool((~(softplus(nothing).upper() < torch.inf)).all())
 

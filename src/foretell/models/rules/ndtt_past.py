@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,8 +13,10 @@ import torch
 from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
 from foretell.ground.timeline import Timeline
-from foretell.models.rules.ndtt import NDTT
-from foretell.sampling.rules.ndtt_cells import Cells, Parameters, Table
+from foretell.models.rules.ndtt_cells import Cells, Parameters, Table
+
+if TYPE_CHECKING:
+    from foretell.models.rules.ndtt import NDTT
 
 EVENTS_AT_A_TIME = 50_000  # of histories that are read together
 

@@ -1,23 +1,19 @@
-"""Walks of the floors: a Poisson process is its own bound, and a Hawkes process is highest right after an event."""
+"""Sampler of the floors: a Poisson process is its own bound, and a Hawkes process is highest right after an event."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import make_batch
-from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.models.classical.hawkes import Hawkes, decayed_counts
-from foretell.models.classical.poisson import Poisson
-from foretell.sampling.core.sampler import Bounds, Walks
+from foretell.data import Vocabulary
+from foretell.sampling.core.sampler import Bounds, Sampler
 
 ROUNDING = 1e-12
 
 
-class HawkesWalks(Walks):
+class HawkesSampler(Sampler):
     """All of the past is in decayed counts. A Poisson process is one without decays."""
 
     def __init__(
@@ -26,24 +22,6 @@ class HawkesWalks(Walks):
         self.vocabulary = vocabulary
         self.mu, self.alpha, self.beta = mu, alpha, beta  # float64 [K], [K, K, J], [J]
         self.counts, self.since = counts, since  # float64 [W, K, J] as of the time [W]
-
-    @classmethod
-    @torch.inference_mode()
-    def start(cls, model: Hawkes | Poisson, histories: Sequence[EventSequence], seen: Sequence[int]) -> HawkesWalks:
-        device, types = model.device, model.types
-        if isinstance(model, Poisson):
-            mu = model.log_rate.detach().double().exp()
-            alpha, beta = mu.new_zeros(types, types, 0), mu.new_zeros(0)
-        else:
-            mu, alpha, beta = (one.detach().double() for one in (model.mu, model.alpha, model.beta))
-        cut = [
-            EventSequence(one.times[:n], one.types[:n], one.t_end, one.id)
-            for one, n in zip(histories, seen, strict=True)
-        ]
-        batch = make_batch(EventData(cut, model.vocabulary), range(len(cut)), device=device)
-        past = decayed_counts(batch, beta, types)
-        row = torch.arange(len(cut), device=device)
-        return cls(model.vocabulary, mu, alpha, beta, past.counts[row, batch.lengths], past.since[row, batch.lengths])
 
     @property
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""Walks of THP and SAHP: bounds from both ends of a window hold for weights of any size, and are as tight as the window is short."""
+"""Sampler of THP and SAHP: bounds from both ends of a window hold for weights of any size, and are as tight as the window is short."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foretell.models.last_event.last_event import LastEventModel
 from foretell.models.last_event.sahp import SAHP
 from foretell.models.last_event.thp import THP
 from foretell.sampling.core.futures import sample_futures
-from foretell.sampling.core.start import start_walks
+from foretell.sampling.core.start import start_sampler
 from tests.sampling.processes import PAST, sahp, thp
 
 OPTIONS: list[dict[str, Any]] = [{}, {"heads": 3, "layers": 1}, {"layer_norm": False}, {"feed_forward": 0}]
@@ -44,7 +44,7 @@ def histories(count: int, seed: int) -> list[EventSequence]:
 
 def above(model: LastEventModel, pasts: list[EventSequence], start: torch.Tensor, length: torch.Tensor) -> int:
     """How many times in windows, their ends among them, have an intensity above the bound of their window."""
-    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    walks = start_sampler(model, pasts, [len(one) for one in pasts])
     bounds = walks.bounds(start, start + length)
     share = torch.rand(*start.shape, 66, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     times = start[..., None] + length[..., None] * share
@@ -96,7 +96,7 @@ def test_times_as_large_as_unix_time_do_not_break_bounds(cls: type[LastEventMode
 
 def test_bounds_are_tight_on_short_windows(cls: type[LastEventModel]):
     pasts = histories(8, seed=3)
-    walks = start_walks(stirred(cls, 0.3, 1, {}), pasts, [len(one) for one in pasts])
+    walks = start_sampler(stirred(cls, 0.3, 1, {}), pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 12.0, 20, dtype=torch.float64).expand(8, 20)
     bounds = walks.bounds(start, start + 0.02)
     assert float((bounds.upper / bounds.middle).max()) < 1.05
@@ -113,7 +113,7 @@ def test_one_more_event_costs_one_more_row(cls: type[LastEventModel]):
     """Tables grow by halves, so that most events find room; what was written before stays as it is."""
     model = stirred(cls, 0.3, 1, {})
     pasts = histories(3, seed=4)
-    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    walks = start_sampler(model, pasts, [len(one) for one in pasts])
     before = [(keys.clone(), values.clone()) for keys, values in walks.past]  # pyright: ignore[reportAttributeAccessIssue]
     rows = max(len(one) for one in pasts) + 1
     walks.append(torch.full((3,), 11.0, dtype=torch.float64), torch.tensor([0, -1, 2]))

@@ -1,4 +1,4 @@
-"""Walks of an A-NDTT: the model's own intensities, also after events that were added one by one, under bounds that hold."""
+"""Sampler of an A-NDTT: the model's own intensities, also after events that were added one by one, under bounds that hold."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.andtt_sampler import ANDTTSampler
 from foretell.reference.database import is_possible, states
-from foretell.sampling.rules.andtt_sampler import ANDTTWalks
 from tests.plan.rich_programs import rich_case
 from tests.samples import randomise
 from tests.sampling.rule_kinds import andtt_of as of_case
@@ -111,7 +111,7 @@ def test_names_that_training_never_met_get_parameters_and_the_model_stays_as_it_
     model.widen(["come(ann)", "come(bob)", "come(cyd)"])
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     history = EventSequence(np.asarray([0.1, 0.2, 0.3]), np.asarray([0, 1, 2], dtype=np.int32), 1.0)
-    walks = ANDTTWalks.start(model, [history], [3])
+    walks = ANDTTSampler.start(model, [history], [3])
     names = [walks.name(0, choice) for choice in range(walks.intensities(torch.ones(1, 1).double()).shape[2])]
     walks.append(torch.tensor([1.0]).double(), torch.tensor([names.index("meet(ann,bob)")]))
     found = walks.intensities(torch.full((1, 1), 2.0).double())[0, 0]
@@ -144,7 +144,7 @@ def test_no_intensity_is_above_its_bound_however_large_the_weights(seed: int, sp
         for name, parameter in one.model.named_parameters():
             if not name.endswith("beta_beta"):
                 parameter.mul_(spread)
-    walks = ANDTTWalks.start(one.model, [one.history], [len(one.names)])
+    walks = ANDTTSampler.start(one.model, [one.history], [len(one.names)])
     exceeded(walks, one.last, widths=(1e-6, 0.02, 0.1, 0.5, 3.0, 100.0))
 
 
@@ -161,7 +161,7 @@ def test_no_intensity_is_above_its_bound_in_many_more_programs(seed: int):
         for name, parameter in one.model.named_parameters():
             if not name.endswith("beta_beta"):
                 parameter.mul_(random.Random(seed).choice([0.5, 2.0, 4.0, 8.0]))
-    walks = ANDTTWalks.start(one.model, [one.history], [len(one.names)])
+    walks = ANDTTSampler.start(one.model, [one.history], [len(one.names)])
     exceeded(walks, one.last, widths=(0.01, 0.05, 0.2, 1.0, 5.0), times=2000)
 
 
@@ -187,7 +187,8 @@ def test_a_walk_that_does_not_go_on_stays_as_it_is():
     before = walks.intensities(at)
     walks.append(torch.tensor([2.0, 2.0], dtype=torch.float64), torch.tensor([-1, 0]))
     after = walks.intensities(at)
-    assert torch.equal(after[0], before[0])
+    # Up to the rounding of matrix products of another shape: the two are no longer evaluated together.
+    torch.testing.assert_close(after[0], before[0], rtol=1e-14, atol=0.0)
     other = Told(one.model, [*one.names, "hush"], [*one.times, 2.0])
     torch.testing.assert_close(after[1, :, :2], other.rates(3.0 + AHEAD), rtol=1e-9, atol=0.0)
     assert not after[1, :, 2:].any()
@@ -196,8 +197,8 @@ def test_a_walk_that_does_not_go_on_stays_as_it_is():
 def test_a_walk_is_worked_out_once_however_often_it_is_asked(monkeypatch: pytest.MonkeyPatch):
     one = told(TALK, ["say(ann)"], [0.5])
     asked: list[int] = []
-    made = ANDTTWalks._ask
-    monkeypatch.setattr(ANDTTWalks, "_ask", lambda self, kinds: asked.append(1) or made(self, kinds))
+    made = ANDTTSampler._ask
+    monkeypatch.setattr(ANDTTSampler, "_ask", lambda self, kinds: asked.append(1) or made(self, kinds))
     for _ in range(3):
         one.rates([1.0])
     assert len(asked) == 1
@@ -205,7 +206,7 @@ def test_a_walk_is_worked_out_once_however_often_it_is_asked(monkeypatch: pytest
 
 def test_the_history_is_not_that_of_the_events_that_are_not_seen():
     one = told(TALK, ["say(ann)", "rain", "hush"], [0.5, 1.0, 2.0])
-    fewer = ANDTTWalks.start(one.model, [one.history], [2])
+    fewer = ANDTTSampler.start(one.model, [one.history], [2])
     cut = replace(one.history, times=one.history.times[:2], types=one.history.types[:2])
     (wanted,) = one.model.possible_intensities(cut, [5.0])
     found = fewer.intensities(torch.full((1, 1), 5.0).double())[0, 0].tolist()

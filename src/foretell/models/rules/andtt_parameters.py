@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.andtt_network import Network
-from foretell.sampling.rules.rule_parameters import Bank, RuleParameters
+from foretell.models.rules.sampler_parameters import Bank, RuleParameters
+
+if TYPE_CHECKING:
+    from foretell.models.rules.andtt import ANDTT
 
 
 class Parameters(RuleParameters):

@@ -1,4 +1,4 @@
-"""Walks of any model of rules: the model's own intensities, also after sampled events, side by side, copied, and under bounds."""
+"""Sampler of any model of rules: the model's own intensities, also after sampled events, side by side, copied, and under bounds."""
 
 from __future__ import annotations
 

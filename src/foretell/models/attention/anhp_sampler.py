@@ -1,7 +1,7 @@
-"""Walks of an A-NHP: keys and values of all past events are kept, so that one more event costs one more row in each table.
+"""Sampler of an A-NHP: keys and values of all past events are kept, so that one more event costs one more row in each table.
 
-The network at a query is written once, over `Nodes`: values at some moments of a window, with how far they can be off in between, give a
-bound; the value at one moment is the intensity.
+The network at a query is written once, over `ChebyshevPiece`: values at some moments of a window, with how far they can be off in between,
+give a bound; the value at one moment is the intensity.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import pairwise
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
 
 from foretell.data import EventSequence
-from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.bounded_sublayers import after
 from foretell.models.attention.structure import Head
 from foretell.sampling.bounds.chebyshev import (
     DEGREE,
     ROUNDED,
-    Nodes,
+    ChebyshevPiece,
     constant,
     exp_off,
     overshoot,
@@ -33,11 +33,13 @@ from foretell.sampling.bounds.chebyshev import (
     unless_known,
     waves,
 )
-from foretell.sampling.bounds.sublayers import after
-from foretell.sampling.core.past import begun
 from foretell.sampling.core.query_layout import Grid, Queries, Runs
-from foretell.sampling.core.sampler import Bounds, Walks
+from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.start import in_float64, past_batch
 from foretell.sampling.core.threads import side_by_side
+
+if TYPE_CHECKING:
+    from foretell.models.attention.anhp import ANHP
 
 # Numbers of a layer's attention weights that are worked on together; fewer are not worth another thread.
 IN_CACHE = 1 << 17
@@ -122,7 +124,7 @@ def _from(folded: Tensor, centre: Tensor) -> Tensor:
     return off
 
 
-class ANHPWalks(Walks):
+class ANHPSampler(Sampler):
     shares_out = True
     ragged = True  # on a GPU they cost something, but little; and it draws what a CPU does
 
@@ -137,9 +139,10 @@ class ANHPWalks(Walks):
 
     @classmethod
     @torch.inference_mode()
-    def start(cls, model: ANHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPWalks:
-        """Walks that begin with the first `seen` events of each history."""
-        model, batch = begun(model, histories, seen)
+    def start(cls, model: ANHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPSampler:
+        """Sampler that begin with the first `seen` events of each history."""
+        model = in_float64(model)
+        batch = past_batch(histories, seen, model.vocabulary, model.device)
         encoded = model.encode(batch)
         ahead = 2 if model.bos else 1
         inside = torch.arange(batch.times.shape[1] + ahead, device=model.device)[None] < batch.lengths[:, None] + ahead
@@ -193,7 +196,7 @@ class ANHPWalks(Walks):
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
         found = self._in_blocks(self._bounded, (start + end) / 2.0, (end - start) / 2.0, DEGREE + 1, end > start)
         upper, middle, remainder, v = found.split([1, 1, self.model.types, (DEGREE + 1) * self.model.types], dim=-1)
-        rates = Nodes(v.unflatten(-1, (DEGREE + 1, -1)).movedim(-2, 0), remainder)
+        rates = ChebyshevPiece(v.unflatten(-1, (DEGREE + 1, -1)).movedim(-2, 0), remainder)
         return Bounds(upper.squeeze(-1), middle.squeeze(-1), rates)
 
     def _values(self, queries: Queries, middle: Tensor, half: Tensor) -> Tensor:
@@ -202,7 +205,7 @@ class ANHPWalks(Walks):
     def _bounded(self, queries: Queries, middle: Tensor, half: Tensor) -> Tensor:
         """The upper bound, the middle, and of all types how far they can be off, and their values at the nodes, side by side."""
         rates = self._rates(queries, middle, half, DEGREE)
-        total = Nodes(rates.v.sum(-1), rates.remainder.sum(-1))
+        total = ChebyshevPiece(rates.v.sum(-1), rates.remainder.sum(-1))
         shape = total.shape()
         upper, here = unless_known(shape.upper(total.remainder)), shape.centre
         sure = total.remainder < KNOWN * here
@@ -278,7 +281,7 @@ class ANHPWalks(Walks):
 
     # The network at a query
 
-    def _features(self, middle: Tensor, half: Tensor, degree: int) -> Nodes:
+    def _features(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
         """`[1; time]`."""
         return waves(middle, half, self._frequency, self._phase, degree)
 
@@ -289,12 +292,12 @@ class ANHPWalks(Walks):
         half: Tensor,
         degree: int,
         tell: Callable[[Table, Tensor], None] | None = None,
-    ) -> Nodes:
+    ) -> ChebyshevPiece:
         """Intensities of all types: [., ., K]. At single moments `tell` hears of the shares in all attention there is."""
         model = self.model
         features = self._features(middle, half, degree)
         tau = model.log_tau.exp()
-        scores: list[Nodes] = []
+        scores: list[ChebyshevPiece] = []
         order: list[int] = []
         for number, group in enumerate(model.structure.groups):
             heads = [(i, head) for i, head in enumerate(model.structure.heads) if head.serves_group(number)]
@@ -310,18 +313,20 @@ class ANHPWalks(Walks):
         every = scores[0]
         if len(scores) > 1:
             back = torch.tensor(order, device=middle.device).argsort()
-            every = Nodes(torch.cat([one.v for one in scores], -1), torch.cat([one.remainder for one in scores], -1))
+            every = ChebyshevPiece(
+                torch.cat([one.v for one in scores], -1), torch.cat([one.remainder for one in scores], -1)
+            )
             every = every.map(lambda x: x[..., back])
         return softplus(every).times(tau / model.time_scale)
 
     def _layers(
         self,
-        attend: Callable[[Table, Nodes, Nodes | Tensor], Nodes],
-        features: Nodes,
+        attend: Callable[[Table, ChebyshevPiece, ChebyshevPiece | Tensor], ChebyshevPiece],
+        features: ChebyshevPiece,
         base: Tensor,
         heads: list[tuple[int, Head]],
         readers: Tensor | None,
-    ) -> Iterator[Nodes]:
+    ) -> Iterator[ChebyshevPiece]:
         """The embedding at layers 0 … L of what starts from `base`, a vector or [W, 1, D]; `readers` are types of events that look back."""
         x = constant(base.expand(1, 1, -1) if base.dim() == 1 else base, features.degree)
         below = base if base.dim() == 1 else x
@@ -341,14 +346,14 @@ class ANHPWalks(Walks):
         queries: Queries,
         tell: Callable[[Table, Tensor], None] | None,
         table: Table,
-        features: Nodes,
-        x: Nodes | Tensor,
-    ) -> Nodes:
+        features: ChebyshevPiece,
+        x: ChebyshevPiece | Tensor,
+    ) -> ChebyshevPiece:
         """`Σ α v / (1 + Σ α)`: [., ., D]; `x` may be a vector that all queries share."""
         rows, ahead = int(self.rows.max()), features.v.shape[-1]
         folded, values = table.folded[:, :rows], table.values[:, :rows]
-        if isinstance(x, Nodes):
-            whole = Nodes(torch.cat([features.v, x.v], -1), torch.cat([features.remainder, x.remainder], -1))
+        if isinstance(x, ChebyshevPiece):
+            whole = ChebyshevPiece(torch.cat([features.v, x.v], -1), torch.cat([features.remainder, x.remainder], -1))
             alike, size = None, x.v.abs().amax((0, -1))
         else:
             whole, alike, size = features, folded[..., ahead:] @ x, x.abs().max()
@@ -365,12 +370,12 @@ class ANHPWalks(Walks):
         off[..., 0] = ROUNDED * size.clamp(min=1.0)
         remainder = queries.times(off[None], table.folded_off[:, :rows, : off.shape[-1]].mT)[0]
         # Shares of the whole, whose own sum is 1 at all nodes: what they are off by elsewhere is all that there is to bound.
-        off = exp_off(Nodes(logits, remainder).shape(), remainder)
+        off = exp_off(ChebyshevPiece(logits, remainder).shape(), remainder)
         of_whole = off.sum(-1, keepdim=True)
         of_values = queries.times(off[None], table.values_off[:, :rows])[0]
         size = (means - queries.each(table.values_centre)).abs_().amax(0) * overshoot(features.degree)
         low, high = queries.each(table.low), queries.each(table.high)
         rounded = ROUNDED * torch.maximum(-low, high)
-        found = Nodes(means, (of_values + size * of_whole) / (1.0 - of_whole).clamp(min=0.0) + rounded)
+        found = ChebyshevPiece(means, (of_values + size * of_whole) / (1.0 - of_whole).clamp(min=0.0) + rounded)
         # Whatever the weights are, the outcome lies among 0 and the values.
         return tighter(found, low, high)

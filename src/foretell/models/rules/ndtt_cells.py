@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.lang.shapes import GATES
-from foretell.models.rules.rule_model import RuleModel
+from foretell.models.rules.sampler_parameters import Bank, RuleParameters
 from foretell.nn.intensity import softplus
 from foretell.nn.pool import pool
-from foretell.sampling.rules.rule_parameters import Bank, RuleParameters
+
+if TYPE_CHECKING:
+    from foretell.models.rules.rule_model import RuleModel
 
 SLOWEST = 1e-300  # a decay that is 0 in floating point would be divided by
 

@@ -1,23 +1,26 @@
-"""Walks of an NDTT: one more event moves the cells of the facts that it adds, and in between every cell drifts to its target."""
+"""Sampler of an NDTT: one more event moves the cells of the facts that it adds, and in between every cell drifts to its target."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from foretell.data import EventSequence
-from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.ndtt_cells import Cells, Fired, Parameters, Table, joined, moved
+from foretell.models.rules.ndtt_past import recall
+from foretell.models.rules.ndtt_query import Query
+from foretell.models.rules.rule_sampler import Group, RuleSampler, Shared, Walk
 from foretell.plan.int_arrays import offsets
-from foretell.sampling.rules.ndtt_cells import Cells, Fired, Parameters, Table, joined, moved
-from foretell.sampling.rules.ndtt_past import recall
-from foretell.sampling.rules.ndtt_query import Query
-from foretell.sampling.rules.rule_sampler import Group, RuleWalks, Shared, Walk
-from foretell.sampling.rules.states import Situations, Step
+from foretell.sampling.rules.states import DatabaseStates, Step
+
+if TYPE_CHECKING:
+    from foretell.models.rules.ndtt import NDTT
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,15 +29,15 @@ class Known(Shared):
     query: Query
 
 
-class NDTTWalks(RuleWalks):
+class NDTTSampler(RuleSampler):
     shared: Known
 
     @classmethod
     @torch.inference_mode()
-    def start(cls, model: NDTT, histories: Sequence[EventSequence], seen: Sequence[int]) -> NDTTWalks:
-        """Walks that begin with the first `seen` events of each history. The model stays as it is."""
+    def start(cls, model: NDTT, histories: Sequence[EventSequence], seen: Sequence[int]) -> NDTTSampler:
+        """Sampler that begin with the first `seen` events of each history. The model stays as it is."""
         parameters = Parameters(model)
-        situations = Situations(model.histories)
+        situations = DatabaseStates(model.histories)
         # A history that is given more than once is read once, and left at several places.
         distinct = {id(one): one for one in histories}
         places: dict[int, list[int]] = {key: [] for key in distinct}

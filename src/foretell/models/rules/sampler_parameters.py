@@ -8,15 +8,16 @@ parameters that they would have started with.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from foretell.models.rules.rule_model import RuleModel
-from foretell.models.rules.rule_network import RuleNetwork
 from foretell.plan.parameters import Family
+from foretell.sampling.rules.local_plan import DeductionRows
+
+if TYPE_CHECKING:
+    from foretell.models.rules.rule_model import RuleModel
 
 
 class Bank:
@@ -45,18 +46,9 @@ class Bank:
         return range(first, last)
 
 
-@dataclass(frozen=True)
-class Deduction:
-    """What one `r` does to the conditions of a proof."""
-
-    vector: int  # row of `vectors`
-    blocks: tuple[int, ...]  # rows of `blocks`, one for each embedded condition
-    beta: float
-
-
 class RuleParameters:
     def __init__(self, model: RuleModel) -> None:
-        self.rules = copy.deepcopy(cast(RuleNetwork, model.network)).double().eval()
+        self.rules = copy.deepcopy(model.rule_network).double().eval()
         self.book, self.layout = self.rules.book, model.layout
         self.grounding = model.histories.grounding
         self._start_dtype = model.dtype
@@ -67,7 +59,7 @@ class RuleParameters:
         )
         self.vectors, self.blocks = Bank((self.dim,), self.device), Bank((self.dim, self.dim), self.device)
         self._arrays = self.rules.named_arrays()
-        self._deductions: dict[int, Deduction] = {}
+        self._deductions: dict[int, DeductionRows] = {}
         with torch.no_grad():
             self.w = torch.zeros(len(model.functors), 1 + self.dim, dtype=torch.float64, device=self.device)
             for number, w in enumerate(model.w):
@@ -76,13 +68,13 @@ class RuleParameters:
         self.functors = {name: number for number, name in enumerate(model.functors)}
         self.time_scale = model.time_scale
 
-    def deduction(self, group: int) -> Deduction:
+    def deduction(self, group: int) -> DeductionRows:
         found = self._deductions.get(group)
         if found is None:
             family, number, of_beta, which = self.book.of_group(self.grounding, group)
             beta = 1.0 if of_beta is None else float(self.array(f"deduce.{of_beta.names[which]}.beta"))
             vector, blocks = self._deduced(group, family, number)
-            found = self._deductions[group] = Deduction(vector, blocks, beta)
+            found = self._deductions[group] = DeductionRows(vector, blocks, beta)
         return found
 
     def _deduced(self, group: int, family: Family, number: int) -> tuple[int, tuple[int, ...]]:

@@ -15,13 +15,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from foretell.models.attention.bounded_sublayers import after
+from foretell.models.rules.andtt_parameters import Parameters
+from foretell.models.rules.andtt_past import EXTRA, Memory, Past
+from foretell.models.rules.bounded_deduction import Level, height, levels_of, packed, unpacked, whole_numbers
 from foretell.nn.sparse_sum import Lists, lists_of, summed
-from foretell.sampling.bounds.chebyshev import ROUNDED, Nodes, constant, exp_off, overshoot, point, ranged, tanh, waves
-from foretell.sampling.bounds.sublayers import after
-from foretell.sampling.rules.andtt_parameters import Parameters
-from foretell.sampling.rules.andtt_past import EXTRA, Memory, Past
-from foretell.sampling.rules.deduction import Level, height, levels_of, packed, unpacked, whole_numbers
-from foretell.sampling.rules.local_plan import Sketch
+from foretell.sampling.bounds.chebyshev import (
+    ROUNDED,
+    ChebyshevPiece,
+    constant,
+    exp_off,
+    overshoot,
+    point,
+    ranged,
+    tanh,
+    waves,
+)
+from foretell.sampling.rules.local_plan import LocalPlan
 
 Ints = np.ndarray
 TILE = 8  # rows of one segment that are summed by one product
@@ -85,7 +95,7 @@ class Query:
 
     # Once for each event
 
-    def deduced(self, sketch: Sketch) -> Deduced:
+    def deduced(self, sketch: LocalPlan) -> Deduced:
         levels = levels_of(sketch, self.parameters)
         slots = len(sketch.fact)
         nothing = torch.zeros(slots, self.dim, dtype=torch.float64, device=self.device)
@@ -93,7 +103,7 @@ class Query:
         dims = self._dims(sketch) if len(self.parameters.network.sublayers) else None
         return Deduced(levels, first, dims)
 
-    def _dims(self, sketch: Sketch) -> Tensor:
+    def _dims(self, sketch: LocalPlan) -> Tensor:
         grounding, dimension = self.parameters.grounding, self.parameters.layout.dimension
         functors = [int(grounding.keys[fact][0]) for fact in sketch.fact.tolist()]
         return self._numbers(np.asarray([dimension(str(grounding.functors[one])) for one in functors], dtype=np.int64))
@@ -101,7 +111,7 @@ class Query:
     def prepared(
         self, deduced: Deduced, facts: Sequence[Ints], rows: Sequence[Ints], pasts: Sequence[Past]
     ) -> Prepared:
-        """Walks with these facts, whose slots are these `rows`."""
+        """Sampler with these facts, whose slots are these `rows`."""
         return Prepared(deduced, self._attention(deduced, facts, rows, pasts))
 
     def size(self, prepared: Prepared) -> int:
@@ -163,11 +173,11 @@ class Query:
 
     # At times
 
-    def features(self, middle: Tensor, half: Tensor, degree: int) -> Nodes:
+    def features(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
         """`[1; time]`: [walks, P, 1 + T]."""
         found = waves(middle, half, self._frequency, self._phase, degree)
         one = constant(torch.ones_like(middle).unsqueeze(-1), degree)
-        return Nodes(torch.cat([one.v, found.v], -1), torch.cat([one.remainder, found.remainder], -1))
+        return ChebyshevPiece(torch.cat([one.v, found.v], -1), torch.cat([one.remainder, found.remainder], -1))
 
     def embeddings(self, prepared: Prepared, middle: Tensor, half: Tensor, degree: int) -> list[Tensor]:
         """Of all slots on windows [walks, P], layers 0 … L: tables with a row of zeros behind."""
@@ -186,7 +196,7 @@ class Query:
             found.append(below)
         return found
 
-    def _attended(self, layer: int, attention: Attention, time: Nodes, below: Tensor) -> Tensor:
+    def _attended(self, layer: int, attention: Attention, time: ChebyshevPiece, below: Tensor) -> Tensor:
         """`Σ_r Σ α v / (1 + Σ α)` of every slot: [S, nodes, P, D]."""
         looked, pieces = attention.layers[layer - 1], below.shape[2]
         logits = self._logits(looked, attention, time, below)
@@ -205,13 +215,13 @@ class Query:
         if time.degree:
             # Shares of the whole, whose own sum is 1 at all nodes: what they are off by elsewhere is all that there is to bound.
             level = (whole.log() + unit)[:, attention.tile_segment].unsqueeze(2)
-            shares = Nodes((by_tile - level).flatten(1, 2), logits.remainder)
+            shares = ChebyshevPiece((by_tile - level).flatten(1, 2), logits.remainder)
             off = exp_off(shares.shape(), shares.remainder).view(tiles, TILE, pieces)
             off = summed((looked.values[1] @ off).flatten(1), attention.tiles).view(segments, self.dim + 1, pieces).mT
             found = self._within(means, off, looked, attention)
         return summed(packed(found).flatten(1), attention.segments).view(len(below) - 1, -1, pieces, self.dim)
 
-    def _logits(self, looked: Looked, attention: Attention, time: Nodes, below: Tensor) -> Nodes:
+    def _logits(self, looked: Looked, attention: Attention, time: ChebyshevPiece, below: Tensor) -> ChebyshevPiece:
         """[T·TILE, P]."""
         nodes, pieces = len(time.v), below.shape[2]
         features = time.v.permute(1, 3, 0, 2).flatten(2)  # [walks, 1 + T, nodes · P]
@@ -229,14 +239,14 @@ class Query:
             if time.degree:
                 off = off + (looked.by_embedding[1] @ rows[:, :, nodes]).flatten(0, 1)
         v = whole.view(-1, nodes, pieces).transpose(0, 1).contiguous()
-        return Nodes(v, off) if time.degree else point(v[0])
+        return ChebyshevPiece(v, off) if time.degree else point(v[0])
 
-    def _within(self, v: Tensor, off: Tensor, looked: Looked, attention: Attention) -> Nodes:
+    def _within(self, v: Tensor, off: Tensor, looked: Looked, attention: Attention) -> ChebyshevPiece:
         """The weighted means of values, from what weighted values and weights are `off` by: [segments, P, D + 1]."""
         degree = len(v) - 1
         of_values, of_whole = off[..., :-1], off[..., -1:]
         size = v.abs().amax(0) * overshoot(degree)
-        found = Nodes(v, (of_values + size * of_whole) / (1.0 - of_whole).clamp(min=0.0))
+        found = ChebyshevPiece(v, (of_values + size * of_whole) / (1.0 - of_whole).clamp(min=0.0))
         worse = ~(found.remainder <= looked.largest)  # whatever the other pieces and walks are
         if not bool(worse.any()):
             return found
@@ -265,7 +275,7 @@ class Query:
             done[level.start : level.stop] = packed(out)
         return done
 
-    def _sublayers(self, layer: int, x: Nodes, dims: Tensor) -> Nodes:
+    def _sublayers(self, layer: int, x: ChebyshevPiece, dims: Tensor) -> ChebyshevPiece:
         """The optional sublayers, which all facts of one dimension share."""
         out = packed(x)
         for name, layers in self.parameters.network.sublayers.items():

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.models.rules.sampler_parameters import RuleParameters
 from foretell.nn.sparse_sum import Lists, lists_of, summed
-from foretell.sampling.bounds.chebyshev import ROUNDED, Nodes, point
+from foretell.sampling.bounds.chebyshev import ROUNDED, ChebyshevPiece, point
 from foretell.sampling.bounds.chebyshev_pool import pooled
-from foretell.sampling.rules.local_plan import Sketch
-from foretell.sampling.rules.rule_parameters import RuleParameters
+from foretell.sampling.rules.local_plan import LocalPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Level:
         return whole[:count].index_add(0, self.pool_slot, packed(found))
 
 
-def levels_of(sketch: Sketch, parameters: RuleParameters) -> tuple[Level, ...]:
+def levels_of(sketch: LocalPlan, parameters: RuleParameters) -> tuple[Level, ...]:
     levels, device = [], parameters.device
     for one in sketch.levels:
         blocks = None
@@ -87,10 +87,10 @@ def height(degree: int) -> int:
     return degree + 2 if degree else 1
 
 
-def packed(x: Nodes) -> Tensor:
+def packed(x: ChebyshevPiece) -> Tensor:
     """[nodes, rows, P, D] to [rows, nodes and remainder, P, D]."""
     return torch.cat([x.v.transpose(0, 1), x.remainder.unsqueeze(1)], 1) if x.degree else x.v.transpose(0, 1)
 
 
-def unpacked(table: Tensor, degree: int) -> Nodes:
-    return Nodes(table[:, :-1].transpose(0, 1), table[:, -1]) if degree else point(table[:, 0])
+def unpacked(table: Tensor, degree: int) -> ChebyshevPiece:
+    return ChebyshevPiece(table[:, :-1].transpose(0, 1), table[:, -1]) if degree else point(table[:, 0])

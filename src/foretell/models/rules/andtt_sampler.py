@@ -1,10 +1,11 @@
-"""Walks of an A-NDTT: one more event costs a key and a value for each of its additions."""
+"""Sampler of an A-NDTT: one more event costs a key and a value for each of its additions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,13 +13,15 @@ import torch
 from torch import Tensor
 
 from foretell.data import EventSequence
-from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.andtt_parameters import Parameters
+from foretell.models.rules.andtt_past import Memory, Past, recall
+from foretell.models.rules.andtt_query import Query
+from foretell.models.rules.rule_sampler import Group, RuleSampler, Shared, Walk
 from foretell.plan.int_arrays import offsets
-from foretell.sampling.rules.andtt_parameters import Parameters
-from foretell.sampling.rules.andtt_past import Memory, Past, recall
-from foretell.sampling.rules.andtt_query import Query
-from foretell.sampling.rules.rule_sampler import Group, RuleWalks, Shared, Walk
-from foretell.sampling.rules.states import Situations, Step
+from foretell.sampling.rules.states import DatabaseStates, Step
+
+if TYPE_CHECKING:
+    from foretell.models.rules.andtt import ANDTT
 
 NO_ROWS = np.zeros(0, dtype=np.int64)
 
@@ -30,16 +33,16 @@ class Remembered(Shared):
     memory: Memory
 
 
-class ANDTTWalks(RuleWalks):
+class ANDTTSampler(RuleSampler):
     shared: Remembered
 
     @classmethod
     @torch.inference_mode()
-    def start(cls, model: ANDTT, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTWalks:
-        """Walks that begin with the first `seen` events of each history. The model stays as it is."""
+    def start(cls, model: ANDTT, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:
+        """Sampler that begin with the first `seen` events of each history. The model stays as it is."""
         parameters = Parameters(model)
         memory = Memory.empty(parameters)
-        situations = Situations(model.histories)
+        situations = DatabaseStates(model.histories)
         timelines = []
         for one, n in zip(histories, seen, strict=True):
             unscored = None if one.unscored is None else one.unscored[:n]

@@ -1,4 +1,4 @@
-"""Walks of an NDTT: the intensities of the model and of its slow twin, also after sampled events, under bounds that hold."""
+"""Sampler of an NDTT: the intensities of the model and of its slow twin, also after sampled events, under bounds that hold."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.ndtt_sampler import NDTTSampler
 from foretell.reference import ndtt as slow
 from foretell.reference.database import is_possible, states
 from foretell.reference.ruled import spelled
 from foretell.sampling.core.futures import sample_futures
-from foretell.sampling.rules.ndtt_sampler import NDTTWalks
 from tests.plan.rich_programs import rich_case
 from tests.sampling.processes import PAST, RULES, TYPES, ndtt
 from tests.sampling.rule_kinds import ndtt_of as of_case
@@ -53,7 +53,7 @@ def test_intensities_are_those_of_the_slow_twin(seed: int):
 def test_histories_of_different_lengths_are_replayed_side_by_side():
     one = told(TALK, ["say(ann)", "rain", "hush", "say(bob)"], [0.5, 1.0, 1.0, 2.0])
     other = Told(one.model, ["rain", "say(bob)"], [0.1, 3.0])
-    walks = NDTTWalks.start(one.model, [one.history, other.history], [4, 2])
+    walks = NDTTSampler.start(one.model, [one.history, other.history], [4, 2])
     at = torch.from_numpy(np.stack([3.0 + AHEAD] * 2))
     for walk, alone in enumerate((one, other)):
         own = alone.rates(3.0 + AHEAD)
@@ -157,7 +157,7 @@ def test_an_impossible_event_that_is_history_moves_cells_all_the_same():
         5.0,
         unscored=np.asarray([True, False, False, False]),
     )
-    walks = NDTTWalks.start(one.model, [history], [4])
+    walks = NDTTSampler.start(one.model, [history], [4])
     for row, wanted in zip(
         walks.intensities(torch.from_numpy(1.0 + AHEAD)[None])[0],
         one.model.possible_intensities(history, 1.0 + AHEAD),
