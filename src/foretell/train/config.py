@@ -17,7 +17,7 @@ from foretell.models.registry import DEFAULT, ModelOptions, model_options
 from foretell.objective.integral import Integral
 from foretell.objective.timed import NoiseKind
 from foretell.options import ConfigError, check_choice, from_table, unknown_keys
-from foretell.train.task import TASKS, Task
+from foretell.train.task import TASKS, TaskOptions
 
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
@@ -70,7 +70,7 @@ class RunConfig:
     data: DataOptions = field(default_factory=DataOptions)
     model: ModelOptions = field(default_factory=lambda: model_options(DEFAULT)())
     train: TrainOptions = field(default_factory=TrainOptions)
-    task: Task | None = None  # None: what happens next, and when
+    task: TaskOptions | None = None  # None: what happens next, and when
 
     def check(self) -> RunConfig:
         """Values that have the right type but make no sense."""
