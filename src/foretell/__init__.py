@@ -112,6 +112,13 @@ __all__ = [
 __all__ += models.__all__
 
 
+def _predict(model: object, *arguments: object, **options: object) -> object:
+    return __getattr__("predict")(model, *arguments, **options)  # pyright: ignore[reportCallIssue]
+
+
+models.ATTACHED["predict"] = _predict
+
+
 def __getattr__(name: str) -> object:
     if name == "plot":
         return importlib.import_module("foretell.report.plots")

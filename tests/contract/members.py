@@ -19,6 +19,7 @@ from foretell.models.last_event.last_event import LastEventModel
 from foretell.models.last_event.sahp import SAHP
 from foretell.models.last_event.thp import THP
 from foretell.models.recurrent.nhp import NHP
+from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
 from tests.samples import NAMES, randomise
@@ -68,7 +69,16 @@ def _nhp(dim: int) -> Callable[[], NHP]:
     return build
 
 
-def _restate_scale(model: NHP, c: float) -> None:
+def _rmtpp(dim: int) -> Callable[[], RMTPP]:
+    def build() -> RMTPP:
+        model = randomise(RMTPP(VOCABULARY, dim=dim, dtype=torch.float64), seed=18)
+        model.time_scale = 1.3
+        return model
+
+    return build
+
+
+def _restate_scale(model: NHP | RMTPP, c: float) -> None:
     model.time_scale *= c
 
 
@@ -182,6 +192,8 @@ MEMBERS = [
     Member("sahp with heads, and without sublayers", _last_event(SAHP, heads=2, **BARE_LAYERS), _restate_waves),
     Member("nhp", _nhp(4), _restate_scale),
     Member("nhp with one dimension", _nhp(1), _restate_scale),
+    Member("rmtpp", _rmtpp(4), _restate_scale),
+    Member("rmtpp with one dimension", _rmtpp(1), _restate_scale),
     Member("andtt", _andtt(CLUB), _restate_waves),
     Member("andtt with one layer and odd sizes", _andtt(BARE, layers=1, time_dim=3), _restate_waves),
     Member("ndtt", _ndtt(CLUB), _restate_cells),

@@ -12,8 +12,10 @@ from foretell.batches.batch import Batch, make_batch
 from foretell.batches.queries import Queries
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import Embeds
 from foretell.models.last_event.last_event import LastEventModel
 from foretell.models.recurrent.nhp import NHP
+from foretell.models.recurrent.rmtpp import RMTPP
 from tests.contract.members import Member
 from tests.samples import event_data, random_rows
 
@@ -71,7 +73,7 @@ def before_the_change(model: IntensityModel, row: Row) -> dict[str, Tensor]:
         "intensities at times": model.intensities(at_times),
         "log-intensities of the past events": model.log_intensity(events, batch.types[:, :PAST]),
     }
-    if isinstance(model, ANHP | NHP | LastEventModel):
+    if isinstance(model, Embeds):
         for layer, embedding in enumerate(model.embeddings(batch)):
             found[f"embeddings of the past events at layer {layer}"] = embedding[:, :PAST]
     return found
@@ -96,7 +98,7 @@ def test_a_changed_future_moves_nothing_by_a_single_bit(model: IntensityModel):
 def vectors_of_types(model: IntensityModel) -> Tensor | None:
     if isinstance(model, LastEventModel):
         return model.encoder.base
-    if isinstance(model, NHP):
+    if isinstance(model, NHP | RMTPP):
         return model.embedding
     return model.fine if isinstance(model, ANHP) else None
 

@@ -14,6 +14,7 @@ from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import QUADRATURE_TOLERANCE, score_events
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import ExactIntegral
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
 from foretell.objective.integral import quadrature
@@ -57,7 +58,7 @@ def model(request: pytest.FixtureRequest) -> IntensityModel:
 @torch.no_grad()
 def by_sequence(model: IntensityModel, data: EventData, window: Any = "all", nodes: int = 10) -> np.ndarray:
     batch = make_batch(data, range(len(data)), window=window)
-    points = None if model.closed_form else quadrature(batch, nodes)
+    points = None if isinstance(model, ExactIntegral) else quadrature(batch, nodes)
     return log_likelihood(model, batch, points).log_likelihood().numpy()
 
 

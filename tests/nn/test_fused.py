@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.fused import fuses, matrices
+from foretell.models.attention.fused import matrices
 from foretell.nn.fused.loss import Layout, _of_types, _shares, power_of_two
 
 DIM, TYPES = 16, 5
@@ -66,4 +66,4 @@ def test_tiles_are_powers_of_two_of_at_least_sixteen():
 
 
 def test_on_a_cpu_the_general_way_is_taken():
-    assert not fuses(ANHP(TYPES, dim=32))
+    assert not ANHP(TYPES, dim=32).is_fused()

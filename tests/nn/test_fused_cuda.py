@@ -13,7 +13,6 @@ from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.attention import fused as anhp_fused
 from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.fused import fuses
 from foretell.nn import attention
 from foretell.objective.integral import Points, quadrature, stratified
 from foretell.objective.loglik import training_loss
@@ -67,10 +66,10 @@ def off(one: Tensor, other: Tensor) -> float:
 def check(model: ANHP, data: EventData, points: int, pseudo_rate: float = 0.0) -> None:
     batch = make_batch(data, range(len(data)), device="cuda")
     drawn = stratified(batch, points, torch.Generator("cuda").manual_seed(3))
-    assert fuses(model)
+    assert model.is_fused()
     fused = found(model, batch, drawn, pseudo_rate)
     exact = model.double()
-    assert not fuses(exact)
+    assert not exact.is_fused()
     slow = found(exact, batch, drawn, pseudo_rate)
     assert fused.objective == pytest.approx(slow.objective, rel=1e-6)
     assert fused.likelihood == pytest.approx(slow.likelihood, rel=1e-6)
@@ -187,7 +186,7 @@ def test_without_gradients_there_is_the_loss_alone():
 )
 def test_what_the_kernels_are_not_made_for_takes_the_general_way(options: dict[str, object]):
     data = made_up((20, 31), types=3)
-    assert not fuses(stirred(data, **options))
+    assert not stirred(data, **options).is_fused()
 
 
 @pytest.mark.parametrize(
@@ -228,5 +227,5 @@ def test_where_the_kernels_cannot_be_built_the_general_way_is_taken(monkeypatch:
     drawn = stratified(batch, 2, torch.Generator("cuda").manual_seed(3))
     fused = found(model, batch, drawn, 0.0)
     monkeypatch.setattr(anhp_fused, "kernels_run_on", lambda device: False)
-    assert not fuses(model)
+    assert not model.is_fused()
     assert found(model, batch, drawn, 0.0).objective == pytest.approx(fused.objective, rel=1e-6)

@@ -12,6 +12,7 @@ from foretell.models.classical.hawkes import Hawkes
 from foretell.models.last_event.sahp import SAHP
 from foretell.models.last_event.thp import THP
 from foretell.models.recurrent.nhp import NHP
+from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
 from tests.samples import randomise
@@ -40,6 +41,10 @@ def anhp() -> ANHP:
 
 def nhp() -> NHP:
     return randomise(NHP(TYPES, dim=8, dtype=torch.float64), seed=23, spread=0.9)
+
+
+def rmtpp() -> RMTPP:
+    return randomise(RMTPP(TYPES, dim=8, dtype=torch.float64), seed=27, spread=0.5)
 
 
 def thp() -> THP:
@@ -77,4 +82,4 @@ def hawkes() -> Hawkes:
     return model
 
 
-MODELS = [anhp, nhp, thp, sahp, andtt, ndtt, hawkes]
+MODELS = [anhp, nhp, rmtpp, thp, sahp, andtt, ndtt, hawkes]

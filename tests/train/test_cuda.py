@@ -8,7 +8,6 @@ import torch
 from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData, EventSequence, load
 from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.fused import fuses
 from foretell.objective.integral import Integral
 from foretell.train.config import make_config
 from foretell.train.fit import fit
@@ -62,7 +61,7 @@ def test_captured_steps_of_the_fused_kernels_are_the_eager_ones_to_the_last_bit(
     losses = {}
     for capture in (False, True):
         there, batch = short()
-        assert fuses(there)
+        assert there.is_fused()
         stepper = Stepper(there, 1e-3, StepOptions(capture=capture, points=3, integral=integral))
         losses[capture] = [float(stepper(batch, number)) for number in range(5)]
     assert losses[True] == losses[False]
@@ -95,7 +94,7 @@ def test_captured_steps_of_the_general_way_are_the_eager_ones():
     losses = {}
     for capture in (False, True):
         there, batch = short(layer_norm=True)
-        assert not fuses(there)
+        assert not there.is_fused()
         stepper = Stepper(there, 1e-3, StepOptions(capture=capture, points=2))
         losses[capture] = [float(stepper(batch, number)) for number in range(4)]
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)
@@ -107,7 +106,7 @@ def test_a_coarse_mapping_can_be_captured():
     losses = {}
     for capture in (False, True):
         there, batch = short(coarse={name: f"any {kind}" for name, kind in kinds.items()})
-        assert not fuses(there)
+        assert not there.is_fused()
         stepper = Stepper(there, 1e-3, StepOptions(capture=capture, points=2))
         losses[capture] = [float(stepper(batch, number)) for number in range(4)]
     assert losses[True] == pytest.approx(losses[False], rel=1e-5)

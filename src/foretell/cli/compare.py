@@ -57,6 +57,7 @@ def compare(
     from foretell.cli.unfinished import unfinished
     from foretell.evaluate.compare import Contender
     from foretell.evaluate.compare import compare as compared
+    from foretell.models.capabilities import PossibleEvents
     from foretell.objective.integral import Integral
     from foretell.options import check_choice
 
@@ -72,7 +73,7 @@ def compare(
             raise ForetellError(f"--plot draws two runs against each other, and there are {len(runs)}")
         check_suffix(plot)
     opened = [open_run(run, data, split, columns, device) for run in runs]
-    ruled = [one.model.program_text() is not None for one in opened]  # the option is about these, where there are some
+    ruled = [isinstance(one.model, PossibleEvents) for one in opened]  # the option is about these, where there are some
     opened = [
         one.settled(impossible if own or not any(ruled) else None) for one, own in zip(opened, ruled, strict=True)
     ]

@@ -13,6 +13,7 @@ from foretell.data import ColumnMap, Dataset, EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
+from foretell.models.capabilities import GrowsVocabulary
 from foretell.train.fit import choose_device
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary, load_splits, open_for
@@ -43,9 +44,9 @@ def open_run(run: Path, data: str | None, split: str | None, columns: str = "", 
     folder = RunFolder.open(run)
     impossible = Impossible(folder.config().data.impossible)
     model = folder.model(str(choose_device(device)))
-    widens = model.open_ended and data is not None
+    widens = data is not None and isinstance(model, GrowsVocabulary)
     found, time_unit = data_for(folder, None if widens else model.vocabulary, data, split, columns)
-    if widens:  # new names are fine where rules say what they mean
+    if isinstance(model, GrowsVocabulary) and widens:  # new names are fine where rules say what they mean
         model.widen(found.vocabulary.names[kind] for kind in np.flatnonzero(found.type_counts()))
         found = in_vocabulary(found, model.vocabulary)
     return Opened(folder, model, found, time_unit, impossible)

@@ -27,6 +27,7 @@ from foretell.data.assembly import assembled
 from foretell.data.formats.lines import GZIP_MAGIC
 from foretell.data.raw import RawEvents
 from foretell.errors import DataError
+from foretell.models.capabilities import GrowsVocabulary
 from foretell.train.fit import choose_device
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary
@@ -77,8 +78,10 @@ def open_piped(run: Path, content: bytes, columns: str = "", device: str = "cpu"
     """A run, and the events that were read for it."""
     folder = RunFolder.open(run)
     model = folder.model(str(choose_device(device)))
-    data = piped_data(content, columns, None if model.open_ended else model.vocabulary, folder.origin())
-    if model.open_ended:  # new names are fine where rules say what they mean
+    data = piped_data(
+        content, columns, None if isinstance(model, GrowsVocabulary) else model.vocabulary, folder.origin()
+    )
+    if isinstance(model, GrowsVocabulary):  # new names are fine where rules say what they mean
         model.widen(data.vocabulary.names[kind] for kind in np.flatnonzero(data.type_counts()))
         data = in_vocabulary(data, model.vocabulary)
     return Opened(folder, model, data, folder.time_unit(), Impossible(folder.config().data.impossible))

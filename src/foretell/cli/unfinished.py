@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from foretell.errors import ForetellError
-from foretell.models.base import IntensityModel
 from foretell.models.build import Network
+from foretell.models.capabilities import DirectFit
 from foretell.train.checkpoint import load_checkpoint
 from foretell.train.run import RunFolder
 
 
 def unfinished(run: RunFolder, model: Network) -> str | None:
     """What a reader must know of an unfinished run; None: it is finished."""
-    if isinstance(model, IntensityModel) and model.closed_form:  # fitted in one go
+    if isinstance(model, DirectFit):  # fitted in one go
         return None
     go_on = f"the best model so far is scored; continue with: foretell train --resume {run.path}"
     if not run.checkpoint.exists():

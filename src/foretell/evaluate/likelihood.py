@@ -16,6 +16,7 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.open_vocabulary import known_types, with_all_names
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import ExactIntegral
 from foretell.objective.integral import Integral, Points, in_parts, quadrature, stratified, uniform
 from foretell.objective.loglik import integral_terms
 from foretell.train.score import batches_of
@@ -93,7 +94,7 @@ def score_events(
 ) -> EventScores:
     if points < 1:
         raise ForetellError(f"points = {points}: expected 1 or more")
-    if model.closed_form:
+    if isinstance(model, ExactIntegral):
         return _score(model, data, _closed_form(), "closed form", 0, window, progress)
     if integral == "quadrature":
         scores = _score(model, data, _by_quadrature(points), "quadrature", points, window, progress)
@@ -117,9 +118,8 @@ Integrator = Callable[[IntensityModel, Any, Batch], _GapIntegrals]
 
 def _closed_form() -> Integrator:
     def integrate(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
-        exact = model.exact_integral(history, batch)
-        assert exact is not None
-        value = exact.double() * batch.gap_counts
+        assert isinstance(model, ExactIntegral)
+        value = model.exact_integral(history, batch).double() * batch.gap_counts
         return _GapIntegrals(value, torch.zeros_like(value), value)
 
     return integrate

@@ -22,6 +22,7 @@ from torch import Tensor
 from foretell.batches.queries import Queries
 from foretell.evaluate.panel import gauss_kronrod
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import PossibleEvents
 from foretell.models.pytree import tensors_of, with_tensors
 
 SURVIVAL_BELOW = 1e-6
@@ -205,7 +206,7 @@ class _Running:
         state = self.model.state(self.ranks.history, queries)
         by_type = self.model.intensities(state)
         # In a model of rules events may happen that its vocabulary lacks.
-        total = self.model.total(state) if self.model.open_ended else by_type.sum(-1)
+        total = self.model.total(state) if isinstance(self.model, PossibleEvents) else by_type.sum(-1)
         return by_type.unflatten(1, times.shape[1:]), total.double().unflatten(1, times.shape[1:])
 
     def _add(self, target: Tensor, values: Tensor) -> None:

@@ -23,6 +23,7 @@ from foretell.evaluate.pattern import EventPattern, MayCome, never_matches, pars
 from foretell.evaluate.prediction import QUANTILES, Asked, Outlook, Prediction, has_mean, make_outlook
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import PossibleEvents
 from foretell.models.rules.rule_model import RuleModel
 from foretell.sampling.core.futures import NextEvents, sample_next
 from foretell.terms import split
@@ -154,12 +155,12 @@ def _by_quadrature(
 
 def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[IntensityModel, list[list[str]] | None]:
     """The same model with a name for every event that is possible at the end of some history, and which those are."""
+    if not isinstance(model, PossibleEvents):
+        return model, None
     possible: list[list[str]] = []
     for sequence in data:
         # Just after the last event: what it made possible counts.
         found = model.possible_intensities(sequence, [math.nextafter(sequence.t_end, math.inf)])
-        if found is None:
-            return model, None
         possible.append(list(found[0]))
     return with_names(model, (name for names in possible for name in names)), possible
 

@@ -18,6 +18,7 @@ from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.two_sided import Sight, checked_sight, embed_rows, event_rows, sight
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
+from foretell.models.capabilities import PossibleEvents
 from foretell.models.task_heads import Classifier, Headed, MaskedANHP
 
 
@@ -73,7 +74,7 @@ def intensities_at(
             else np.atleast_1d(np.asarray(times, dtype=np.float64))
         )
         seen = np.searchsorted(sequence.times, wanted, side="left")
-        possible = model.possible_intensities(sequence, wanted)
+        possible = model.possible_intensities(sequence, wanted) if isinstance(model, PossibleEvents) else None
         answers.append(Answer(sequence.id, wanted, seen, model.intensity(sequence, wanted), possible))
     return answers
 

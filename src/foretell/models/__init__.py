@@ -1,7 +1,8 @@
 """Models of event sequences. Each stands in a file of its own and is registered here, by its kind."""
 
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
@@ -10,10 +11,11 @@ if TYPE_CHECKING:
     from foretell.models.last_event.sahp import SAHP
     from foretell.models.last_event.thp import THP
     from foretell.models.recurrent.nhp import NHP
+    from foretell.models.recurrent.rmtpp import RMTPP
     from foretell.models.rules.andtt import ANDTT
     from foretell.models.rules.ndtt import NDTT
 
-__all__ = ["ANDTT", "ANHP", "NDTT", "NHP", "SAHP", "THP", "Hawkes", "Poisson"]
+__all__ = ["ANDTT", "ANHP", "NDTT", "NHP", "RMTPP", "SAHP", "THP", "Hawkes", "Poisson"]
 
 # As an entry point of another package would have it: kind = "module:class". Imported when asked for.
 BUILT_IN = {
@@ -21,11 +23,14 @@ BUILT_IN = {
     "andtt": "foretell.models.rules.andtt:ANDTT",
     "ndtt": "foretell.models.rules.ndtt:NDTT",
     "nhp": "foretell.models.recurrent.nhp:NHP",
+    "rmtpp": "foretell.models.recurrent.rmtpp:RMTPP",
     "thp": "foretell.models.last_event.thp:THP",
     "sahp": "foretell.models.last_event.sahp:SAHP",
     "hawkes": "foretell.models.classical.hawkes:Hawkes",
     "poisson": "foretell.models.classical.poisson:Poisson",
 }
+# Methods of models that stand on layers above them: put here by `foretell`, where the public names are gathered.
+ATTACHED: dict[str, Callable[..., Any]] = {}
 # Encoders with a head for another task than intensities: saved and read in the same way, but no model kind of a configuration.
 TASK_HEADS = {
     "anhp-masked": "foretell.models.task_heads:MaskedANHP",

@@ -8,47 +8,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
+from dataclasses import asdict, replace
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from foretell.batches.batch import Batch, make_batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
+from foretell.models import ATTACHED
+from foretell.models.capabilities import Embeds, EndsAndChosen, EndsAndInside
 from foretell.models.registry import ModelOptions, ModelSpec
 from foretell.options import changed, names_of
 from foretell.sampling.core.futures import Futures, sample
 from foretell.sampling.core.sampler import Sampler
 
-if TYPE_CHECKING:
-    from foretell.evaluate.predict import Prediction
-
 OptionsT = TypeVar("OptionsT", bound=ModelOptions)
 
 QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
-
-
-@dataclass(frozen=True)
-class EndsAndInside:
-    """What the likelihood needs of gaps: the log-intensity of the event that ends one, and totals at points inside it."""
-
-    log_at_end: Tensor  # [B, N]
-    total_inside: Tensor  # [B, N + 1, P]
-    log_sum_inside: Tensor | None  # [B, N + 1, P]: Σ_e log λ_e, where it was asked for
-
-
-@dataclass(frozen=True)
-class EndsAndChosen:
-    """What noise-contrastive estimation needs: log-intensities of the events that happened, and of one given event at each query."""
-
-    log_at_end: Tensor  # [B, N]
-    log_chosen: Tensor  # [B, Q]
 
 
 def asked_times(times: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -65,10 +47,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     kind: ClassVar[str]
     title: ClassVar[str]
     noise: torch.Generator | None  # where dropout takes its noise from
-    open_ended: ClassVar[bool] = False  # True: events that training never met may happen
-    samples: ClassVar[bool] = False  # True: possible events can be down-sampled
     rows_at_a_time: ClassVar[int] = 1  # sequences that a CPU should work on together, at the least
-    closed_form: ClassVar[bool] = False  # True: the integral is known exactly and the model is fitted directly
 
     def __init__(self, vocabulary: Vocabulary | int, options: OptionsT) -> None:
         super().__init__()
@@ -144,15 +123,6 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         logs = self.log_intensities(inside).sum(-1) if pseudo else None
         return EndsAndInside(self.log_intensity(ends, types), self.total(inside), logs)
 
-    def ends_and_inside(
-        self, history: Any, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
-    ) -> EndsAndInside | None:
-        """The same straight from a history, for models that need not look at everything; None: ask for states.
-
-        With `sample` the sums over events are estimates without bias; only models that say they take `samples` are given one.
-        """
-        return None
-
     def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> EndsAndChosen:
         """Log-intensities of the batch's events at their times and of `chosen` [B, Q] types at the queries, and of nothing else.
 
@@ -184,39 +154,20 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """Inside, a second pass over a batch does not ask the host; what comes must live as long as a graph of that pass."""
         yield None
 
-    def program_text(self) -> str | None:
-        """The rules of a model that is made of rules."""
-        return None
-
-    def ground(self, data: EventData) -> None:
-        """Before training, with all data that it will look at: whatever has parameters of its own must have them by then."""
-
-    def widen(self, names: Iterable[str]) -> None:
-        """Take up those events that training never met and that the model can tell something about; only where it is `open_ended`."""
-
-    def meet(self, data: EventData) -> None:
-        """Before a first fit: what a model must know of the data's events."""
-
     @property
     def unscored(self) -> np.ndarray | None:
         """bool [K]: types that happen and are not predicted; None: all are."""
         return None
 
-    def embeddings(self, batch: Batch) -> list[Tensor]:
-        """Vectors of the events of a batch, each from itself and the events before it: [B, N, D] for every layer, 0 … L."""
-        raise ForetellError(f"{self.title} has no embeddings of events; train an A-NHP")
-
     @torch.no_grad()
     def embed(self, history: EventSequence, layers: Literal["all", "top"] = "all") -> np.ndarray:
         """The embedding of every event, float64: layers 0 … L side by side [events, (L + 1)·D], or the top one [events, D]."""
+        if not isinstance(self, Embeds):
+            raise ForetellError(f"{self.title} has no embeddings of events; train an A-NHP")
         with self.evaluating():
             by_layer = self.embeddings(make_batch(EventData([history], self.vocabulary), [0], device=self.device))
         chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
         return chosen[0].double().cpu().numpy()
-
-    def exact_integral(self, history: Any, batch: Batch) -> Tensor | None:
-        """The integral of the total intensity over every gap [B, N + 1], where it has a closed form."""
-        return None
 
     def prepare(self, data: EventData) -> None:
         """Take units and starting rates from training data; called once, by the first fit."""
@@ -246,12 +197,6 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
                 rows.append(self.intensities(state)[0].double().cpu().numpy())
         return np.concatenate(rows)
 
-    def possible_intensities(
-        self, history: EventSequence, times: Sequence[float] | np.ndarray
-    ) -> list[dict[str, float]] | None:
-        """For models in which not everything is possible: at each time the events that are, with their intensities."""
-        return None
-
     @abstractmethod
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> Sampler:
         """Sequences to be continued by sampled events, one per history: each starts with the first `seen` events of its history."""
@@ -260,11 +205,9 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """Whole futures: `foretell.sample` of this model."""
         return sample(self, history, horizon=horizon, n=n, **options)
 
-    def predict(self, history: EventSequence, **options: Any) -> Prediction:
+    def predict(self, history: EventSequence, **options: Any) -> Any:
         """What comes next: `foretell.predict` of this model."""
-        from foretell.evaluate.predict import predict
-
-        return predict(self, history, **options)
+        return ATTACHED["predict"](self, history, **options)
 
     def units(self) -> dict[str, float]:
         """Numbers that are no parameters, taken from the training data, as attributes of the model."""

@@ -18,6 +18,7 @@ from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.start import start_intensities
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, describe, rebuild
+from foretell.models.capabilities import DirectFit
 from foretell.models.task_heads import Headed, MaskedANHP
 from foretell.options import names_of
 
@@ -47,7 +48,7 @@ def start_from(
     With `head`, what told the types of masked events becomes the first guess of the intensities, and the vector of masked events that of
     the one coarse type: both stand for an event of which only the time is known.
     """
-    if model.closed_form:
+    if isinstance(model, DirectFit):
         raise ForetellError(f"--init {name}: {model.title} is fitted directly, so it does not matter where it starts")
     other = source.encoder if isinstance(source, Headed) else source
     if other.kind != model.kind:

@@ -7,16 +7,15 @@ so that every report above this level is a sum of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries, Sample
-from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.fused import fuses, losses
-from foretell.models.base import EndsAndInside, IntensityModel
+from foretell.models.base import IntensityModel
+from foretell.models.capabilities import EndsAndInside, ExactIntegral, FusedLoss, GapTerms
 from foretell.objective.integral import Points
 
 
@@ -46,14 +45,13 @@ def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None, s
     """Terms of a batch, with the integral at `points`, or in closed form where there are none."""
     history = model.encode(batch)
     if points is not None:
-        found = model.ends_and_inside(history, batch, points.queries, False, sample)
+        found = _gap_terms(model, history, batch, points, False, sample)
         if found is not None:
             return _terms_of(found, batch, points)
     event_log = event_terms(model, history, batch).double()
     if points is None:
-        exact = model.exact_integral(history, batch)
-        assert exact is not None, f"{model.kind} has no closed-form integral"
-        return Terms(event_log, exact.double() * batch.gap_counts)
+        assert isinstance(model, ExactIntegral), f"{model.kind} has no closed-form integral"
+        return Terms(event_log, model.exact_integral(history, batch).double() * batch.gap_counts)
     weighted = integral_terms(model, history, points).double()
     by_gap = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=weighted.device)
     by_gap = by_gap.scatter_add(1, points.gap.expand_as(weighted), weighted)
@@ -87,12 +85,12 @@ def training_loss(
     types that are rare in training from becoming impossible, just as the pseudo-count of the Poisson floor does. `history` is the
     encoded batch, where the caller has it. `sample` says that sums over possible events may be estimated from some of them.
     """
-    if history is None and points is not None and is_fused(model, points):
-        return Loss(*losses(model, batch, points.queries.times, points.weights, pseudo_rate))
+    if history is None and points is not None and isinstance(model, FusedLoss) and is_fused(model, points):
+        return Loss(*model.fused_losses(batch, points.queries.times, points.weights, pseudo_rate))
     history = model.encode(batch) if history is None else history
     if points is None:
+        assert isinstance(model, ExactIntegral), f"{model.kind} has no closed-form integral"
         exact = model.exact_integral(history, batch)
-        assert exact is not None, f"{model.kind} has no closed-form integral"
         loss = (exact * batch.gap_counts).sum() - event_terms(model, history, batch).sum()
         return Loss(loss, loss)
     found = _ends_and_inside(model, history, batch, points, bool(pseudo_rate), sample)
@@ -103,16 +101,24 @@ def training_loss(
     return Loss(loss - pseudo_rate * (found.log_sum_inside * weights).sum(), loss)
 
 
-def is_fused(model: IntensityModel, points: Points) -> TypeGuard[ANHP]:
+def is_fused(model: FusedLoss, points: Points) -> bool:
     """Whether `training_loss` takes the kernels that go from the events to the gradients at once."""
-    return points.queries.visible.per_gap is not None and len(points.weights) > 0 and fuses(model)
+    return points.queries.visible.per_gap is not None and len(points.weights) > 0 and model.is_fused()
+
+
+def _gap_terms(
+    model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool, sample: Sample | None
+) -> EndsAndInside | None:
+    if not isinstance(model, GapTerms):
+        return None
+    return model.ends_and_inside(history, batch, points.queries, pseudo, sample)
 
 
 def _ends_and_inside(
     model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool, sample: Sample | None
 ) -> EndsAndInside:
     """One question to the model where the points lie gap by gap, since an event ends its gap; else two."""
-    found = model.ends_and_inside(history, batch, points.queries, pseudo, sample)
+    found = _gap_terms(model, history, batch, points, pseudo, sample)
     if found is not None:
         return found
     per_gap = points.queries.visible.per_gap

@@ -17,6 +17,7 @@ from foretell.data.catalog import folder as embedded_folder
 from foretell.errors import ForetellError
 from foretell.evaluate.scores import Scored, score
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import DirectFit
 from foretell.reproduce.rows import Rows, write_rows
 from foretell.reproduce.unit import ROWS, RUN
 from foretell.train.config import make_config
@@ -72,7 +73,7 @@ class Bench:
         began = time.perf_counter()
         result = fit(model, train, dev, config.train, run=run, resume=run.checkpoint.exists(), stop=self.stop)
         seconds = time.perf_counter() - began
-        if not model.closed_form:  # over all the calls that it took
+        if not isinstance(model, DirectFit):  # over all the calls that it took
             seconds = sum(one["train_seconds"] + one["dev_seconds"] for one in result.records)
         if len(result.records) > before:  # else an earlier call did all of it, and this one has to get further
             self.give_way()

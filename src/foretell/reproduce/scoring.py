@@ -17,6 +17,7 @@ from foretell.evaluate.participants import guess_participants, parse_pattern
 from foretell.evaluate.scores import plain
 from foretell.evaluate.units import Units
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import ExactIntegral
 from foretell.reproduce.bench import Bench
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def scores(model: IntensityModel, test: EventData, bench: Bench, experiment: Mod
     true = [float(value) for value in truths if isinstance(value, int | float)]
     if len(true) == len(truths):  # simulated data whose process is known
         found["true_log_likelihood"] = -sum(true) / test.event_count
-    if table.get("monte_carlo") and not model.closed_form:
+    if table.get("monte_carlo") and not isinstance(model, ExactIntegral):
         found["monte_carlo"] = monte_carlo(model, test)
     return found | {"score_seconds": round(time.perf_counter() - began, 2)}
 

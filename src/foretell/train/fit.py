@@ -11,10 +11,9 @@ from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import DirectFit, GrowsVocabulary, PossibleEvents
 from foretell.models.classical.hawkes import Hawkes
-from foretell.models.classical.hawkes_fit import fit_hawkes
 from foretell.models.classical.poisson import Poisson
-from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.noise_source import NoiseSource
 from foretell.train.callbacks import Callback, CallbackList, FunctionCallback
 from foretell.train.config import ConfigError, TrainOptions, contradictions
@@ -67,11 +66,12 @@ def fit(
     options = changed_options(options, changes, "fit")
     if train.event_count == 0:
         raise ForetellError(f"{train.name}: there is no event to learn from")
-    model.meet(train)
+    if isinstance(model, GrowsVocabulary):
+        model.meet(train)
     check_data(model, train, dev)
     _check_options(model, options)
     callback = CallbackList([FunctionCallback(on_step, on_epoch, stop), *callbacks])
-    if model.closed_form:
+    if isinstance(model, DirectFit):
         return _fit_directly(model, train, dev, run, callback, options)
     _ground(model, train, dev)
     model.to(choose_device(options.device))
@@ -84,16 +84,16 @@ def fit(
 
 
 def _check_options(model: IntensityModel, options: TrainOptions) -> None:
-    if model.closed_form and options.window != "all":
+    if isinstance(model, DirectFit) and options.window != "all":
         raise ForetellError(
             f'{model.title} is fitted to everything that happened: train with window = "all", evaluate in another'
         )
-    if options.downsample and not model.samples:
+    if options.downsample and not isinstance(model, PossibleEvents):
         raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
     wrong = contradictions(options)
     if wrong:
         raise ConfigError("\n".join(wrong))
-    if options.objective == "nce" and model.closed_form:
+    if options.objective == "nce" and isinstance(model, DirectFit):
         raise ForetellError(
             f"{model.title} is fitted directly, by maximum likelihood: leave out objective, or train another model"
         )
@@ -102,10 +102,11 @@ def _check_options(model: IntensityModel, options: TrainOptions) -> None:
 def _ground(model: IntensityModel, train: EventData, dev: EventData | None) -> None:
     for part in (train, dev):
         if part is not None:
-            with naming_impossible(model.program if isinstance(model, RuleModel) else None, part):
+            with naming_impossible(model.program if isinstance(model, PossibleEvents) else None, part):
                 if part is train and not model.fitted:
                     model.prepare(train)
-                model.ground(part)
+                if isinstance(model, GrowsVocabulary):
+                    model.ground(part)
 
 
 def _fit_directly(
@@ -120,19 +121,15 @@ def _fit_directly(
     began = time.monotonic()
     records: list[dict[str, Any]] = []
 
-    def record(number: int, value: float) -> None:
+    def record(number: int, value: float | None) -> None:
+        value = mean_log_likelihood(model, train, 1, options.window) if value is None else value
         records.append({"epoch": number + 1, "train": value, "train_seconds": time.monotonic() - began})
         callback.on_epoch(records[-1])
         if callback.stop():
             raise TrainingInterrupt
 
-    if isinstance(model, Poisson):
-        model.fit_closed_form(train)
-        record(0, mean_log_likelihood(model, train, 1, options.window))
-    elif isinstance(model, Hawkes):
-        fit_hawkes(model, train, dev, record)
-    else:
-        raise AssertionError(f"{model.kind} claims a direct fit that does not exist")
+    assert isinstance(model, DirectFit)
+    model.fit_directly(train, dev, record)
     best = mean_log_likelihood(model, dev if dev is not None else train, 1, options.window)
     if run is not None:
         run.save_model(model)

@@ -68,6 +68,8 @@ class LikelihoodTask:
         events = sum_scored(self.train, indices, self.options.window, self.model.unscored)
         if self.noise is not None:
             states = intensities = events + self.stepper.drawn
+        elif self.stepper.exact:
+            states = intensities = events
         else:
             states, intensities = integral_cost(
                 self.model, self.train, indices, events, self.options, self.stepper.uniform

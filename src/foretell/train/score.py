@@ -12,6 +12,7 @@ from foretell.batches.buckets import length_buckets
 from foretell.batches.queries import Sample
 from foretell.data import EventData
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import ExactIntegral
 from foretell.objective.integral import Points, in_parts, stratified
 from foretell.objective.loglik import log_likelihood
 
@@ -43,7 +44,7 @@ def mean_log_likelihood(
     sample = Sample(downsample, np.random.default_rng(seed)) if downsample else None
     generator = torch.Generator().manual_seed(seed)
     for _, batch in batches_of(data, model, window, points_a_gap):
-        if model.closed_form:
+        if isinstance(model, ExactIntegral):
             value += float(log_likelihood(model, batch, None).log_likelihood().sum())
         else:
             shape = *batch.gap_start.shape, points_a_gap

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Sample
 from foretell.errors import ForetellError
-from foretell.models.attention.fused import fuses
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import ExactIntegral, FusedLoss, PossibleEvents
 from foretell.models.pytree import tensors_of, with_tensors
 from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
 from foretell.objective.loglik import Loss, training_loss
@@ -67,7 +67,7 @@ class Limits:
 class IntegrationPoints:
     """What the likelihood is estimated from: integration times and, where possible events are down-sampled, how."""
 
-    points: Points
+    points: Points | None  # None: in closed form
     sample: Sample | None
 
 
@@ -146,13 +146,15 @@ class Stepper:
     def __init__(
         self, model: IntensityModel, lr: float, options: StepOptions, noise: NoiseSource | None = None
     ) -> None:
-        if options.downsample and not model.samples:
+        if options.downsample and not isinstance(model, PossibleEvents):
             raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
         self.model, self.options, self.noise = model, options, noise
         self.device = model.device
         self.adam = Adam(model.parameters(), lr, options.decay, options.clip, self.device)
         self.parameters = self.adam.parameters
         self.generator = torch.Generator(self.device)
+        # Pseudo-events have an integral of their own, which is taken at points.
+        self.exact = isinstance(model, ExactIntegral) and not options.pseudo_rate
         # Where draws decide what is computed, a graph cannot be replayed with others.
         fixed = not model.dropout and options.integral != "uniform" and not options.downsample and noise is None
         self.executor = Executor(self.device, options.capture and fixed)
@@ -279,9 +281,12 @@ class Stepper:
 
     def _is_fused(self) -> bool:
         """Whether kernels go from the events to the gradients at once, without an encoded history in between."""
-        return self.noise is None and self.options.integral != "uniform" and fuses(self.model)
+        fused = isinstance(self.model, FusedLoss) and self.model.is_fused()
+        return fused and self.noise is None and self.options.integral != "uniform"
 
-    def _points(self, batch: Batch, draws: Tensor | None) -> Points:
+    def _points(self, batch: Batch, draws: Tensor | None) -> Points | None:
+        if self.exact:
+            return None
         if self.options.integral == "quadrature":
             return quadrature(batch, self.options.points)
         if self.options.integral == "uniform":

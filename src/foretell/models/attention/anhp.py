@@ -21,10 +21,12 @@ from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp_sampler import ANHPSampler
+from foretell.models.attention.fused import fused_losses, is_fused
 from foretell.models.attention.layers import AttentionLayer, Drop, Folded, History, LayerMatrices, Parts, Table
 from foretell.models.attention.start import fade, start
 from foretell.models.attention.structure import make_structure, parse_edge
-from foretell.models.base import EndsAndInside, IntensityModel
+from foretell.models.base import IntensityModel
+from foretell.models.capabilities import EndsAndInside
 from foretell.models.registry import HeadOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Visible, attention_with_null, with_null
@@ -357,6 +359,12 @@ class ANHP(IntensityModel[AnhpOptions]):
             softplus(inside) @ (tau / self.time_scale),
             (log_softplus(inside) + log_unit).sum(-1) if pseudo else None,
         )
+
+    def is_fused(self) -> bool:
+        return is_fused(self)
+
+    def fused_losses(self, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float) -> tuple[Tensor, Tensor]:
+        return fused_losses(self, batch, inside, weights, pseudo_rate)
 
     # In and out
 

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
-from foretell.models.attention.anhp import ANHP
 from foretell.nn.fused.available import kernels_run_on
 from foretell.nn.fused.loss import LARGEST, MOST_TYPES, SMALLEST, Asked, Layout, fused_loss, power_of_two
 
+if TYPE_CHECKING:
+    from foretell.models.attention.anhp import ANHP
 
-def fuses(model: Any) -> bool:
+
+def is_fused(model: ANHP) -> bool:
     """Plain layers, one query embedding, heads that see all, float32, no dropout, and a GPU with Triton; all else takes the general way."""
-    return isinstance(model, ANHP) and kernels_run_on(model.device) and _is_plain(model)
-
-
-def _is_plain(model: ANHP) -> bool:
     return (
-        model.dtype == torch.float32
+        kernels_run_on(model.device)
+        and model.dtype == torch.float32
         and len(model.structure.groups) == 1
         and model.options.edges is None
         and all(layer.is_plain for layer in model.layer_list())
@@ -39,7 +38,9 @@ def _is_plain(model: ANHP) -> bool:
     )
 
 
-def losses(model: ANHP, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float) -> tuple[Tensor, Tensor]:
+def fused_losses(
+    model: ANHP, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float
+) -> tuple[Tensor, Tensor]:
     """The objective and the negative log-likelihood, with the integral at the times `inside` the gaps [B, (N + 1)·P]."""
     layout = Layout(len(model.structure.heads), model.dim, model.time_dim)
     base = model._bases()[0]

@@ -6,7 +6,7 @@ integral has a closed form. Maximum likelihood lives in `hawkes_fit`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
-from foretell.data import EventSequence, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.classical.sampler import HawkesSampler
@@ -42,8 +42,6 @@ class HawkesOptions(ModelOptions):
 
 @register(ModelSpec("hawkes", "Hawkes", HawkesOptions, "exponential decays, by maximum likelihood", "Hawkes 1971"))
 class Hawkes(IntensityModel[HawkesOptions]):
-    closed_form = True
-
     def __init__(
         self,
         vocabulary: Vocabulary | int,
@@ -61,6 +59,13 @@ class Hawkes(IntensityModel[HawkesOptions]):
     @classmethod
     def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
         return cls(vocabulary, options)  # always in float64, and nothing is drawn
+
+    def fit_directly(
+        self, train: EventData, dev: EventData | None, record: Callable[[int, float | None], None]
+    ) -> None:
+        from foretell.models.classical.hawkes_fit import fit_hawkes  # which needs this class
+
+        fit_hawkes(self, train, dev, record)
 
     def encode(self, batch: Batch) -> DecayedCounts:
         return decayed_counts(batch, self.beta, self.types)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -26,8 +26,6 @@ class PoissonOptions(ModelOptions):
 
 @register(ModelSpec("poisson", "Poisson", PoissonOptions, "a constant rate for each type", "closed form"))
 class Poisson(IntensityModel[PoissonOptions]):
-    closed_form = True
-
     def __init__(
         self,
         vocabulary: Vocabulary | int,
@@ -49,6 +47,12 @@ class Poisson(IntensityModel[PoissonOptions]):
         with torch.no_grad():
             self.log_rate.copy_(torch.from_numpy(counts / observed).log())
         self.fitted = True
+
+    def fit_directly(
+        self, train: EventData, dev: EventData | None, record: Callable[[int, float | None], None]
+    ) -> None:
+        self.fit_closed_form(train)
+        record(0, None)
 
     def encode(self, batch: Batch) -> None:
         return None

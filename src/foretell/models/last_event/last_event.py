@@ -22,7 +22,8 @@ from foretell.batches.queries import Queries, Sample
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.layers import Drop
-from foretell.models.base import EndsAndInside, IntensityModel
+from foretell.models.base import IntensityModel
+from foretell.models.capabilities import EndsAndInside
 from foretell.models.last_event.causal_encoder import CausalEncoder, Encoding
 from foretell.models.last_event.sampler import LastEventSampler
 from foretell.models.registry import HeadOptions

@@ -19,7 +19,8 @@ from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries, Sample
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
-from foretell.models.base import EndsAndInside, IntensityModel
+from foretell.models.base import IntensityModel
+from foretell.models.capabilities import EndsAndInside
 from foretell.models.recurrent.nhp_sampler import NHPSampler
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates

@@ -27,7 +27,8 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
-from foretell.models.base import EndsAndChosen, EndsAndInside, IntensityModel, asked_times
+from foretell.models.base import IntensityModel, asked_times
+from foretell.models.capabilities import EndsAndChosen, EndsAndInside
 from foretell.models.rules.program_parts import program_from_parts, program_parts
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
 from foretell.models.rules.rule_options import RuleOptions
@@ -61,8 +62,6 @@ OptionsT = TypeVar("OptionsT", bound=RuleOptions)
 
 class RuleModel(IntensityModel[OptionsT]):
     """A program of rules is the network; what a fact remembers of the past is up to each model."""
-
-    open_ended = samples = True
 
     @property
     @abstractmethod

@@ -10,6 +10,7 @@ import numpy as np
 from foretell.data import EventSequence
 from foretell.evaluate.prediction import QUANTILES
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import PossibleEvents
 from foretell.report.canvas import per_unit, time_label
 from foretell.report.entry import Entry
 from foretell.report.grouping import Grouping, group_events
@@ -130,14 +131,13 @@ def course(
     places = grouping.places(model.vocabulary)
     for start in range(0, len(times), AT_A_TIME):
         part = slice(start, start + AT_A_TIME)
-        possible = model.possible_intensities(history, times[part])
-        if possible is None:
+        if not isinstance(model, PossibleEvents):
             found = model.intensity(history, times[part])
             total[part] = found.sum(1)
             for group in range(len(grouping.names)):
                 groups[group, part] = found[:, places == group].sum(1)
             continue
-        for offset, row in enumerate(possible):
+        for offset, row in enumerate(model.possible_intensities(history, times[part])):
             total[start + offset] = sum(row.values())
             for name, value in row.items():
                 group = grouping.place(name)

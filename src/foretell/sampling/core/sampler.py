@@ -64,3 +64,11 @@ class Sampler(ABC):
     @abstractmethod
     def name(self, walk: int, choice: int) -> str:
         """The event that a column of `intensities` stands for in that walk."""
+
+
+class InverseSampler(Sampler):
+    """A sampler whose integral of the total intensity can be inverted: the next event is drawn at once, without thinning."""
+
+    @abstractmethod
+    def invert(self, start: Tensor, mass: Tensor) -> Tensor:
+        """When the integral from `start` [W] on reaches `mass` [W], if nothing happens before: [W], infinite where it never does."""

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, Curves
-from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.sampler import Bounds, InverseSampler, Sampler
 
 LOOSE = 1.0  # of a bound over its intensity, more than 1, with which a piece is not used
 CHEAP = 0.2  # proposals that a piece may waste, however loose its bound
@@ -225,6 +225,8 @@ def next_stretch(
     ahead: bool = False,
 ) -> Stretch:
     """The next event of every draw within the next window of its walk; a single walk may look ahead."""
+    if isinstance(walks, InverseSampler):
+        return _inverted(walks, walk_of_draw, now, horizon, due, random)
     draws = len(walk_of_draw) / len(now)
     if draws < MANY or not ahead:
         wanted = torch.zeros_like(now).scatter_reduce_(0, walk_of_draw, due, "amax")
@@ -234,6 +236,22 @@ def next_stretch(
     window, cost = _window(walks, now, horizon, pace, steps, draws >= SEVERAL)
     drawn, due = _thin(walks, window, walk_of_draw, due, random)
     return Stretch(Drawn(drawn.times, drawn.choices, drawn.cost + cost), due, window.end)
+
+
+def _inverted(
+    walks: InverseSampler, walk_of_draw: Tensor, now: Tensor, horizon: Tensor, due: Tensor, random: torch.Generator
+) -> Stretch:
+    """All the way to the horizon at once."""
+    times = walks.taken(walk_of_draw).invert(now[walk_of_draw], due)
+    found = (times <= horizon[walk_of_draw]).nonzero().squeeze(1)
+    level = torch.rand(len(times), generator=random, dtype=torch.float64).to(times.device)[found]
+    choices = torch.full_like(walk_of_draw, -1)
+    if len(found):
+        rates = _at(walks, walk_of_draw[found], times[found])
+        chosen = _choice(rates, level * rates.sum(1))
+        choices[found] = chosen.masked_fill(chosen < 0, rates.shape[1] - 1)  # rounding may have put it above the last
+    times = torch.where(choices >= 0, times, math.nan)
+    return Stretch(Drawn(times, choices, Cost(accepted=len(found), proposals=len(found))), due, horizon)
 
 
 def _most(walks: int) -> int:

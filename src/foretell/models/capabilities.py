@@ -1,0 +1,119 @@
+"""What a model may be able to do besides its mathematics: one small protocol each, asked for with `isinstance`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from torch import Tensor
+
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries, Sample
+from foretell.data import EventData, EventSequence
+from foretell.lang.program import Program
+
+
+@dataclass(frozen=True)
+class EndsAndInside:
+    """What the likelihood needs of gaps: the log-intensity of the event that ends one, and totals at points inside it."""
+
+    log_at_end: Tensor  # [B, N]
+    total_inside: Tensor  # [B, N + 1, P]
+    log_sum_inside: Tensor | None  # [B, N + 1, P]: Σ_e log λ_e, where it was asked for
+
+
+@dataclass(frozen=True)
+class EndsAndChosen:
+    """What noise-contrastive estimation needs: log-intensities of the events that happened, and of one given event at each query."""
+
+    log_at_end: Tensor  # [B, N]
+    log_chosen: Tensor  # [B, Q]
+
+
+@runtime_checkable
+class ExactIntegral(Protocol):
+    """The integral has a closed form, which training and scores then use."""
+
+    def exact_integral(self, history: Any, batch: Batch) -> Tensor:
+        """The integral of the total intensity over every gap: [B, N + 1]."""
+        ...
+
+
+@runtime_checkable
+class DirectFit(Protocol):
+    """Maximum likelihood needs no gradient steps."""
+
+    def fit_directly(
+        self, train: EventData, dev: EventData | None, record: Callable[[int, float | None], None]
+    ) -> None:
+        """Fit; `record` is told of each round's number and log-likelihood per event on train, None: to be computed."""
+        ...
+
+
+@runtime_checkable
+class GapTerms(Protocol):
+    """What the likelihood needs comes straight from a history, without states of all types at all queries."""
+
+    def ends_and_inside(
+        self, history: Any, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
+    ) -> EndsAndInside | None:
+        """With `sample` (only for models of `PossibleEvents`) the sums over events are unbiased estimates. None: not for such queries."""
+        ...
+
+
+@runtime_checkable
+class FusedLoss(Protocol):
+    """Kernels may go from the events to the gradients of the loss at once."""
+
+    def is_fused(self) -> bool:
+        """Whether they can, with these options on this device."""
+        ...
+
+    def fused_losses(self, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float) -> tuple[Tensor, Tensor]:
+        """The objective and the negative log-likelihood, with the integral at times inside the gaps [B, (N + 1)·P]."""
+        ...
+
+
+@runtime_checkable
+class Embeds(Protocol):
+    """Events have embeddings."""
+
+    def embeddings(self, batch: Batch) -> list[Tensor]:
+        """Vectors of a batch's events, each from itself and the events before it: [B, N, D] for every layer, 0 … L."""
+        ...
+
+
+@runtime_checkable
+class GrowsVocabulary(Protocol):
+    """Events that training never met may happen, and are told something about."""
+
+    def meet(self, data: EventData) -> None:
+        """Before a first fit: take the data's events, and check them."""
+        ...
+
+    def ground(self, data: EventData) -> None:
+        """Before training, with all data that it will look at: there are parameters for all that they give rise to."""
+        ...
+
+    def widen(self, names: Iterable[str]) -> None:
+        """Take up events that training never met."""
+        ...
+
+
+@runtime_checkable
+class PossibleEvents(Protocol):
+    """Not everything is possible at all times. Such a model takes a `Sample` of what is: its training can be down-sampled."""
+
+    program: Program  # which says what is possible
+
+    def program_text(self) -> str:
+        """The rules, as they are kept in a run folder."""
+        ...
+
+    def possible_intensities(
+        self, history: EventSequence, times: Sequence[float] | np.ndarray
+    ) -> list[dict[str, float]]:
+        """At each time the events that are possible, with their intensities."""
+        ...

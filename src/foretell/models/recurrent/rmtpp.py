@@ -1,0 +1,245 @@
+"""The recurrent marked temporal point process, RMTPP (Du et al. 2016): a recurrent network reads the events; the rest is closed form.
+
+`λ(t) = exp(v·h + w(t − s) + b)` for an event of any type, where `h` is the network's state after the last event, at time `s`; the type is
+drawn from `softmax(V h + c)`, whenever the event comes. The integral is `(λ(t) − λ(s))/w`, and its inverse gives exact draws: where
+`w < 0`, it may be that nothing ever comes. `h = tanh(W x + U h' + gap·g + b)`; before the first event a `bos` at 0 stands in. Time is
+counted in the model's unit, `time_scale`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.models.base import IntensityModel
+from foretell.models.registry import EmbeddingOptions, ModelSpec, register
+from foretell.models.units import mean_gap, starting_rates
+from foretell.nn.lookup import lookup
+from foretell.sampling.core.sampler import Bounds, InverseSampler
+from foretell.sampling.core.start import in_float64, past_batch
+
+ROUNDING = 1e-12
+SERIES = 1e-2  # below which a quotient of two small numbers is taken from its series
+
+
+@dataclass(frozen=True)
+class LastStates:
+    """What the network knows in every gap, and since when."""
+
+    h: Tensor  # [B, N + 1, D]
+    since: Tensor  # float64 [B, N + 1]
+
+
+@dataclass(frozen=True)
+class RmtppOptions(EmbeddingOptions):
+    """The dimension alone."""
+
+
+@register(
+    ModelSpec("rmtpp", "RMTPP", RmtppOptions, "a recurrent network; intensities in closed form", "Du et al. 2016")
+)
+class RMTPP(IntensityModel[RmtppOptions]):
+    rows_at_a_time = 32  # few sequences at a time take almost as long as many
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | int,
+        options: RmtppOptions | None = None,
+        *,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        **changes: Any,
+    ) -> None:
+        super().__init__(vocabulary, self.chosen(options, changes))
+        self.dim = dim = self.options.dim
+        self.embedding = nn.Parameter(torch.empty(self.types + 1, dim))  # of every type, and of `bos`
+        self.W = nn.Parameter(torch.empty(dim, dim + 1))  # what meets a type's vector and, last, the gap before it
+        self.U = nn.Parameter(torch.empty(dim, dim))
+        self.b = nn.Parameter(torch.zeros(dim))
+        self.v = nn.Parameter(torch.empty(dim))
+        self.level = nn.Parameter(torch.zeros(()))  # the paper's b of the intensity
+        self.slope = nn.Parameter(torch.zeros(()))  # and its w, per unit of `time_scale`
+        self.V = nn.Parameter(torch.empty(self.types, dim))
+        self.c = nn.Parameter(torch.zeros(self.types))
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            self.embedding.normal_(generator=generator)
+            for matrix in (self.W, self.U):
+                matrix.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(2 * dim))
+            for weights in (self.v, self.V):
+                weights.normal_(generator=generator).mul_(0.1 / math.sqrt(dim))
+        self.to(dtype)
+
+    @torch.no_grad()
+    def prepare(self, data: EventData) -> None:
+        self.time_scale = mean_gap(data)
+        rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
+        self.level.copy_(rates.sum().log())
+        self.c.copy_((rates / rates.sum()).log())
+        self.fitted = True
+
+    # Events
+
+    def encode(self, batch: Batch) -> LastStates:
+        types = F.pad(batch.types, (1, 0), value=self.types)
+        gaps = F.pad(self._elapsed(batch.times, batch.gap_start[:, :-1]), (1, 0))
+        features = torch.cat([lookup(self.embedding, types), gaps.unsqueeze(-1)], dim=-1)
+        nothing = features.new_zeros(1, len(batch), self.dim)
+        weights = (self.W, self.U, self.b, torch.zeros_like(self.b))
+        h, _ = torch.rnn_tanh(features, nothing, weights, True, 1, 0.0, True, False, True)
+        return LastStates(h, batch.gap_start)
+
+    def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
+        """In the model's unit; subtracted before any precision is lost."""
+        return ((times - since) / self.time_scale).to(self.dtype)
+
+    def embeddings(self, batch: Batch) -> list[Tensor]:
+        """The vectors of the events' types, and the state after each event: [B, N, D] each."""
+        return [lookup(self.embedding, batch.types), self.encode(batch).h[:, 1:]]
+
+    # Queries
+
+    def state(self, history: LastStates, queries: Queries) -> Tensor:
+        """The state after the last event, and the time since then: [B, Q, D + 1]."""
+        seen = queries.seen().expand(len(history.since), -1)
+        h = history.h.gather(1, seen.unsqueeze(-1).expand(-1, -1, self.dim))
+        return torch.cat([h, self._elapsed(queries.times, history.since.gather(1, seen)).unsqueeze(-1)], dim=-1)
+
+    # Intensities
+
+    def log_total(self, state: Tensor) -> Tensor:
+        return state[..., :-1] @ self.v + self.level + self.slope * state[..., -1] - math.log(self.time_scale)
+
+    def log_probabilities(self, h: Tensor) -> Tensor:
+        """Of the types of the next event: [..., K]."""
+        return torch.log_softmax(F.linear(h, self.V, self.c), dim=-1)
+
+    def log_intensities(self, state: Tensor) -> Tensor:
+        return self.log_probabilities(state[..., :-1]) + self.log_total(state).unsqueeze(-1)
+
+    def intensities(self, state: Tensor) -> Tensor:
+        return self.log_intensities(state).exp()
+
+    def total(self, state: Tensor) -> Tensor:
+        return self.log_total(state).exp()
+
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        return self.log_intensities(state).gather(-1, types.unsqueeze(-1)).squeeze(-1)
+
+    def exact_integral(self, history: LastStates, batch: Batch) -> Tensor:
+        """In float64: with a rising intensity a long gap weighs more than float32 can tell."""
+        length = batch.gap_length / self.time_scale
+        start = (history.h @ self.v + self.level).double()
+        return start.exp() * length * growth(self.slope.double() * length)
+
+    # In and out
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> RmtppSampler:
+        return RmtppSampler.start(self, histories, seen)
+
+    def named_arrays(self) -> dict[str, Tensor]:
+        """All in the data's own unit of time."""
+        scale, names = self.time_scale, self.vocabulary.names
+        found = {f"embed.{name}": self.embedding[index] for index, name in enumerate(names)}
+        found |= {"bos": self.embedding[self.types], "cell.W": self.W[:, :-1], "cell.gap": self.W[:, -1] / scale}
+        found |= {"cell.U": self.U, "cell.b": self.b, "time.v": self.v}
+        found |= {"time.b": self.level - math.log(scale), "time.w": self.slope / scale}
+        weights = torch.cat([self.c[:, None], self.V], dim=1)
+        found |= {f"type.{name}.w": weights[index] for index, name in enumerate(names)}
+        return {name: array.detach() for name, array in found.items()}
+
+    @torch.no_grad()
+    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        scale, names = self.time_scale, self.vocabulary.names
+        self.embedding.copy_(torch.stack([*(arrays[f"embed.{name}"] for name in names), arrays["bos"]]))
+        self.W.copy_(torch.cat([arrays["cell.W"], arrays["cell.gap"][:, None] * scale], dim=1))
+        for target, name in ((self.U, "cell.U"), (self.b, "cell.b"), (self.v, "time.v")):
+            target.copy_(arrays[name])
+        self.level.copy_(arrays["time.b"] + math.log(scale))
+        self.slope.copy_(arrays["time.w"] * scale)
+        weights = torch.stack([arrays[f"type.{name}.w"] for name in names])
+        self.c.copy_(weights[:, 0])
+        self.V.copy_(weights[:, 1:])
+
+
+class RmtppSampler(InverseSampler):
+    """The state after the last event is all that is kept; the integral is inverted, and nothing is thinned."""
+
+    def __init__(self, model: RMTPP, h: Tensor, since: Tensor) -> None:
+        self.model, self.h, self.since = model, h, since  # float64 [W, D] and [W]
+
+    @classmethod
+    @torch.inference_mode()
+    def start(cls, model: RMTPP, histories: Sequence[EventSequence], seen: Sequence[int]) -> RmtppSampler:
+        model = in_float64(model)
+        batch = past_batch(histories, seen, model.vocabulary, model.device)
+        past, row = model.encode(batch), torch.arange(len(batch), device=model.device)
+        return cls(model, past.h[row, batch.lengths], past.since[row, batch.lengths])
+
+    @property
+    def count(self) -> int:
+        return len(self.since)
+
+    @property
+    def width(self) -> float:
+        return 0.5 * self.model.time_scale
+
+    def taken(self, walks: Tensor) -> Self:
+        return type(self)(self.model, self.h[walks], self.since[walks])
+
+    def name(self, walk: int, choice: int) -> str:
+        return self.model.vocabulary.names[choice]
+
+    @torch.inference_mode()
+    def intensities(self, times: Tensor) -> Tensor:
+        elapsed = (times - self.since[:, None]).clamp(min=0.0) / self.model.time_scale
+        state = torch.cat([self.h[:, None].expand(-1, times.shape[1], -1), elapsed.unsqueeze(-1)], dim=-1)
+        return self.model.intensities(state)
+
+    @torch.inference_mode()
+    def bounds(self, start: Tensor, end: Tensor) -> Bounds:
+        """It rises, or falls, all the time."""
+        ends = torch.maximum(self.intensities(start).sum(-1), self.intensities(end).sum(-1))
+        return Bounds(ends * (1.0 + ROUNDING), self.intensities((start + end) / 2.0).sum(-1))
+
+    @torch.inference_mode()
+    def invert(self, start: Tensor, mass: Tensor) -> Tensor:
+        """`u = log(1 + w·mass/λ)/w` after a time at which the intensity is `λ`; never, where `w·mass/λ` is −1 or less."""
+        slope = self.model.slope / self.model.time_scale
+        wait = mass / self.intensities(start[:, None]).sum(-1).squeeze(1)  # with this intensity for good
+        x = slope * wait
+        return torch.where(x > -1.0, start + wait * inverse_growth(x.clamp(min=-1.0 + 1e-300)), math.inf)
+
+    @torch.inference_mode()
+    def append(self, times: Tensor, choices: Tensor) -> None:
+        some = (choices >= 0).nonzero().squeeze(1)
+        gap = (times - self.since)[some] / self.model.time_scale
+        features = torch.cat([self.model.embedding[choices[some]], gap[:, None]], dim=1)
+        model = self.model
+        self.h[some] = torch.tanh(features @ model.W.T + self.h[some] @ model.U.T + model.b)
+        self.since[some] = times[some]
+
+
+def growth(x: Tensor) -> Tensor:
+    """`(exp(x) − 1)/x`, with good gradients near 0, where it is 1."""
+    small = x.abs() < SERIES
+    near = torch.where(small, x, 0.0)
+    series = 1.0 + near / 2.0 * (1.0 + near / 3.0 * (1.0 + near / 4.0 * (1.0 + near / 5.0 * (1.0 + near / 6.0))))
+    far = torch.where(small, 1.0, x)
+    return torch.where(small, series, torch.expm1(far) / far)
+
+
+def inverse_growth(x: Tensor) -> Tensor:
+    """`log(1 + x)/x`, which is 1 near 0."""
+    small = x.abs() < 1e-12
+    safe = torch.where(small, 1.0, x)
+    return torch.where(small, 1.0 - x / 2.0, torch.log1p(safe) / safe)

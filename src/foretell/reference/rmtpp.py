@@ -1,0 +1,78 @@
+"""RMTPP from its equations (Du et al. 2016, section 4): named arrays in, states and intensities out.
+
+One function is one equation, one event at a time, by recursion over the history. The arrays are those of `named_arrays()`, in float64 and
+in the data's own unit of time, so that gradients flow back to whatever they were made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from foretell.reference.events import History
+
+
+@dataclass(frozen=True)
+class SlowRMTPP:
+    arrays: Mapping[str, Tensor]
+    types: Sequence[str]
+    memo: dict[History, Tensor] = field(default_factory=dict, repr=False, compare=False)
+
+    def intensity(self, type: str, time: float, history: History) -> Tensor:
+        """`λ_e(t) = λ(t)·P(e)`: what comes does not depend on when."""
+        return self.total(time, history) * self.probability(type, history)
+
+    def total(self, time: float, history: History) -> Tensor:
+        """Equation 11: `λ(t) = exp(v·h + w(t − s) + b)` after the last event at `s`."""
+        score = self.arrays["time.b"] + self.arrays["time.w"] * (time - _last(history))
+        for v, h in zip(self.arrays["time.v"], self.after(history), strict=True):
+            score = score + v * h
+        return torch.exp(score)
+
+    def integral(self, history: History, end: float) -> Tensor:
+        """Equation 12's exponent: `(λ(end) − λ(s))/w`, or `λ·(end − s)` where `w` is 0."""
+        start, slope = _last(history), self.arrays["time.w"]
+        if float(slope.detach()) == 0.0:
+            return self.total(start, history) * (end - start)
+        return (self.total(end, history) - self.total(start, history)) / slope
+
+    def probability(self, type: str, history: History) -> Tensor:
+        """Equation 10: a softmax of `V_e·[1; h]`."""
+        scores = {one: self.score(one, history) for one in self.types}
+        whole = torch.zeros((), dtype=torch.float64)
+        for one in scores.values():
+            whole = whole + torch.exp(one)
+        return torch.exp(scores[type]) / whole
+
+    def score(self, type: str, history: History) -> Tensor:
+        weights = self.arrays[f"type.{type}.w"]
+        score = weights[0]
+        for d, h in enumerate(self.after(history)):
+            score = score + weights[1 + d] * h
+        return score
+
+    def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
+        """Layer 0: the type's vector. Layer 1: the state that the event leaves behind."""
+        if layer == 0:
+            return self.arrays[f"embed.{sequence[index].type}"]
+        return self.after(sequence[: index + 1])
+
+    def after(self, history: History) -> Tensor:
+        """Equation 9, with tanh: the state that the last event makes of the one before it; before all events, `bos` makes it of nothing."""
+        if history not in self.memo:
+            if not history:
+                raw = self.arrays["cell.W"] @ self.arrays["bos"]
+            else:
+                event, before = history[-1], self.after(history[:-1])
+                gap = event.time - _last(history[:-1])
+                raw = self.arrays["cell.W"] @ self.arrays[f"embed.{event.type}"] + self.arrays["cell.gap"] * gap
+                raw = raw + self.arrays["cell.U"] @ before
+            self.memo[history] = torch.tanh(raw + self.arrays["cell.b"])
+        return self.memo[history]
+
+
+def _last(history: History) -> float:
+    return history[-1].time if history else 0.0
