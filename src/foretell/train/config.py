@@ -18,7 +18,7 @@ from foretell.batches.batch import Window
 from foretell.errors import ForetellError
 from foretell.models.build import OPTIONS, AnhpOptions, Options
 from foretell.objective.integral import Integral
-from foretell.objective.timed import NoiseKind
+from foretell.objective.timed_noise import NoiseKind
 from foretell.train.task import TASKS, TaskOptions
 from foretell.wording import did_you_mean
 
