@@ -14,12 +14,7 @@ from foretell.models.base import IntensityModel
 from foretell.models.capabilities import DirectFit, GrowsVocabulary, PossibleEvents
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
-<<<<<<< HEAD
-from foretell.objective.noise_source import NoiseSource
-=======
-from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.nce import NoiseSource
->>>>>>> main
 from foretell.train.callbacks import Callback, CallbackList, FunctionCallback
 from foretell.train.config import ConfigError, TrainOptions, contradictions
 from foretell.train.likelihood_task import LikelihoodTask
