@@ -22,7 +22,8 @@ from foretell.objective.noise import NoiseEvents
 def contrast(model: IntensityModel, batch: Batch, noise: NoiseEvents, history: Any = None) -> Tensor:
     """The negative objective of a batch, summed, in the model's dtype. `history` is the encoded batch, where the caller has it."""
     history = model.encode(batch) if history is None else history
-    found = model.ends_and_chosen(history, batch, Queries.seeing(noise.times, noise.seen), noise.chosen)
+    queries = model.collator.plan_queries(batch, Queries.seeing(noise.times, noise.seen), chosen=noise.chosen)
+    found = model.ends_and_chosen(history, batch, queries, noise.chosen)
     log_streams = math.log(noise.streams)
     at_ends = _excess(found.log_at_end, noise.log_rate_at_events + log_streams, batch.event_counts)
     drawn = _excess(found.log_chosen, noise.log_rate + log_streams, noise.valid)

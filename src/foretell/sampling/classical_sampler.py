@@ -8,7 +8,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.classical.hawkes import Hawkes, decayed_counts
 from foretell.models.classical.poisson import Poisson
@@ -40,7 +39,7 @@ class HawkesWalks(Walks):
             EventSequence(one.times[:n], one.types[:n], one.t_end, one.id)
             for one, n in zip(histories, seen, strict=True)
         ]
-        batch = make_batch(EventData(cut, model.vocabulary), range(len(cut)), device=device)
+        batch = model.collator.batch(EventData(cut, model.vocabulary), range(len(cut)), device=device)
         past = decayed_counts(batch, beta, types)
         row = torch.arange(len(cut), device=device)
         return cls(model.vocabulary, mu, alpha, beta, past.counts[row, batch.lengths], past.since[row, batch.lengths])

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
@@ -80,13 +79,14 @@ class Likelihood:
         self.stepper = Stepper(model, options.lr, step_options, noise)
 
     def step(self, indices: np.ndarray, number: int) -> tuple[Tensor, int]:
-        batch = make_batch(
+        batch = self.model.collator.batch(
             self.train,
             indices,
             window=self.options.window,
             device=self.model.device,
             width=padded_width(self.train, indices, self.model.device),
             unscored=self.model.unscored,
+            planned=False,
         )
         loss = self.stepper(batch, number)
         events = sum_scored(self.train, indices, self.options.window, self.model.unscored)

@@ -207,7 +207,7 @@ class Stepper:
         return summed
 
     def _apart(self, piece: Batch, question: Question, scored: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        loss = self._loss(piece, question, None)
+        loss = self._loss(self.model.collator.plan_batch(piece), question, None)
         gradients = torch.autograd.grad(loss.objective / scored, self.parameters, allow_unused=True)
         return loss.negative_log_likelihood.detach().double(), gradients
 
@@ -222,6 +222,7 @@ class Stepper:
         """Encode some sequences once, then ask about them in pieces whose gradients meet again at the encoded history."""
         if self._is_fused():
             return self._descend(batch, draws, None, scored)
+        batch = self.model.collator.plan_batch(batch)
         history = self.model.encode(batch)
         pieces = list(batch.pieces(self.inside + 1, self._limits(batch).asked))
         if len(pieces) == 1:
@@ -234,7 +235,7 @@ class Stepper:
             rows = slice(row, row + len(piece))
             part = [tensor[rows].detach().requires_grad_(tensor.requires_grad) for tensor in tensors]
             piece_draws = _of_rows(draws, row, row + len(piece))
-            summed += self._descend(piece, piece_draws, with_tensors(history, part), scored)
+            summed += self._descend(piece, piece_draws, with_tensors(history, part, rows), scored)
             for gradient, tensor in zip(gradients, part, strict=True):
                 gradient[rows] = 0.0 if tensor.grad is None else tensor.grad
             row += len(piece)
@@ -296,11 +297,11 @@ class Stepper:
         return Sample(self.options.downsample, np.random.default_rng([self.options.seed, self.number, self.sampled]))
 
     def _captured(self, batch: Batch) -> Tensor:
-        kind = self.model.captured_as(batch)
+        kind = self.model.collator.capture_key(batch)
         graph = self.graphs.get(kind)
         if graph is None:
             met = self.met[kind] = self.met.get(kind, 0) + 1
-            if met < self.model.captured_when_met or len(self.graphs) >= MOST_GRAPHS:
+            if met < self.model.collator.captured_after or len(self.graphs) >= MOST_GRAPHS:
                 loss = self._gradients(batch, None)
                 self.optimizer.step()
                 return loss
@@ -318,7 +319,7 @@ class _Graph:
     """The gradients of one batch shape as a CUDA graph: inputs are copied in, draws are made anew, the graph is replayed."""
 
     def __init__(self, stepper: Stepper, batch: Batch) -> None:
-        self.inputs = Batch(*(tensor.clone() for tensor in batch.tensors()))
+        self.inputs = batch.clone()
         kinds = [tensor.dtype for tensor in batch.tensors()]
         # Tensors of one dtype can be copied by one call.
         self.alike = [[i for i, one in enumerate(kinds) if one == kind] for kind in dict.fromkeys(kinds)]
@@ -327,7 +328,7 @@ class _Graph:
         if stepper.options.integral == "stratified":
             self.draws = torch.rand(rows, width + 1, stepper.options.points, dtype=torch.float64, device=stepper.device)
         stepper.start_optimizer()
-        with held_tiles() as self.tiles, stepper.model.holding() as self.held:
+        with held_tiles() as self.tiles, stepper.model.collator.keeping() as self.plans:
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up

@@ -5,7 +5,6 @@ Everything that is asked about a batch is one plan, which the network applies; a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -22,8 +21,7 @@ from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.units import ShortestWave, wave_range
 from foretell.nn.time import TimeEmbedding
-from foretell.plan.plan import Plan, make_plan
-from foretell.plan.slots import SequenceSlots
+from foretell.plan.plan import Plan
 
 
 class ANDTT(RuleModel):
@@ -73,9 +71,6 @@ class ANDTT(RuleModel):
 
     def batch_of(self, history: Batch) -> Batch:
         return history
-
-    def make_plan(self, parts: Sequence[SequenceSlots]) -> Plan:
-        return make_plan(parts, self.layout, self.book, self.device)
 
     def slot_embeddings(self, history: Batch, plan: Plan, times: Tensor) -> Embeddings:
         return self.network(plan, times)
