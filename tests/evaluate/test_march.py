@@ -43,7 +43,7 @@ def from_the_ends(model: IntensityModel, data: EventData, care: Care, *levels: f
     """From the end of every sequence."""
     batch = make_batch(data, range(len(data)))
     places = Places(batch.t_end[:, None], batch.lengths[:, None], torch.ones(len(data), 1, dtype=torch.bool))
-    return march(model, model.encode(batch), places, Horizon(1e-4, 1000.0), care, levels)
+    return march(model, batch, model.encode(batch), places, Horizon(1e-4, 1000.0), care, levels)
 
 
 CLOSE = Care(1e-7, 0.0)
@@ -113,10 +113,10 @@ def test_marches_that_go_on_alone_find_what_they_find_together():
     start, seen = batch.gap_start, torch.arange(13).expand(4, 13)
     history, horizon = model.encode(batch), Horizon(1e-3, 1000.0)
     exist = seen <= batch.lengths[:, None]
-    whole = march(model, history, Places(start, seen, exist, gap_by_gap=True), horizon, CLOSE, (0.5,))
+    whole = march(model, batch, history, Places(start, seen, exist, gap_by_gap=True), horizon, CLOSE, (0.5,))
     few = exist & (torch.rand(4, 13, generator=torch.Generator().manual_seed(0)) < 0.2)
     assert few.sum() > 3
-    part = march(model, history, Places(start, seen, few), horizon, CLOSE, (0.5,))
+    part = march(model, batch, history, Places(start, seen, few), horizon, CLOSE, (0.5,))
     for one, two in ((whole.mean, part.mean), (whole.survival, part.survival), (whole.quantiles, part.quantiles)):
         torch.testing.assert_close(one[few], two[few], rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(whole.masses[few], part.masses[few], rtol=1e-6, atol=1e-8)

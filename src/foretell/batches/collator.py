@@ -40,7 +40,7 @@ class Collator:
         return make_batch(data, indices, window=window, device=device, width=width, unscored=unscored)
 
     def plan_batch(self, batch: Batch) -> Batch:
-        """The batch with what `model.encode` applies."""
+        """The batch with what `model.encode` applies, unless it has it."""
         return batch
 
     def plan_queries(

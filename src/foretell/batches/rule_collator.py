@@ -59,7 +59,7 @@ class RuleCollator(Collator):
         self, batch: Batch, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None
     ) -> Queries:
         """Queries that would see more events than there are, or with a negative `chosen` fact, are padding."""
-        rows = _rows_of(batch)
+        rows = self._rows(batch)
         per_gap = queries.visible.per_gap
         keep = None if sample is None else sample.keep
         key: Hashable = None
@@ -76,7 +76,7 @@ class RuleCollator(Collator):
 
     def capture_key(self, batch: Batch) -> Hashable:
         """A plan is of one batch's events."""
-        return tuple(batch.times.shape), _rows_of(batch).keys
+        return tuple(batch.times.shape), self._rows(batch).keys
 
     @contextmanager
     def keeping(self) -> Iterator[object]:
@@ -85,6 +85,12 @@ class RuleCollator(Collator):
             yield self._kept
         finally:
             self._kept = None
+
+    def _rows(self, batch: Batch) -> RuleRows:
+        rows = batch.rules
+        assert rows is not None, "a batch for a model made of rules is made by its collator"
+        assert not rows.timelines or rows.timelines[0].grounding is self.histories.grounding, "another model's batch"
+        return rows
 
     def _known(self, key: Hashable) -> QueryPlan | None:
         if key is None:
@@ -97,7 +103,7 @@ class RuleCollator(Collator):
         return found
 
     def _planned(self, batch: Batch, queries: Queries, sample: Sample | None, chosen: Tensor | None) -> QueryPlan:
-        rows, asked = _rows_of(batch), queries.times.shape
+        rows, asked = self._rows(batch), queries.times.shape
         lengths = np.asarray([len(one.events) for one in rows.timelines], dtype=np.int64)
         seen = np.broadcast_to(_seen(queries), (len(batch), asked[1]))
         facts = None
@@ -161,7 +167,9 @@ class CellCollator(RuleCollator):
     captured_after = sys.maxsize  # never: a graph of all that would be as long as the sequence
 
     def plan_batch(self, batch: Batch) -> Batch:
-        rows, device = _rows_of(batch), batch.times.device
+        rows, device = self._rows(batch), batch.times.device
+        if rows.plan is not None:
+            return batch
         key = "cells", rows.keys, batch.times.shape[1], device
         found = self.plans.get(key)
         if found is None:
@@ -187,11 +195,6 @@ class CellCollator(RuleCollator):
 
     def _frame(self, parts: Sequence[SequenceSlots], device: torch.device) -> Frame:
         return make_cell_plan(parts, [part.history for part in parts], self.layout, self.book, device)
-
-
-def _rows_of(batch: Batch) -> RuleRows:
-    assert batch.rules is not None, "a batch for a model made of rules is made by its collator"
-    return batch.rules
 
 
 def _seen(queries: Queries) -> np.ndarray:

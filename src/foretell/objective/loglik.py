@@ -44,7 +44,7 @@ def integral_terms(model: IntensityModel, history: Any, batch: Batch, points: Po
 
 def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None, sample: Sample | None = None) -> Terms:
     """Terms of a batch, with the integral at `points`, or in closed form where there are none."""
-    history = model.encode(batch)
+    history = model.encode(model.collator.plan_batch(batch))
     if points is not None:
         queries = model.collator.plan_queries(batch, points.queries, sample)
         found = model.ends_and_inside(history, batch, queries, False)
@@ -90,7 +90,7 @@ def training_loss(
     """
     if history is None and points is not None and is_fused(model, points):
         return Loss(*losses(model, batch, points.queries.times, points.weights, pseudo_rate))
-    history = model.encode(batch) if history is None else history
+    history = model.encode(model.collator.plan_batch(batch)) if history is None else history
     if points is None:
         exact = model.exact_integral(history, batch)
         assert exact is not None, f"{model.kind} has no closed-form integral"

@@ -21,7 +21,7 @@ from foretell.objective.noise import NoiseEvents
 
 def contrast(model: IntensityModel, batch: Batch, noise: NoiseEvents, history: Any = None) -> Tensor:
     """The negative objective of a batch, summed, in the model's dtype. `history` is the encoded batch, where the caller has it."""
-    history = model.encode(batch) if history is None else history
+    history = model.encode(model.collator.plan_batch(batch)) if history is None else history
     queries = model.collator.plan_queries(batch, Queries.seeing(noise.times, noise.seen), chosen=noise.chosen)
     found = model.ends_and_chosen(history, batch, queries, noise.chosen)
     log_streams = math.log(noise.streams)

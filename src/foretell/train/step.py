@@ -207,7 +207,7 @@ class Stepper:
         return summed
 
     def _apart(self, piece: Batch, question: Question, scored: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        loss = self._loss(self.model.collator.plan_batch(piece), question, None)
+        loss = self._loss(piece, question, None)
         gradients = torch.autograd.grad(loss.objective / scored, self.parameters, allow_unused=True)
         return loss.negative_log_likelihood.detach().double(), gradients
 
