@@ -16,10 +16,11 @@ from foretell.lang.program import Program
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.andtt import ANDTT
-from foretell.train import lesson as training
-from foretell.train.fit import Interrupted, choose_device, fit
-from foretell.train.lesson import sum_scored
+from foretell.train import likelihood_task
+from foretell.train import step as training
+from foretell.train.fit import TrainingInterrupt, choose_device, fit
 from foretell.train.score import mean_log_likelihood
+from foretell.train.scored_events import sum_scored
 from tests.samples import event_data
 from tests.train.small import exciting, in_unit, options, same_tensors, small_model
 
@@ -106,7 +107,7 @@ def test_training_descends_the_likelihood_of_all_events_however_batches_are_form
 
 def given_dev_scores(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
     left = iter(values)
-    monkeypatch.setattr(training, "mean_log_likelihood", lambda *_: next(left))
+    monkeypatch.setattr(likelihood_task, "mean_log_likelihood", lambda *_: next(left))
 
 
 def test_the_model_is_left_with_its_best_parameters(monkeypatch: pytest.MonkeyPatch):
@@ -225,7 +226,7 @@ def test_scored_events_are_counted_as_the_batches_count_them(window: Any, origin
 
 
 def test_a_direct_fit_stops_when_asked():
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         fit(Hawkes(TRAIN.vocabulary), TRAIN, DEV, stop=lambda: True)
 
 
