@@ -5,6 +5,7 @@ Everything that is asked about a batch is one plan, which the network applies; a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 

@@ -5,6 +5,7 @@ A history is its batch and the cells of all its facts after each event that move
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
