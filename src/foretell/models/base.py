@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch, make_batch
+from foretell.batches.batch import Batch
+from foretell.batches.collator import Collator
 from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
@@ -53,6 +54,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         super().__init__()
         self.options = options
         self.vocabulary = Vocabulary.of_size(vocabulary) if isinstance(vocabulary, int) else vocabulary
+        self.collator = Collator()
         self.time_scale = 1.0
         self.noise = None
         self.fitted = False  # True once units and starting rates were taken from data
@@ -140,20 +142,6 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """How many queries are worth asking together, without gradients: what fits the device."""
         return QUERIES_AT_A_TIME.get(self.device.type, QUERIES_AT_A_TIME["cuda"])
 
-    def captured_as(self, batch: Batch) -> Hashable:
-        """Batches for which this is equal can be served by one captured step."""
-        return tuple(batch.times.shape)
-
-    @property
-    def captured_when_met(self) -> int:
-        """A step is captured the how-manieth time that its like is met: at once where batches of a shape are sure to come again."""
-        return 1
-
-    @contextmanager
-    def holding(self) -> Iterator[object]:
-        """Inside, a second pass over a batch does not ask the host; what comes must live as long as a graph of that pass."""
-        yield None
-
     @property
     def unscored(self) -> np.ndarray | None:
         """bool [K]: types that happen and are not predicted; None: all are."""
@@ -165,7 +153,9 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         if not isinstance(self, Embeds):
             raise ForetellError(f"{self.title} has no embeddings of events; train an A-NHP")
         with self.evaluating():
-            by_layer = self.embeddings(make_batch(EventData([history], self.vocabulary), [0], device=self.device))
+            by_layer = self.embeddings(
+                self.collator.batch(EventData([history], self.vocabulary), [0], device=self.device)
+            )
         chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
         return chosen[0].double().cpu().numpy()
 
@@ -188,12 +178,13 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """Intensities of all types at `times`, each from the events of `history` with a smaller time: float64 [times, K]."""
         asked = asked_times(times)
         with self.evaluating():
-            batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
+            batch = self.collator.batch(EventData([history], self.vocabulary), [0], device=self.device)
             encoded = self.encode(batch)
             wanted = torch.from_numpy(asked).to(self.device)
             rows = [np.empty((0, self.types))]
             for chunk in wanted.split(self.queries_at_a_time):
-                state = self.state(encoded, Queries.at_times(batch, chunk[None]))
+                queries = self.collator.plan_queries(batch, Queries.at_times(batch, chunk[None]))
+                state = self.state(encoded, queries)
                 rows.append(self.intensities(state)[0].double().cpu().numpy())
         return np.concatenate(rows)
 

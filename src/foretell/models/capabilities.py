@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence
 from foretell.lang.program import Program
 
@@ -56,10 +56,8 @@ class DirectFit(Protocol):
 class GapTerms(Protocol):
     """What the likelihood needs comes straight from a history, without states of all types at all queries."""
 
-    def ends_and_inside(
-        self, history: Any, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
-    ) -> EndsAndInside | None:
-        """With `sample` (only for models of `PossibleEvents`) the sums over events are unbiased estimates. None: not for such queries."""
+    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside | None:
+        """Where queries were planned with a sample of the possible events, sums are unbiased estimates. None: not for such queries."""
         ...
 
 

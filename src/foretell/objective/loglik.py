@@ -30,29 +30,30 @@ class Terms:
 
 
 def event_terms(model: IntensityModel, history: Any, batch: Batch) -> Tensor:
-    state = model.state(history, Queries.of_events(batch))
+    state = model.state(history, model.collator.plan_queries(batch, Queries.of_events(batch)))
     log = model.log_intensity(state, batch.types)
     return torch.where(batch.event_counts, log, torch.zeros_like(log))
 
 
-def integral_terms(model: IntensityModel, history: Any, points: Points) -> Tensor:
+def integral_terms(model: IntensityModel, history: Any, batch: Batch, points: Points) -> Tensor:
     """`weight·λ` at every point: [B, Q]."""
-    total = model.total(model.state(history, points.queries))
+    total = model.total(model.state(history, model.collator.plan_queries(batch, points.queries)))
     return total * points.weights.to(total.dtype)
 
 
 def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None, sample: Sample | None = None) -> Terms:
     """Terms of a batch, with the integral at `points`, or in closed form where there are none."""
-    history = model.encode(batch)
+    history = model.encode(model.collator.plan_batch(batch))
     if points is not None:
-        found = _gap_terms(model, history, batch, points, False, sample)
+        queries = model.collator.plan_queries(batch, points.queries, sample)
+        found = model.ends_and_inside(history, batch, queries, False) if isinstance(model, GapTerms) else None
         if found is not None:
             return _terms_of(found, batch, points)
     event_log = event_terms(model, history, batch).double()
     if points is None:
         assert isinstance(model, ExactIntegral), f"{model.kind} has no closed-form integral"
         return Terms(event_log, model.exact_integral(history, batch).double() * batch.gap_counts)
-    weighted = integral_terms(model, history, points).double()
+    weighted = integral_terms(model, history, batch, points).double()
     by_gap = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=weighted.device)
     by_gap = by_gap.scatter_add(1, points.gap.expand_as(weighted), weighted)
     return Terms(event_log, by_gap)
@@ -87,7 +88,7 @@ def training_loss(
     """
     if history is None and points is not None and isinstance(model, FusedLoss) and is_fused(model, points):
         return Loss(*model.fused_losses(batch, points.queries.times, points.weights, pseudo_rate))
-    history = model.encode(batch) if history is None else history
+    history = model.encode(model.collator.plan_batch(batch)) if history is None else history
     if points is None:
         assert isinstance(model, ExactIntegral), f"{model.kind} has no closed-form integral"
         exact = model.exact_integral(history, batch)
@@ -106,19 +107,12 @@ def is_fused(model: FusedLoss, points: Points) -> bool:
     return points.queries.visible.per_gap is not None and len(points.weights) > 0 and model.is_fused()
 
 
-def _gap_terms(
-    model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool, sample: Sample | None
-) -> EndsAndInside | None:
-    if not isinstance(model, GapTerms):
-        return None
-    return model.ends_and_inside(history, batch, points.queries, pseudo, sample)
-
-
 def _ends_and_inside(
     model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool, sample: Sample | None
 ) -> EndsAndInside:
     """One question to the model where the points lie gap by gap, since an event ends its gap; else two."""
-    found = _gap_terms(model, history, batch, points, pseudo, sample)
+    queries = model.collator.plan_queries(batch, points.queries, sample)
+    found = model.ends_and_inside(history, batch, queries, pseudo) if isinstance(model, GapTerms) else None
     if found is not None:
         return found
     per_gap = points.queries.visible.per_gap
