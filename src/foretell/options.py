@@ -10,7 +10,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from foretell.errors import ForetellError
@@ -23,14 +23,36 @@ class ConfigError(ForetellError):
     """A key or value of a configuration that cannot be used; all of them at once."""
 
 
-def option(default: Any, *, flag: str = "", free: bool = False, tuned: tuple[Any, ...] = ()) -> Any:
+# Choices that several options and functions offer.
+Impossible = Literal[
+    "error", "skip", "exogenous"
+]  # events that a program makes impossible: an error, left out, or kept unscored
+Integral = Literal["stratified", "uniform", "quadrature"]
+NoiseKind = Literal["poisson", "hawkes", "timed"]
+Sight = Literal["causal", "two-sided"]  # what events see of each other: those before, or all others
+Undeclared = Literal["error", "exogenous"]  # events that a program does not declare
+Window = Literal["all", "events-2-to-I"]  # which events are scored
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How an option appears on the command line."""
+
+    help: str
+    name: str = ""  # as the option
+    type: type | None = None  # as the option
+    choices: bool = False  # the words of a Literal are checked as usage, and not as a configuration
+
+
+def option(default: Any, *, flag: str | Flag = "", free: bool = False, tuned: tuple[Any, ...] = ()) -> Any:
     """A field with a default.
 
-    flag: help of its command-line flag; without one it is set in TOML or by `--set`.
+    flag: its command-line flag, or the help of it; without one it is set in TOML or by `--set`.
     free: a run that starts from another one may choose it anew, since no tensor depends on it.
     tuned: the values that `foretell tune` tries where a configuration leaves nothing open.
     """
-    return dataclasses.field(default=default, metadata={"flag": flag, "free": free, "tuned": tuned})
+    shown = Flag(flag) if isinstance(flag, str) and flag else flag or None
+    return dataclasses.field(default=default, metadata={"flag": shown, "free": free, "tuned": tuned})
 
 
 def names_of(options: Any) -> list[str]:

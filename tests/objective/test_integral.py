@@ -12,13 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch, Window, make_batch
+from foretell.batches.batch import Batch, make_batch
 from foretell.data import Origin
 from foretell.models.base import IntensityModel
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
 from foretell.objective.integral import Points, gauss_legendre, quadrature, stratified, uniform
 from foretell.objective.loglik import integral_terms, log_likelihood
+from foretell.options import Window
 from tests.samples import event_data, random_data, randomise
 
 REPEATS, STANDARD_ERRORS = 4000, 5.0

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy import stats
 
-from foretell.batches.batch import Batch, Window, make_batch
+from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData, Origin
 from foretell.errors import ForetellError
 from foretell.models.rules.possible_events import possible_events
@@ -23,6 +23,7 @@ from foretell.objective import noise as drawing
 from foretell.objective.nce import NoiseSource
 from foretell.objective.noise import NoiseEvents, NoiseProcess
 from foretell.objective.timed_noise import TimedNoise, load_noise, save_noise
+from foretell.options import Window
 from foretell.reference.timed import SlowTimed
 from foretell.train.noise import fit_noise
 from tests.objective.test_nce import hawkes_noise, slow, slow_timed, timed_noise

@@ -187,7 +187,7 @@ def test_a_missing_file_is_refused_by_name(tmp_path):
 
 
 def test_a_word_that_is_no_choice_is_refused_with_the_nearest():
-    from foretell.batches.batch import Window
+    from foretell.options import Window
 
     with pytest.raises(ConfigError, match=r"window = al: expected one of all, events-2-to-I; did you mean `all`\?"):
         check_choice("window", "al", Window)

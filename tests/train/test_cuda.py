@@ -8,7 +8,7 @@ import torch
 from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData, EventSequence, load
 from foretell.models.attention.anhp import ANHP
-from foretell.objective.integral import Integral
+from foretell.options import Integral
 from foretell.train.config import make_config
 from foretell.train.fit import fit
 from foretell.train.run import RunFolder

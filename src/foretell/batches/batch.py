@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from torch import Tensor
 from foretell.data import EventData, EventSequence, Origin
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Timeline
-
-Window = Literal["all", "events-2-to-I"]
+from foretell.options import Window
 
 
 @dataclass(frozen=True, eq=False)

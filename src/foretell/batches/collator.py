@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch, Window, make_batch
+from foretell.batches.batch import Batch, make_batch
 from foretell.batches.queries import Queries, Sample
 from foretell.data import EventData
+from foretell.options import Window
 
 
 class Collator:

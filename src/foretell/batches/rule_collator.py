@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch, RuleRows, Window, make_batch
+from foretell.batches.batch import Batch, RuleRows, make_batch
 from foretell.batches.collator import Collator
 from foretell.batches.plan_cache import Plans, QueryPlan
 from foretell.batches.queries import Queries, Sample
 from foretell.batches.timelines import Histories
 from foretell.data import EventData
+from foretell.options import Window
 from foretell.plan.cell_plan import make_cell_plan
 from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import Frame, Merger, make_plan

@@ -11,11 +11,10 @@ from foretell.cli.replay import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.batches.batch import Window
     from foretell.cli.open_run import Opened
     from foretell.cli.show import Bar
     from foretell.evaluate.scores import Scored
-    from foretell.objective.integral import Integral
+    from foretell.options import Integral, Window
 
 Option = typer.Option
 Units = Literal["events", "sequences", "both"]
@@ -42,7 +41,6 @@ def compare(
     quiet: Annotated[bool, Option(help="No progress.")] = False,
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
-    from foretell.batches.batch import Window
     from foretell.cli.open_run import open_run
     from foretell.cli.show import (
         bar,
@@ -58,8 +56,7 @@ def compare(
     from foretell.evaluate.compare import Contender
     from foretell.evaluate.compare import compare as compared
     from foretell.models.capabilities import PossibleEvents
-    from foretell.objective.integral import Integral
-    from foretell.options import check_choice
+    from foretell.options import Integral, Window, check_choice
 
     check_choice("over", over, Units)
     check_choice("integral", integral, Integral)

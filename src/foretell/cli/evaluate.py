@@ -40,7 +40,6 @@ def evaluate(
     quiet: Annotated[bool, Option(help="No progress.")] = False,
 ) -> None:
     """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
-    from foretell.batches.batch import Window
     from foretell.cli.fitted_floors import fitted_floors
     from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, fit_table, future_table, out, participant_table, print_json, remarks, score_table
@@ -48,8 +47,7 @@ def evaluate(
     from foretell.cli.unfinished import unfinished
     from foretell.evaluate.record import Origin, write_scores
     from foretell.evaluate.scores import score
-    from foretell.objective.integral import Integral
-    from foretell.options import check_choice
+    from foretell.options import Integral, Window, check_choice
     from foretell.train.run import MODEL
     from foretell.train.scored_events import scored_alike
 

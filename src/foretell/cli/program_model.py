@@ -11,8 +11,8 @@ from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
     from foretell.data import EventData, Vocabulary
-    from foretell.lang.program import Undeclared
     from foretell.models.rules.rule_model import RuleModel
+    from foretell.options import Undeclared
 
 KINDS = ("andtt", "ndtt")
 

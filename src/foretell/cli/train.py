@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foretell.cli.flags import ColumnsFlag, Given, JsonFlag, QuietFlag, ResumeFlag, SetFlag, pair, with_flags
 from foretell.cli.replay import Impossible
 from foretell.errors import ForetellError
+from foretell.models.registry import HeadOptions
+from foretell.train.config import DataOptions, TrainOptions
+from foretell.train.task import ClassifyOptions
 
 if TYPE_CHECKING:
     from foretell.models.registry import ModelOptions
@@ -19,90 +23,57 @@ if TYPE_CHECKING:
 Option = typer.Option
 
 
+@with_flags({"data": DataOptions, "model": HeadOptions, "train": TrainOptions, "task": ClassifyOptions})
 def train(
     config: Annotated[Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train].")] = None,
     model: Annotated[
         str | None, Option(help="anhp, andtt, ndtt, hawkes, poisson, …; andtt where there is a program.")
     ] = None,
     program: Annotated[Path | None, Option(help="Rules that become the network: P.ndtt, or robocup.")] = None,
-    data: Annotated[str | None, Option(help="A folder, a file, or the name of embedded data (robocup).")] = None,
     run: Annotated[Path | None, Option(help="The folder to write; default: runs/DATA-MODEL.")] = None,
-    resume: Annotated[Path | None, Option(help="A run folder to continue.")] = None,
-    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
-    impossible: Annotated[
-        Impossible | None, Option(help="Events that the rules make impossible: an error, left out, or kept unscored.")
-    ] = None,
-    train_fraction: Annotated[float | None, Option(help="A share of the training data, such as 0.25.")] = None,
-    dim: Annotated[int | None, Option(help="Dimension of the embeddings.")] = None,
-    layers: Annotated[int | None, Option(help="Layers of attention.")] = None,
-    heads: Annotated[int | None, Option(help="Attention heads.")] = None,
-    epochs: Annotated[int | None, Option(help="Epochs at the most.")] = None,
-    batch: Annotated[int | None, Option(help="Sequences a step.")] = None,
-    lr: Annotated[float | None, Option(help="Learning rate.")] = None,
-    patience: Annotated[int | None, Option(help="Epochs without a better dev score before stopping; 0: never.")] = None,
-    objective: Annotated[str | None, Option(help="mle: maximum likelihood; nce: noise-contrastive estimation.")] = None,
-    noise: Annotated[str | None, Option(help="Where the noise of nce comes from: poisson, hawkes or timed.")] = None,
-    noise_streams: Annotated[int | None, Option(help="Streams of noise (nce).")] = None,
-    integral: Annotated[str | None, Option(help="stratified, uniform or quadrature.")] = None,
-    points: Annotated[int | None, Option(help="Integration points a gap.")] = None,
-    seed: Annotated[int | None, Option(help="The same seed gives the same run.")] = None,
-    device: Annotated[str | None, Option(help="cpu, cuda, cuda:1 or auto.")] = None,
-    dtype: Annotated[str | None, Option(help="float32 or float64.")] = None,
-    init: Annotated[Path | None, Option(help="A run to start from, pretrained or trained.")] = None,
+    resume: ResumeFlag = None,
+    columns: ColumnsFlag = "",
     task: Annotated[str | None, Option(help="classify: learn a property of sequences or events; see --label.")] = None,
-    label: Annotated[str | None, Option(help="The key of the data that has the property.")] = None,
-    history: Annotated[str | None, Option(help="What events see when classified: two-sided or causal.")] = None,
-    set_: Annotated[list[str] | None, Option("--set", help="Any key: --set train.clip=1 --set model.bos=true.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print a summary as JSON on stdout.")] = False,
-    quiet: Annotated[bool, Option(help="No progress.")] = False,
+    set_: SetFlag = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    *,
+    given: Given,
 ) -> None:
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
-    flags = {
-        "data": {
-            "path": data,
-            "impossible": None if impossible is None else impossible.value,
-            "train_fraction": train_fraction,
-        },
-        "model": {
-            "kind": model or ("andtt" if program is not None else None),
-            "program": None if program is None else str(program),
-            "dim": dim,
-            "layers": layers,
-            "heads": heads,
-        },
-        "train": {
-            "epochs": epochs,
-            "batch": batch,
-            "lr": lr,
-            "patience": patience,
-            "objective": objective,
-            "noise": noise,
-            "noise_streams": noise_streams,
-            "integral": integral,
-            "points": points,
-            "seed": seed,
-            "device": device,
-            "dtype": dtype,
-            "init": None if init is None else str(init),
-        },
-        "task": {"kind": task or ("classify" if label or history else None), "label": label, "history": history},
-    }
-    given = {section: {k: v for k, v in table.items() if v is not None} for section, table in flags.items()}
+    if model or program is not None:
+        given["model"]["kind"] = model or "andtt"
+    if program is not None:
+        given["model"]["program"] = str(program)
+    if task or given["task"]:
+        given["task"]["kind"] = task or "classify"
+    add(given, columns, set_)
+    if resume is not None:
+        return resume_run(resume, config is not None or run is not None or any(given.values()), as_json, quiet)
+    check_source(config, given, "train")
+    _check_program(given["model"])
+    train_run((config, given), run, as_json, quiet)
+
+
+def add(given: Given, columns: str, set_: list[str] | None) -> None:
+    """What `--columns` and `--set` say, added to the other flags."""
     if columns:
         given["data"]["columns"] = dict(pair(part, "--columns") for part in columns.split(","))
     for text in set_ or []:
         put(given, text)
-    if resume is not None:
-        if config is not None or run is not None or any(given.values()):
-            raise ForetellError("--resume continues a run exactly as it was begun: give nothing else with it")
-        train_run(None, resume, as_json, quiet)
-        return
+
+
+def resume_run(folder: Path, anything_else: bool, as_json: bool, quiet: bool) -> None:
+    if anything_else:
+        raise ForetellError("--resume continues a run exactly as it was begun: give nothing else with it")
+    train_run(None, folder, as_json, quiet)
+
+
+def check_source(config: Path | None, given: Given, verb: str) -> None:
     if config is None and not given["data"].get("path"):
         raise ForetellError(
-            "nothing to train on: give a CONFIG.toml, or --data with a folder, a file or an embedded name"
+            f"nothing to {verb} on: give a CONFIG.toml, or --data with a folder, a file or an embedded name"
         )
-    _check_program(given["model"])
-    train_run((config, given), run, as_json, quiet)
 
 
 def _check_program(given: dict[str, Any]) -> None:
@@ -199,13 +170,6 @@ def _found_again(options: ModelOptions) -> ModelOptions:
     """With the whole path of the program's file, so that the run can be opened again from anywhere; the name of a shipped one does."""
     program = getattr(options, "program", "")
     return replace(options, program=str(Path(program).resolve())) if program and Path(program).is_file() else options
-
-
-def pair(text: str, option: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip() or not value.strip():
-        raise ForetellError(f"{option} {text!r}: expected KEY=VALUE")
-    return key.strip(), value.strip()
 
 
 def put(given: dict[str, dict[str, Any]], text: str) -> None:

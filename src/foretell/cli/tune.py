@@ -2,71 +2,53 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foretell.cli.flags import Given, JsonFlag, QuietFlag, with_flags
 from foretell.errors import ForetellError
-from foretell.wording import did_you_mean
+from foretell.options import from_table, names_of
+from foretell.train.config import DataOptions, TrainOptions
+from foretell.train.space import SearchOptions, Space
 
 if TYPE_CHECKING:
-    from foretell.train.space import Space
     from foretell.train.study import Tried
-    from foretell.train.tune import SearchOptions, Tuned
+    from foretell.train.tune import Tuned
 
 Option = typer.Option
 PICTURE = "settings.png"
 SHOWN = 5  # of the best settings
 
 
-class SamplerName(StrEnum):
-    auto = "auto"
-    grid = "grid"
-    random = "random"
-    tpe = "tpe"
-
-
-class PrunerName(StrEnum):
-    median = "median"
-    hyperband = "hyperband"
-    none = "none"
-
-
+@with_flags(
+    {"search": SearchOptions, "data": DataOptions, "train": TrainOptions},
+    only=[*(f"search.{name}" for name in names_of(SearchOptions)), "data.path", "train.device"],
+)
 def tune(
     config: Annotated[
         Path, typer.Argument(help="A TOML file with lists of choices and ranges in [model] and [train].")
     ],
     out: Annotated[Path | None, Option(help="The folder to write, and to go on with; default: tune/CONFIG.")] = None,
-    data: Annotated[str | None, Option(help="A folder, a file, or the name of embedded data (robocup).")] = None,
-    trials: Annotated[int | None, Option(help="Settings to try, earlier calls included; default: all, or 50.")] = None,
-    minutes: Annotated[float | None, Option(help="Stop after this time; the next call goes on.")] = None,
-    jobs: Annotated[int | None, Option(help="Processes.")] = None,
-    sampler: Annotated[SamplerName | None, Option(help="How settings are chosen; auto: grid if it is small.")] = None,
-    pruner: Annotated[PrunerName | None, Option(help="When a setting is given up by its epochs so far.")] = None,
-    seed: Annotated[int | None, Option(help="Of the search; a setting's own seed is train.seed.")] = None,
-    storage: Annotated[str | None, Option(help="journal, sqlite, sqlite:PATH, or the URL of a database.")] = None,
-    device: Annotated[str | None, Option(help="cpu, cuda, cuda:1 or auto.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print a summary as JSON on stdout.")] = False,
-    quiet: Annotated[bool, Option(help="No progress.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+    *,
+    given: Given,
 ) -> None:
     """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
     from foretell.cli.show import bar, print_json
     from foretell.train.config import read_config
-    from foretell.train.space import Space
     from foretell.train.stopping import stopping
     from foretell.train.tune import tune as search
 
     table = read_config(config)
-    given = {"trials": trials, "minutes": minutes, "jobs": jobs, "seed": seed, "storage": storage}
-    given |= {"sampler": sampler and sampler.value, "pruner": pruner and pruner.value}
-    options = _options(table.pop("search", {}), given, str(config))
-    for section, key, value in (("data", "path", data), ("train", "device", device)):
-        if value is not None:
-            table[section] = {**table.get(section, {}), key: value}
+    options = _options(table.pop("search", {}), given["search"], str(config))
+    for section in ("data", "train"):
+        if given[section]:
+            table[section] = {**table.get(section, {}), **given[section]}
     space = Space.read(table, str(config))
     folder = out or Path("tune") / config.stem
     told = _Telling(space, options)
@@ -99,27 +81,13 @@ def tune(
 
 def _options(table: Any, given: Mapping[str, Any], source: str) -> SearchOptions:
     """The table [search] of the file, with the flags over it."""
-    from foretell.train.tune import SearchOptions
-
     if not isinstance(table, Mapping):
         raise ForetellError(f"{source}: [search] is {table!r}: expected a table")
-    known = {one.name: one for one in dataclasses.fields(SearchOptions)}
-    problems = []
-    for key, value in table.items():
-        if key not in known:
-            hint = did_you_mean(key, known, otherwise=f"known are {', '.join(known)}")
-            problems.append(f"{source}: unknown key `search.{key}`; {hint}")
-            continue
-        fine = isinstance(value, str) if key in ("sampler", "pruner", "storage") else type(value) is int
-        if not (fine or (key == "minutes" and type(value) is float)):
-            problems.append(f"{source}: search.{key} = {value!r}: expected {'a word' if key in _WORDS else 'a number'}")
+    problems: list[str] = []
+    options = from_table(SearchOptions, table, source, "search", problems)
     if problems:
         raise ForetellError("\n".join(problems))
-    chosen = {**table, **{key: value for key, value in given.items() if value is not None}}
-    return SearchOptions(**chosen).check()
-
-
-_WORDS = ("sampler", "pruner", "storage")
+    return replace(options, **given).check()
 
 
 class _Telling:

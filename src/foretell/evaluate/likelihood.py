@@ -10,15 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch, Window
+from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.open_vocabulary import known_types, with_all_names
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral
-from foretell.objective.integral import Integral, Points, in_parts, quadrature, stratified, uniform
+from foretell.objective.integral import Points, in_parts, quadrature, stratified, uniform
 from foretell.objective.loglik import integral_terms
+from foretell.options import Integral, Window
 from foretell.train.score import batches_of
 
 QUADRATURE_TOLERANCE = 1e-3  # nats an event between n and 2n nodes; above it, evaluation falls back to draws

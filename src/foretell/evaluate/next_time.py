@@ -13,12 +13,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 
-from foretell.batches.batch import Window
 from foretell.data import EventData
 from foretell.evaluate.next_event_density import Care, Horizon, Places, march
 from foretell.evaluate.open_vocabulary import known_types, with_all_names
 from foretell.evaluate.panel import NODES
 from foretell.models.base import IntensityModel
+from foretell.options import Window
 from foretell.train.score import batches_of
 
 SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels grow from there

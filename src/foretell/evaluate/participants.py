@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from foretell.batches.batch import Window
 from foretell.batches.queries import Queries
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.options import Window
 from foretell.terms import NameProblem, normalise, split
 from foretell.train.score import batches_of
 

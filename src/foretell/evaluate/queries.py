@@ -15,11 +15,12 @@ from foretell.batches.batch import make_batch
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.two_sided import Sight, checked_sight, embed_rows, event_rows, sight
+from foretell.models.attention.two_sided import checked_sight, embed_rows, event_rows, sight
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
 from foretell.models.capabilities import PossibleEvents
 from foretell.models.task_heads import Classifier, Headed, MaskedANHP
+from foretell.options import Sight
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from foretell.batches.batch import Window
 from foretell.data import EventData
 from foretell.data.writing import replacing
 from foretell.evaluate.likelihood import EventScores, IntegralUsed
@@ -25,6 +24,7 @@ from foretell.evaluate.next_time import NextTimes
 from foretell.evaluate.residuals import residuals
 from foretell.evaluate.scores import Scored, summarise
 from foretell.models.base import IntensityModel
+from foretell.options import Window
 
 log = logging.getLogger("foretell")
 

@@ -11,7 +11,6 @@ from typing import Any, ParamSpec, get_args
 
 import numpy as np
 
-from foretell.batches.batch import Window
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, estimates
@@ -26,7 +25,7 @@ from foretell.evaluate.units import Units
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import RuleModel
-from foretell.objective.integral import Integral
+from foretell.options import Integral, Window
 
 P = ParamSpec("P")
 

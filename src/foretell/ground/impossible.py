@@ -12,9 +12,10 @@ from foretell.data import EventData, EventSequence
 from foretell.errors import DataError
 from foretell.ground.chunk import SequenceRows
 from foretell.ground.engine import Engine, Limits
-from foretell.ground.replay import Impossible, ReplayOptions, replay_chunk
+from foretell.ground.replay import ReplayOptions, replay_chunk
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
+from foretell.options import Impossible
 from foretell.terms import split
 
 

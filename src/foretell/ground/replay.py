@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal as OneOf
 from typing import get_args
 
 import numpy as np
@@ -26,10 +25,10 @@ from foretell.ground.explain import why
 from foretell.ground.timeline import Grounding, Timeline
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
+from foretell.options import Impossible
 
 log = logging.getLogger("foretell")
 
-Impossible = OneOf["error", "skip", "exogenous"]
 EXPLAINED = 5  # impossible events of a chunk for which the failing conditions are looked for
 CHUNK_EVENTS = 20_000  # a chunk is whole sequences with at least this many events
 Progress = Callable[[int, int], None]

@@ -9,13 +9,14 @@ from foretell.lang.diagnostics import Diagnostic, ProgramError
 from foretell.lang.functors import Functors, resolve
 from foretell.lang.gathered import Gathered, conditions
 from foretell.lang.pretty import pretty_rule
-from foretell.lang.program import Program, Undeclared
+from foretell.lang.program import Program
 from foretell.lang.reach import Reach, check_reach
 from foretell.lang.shapes import check_names, dimension
 from foretell.lang.statement import ARGUMENTS
 from foretell.lang.stratify import Order, edges_of, order
 from foretell.lang.syntax import Rule
 from foretell.lang.variables import check_variables
+from foretell.options import Undeclared
 from foretell.wording import shown
 
 

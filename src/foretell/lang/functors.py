@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.gathered import BOS, EOS, Gathered, conditions
-from foretell.lang.program import Functor, FunctorKind, Undeclared
+from foretell.lang.program import Functor, FunctorKind
 from foretell.lang.source import Span
 from foretell.lang.syntax import Atom, Embed, EventDeclaration, Key, Table
+from foretell.options import Undeclared
 from foretell.wording import shown
 
 RESERVED = (BOS, EOS)

@@ -13,10 +13,11 @@ from foretell.lang.diagnostics import Diagnostic, ProgramError
 from foretell.lang.files import Unreadable, neighbours, read_text
 from foretell.lang.gathered import Gathered
 from foretell.lang.parse import parse
-from foretell.lang.program import FactTable, NumberedRule, Program, Undeclared
+from foretell.lang.program import FactTable, NumberedRule, Program
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Include, Rule, Statement, Table
 from foretell.lang.tables import LOOKED_FOR, read_table
+from foretell.options import Undeclared
 from foretell.wording import did_you_mean, shown
 
 DATA = (".csv", ".jsonl", ".parquet", ".gz")  # ends of names that event data have, and programs have not

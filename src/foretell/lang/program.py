@@ -12,10 +12,10 @@ from foretell.errors import ForetellError
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Rule
+from foretell.options import Undeclared
 from foretell.wording import counted, printable
 
 FunctorKind = OneOf["fact", "event", "exogenous"]
-Undeclared = OneOf["error", "exogenous"]
 DEFAULT_DIM = 32  # that of the models
 
 

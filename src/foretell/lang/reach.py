@@ -13,9 +13,9 @@ from functools import cached_property
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.functors import RESERVED, Functors
 from foretell.lang.gathered import Gathered, conditions
-from foretell.lang.program import Undeclared
 from foretell.lang.source import Span
 from foretell.lang.syntax import Atom, Not, Rule
+from foretell.options import Undeclared
 from foretell.wording import did_you_mean, shown
 
 MOST_SUGGESTIONS = 20  # each compares a name with all others

@@ -48,6 +48,8 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     kind: ClassVar[str]
     title: ClassVar[str]
     noise: torch.Generator | None  # where dropout takes its noise from
+    shown_sizes: ClassVar[tuple[str, ...]] = ()  # attributes that a file of parameters names
+    shown_units: ClassVar[dict[str, str]] = {}  # its names of those `units` without which parameters mean nothing
     rows_at_a_time: ClassVar[int] = 1  # sequences that a CPU should work on together, at the least
 
     def __init__(self, vocabulary: Vocabulary | int, options: OptionsT) -> None:

@@ -11,26 +11,18 @@ import torch
 from torch import Tensor
 
 from foretell.errors import ForetellError
-from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
-from foretell.models.last_event.last_event import LastEventModel
-from foretell.models.recurrent.nhp import NHP
-from foretell.models.rules.andtt import ANDTT
-from foretell.models.rules.ndtt import NDTT
 
-Waved = ANHP | ANDTT | LastEventModel  # models that embed absolute times
-Drifting = NHP | NDTT  # models whose decays count in a unit of their own
 FORMAT = 1
 
 
 def parameters_json(model: IntensityModel) -> dict[str, Any]:
     """Shapes as nested lists; `w` and `τ` in the data's own unit of time."""
     found: dict[str, Any] = {"format": FORMAT, "model": model.kind}
-    if isinstance(model, Waved):
-        found |= {"dim": model.dim, "layers": model.layers}
-        found["time"] = {"dim": model.time_dim, "m": model.time.m, "M": model.time.M}
-    if isinstance(model, Drifting):
-        found |= {"dim": model.dim, "time": {"scale": model.time_scale}}
+    found |= _sizes(model)
+    if model.shown_units:
+        units = model.units()
+        found["time"] = _time_dim(model) | {shown: units[name] for shown, name in model.shown_units.items()}
     found["parameters"] = {name: array.double().cpu().tolist() for name, array in model.named_arrays().items()}
     return found
 
@@ -56,11 +48,7 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
     expected, given = model.named_arrays(), found["parameters"]
     problems = [f"{source}: unknown parameter `{name}`" for name in given if name not in expected]
     problems += [f"{source}: parameter `{name}` is missing" for name in expected if name not in given]
-    settings = {"model": model.kind}
-    if isinstance(model, Waved):
-        settings |= {"dim": model.dim, "layers": model.layers}
-    if isinstance(model, Drifting):
-        settings |= {"dim": model.dim}
+    settings = {"model": model.kind, **_sizes(model)}
     problems += [
         f"{source}: `{key}` is {found[key]!r}, but the model has {value!r}"
         for key, value in settings.items()
@@ -83,33 +71,36 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
         raise ForetellError(
             "\n".join(problems[:20] + ([f"… and {len(problems) - 20} more"] if len(problems) > 20 else []))
         )
-    times = _time_range(model, found["time"], source) if isinstance(model, Waved) and "time" in found else None
-    before = model.time_scale
-    if isinstance(model, Drifting) and "time" in found:
-        model.time_scale = _scale(found["time"], source)  # before `w` and `τ` are counted in it
+    before = model.units()
+    model.set_units(
+        before | _units(model, found["time"], source) if "time" in found else before
+    )  # `w` is counted in them
     try:
         model.load_named_arrays(arrays)
     except ForetellError:
-        model.time_scale = before
+        model.set_units(before)
         raise
-    if isinstance(model, Waved) and times is not None:
-        model.time.set_range(*times)
 
 
-def _time_range(model: Waved, time: Any, source: str) -> tuple[float, float]:
+def _sizes(model: IntensityModel) -> dict[str, int]:
+    return {name: getattr(model, name) for name in model.shown_sizes}
+
+
+def _time_dim(model: IntensityModel) -> dict[str, int]:
+    return {"dim": getattr(model, "time_dim")} if hasattr(model, "time_dim") else {}  # noqa: B009
+
+
+def _units(model: IntensityModel, time: Any, source: str) -> dict[str, float]:
+    """The units that a file of parameters has, under their own names."""
+    names = list(model.shown_units)
     fine = isinstance(time, dict) and all(
-        type(time.get(key)) in (int, float) and 0.0 < time[key] < math.inf for key in ("m", "M")
+        type(time.get(name)) in (int, float) and 0.0 < time[name] < math.inf for name in names
     )
-    if not fine or time.get("dim", model.time_dim) != model.time_dim:
-        raise ForetellError(f'{source}: "time" is {time!r}: expected dim {model.time_dim} and positive m and M')
-    return float(time["m"]), float(time["M"])
-
-
-def _scale(time: Any, source: str) -> float:
-    scale = time.get("scale") if isinstance(time, dict) else None
-    if not isinstance(scale, int | float) or isinstance(scale, bool) or not 0.0 < scale < math.inf:
-        raise ForetellError(f'{source}: "time" is {time!r}: expected {{"scale": a positive number}}')
-    return float(scale)
+    dim = _time_dim(model)
+    if not fine or {"dim": time.get("dim", dim.get("dim"))} != {"dim": dim.get("dim")}:
+        expected = " and ".join([*(f"{name} {size}" for name, size in dim.items()), f"positive {' and '.join(names)}"])
+        raise ForetellError(f'{source}: "time" is {time!r}: expected {expected}')
+    return {own: float(time[shown]) for shown, own in model.shown_units.items()}
 
 
 def _tensor(value: Any, dtype: torch.dtype) -> Tensor | None:

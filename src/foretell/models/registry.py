@@ -181,7 +181,7 @@ def _load_entry(kind: str) -> None:
     """Import the one package that has a model of this kind; whatever is wrong with it names the package."""
     found = {(one.value, _package(one)): one for one in _entries() if one.name == kind}
     if len(found) > 1:
-        packages = " and ".join(package for _, package in found)
+        packages = " and ".join(sorted(package for _, package in found))
         raise ForetellError(f"model.kind = {kind!r}: both {packages} have one; uninstall all but one of them")
     entry = next(iter(found.values()))
     told = f"model.kind = {kind!r}: the package {_package(entry)} should have it, as {entry.value}, but"

@@ -21,17 +21,9 @@ from foretell.data import EventData, Vocabulary
 from foretell.data.labels import Of
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.two_sided import (
-    UNTYPED,
-    Rows,
-    Sight,
-    embed_rows,
-    event_rows,
-    events_of,
-    sight,
-    with_question,
-)
+from foretell.models.attention.two_sided import UNTYPED, Rows, embed_rows, event_rows, events_of, sight, with_question
 from foretell.nn.lookup import lookup
+from foretell.options import Sight
 
 PSEUDO_COUNT = 0.5  # of every type or label, so that none is impossible at the start
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 import torch
@@ -17,8 +16,6 @@ from torch import Tensor
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
-
-Integral = Literal["stratified", "uniform", "quadrature"]
 
 
 @dataclass(frozen=True)

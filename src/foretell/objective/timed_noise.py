@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -39,7 +39,6 @@ class TimedNoise:
 
 
 Noise = Hawkes | Poisson | TimedNoise
-NoiseKind = Literal["poisson", "hawkes", "timed"]
 
 
 def save_noise(process: IntensityModel | TimedNoise, path: Path) -> None:

@@ -15,9 +15,9 @@ from foretell.data import EventData
 from foretell.data.labels import NO_LABEL, Labels, find_labels, labelled
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.two_sided import Sight
 from foretell.models.task_heads import Classifier
 from foretell.objective.masked import LabelTerms
+from foretell.options import Sight
 from foretell.train.callbacks import Callback, CallbackList, FunctionCallback
 from foretell.train.config import TrainOptions
 from foretell.train.label_task import LabelTask, checked_encoder

@@ -11,54 +11,64 @@ from typing import Any, Literal
 
 import tomli_w
 
-from foretell.batches.batch import Window
 from foretell.errors import ForetellError
 from foretell.models.registry import DEFAULT, ModelOptions, model_options
-from foretell.objective.integral import Integral
-from foretell.objective.timed_noise import NoiseKind
-from foretell.options import ConfigError, check_choice, from_table, unknown_keys
+from foretell.options import (
+    ConfigError,
+    Flag,
+    Impossible,
+    Integral,
+    NoiseKind,
+    Window,
+    check_choice,
+    from_table,
+    option,
+    unknown_keys,
+)
 from foretell.train.task import TASKS, TaskOptions
 
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
+IMPOSSIBLE = Flag("Events that the rules make impossible: an error, left out, or kept unscored.", choices=True)
+OBJECTIVE = "mle: maximum likelihood; nce: noise-contrastive estimation."  # without an integral
+NOISE = "Where the noise of nce comes from: poisson, hawkes or timed."
+INIT = Flag("A run to start from, pretrained or trained.", type=Path)
 
 
 @dataclass(frozen=True)
 class DataOptions:
-    path: str = ""  # a folder, a file, or the name of embedded data
+    path: str = option("", flag=Flag("A folder, a file, or the name of embedded data (robocup).", name="data"))
     columns: Mapping[str, str] | None = None  # names of the columns of a CSV or Parquet file: {sequence = "patient", …}
-    split: tuple[float, ...] = (
-        0.8,
-        0.1,
-        0.1,
-    )  # shares of sequences for train, dev and test where the data has no splits
+    # Shares of sequences for train, dev and test where the data has no splits.
+    split: tuple[float, ...] = (0.8, 0.1, 0.1)
     split_seed: int = 0
-    train_fraction: float = 1.0  # share of the training data to learn from; dev and test stay whole
-    impossible: Literal["error", "skip", "exogenous"] = "error"  # events that the model's rules make impossible
+    # Dev and test stay whole.
+    train_fraction: float = option(1.0, flag="A share of the training data, such as 0.25.")
+    impossible: Impossible = option("error", flag=IMPOSSIBLE)
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    epochs: int = 200  # at most; early stopping usually ends a run before
-    batch: int = 32  # sequences a step
-    lr: float = 1e-3  # Adam's default, as in the paper
-    patience: int = 10  # epochs without a better dev score before a run stops; 0: never
+    epochs: int = option(200, flag="Epochs at the most.")  # early stopping usually ends a run before
+    batch: int = option(32, flag="Sequences a step.")
+    lr: float = option(1e-3, flag="Learning rate.")  # Adam's default, as in the paper
+    patience: int = option(10, flag="Epochs without a better dev score before stopping; 0: never.")
     cool: int = 4  # epochs without a better dev score before the learning rate is halved; 0: never
     decay: float = 0.0  # weights shrink by lr·decay a step (AdamW); 0: plain Adam, as in the paper
     pseudo_count: float = 0.0  # pseudo-events of every type, spread over the training data; 0: plain likelihood
     clip: float = 5.0  # largest norm of a step's gradient, nats an event; 0: no clipping
-    objective: Literal["mle", "nce"] = "mle"  # maximum likelihood, or noise-contrastive estimation: no integral
-    noise: NoiseKind = "poisson"  # what noise (nce) is drawn from, fitted to train
-    noise_streams: int = 10  # M: streams of noise beside the real one (nce); more make a step more like one of mle
-    integral: Integral = "stratified"
-    points: int = 1  # integration points a gap (uniform: an event)
+    objective: Literal["mle", "nce"] = option("mle", flag=OBJECTIVE)
+    noise: NoiseKind = option("poisson", flag=NOISE)  # fitted to train
+    noise_streams: int = option(10, flag="Streams of noise (nce).")  # M; more make a step more like one of mle
+    integral: Integral = option("stratified", flag="stratified, uniform or quadrature.")
+    points: int = option(1, flag="Integration points a gap.")  # uniform: per event
     dev_points: int = 5  # draws a gap in the dev score after every epoch, the same draws each time
     window: Window = "all"
-    seed: int = 0
-    init: str = ""  # a run to start from, pretrained or trained; what it does not have starts fresh
+    seed: int = option(0, flag="The same seed gives the same run.")
+    init: str = option("", flag=INIT)  # what it does not have starts fresh
     init_head: bool = False  # from a pretrained run, also take what told masked types: it begins as the intensities
-    device: str = "cpu"
-    dtype: Literal["float32", "float64"] = "float32"
+    device: str = option("cpu", flag="cpu, cuda, cuda:1 or auto.")
+    dtype: Literal["float32", "float64"] = option("float32", flag="float32 or float64.")
     downsample: int = 0  # possible events looked at at each integration time, drawn anew (A-NDTT); 0: all
     piece: int = 0  # queries computed at a time, for memory; 0: what suits the device
     capture: bool = True  # on CUDA, capture a step as a graph and replay it

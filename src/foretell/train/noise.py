@@ -15,7 +15,8 @@ from foretell.models.rules.possible_events import possible_events
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
 from foretell.objective.nce import functor_marks, marks_of_types
-from foretell.objective.timed_noise import Noise, NoiseKind, TimedNoise
+from foretell.objective.timed_noise import Noise, TimedNoise
+from foretell.options import NoiseKind
 from foretell.train.noise_profiles import own_profile, start_profile
 from foretell.train.run import RunFolder
 from foretell.train.scored_events import scored_alike

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from foretell.batches.batch import Batch, Window
+from foretell.batches.batch import Batch
 from foretell.batches.buckets import length_buckets
 from foretell.batches.queries import Sample
 from foretell.data import EventData
@@ -15,6 +15,7 @@ from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral
 from foretell.objective.integral import Points, in_parts, stratified
 from foretell.objective.loglik import log_likelihood
+from foretell.options import Window
 
 
 def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: int) -> Iterator[tuple[list[int], Batch]]:

@@ -12,11 +12,11 @@ import math
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from foretell.errors import ForetellError
 from foretell.models.registry import model_options
-from foretell.options import ConfigError, names_of
+from foretell.options import ConfigError, Flag, names_of, option
 from foretell.train.config import DataOptions, RunConfig, TrainOptions, make_config
 
 Setting = dict[str, Any]
@@ -26,6 +26,39 @@ RANGE_KEYS = ("low", "high", "log", "step")
 FIXED = ("train.window", "train.dev_points", "train.seed")
 KIND = "model.kind"
 SECTIONS = {"data": DataOptions, "train": TrainOptions}
+
+
+SearchSampler = Literal["auto", "grid", "random", "tpe"]
+Pruner = Literal["median", "hyperband", "none"]
+SAMPLER = Flag("How settings are chosen; auto: grid if it is small.", choices=True)
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    trials: int | None = option(None, flag="Settings to try, earlier calls included; default: all, or 50.")
+    minutes: float | None = option(None, flag="Stop after this time; the next call goes on.")
+    jobs: int = option(1, flag="Processes.")
+    sampler: SearchSampler = option("auto", flag=SAMPLER)
+    pruner: Pruner = option("median", flag=Flag("When a setting is given up by its epochs so far.", choices=True))
+    seed: int = option(0, flag="Of the search; a setting's own seed is train.seed.")
+    storage: str = option("journal", flag="journal, sqlite, sqlite:PATH, or the URL of a database.")
+
+    def check(self) -> SearchOptions:
+        wrong = []
+        for name, given, known in (("sampler", self.sampler, SearchSampler), ("pruner", self.pruner, Pruner)):
+            if given not in get_args(known):
+                wrong.append(f"{name} = {given}: expected one of {', '.join(get_args(known))}")
+        if self.trials is not None and self.trials < 1:
+            wrong.append(f"trials = {self.trials}: expected 1 or more")
+        if self.minutes is not None and not 0.0 < self.minutes < math.inf:
+            wrong.append(f"minutes = {self.minutes}: expected a number above 0")
+        if not 1 <= self.jobs <= 512:
+            wrong.append(f"jobs = {self.jobs}: expected a number from 1 to 512")
+        if not 0 <= self.seed < 2**32:
+            wrong.append(f"seed = {self.seed}: expected a whole number from 0 to {2**32 - 1}")
+        if wrong:
+            raise ForetellError("\n".join(wrong))
+        return self
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-import numpy as np
-from torch import Tensor
-
-from foretell.data import EventData
-from foretell.models.attention.two_sided import Sight
+from foretell.options import Sight, option
 
 if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from foretell.data import EventData
     from foretell.train.checkpoint import Progress
     from foretell.train.step import Adam
 
@@ -24,8 +24,9 @@ class PretrainOptions:
     """The type of masked events, from all others (paper, end of section 2)."""
 
     kind: ClassVar[str] = "pretrain"
-    mask: float = 0.15  # share of the remaining events whose type is hidden and predicted; BERT's
-    drop: float = 0.1  # share of the events that are removed
+    # BERT's.
+    mask: float = option(0.15, flag="Share of the events that stay whose type is hidden and told.")
+    drop: float = option(0.1, flag="Share of the events that are removed.")
     dev_rounds: int = 5  # corruptions of dev, the same after every epoch, that its score is the mean of
 
     def mistakes(self) -> list[str]:
@@ -44,8 +45,9 @@ class ClassifyOptions:
     """A property of sequences, or of each of their events, that the data have under a key of their own."""
 
     kind: ClassVar[str] = "classify"
-    label: str = ""  # the key: one value per sequence, or a list with one value per event
-    history: Sight = "two-sided"  # what events see of each other
+    # One value per sequence, or a list with one value per event.
+    label: str = option("", flag="The key of the data that has the property.")
+    history: Sight = option("two-sided", flag="What events see when classified: two-sided or causal.")
 
     def mistakes(self) -> list[str]:
         return (

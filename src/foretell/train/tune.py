@@ -7,7 +7,6 @@ can work on one search. A trial is one `fit` (`trial`); its dev score after ever
 from __future__ import annotations
 
 import logging
-import math
 import multiprocessing
 import os
 import queue
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ import torch
 from foretell.data import Dataset
 from foretell.errors import ForetellError
 from foretell.train.fit import choose_device
-from foretell.train.space import Space
+from foretell.train.space import SearchOptions, SearchSampler, Space
 from foretell.train.splits import load_splits
 from foretell.train.study import (
     STUDY,
@@ -47,38 +46,8 @@ from foretell.train.trial import News, one_trial
 
 log = logging.getLogger("foretell")
 
-Sampler = Literal["auto", "grid", "random", "tpe"]
-Pruner = Literal["median", "hyperband", "none"]
 DEFAULT_TRIALS = 50
 WARM_UP = 5  # epochs, and trials, before the median prunes anything
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    trials: int | None = None  # in all, earlier calls included; None: the whole grid, or 50
-    minutes: float | None = None  # of this call; a trial that is running then waits for the next call
-    jobs: int = 1  # processes
-    sampler: Sampler = "auto"  # grid where all settings are tried anyway, else tpe
-    pruner: Pruner = "median"
-    seed: int = 0
-    storage: str = "journal"  # "journal" or "sqlite": a file in the folder; sqlite:PATH; or the URL of a database
-
-    def check(self) -> SearchOptions:
-        wrong = []
-        for name, given, known in (("sampler", self.sampler, Sampler), ("pruner", self.pruner, Pruner)):
-            if given not in get_args(known):
-                wrong.append(f"{name} = {given}: expected one of {', '.join(get_args(known))}")
-        if self.trials is not None and self.trials < 1:
-            wrong.append(f"trials = {self.trials}: expected 1 or more")
-        if self.minutes is not None and not 0.0 < self.minutes < math.inf:
-            wrong.append(f"minutes = {self.minutes}: expected a number above 0")
-        if not 1 <= self.jobs <= 512:
-            wrong.append(f"jobs = {self.jobs}: expected a number from 1 to 512")
-        if not 0 <= self.seed < 2**32:
-            wrong.append(f"seed = {self.seed}: expected a whole number from 0 to {2**32 - 1}")
-        if wrong:
-            raise ForetellError("\n".join(wrong))
-        return self
 
 
 @dataclass(frozen=True)
@@ -105,7 +74,7 @@ class _Job:
     options: SearchOptions
     storage: str
     trials: int
-    sampler: Sampler
+    sampler: SearchSampler
     deadline: float | None  # wall clock
     threads: int
     worker: int = 0
@@ -167,7 +136,7 @@ def _without_test(space: Space) -> Dataset:
     return dataset
 
 
-def _chosen_sampler(space: Space, options: SearchOptions) -> Sampler:
+def _chosen_sampler(space: Space, options: SearchOptions) -> SearchSampler:
     size = space.size()
     if options.sampler == "grid" and size is None:
         named = ", ".join(space.endless())

@@ -73,6 +73,8 @@ class AnhpOptions(HeadOptions):
 
 @register(ModelSpec("anhp", "A-NHP", AnhpOptions, "attention over all earlier events", "Yang, Mei & Eisner 2022"))
 class ANHP(IntensityModel[AnhpOptions]):
+    shown_sizes = ("dim", "layers")
+    shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
     back_to_types: Tensor
     group_order: Tensor
     group_of_type: Tensor

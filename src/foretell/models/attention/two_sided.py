@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -22,8 +22,8 @@ from foretell.models.attention.layers import Drop
 from foretell.models.attention.structure import Head
 from foretell.nn.dense_attention import dense_attention
 from foretell.nn.lookup import lookup
+from foretell.options import Sight
 
-Sight = Literal["causal", "two-sided"]
 UNTYPED, BOS = -1, -2
 
 

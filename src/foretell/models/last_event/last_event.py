@@ -59,6 +59,8 @@ class LastEventOptions(HeadOptions):
 
 
 class LastEventModel(IntensityModel[LastEventOptions]):
+    shown_sizes = ("dim", "layers")
+    shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
     rows_at_a_time = 16  # there is little to do for each of them
     encoding: ClassVar[Encoding]
     per_type: ClassVar[tuple[str, ...]]  # vectors and scales of a type, under their public names

@@ -48,6 +48,8 @@ class NhpOptions(EmbeddingOptions):
 
 @register(ModelSpec("nhp", "NHP", NhpOptions, "a continuous-time LSTM whose cell decays", "Mei & Eisner 2017"))
 class NHP(IntensityModel[NhpOptions]):
+    shown_sizes = ("dim",)
+    shown_units = {"scale": "time_scale"}  # noqa: RUF012
     # An event is a dozen small operations on all sequences: few sequences at a time take almost as long as many.
     rows_at_a_time = 32
 

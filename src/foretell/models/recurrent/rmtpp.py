@@ -48,6 +48,7 @@ class RmtppOptions(EmbeddingOptions):
     ModelSpec("rmtpp", "RMTPP", RmtppOptions, "a recurrent network; intensities in closed form", "Du et al. 2016")
 )
 class RMTPP(IntensityModel[RmtppOptions]):
+    shown_sizes = ("dim",)
     rows_at_a_time = 32  # few sequences at a time take almost as long as many
 
     def __init__(

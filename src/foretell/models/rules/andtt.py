@@ -38,6 +38,9 @@ class AndttOptions(RuleOptions, LayerOptions):
 
 @register(ModelSpec("andtt", "A-NDTT", AndttOptions, "facts attend to the events that added them", "Yang et al. 2022"))
 class ANDTT(RuleModel[AndttOptions]):
+    shown_sizes = ("dim", "layers")
+    shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
+
     def __init__(
         self,
         program: Program | str | Path,

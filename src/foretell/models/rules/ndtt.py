@@ -41,6 +41,8 @@ class NdttOptions(RuleOptions):
 
 @register(ModelSpec("ndtt", "NDTT", NdttOptions, "facts have cells that events move", "Mei et al. 2020"))
 class NDTT(RuleModel[NdttOptions]):
+    shown_sizes = ("dim",)
+    shown_units = {"scale": "time_scale"}  # noqa: RUF012
     rows_at_a_time = 32  # waves are as many for all of them as for the longest
 
     def __init__(

@@ -1,0 +1,101 @@
+"""Command-line flags from option dataclasses: a field that has a flag becomes one, with the field's type and help."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+from foretell.errors import ForetellError
+from foretell.options import Flag
+
+Given = dict[str, dict[str, Any]]  # what was given on the command line: section → option → value
+ColumnsFlag = Annotated[
+    str, typer.Option("--columns", help="Columns of a long table: sequence=patient,time=when,event=code.")
+]
+SetFlag = Annotated[list[str] | None, typer.Option("--set", help="Any key: --set train.clip=1 --set model.bos=true.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print a summary as JSON on stdout.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet/--no-quiet", help="No progress.")]
+RunFlag = Annotated[Path | None, typer.Option("--run", help="The folder to write; default: runs/DATA-MODEL.")]
+ResumeFlag = Annotated[Path | None, typer.Option("--resume", help="A run folder to continue.")]
+
+
+def with_flags(
+    sections: Mapping[str, type], *, but: Collection[str] = (), only: Collection[str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with a flag for every field of the sections' options that has one; it is handed them as `given`.
+
+    Fields named in `but`, or not in `only`, have none here.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        made = {
+            flag.name or field.name: (
+                section,
+                field.name,
+                _parameter(flag, field.name, get_type_hints(options)[field.name]),
+            )
+            for section, options in sections.items()
+            for field in fields(options)
+            if (flag := field.metadata.get("flag"))
+            and field.name not in but
+            and (only is None or f"{section}.{field.name}" in only)
+        }
+
+        def run(**values: Any) -> None:
+            given: Given = {section: {} for section in sections}
+            for name, (section, option, _) in made.items():
+                value = values.pop(name)
+                if value is not None:
+                    value = value.value if isinstance(value, Enum) else value
+                    given[section][option] = str(value) if isinstance(value, Path) else value
+            command(**values, given=given)
+
+        hints = get_type_hints(command, include_extras=True)
+        own = [
+            one.replace(annotation=hints[one.name], kind=inspect.Parameter.KEYWORD_ONLY)
+            for one in inspect.signature(command).parameters.values()
+            if one.name != "given"
+        ]
+        at = next((place for place, one in enumerate(own) if one.name in LAST), len(own))
+        parameters = [*own[:at], *(one for _, _, one in made.values()), *own[at:]]
+        run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+        return run
+
+    return decorate
+
+
+LAST = ("set_", "as_json", "quiet")  # what all commands end with
+
+
+def _parameter(flag: Flag, name: str, hint: Any) -> inspect.Parameter:
+    shown = flag.name or name
+    made = Annotated[_type(flag, hint) | None, typer.Option(f"--{shown.replace('_', '-')}", help=flag.help)]
+    return inspect.Parameter(shown, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=made)
+
+
+def _type(flag: Flag, hint: Any) -> Any:
+    """The type of a flag: that of its option; of a few words the command line offers the choice only if the flag says so."""
+    if flag.type is not None:
+        return flag.type
+    parts = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    kind = next(one for one in parts if one is not type(None))
+    if get_origin(kind) is Literal:
+        return Enum("Choice", {word: word for word in get_args(kind)}, type=str) if flag.choices else str
+    return kind
+
+
+def pair(text: str, option: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip() or not value.strip():
+        raise ForetellError(f"{option} {text!r}: expected KEY=VALUE")
+    return key.strip(), value.strip()
