@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import inspect
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from foretell.errors import ForetellError
-from foretell.models.registry import ModelOptions, model_kinds, model_specs
+from foretell.models.registry import ModelOptions, ModelSpec, find_model, model_kinds, model_specs
 from foretell.options import ConfigError, check_choice
 from foretell.train.config import (
     LARGEST_SEED,
@@ -191,3 +194,21 @@ def test_a_word_that_is_no_choice_is_refused_with_the_nearest():
 
     with pytest.raises(ConfigError, match=r"window = al: expected one of all, events-2-to-I; did you mean `all`\?"):
         check_choice("window", "al", Window)
+
+
+def test_the_page_lists_every_model_as_it_is_registered():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
+    for spec in model_specs():
+        assert f"| `{spec.kind}` | {spec.title} | {spec.summary} | {spec.citation} |" in page
+
+
+@pytest.mark.parametrize("spec", model_specs(), ids=lambda spec: spec.kind)
+def test_a_constructor_shows_every_option_with_its_default_and_refuses_others(spec: ModelSpec):
+    model = find_model(spec.kind)
+    shown = inspect.signature(model).parameters
+    for option in dataclasses.fields(spec.options):
+        if option.name != "program":  # which comes first, as a path or a program
+            assert shown[option.name].default == option.default
+    first = ["P.ndtt"] if spec.has_rules else [3]
+    with pytest.raises(ConfigError, match=f"{spec.title}: unknown key `zzz`"):
+        cast("Any", model)(*first, zzz=1)
