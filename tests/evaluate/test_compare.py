@@ -17,7 +17,7 @@ from foretell.errors import ForetellError
 from foretell.evaluate.by_functor import by_functor, functors_of
 from foretell.evaluate.compare import Contender, compare, holm, in_words
 from foretell.evaluate.permutation import PairedTest, compare_values
-from foretell.evaluate.scores import score
+from foretell.evaluate.scores import ScoringOptions, score
 from foretell.evaluate.units import Units
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
@@ -29,7 +29,7 @@ def contender(name: str, data: EventData, *rates: float, times: bool = False) ->
     model = Poisson(data.vocabulary)
     with torch.no_grad():
         model.log_rate.copy_(torch.tensor(rates, dtype=torch.float64).log())
-    return Contender(name, score(model, data, times=times), data)
+    return Contender(name, score(model, data, ScoringOptions(times=times)), data)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from foretell.evaluate.by_functor import by_functor, functors_of
 from foretell.evaluate.compare import SIGNIFICANT, Comparison, Difference, difference_of
 from foretell.evaluate.scores import plain
 from foretell.reproduce.bench import Bench
-from foretell.reproduce.comparison import TITLES, who
+from foretell.reproduce.comparison import title_of, who
 from foretell.reproduce.definition import Choice, Definition, check_keys, read_definition
 from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, Verdict
 from foretell.reproduce.models import Models
@@ -200,7 +200,7 @@ def _table(pair: tuple[str, str], found: Sequence[Action]) -> Section:
         held = f"{one.ahead} of {one.ahead + one.behind}"
         row = [
             one.functor,
-            TITLES.get(one.metric, one.metric),
+            title_of(one.metric),
             str(one.events),
             *cells,
             difference,

@@ -15,6 +15,7 @@ import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.compare import SIGNIFICANT, Difference, difference_of, in_words
+from foretell.evaluate.metrics import score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over
 from foretell.evaluate.scores import plain
 from foretell.reproduce.experiment import Picture, Results, Section, Summary
@@ -194,18 +195,9 @@ def _pairs(asked: Any, models: Sequence[str]) -> list[tuple[str, str]]:
     return [(first, second) for first, second in asked]
 
 
-TITLES = {
-    "log_likelihood": "log-likelihood",
-    "time_log_likelihood": "of times",
-    "type_log_likelihood": "of types",
-    "rmse": "RMSE",
-    "error_rate": "type error, %",
-    WHO: "participants' error, %",
-}
-
-
-def title_of(metric: str, otherwise: str = "") -> str:
-    return TITLES.get(WHO if metric.startswith(f"{WHO} ") else metric, otherwise or metric)
+def title_of(metric: str) -> str:
+    known = score_of(metric)
+    return metric if known is None else known.short_column
 
 
 def _score_table(found: Comparison, columns: Sequence[str]) -> Section:
@@ -251,7 +243,7 @@ def _test_table(tests: Sequence[_Tests]) -> list[Section]:
         test = one.tests[0] if one.tests else None
         p = "–" if test is None else in_words(test.test.p_value, test.test).removeprefix("= ")
         better = one.better if one.better and test is not None and test.test.p_value < SIGNIFICANT else "–"
-        rows.append([one.first, one.second, title_of(one.metric, one.title), size, p, better, both.better_seeds()])
+        rows.append([one.first, one.second, title_of(one.metric), size, p, better, both.better_seeds()])
     first = tests[0].pooled
     over = first.tests[0].over if first.tests else "events"
     note = (

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell.errors import ForetellError
+from foretell.evaluate.metrics import SCORES, plain_scores
 from foretell.reproduce.bench import Bench
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import Results, Summary
@@ -37,16 +38,6 @@ KEYS = (
 )
 TABLES = ("train", "cut", "grid", "model", "change", "finding")
 OF_A_MODEL = ("name", "config", "model", "train", "grid", "seeds", "minutes", "device", "like")
-METRICS = (
-    "log_likelihood",
-    "time_log_likelihood",
-    "type_log_likelihood",
-    "rmse",
-    "error_rate",
-    "error_rate_without_time",
-    "participants",
-)
-COLUMNS = ("log_likelihood", "rmse", "error_rate")
 
 
 @dataclass(frozen=True)
@@ -89,10 +80,11 @@ class Models:
     def _columns(self) -> list[str]:
         """The scores of the tables; these, and those that findings are about, are ones that will be there."""
         table = self.definition.table
-        there = {one: True for one in METRICS} | {"rmse": bool(table.get("times", True)), WHO: bool(self.predict)}
+        given = {"events": True, "times": bool(table.get("times", True)), "participants": bool(self.predict)}
+        there = {one.key: given[one.needs] for one in SCORES.values() if one.tested}
         asked = {"columns": table.get("columns", ())}
         asked |= {f"[[finding]] {one.get('name')}": one.get("metrics", ()) for one in table.get("finding", ())}
-        scored = [one for one in METRICS if there[one]]
+        scored = [one for one in there if there[one]]
         wrong = [
             f"{self.definition.source}, {where}: {one!r} is not scored here; there are {', '.join(scored)}"
             for where, metrics in asked.items()
@@ -101,7 +93,7 @@ class Models:
         ]
         if wrong:
             raise ForetellError("\n".join(wrong))
-        return list(table.get("columns", [one for one in COLUMNS if there[one]]))
+        return list(table.get("columns", [one.key for one in plain_scores() if one.main and there[one.key]]))
 
     def units(self, done: Mapping[str, Record]) -> list[Unit]:
         found: list[Unit] = []

@@ -17,9 +17,9 @@ import numpy as np
 from foretell.data import EventData
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
-from foretell.evaluate.metrics import Metric
+from foretell.evaluate.metrics import Metric, score_of
 from foretell.evaluate.record import digest_of
-from foretell.evaluate.scores import Scored
+from foretell.evaluate.scores import ScoredModel
 from foretell.evaluate.units import Units
 
 WHO = "participants"  # stands for "participants all", or for the only pattern
@@ -45,10 +45,10 @@ class Rows:
         return {one.key: one for one in self.metrics}
 
     @classmethod
-    def of(cls, scored: Scored, data: EventData) -> Rows:
+    def of(cls, scored: ScoredModel, data: EventData) -> Rows:
         events = scored.events
         names = data.vocabulary.names
-        metrics = tuple(one for one in scored.metrics() if one.key != "mae")  # what it tests, the RMSE tests too
+        metrics = tuple(one for one in scored.metrics() if (known := score_of(one.key)) is None or known.tested)
         return cls(digest_of(data), len(data), events.sequence, events.type, names, metrics)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from foretell.evaluate.metrics import score_of
 from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, save_figure
 from foretell.reproduce.comparison import Comparison, title_of
 
@@ -28,7 +29,8 @@ def draw_scores(found: Comparison, columns: Sequence[str], title: str, path: Pat
                 axis.plot(seeds, [place + 0.22] * len(seeds), "o", color=FAINT, markersize=2.5)
         axis.set_yticks(range(len(found.models)), found.models if axis is axes[0] else [])
         axis.set_ylim(len(found.models) - 0.5, -0.5)
-        better = "higher" if column.endswith("log_likelihood") else "lower"
+        known = score_of(column)
+        better = "higher" if known is not None and known.higher_is_better else "lower"
         axis.set_xlabel(f"{title_of(column)} ({better} is better)", fontsize=9, color=INK)
     figure.suptitle(title, fontsize=10, color=INK)
     save_figure(figure, path)

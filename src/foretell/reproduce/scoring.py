@@ -12,9 +12,9 @@ import numpy as np
 from foretell.data import EventData
 from foretell.evaluate.bootstrap import estimates, replicates
 from foretell.evaluate.likelihood import EventScores, score_events
-from foretell.evaluate.metrics import metrics_of
+from foretell.evaluate.metrics import EventRecord, metrics_of
 from foretell.evaluate.participants import guess_participants, parse_pattern
-from foretell.evaluate.scores import plain
+from foretell.evaluate.scores import ScoringOptions, plain
 from foretell.evaluate.units import Units
 from foretell.models.base import IntensityModel
 from foretell.reproduce.bench import Bench
@@ -28,7 +28,8 @@ SAMPLES_AN_EVENT = 10  # the paper's, for final results
 def scores(model: IntensityModel, test: EventData, bench: Bench, experiment: Models) -> dict[str, Any]:
     table = experiment.definition.table
     began = time.perf_counter()
-    scored = bench.score(model, test, predict=experiment.predict, times=bool(table.get("times", True)))
+    options = ScoringOptions(predict=experiment.predict, times=bool(table.get("times", True)))
+    scored = bench.score(model, test, options)
     found: dict[str, Any] = {"test": scored.evaluation.to_json()}
     if table.get("also_predict"):
         found["also"] = others(model, test, scored.events, table["also_predict"])
@@ -47,7 +48,7 @@ def others(model: IntensityModel, test: EventData, events: EventScores, patterns
         guesses = guess_participants(model, test, [parse_pattern(text) for text in patterns])
     units = Units(events.sequence, len(test))
     wanted = {f"participants {one.pattern}": one.pattern for one in guesses}
-    metrics = [one for one in metrics_of(events, None, guesses) if one.key in wanted]
+    metrics = [one for one in metrics_of(EventRecord(events, None, guesses)) if one.key in wanted]
     found = estimates([one.ratio(units) for one in metrics], units.resampling(0))
     return plain({wanted[one.key]: asdict(value) for one, value in zip(metrics, found, strict=True)})
 
@@ -59,7 +60,7 @@ def monte_carlo(model: IntensityModel, test: EventData, samples: int = SAMPLES_A
     """
     with model.evaluating():
         events = score_events(model, test, integral="uniform", points=samples)
-    metric = metrics_of(events)[0]
+    metric = metrics_of(EventRecord(events))[0]
     units = Units(events.sequence, len(test))
     exact = units.ratio(metric.values, metric.counts)
     spread = float(np.nanstd(replicates([exact], units.resampling(0))[:, 0]))

@@ -18,7 +18,7 @@ from foretell.data.share import share_of
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.compare import SIGNIFICANT, difference_of
-from foretell.evaluate.scores import plain
+from foretell.evaluate.scores import ScoringOptions, plain
 from foretell.reproduce.bench import Bench
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, Verdict
@@ -95,7 +95,7 @@ class Shares:
         source = f"{self.definition.source}, {settings['model']}"
         config = {**settings["config"], "model": self.definition.placed(settings["config"]["model"])}
         fitted = bench.fit(config, train, dataset.dev, source=source, keep=False)
-        scored = bench.score(fitted.model, dataset.test, times=False)
+        scored = bench.score(fitted.model, dataset.test, ScoringOptions(times=False))
         about = {name: settings[name] for name in ("model", "share", "seed")} | fitted.facts
         return about | {"sequences": len(train), "events": train.event_count, "test": scored.evaluation.to_json()}
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from foretell.data import Card, Dataset, load, save_dataset
 from foretell.errors import ForetellError
+from foretell.evaluate.scores import ScoringOptions
 from foretell.models.build import save_model
 from foretell.reproduce.bench import Bench
 from foretell.reproduce.definition import Definition, check_keys, merged
@@ -103,7 +104,7 @@ class Synthetic:
         )
         about = {name: settings[name] for name in ("part", "data", "model", "seed", "layers")} | fitted.facts
         if final:
-            about["test"] = bench.score(fitted.model, dataset.test, times=False).evaluation.to_json()
+            about["test"] = bench.score(fitted.model, dataset.test, ScoringOptions(times=False)).evaluation.to_json()
         return about
 
     def summarise(self, results: Results) -> Summary:
@@ -125,7 +126,7 @@ class Synthetic:
         save_model(made.model, bench.folder / MODEL)
         test = load(bench.folder / DATA).test
         assert test is not None
-        truth = bench.score(made.model, test, times=False)
+        truth = bench.score(made.model, test, ScoringOptions(times=False))
         return {
             "part": "draw",
             "data": settings["data"],
