@@ -14,7 +14,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # mkdocs-material prints a long notice about MkDocs 2 otherwise; we use 1.6.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: reproduce-quick bench-rules help install demo test lint format docs bench bench-replay clean
+.PHONY: reproduce-quick bench-rules help install demo test lint format docs bench bench-replay map clean
 
 help:
 	@echo "make demo    train on the embedded data and print scores (about a minute)"
@@ -24,6 +24,7 @@ help:
 	@echo "make docs    build the documentation into site/"
 	@echo "make reproduce-quick   the paper's experiments on little data (FORETELL_DATA: the folder of the data sets)"
 	@echo "make bench   run the speed benchmark (bench-replay: that of the database)"
+	@echo "make map     count the files that a command enters, and the hops between them"
 	@echo "make clean   remove what the other targets made, .venv included"
 
 install: $(READY)
@@ -70,6 +71,9 @@ bench-rules: $(READY)
 
 bench-replay: $(READY)
 	$(BIN)/python benchmarks/replay.py $(if $(FORETELL_DATA),--data $(FORETELL_DATA))
+
+map: $(READY)
+	$(BIN)/python benchmarks/map.py
 
 clean:
 	rm -rf $(VENV) site build dist demo-run reproduced/quick .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from foretell import moved
+
 if TYPE_CHECKING:
     from foretell.data import Dataset, EventData, EventSequence, Vocabulary, load, load_file, save, save_dataset
     from foretell.errors import DataError, ForetellError
@@ -40,10 +42,12 @@ if TYPE_CHECKING:
     from foretell.models.start_from import start_from
     from foretell.report import plots as plot
     from foretell.sampling.core.futures import sample, sample_futures, sample_next
+    from foretell.train.callbacks import Callback
     from foretell.train.classify import classify
     from foretell.train.fit import fit
     from foretell.train.pretrain import pretrain
     from foretell.train.run import RunFolder
+    from foretell.train.trainer import TrainingInterrupt
 
 _HOMES = {
     "foretell.data": "Dataset EventData EventSequence Vocabulary load load_file save save_dataset",
@@ -63,6 +67,7 @@ _HOMES = {
     "foretell.models.last_event.thp": "THP",
     "foretell.models.build": "load_model save_model",
     "foretell.sampling.core.futures": "sample sample_futures sample_next",
+    "foretell.train.callbacks": "Callback",
     "foretell.train.classify": "classify",
     "foretell.train.fit": "fit",
     "foretell.train.pretrain": "pretrain",
@@ -70,11 +75,13 @@ _HOMES = {
     "foretell.evaluate.labels": "predict_labels score_labels",
     "foretell.evaluate.masked": "score_masked",
     "foretell.train.run": "RunFolder",
+    "foretell.train.trainer": "TrainingInterrupt",
     "foretell.evaluate.scores": "evaluate",
     "foretell.evaluate.queries": "embeddings_of intensities_at",
     "foretell.evaluate.explain": "explain",
     "foretell.evaluate.predict": "predict predict_each",
 }
+moved.install()
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
@@ -84,6 +91,7 @@ __all__ = [
     "NHP",
     "SAHP",
     "THP",
+    "Callback",
     "DataError",
     "Dataset",
     "EventData",
@@ -94,6 +102,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "RunFolder",
+    "TrainingInterrupt",
     "Vocabulary",
     "classify",
     "embeddings_of",

@@ -49,7 +49,9 @@ def how_late(record: EventRecord) -> Columns:
 
 @pytest.fixture
 def late() -> Iterator[ScoreDefinition]:
-    found = register_score(ScoreDefinition("late", "share of late events", "share", False, how_late, "times", main=True))
+    found = register_score(
+        ScoreDefinition("late", "share of late events", "share", False, how_late, "times", main=True)
+    )
     yield found
     del SCORES["late"]
 

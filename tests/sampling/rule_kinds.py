@@ -12,11 +12,11 @@ import torch
 from foretell.data import EventSequence, Vocabulary
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.andtt_sampler import ANDTTSampler
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.ndtt_sampler import NDTTSampler
 from foretell.models.rules.rule_model import RuleModel
-from foretell.sampling.rules.andtt_sampler import ANDTTWalks
-from foretell.sampling.rules.ndtt_sampler import NDTTWalks
-from foretell.sampling.rules.rule_sampler import RuleWalks
+from foretell.models.rules.rule_sampler import RuleSampler
 from tests.plan.rich_programs import RichCase
 from tests.samples import randomise, randomise_rules
 from tests.sampling.told import Told
@@ -62,11 +62,11 @@ class Kind:
     name: str
     told: Callable[..., Told[Any]]
     of_case: Callable[[RichCase, int], Told[Any]]
-    start: Callable[..., RuleWalks]
+    start: Callable[..., RuleSampler]
     programs: int  # random ones that are tried where there is time
 
 
 KINDS = [
-    Kind("A-NDTT", told_andtt, andtt_of, ANDTTWalks.start, 150),
-    Kind("NDTT", told_ndtt, ndtt_of, NDTTWalks.start, 120),
+    Kind("A-NDTT", told_andtt, andtt_of, ANDTTSampler.start, 150),
+    Kind("NDTT", told_ndtt, ndtt_of, NDTTSampler.start, 120),
 ]

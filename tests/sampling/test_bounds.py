@@ -11,13 +11,13 @@ import torch
 
 from foretell.data import EventSequence, Vocabulary
 from foretell.models.attention.anhp import ANHP
+from foretell.models.attention.anhp_sampler import ANHPSampler
 from foretell.models.base import IntensityModel
-from foretell.sampling.anhp_sampler import ANHPWalks
-from foretell.sampling.bounds.chebyshev import Nodes, constant, point
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece, constant, point
 from foretell.sampling.bounds.chebyshev_pool import pooled
 from foretell.sampling.core.query_layout import Grid
 from foretell.sampling.core.sampler import Bounds
-from foretell.sampling.core.start import start_walks
+from foretell.sampling.core.start import start_sampler
 from foretell.sampling.core.thinning import ROUNDING
 from tests.contract.members import MEMBERS, Member
 
@@ -69,7 +69,7 @@ def outside(bounds: Bounds, start: torch.Tensor, length: torch.Tensor, times: to
 
 def broken(model: IntensityModel, pasts: list[EventSequence], windows: int, points: int, seed: int) -> tuple[int, int]:
     """How many of how many random times in random windows are not within the bounds of their window."""
-    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    walks = start_sampler(model, pasts, [len(one) for one in pasts])
     draw = np.random.default_rng(seed)
     start = torch.from_numpy(draw.uniform(10.0, 30.0, (len(pasts), windows)))
     length = torch.from_numpy(10.0 ** draw.uniform(-4.0, 0.5, (len(pasts), windows)))
@@ -99,7 +99,7 @@ def test_bounds_hold_as_walks_go_on_whatever_number_of_windows_each_has(
     options: dict[str, Any], size: float, count: int
 ):
     pasts = histories(count, seed=7)
-    walks = start_walks(stirred(size, 3, options), pasts, [len(one) for one in pasts])
+    walks = start_sampler(stirred(size, 3, options), pasts, [len(one) for one in pasts])
     draw = np.random.default_rng(8)
     now = torch.full((count,), 10.0, dtype=torch.float64)
     for number in range(45):
@@ -132,7 +132,7 @@ def test_bounds_of_every_model_hold(member: Member):
 def test_bounds_are_tight_on_windows_as_short_as_the_shortest_waves():
     model = stirred(0.3, 1, {})
     pasts = histories(8, seed=3)
-    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    walks = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 12.0, 20, dtype=torch.float64).expand(8, 20)
     bounds = walks.bounds(start, start + 0.02)
     times = start[..., None] + 0.02 * torch.linspace(0.0, 1.0, 21, dtype=torch.float64)
@@ -144,7 +144,7 @@ def test_times_as_large_as_unix_time_do_not_break_bounds():
     model = stirred(1.0, 2, {})
     late = 1.7e9
     past = EventSequence(late + np.array([0.5, 0.7, 3.1]), np.array([0, 1, 1]), late + 4.0, "late")
-    walks = start_walks(model, [past], [3])
+    walks = start_sampler(model, [past], [3])
     start = (late + 4.0 + 0.03 * torch.arange(60, dtype=torch.float64))[None]
     bounds = walks.bounds(start, start + 0.03)
     times = start[..., None] + 0.03 * torch.linspace(0.0, 1.0, 31, dtype=torch.float64)
@@ -163,7 +163,7 @@ def test_rounding_of_large_logits_that_cancel_does_not_break_bounds(large: float
             for matrix in (layer.K[:, :, 1 : 1 + model.time_dim], layer.Q[:, :, 1:]):
                 matrix *= 1e-4
     pasts = histories(4, seed=7)
-    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    walks = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 30.0, 30, dtype=torch.float64).expand(4, 30)
     length = 10.0 ** torch.linspace(-12.0, -3.0, 30, dtype=torch.float64)
     bounds = walks.bounds(start, start + length)
@@ -182,7 +182,7 @@ def test_rounding_of_large_values_that_cancel_does_not_break_bounds(large: float
             layer.K[:, :, 0] = layer.Q[:, :, 0] = 4.0
         model.w.mul_(3.0)
     pasts = histories(4, seed=7)
-    walks = start_walks(model, pasts, [len(one) for one in pasts])
+    walks = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 30.0, 30, dtype=torch.float64).expand(4, 30)
     length = 10.0 ** torch.linspace(-6.0, -2.0, 30, dtype=torch.float64)
     walks.look(start[:, :1])
@@ -197,8 +197,8 @@ def test_rounding_of_large_values_that_cancel_does_not_break_bounds(large: float
 def test_attention_is_within_its_remainder_wherever_tables_are_centred(typical: bool):
     """Queries that use up all that they may be off by, against attention written out."""
     pasts = histories(1, seed=3)
-    walks = start_walks(stirred(0.3, 2, {}), pasts, [len(pasts[0])])
-    assert isinstance(walks, ANHPWalks)
+    walks = start_sampler(stirred(0.3, 2, {}), pasts, [len(pasts[0])])
+    assert isinstance(walks, ANHPSampler)
     random = torch.Generator().manual_seed(5)
 
     def drawn(*shape: int) -> torch.Tensor:
@@ -225,7 +225,7 @@ def test_attention_is_within_its_remainder_wherever_tables_are_centred(typical: 
         there = powers(places).T @ series
         centre = shares(there[100]) if typical else drawn(rows).softmax(-1) + 0.3 * drawn(1)
         table.centre(torch.zeros(1, dtype=torch.int64), centre.view(1, 1, rows))
-        whole = Nodes((powers(nodes).T @ series).view(4, 1, 1, width), off.view(1, 1, width))
+        whole = ChebyshevPiece((powers(nodes).T @ series).view(4, 1, 1, width), off.view(1, 1, width))
         features, x = (whole.map(lambda one, of=of: one[..., of]) for of in (slice(ahead), slice(ahead, None)))
         found = walks._attend(Grid(), None, table, features, x)
         each = 1e-6 * torch.eye(width, dtype=torch.float64)

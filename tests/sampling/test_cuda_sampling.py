@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from foretell.sampling.core.futures import sample_futures, sample_next
-from foretell.sampling.core.start import start_walks
+from foretell.sampling.core.start import start_sampler
 from tests.sampling.processes import MODELS, PAST
 
 pytestmark = [
@@ -37,7 +37,7 @@ def test_next_events_on_cuda_are_those_on_the_cpu(build):
 
 @pytest.mark.parametrize("build", MODELS)
 def test_bounds_hold_on_cuda(build):
-    walks = start_walks(build().to("cuda"), [PAST], [len(PAST)])
+    walks = start_sampler(build().to("cuda"), [PAST], [len(PAST)])
     start = torch.linspace(2.2, 9.0, 60, dtype=torch.float64, device="cuda")[None]
     bounds = walks.bounds(start, start + 0.1)
     times = start[..., None] + 0.1 * torch.linspace(0.0, 1.0, 41, dtype=torch.float64, device="cuda")

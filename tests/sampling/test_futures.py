@@ -13,17 +13,17 @@ from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.classical.poisson import Poisson
-from foretell.sampling import futures as module
-from foretell.sampling import thinning
-from foretell.sampling.bounds.chebyshev import Nodes
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece
+from foretell.sampling.core import futures as module
+from foretell.sampling.core import thinning
 from foretell.sampling.core.futures import sample_futures, sample_next
-from foretell.sampling.core.sampler import Bounds, Walks
+from foretell.sampling.core.sampler import Bounds, Sampler
 from foretell.sampling.core.thinning import BoundExceeded, Drawn, Pace, _choice, _judged, next_events
 from tests.contract.members import MEMBERS, Member
 from tests.sampling.processes import MODELS, PAST, anhp, hawkes
 
 
-def next_of_one(walks: Walks, n: int, begin: float, length: float, seed: int = 0) -> Drawn:
+def next_of_one(walks: Sampler, n: int, begin: float, length: float, seed: int = 0) -> Drawn:
     start = torch.tensor([begin], dtype=torch.float64)
     of_draw = torch.zeros(n, dtype=torch.int64)
     random = torch.Generator().manual_seed(seed)
@@ -104,7 +104,7 @@ def test_a_model_with_parameters_that_are_no_numbers_is_refused(start: float):
 
 
 def test_a_walk_without_a_finite_bound_raises_even_from_time_0():
-    walks = module.start_walks(hawkes(), [PAST], [0])
+    walks = module.start_sampler(hawkes(), [PAST], [0])
     walks.bounds = lambda start, end: Bounds(torch.full_like(start, torch.inf), torch.ones_like(start))  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(BoundExceeded, match="no finite bound"):
         next_of_one(walks, 1, 0.0, 1.0)
@@ -131,7 +131,7 @@ def test_a_process_that_explodes_is_stopped_and_says_so():
 
 
 def test_a_bound_that_is_exceeded_raises():
-    walks = module.start_walks(hawkes(), [PAST], [4])
+    walks = module.start_sampler(hawkes(), [PAST], [4])
     honest = walks.bounds
 
     def lying(start: torch.Tensor, end: torch.Tensor) -> Bounds:
@@ -172,13 +172,13 @@ def test_windows_adapt_so_that_few_proposals_and_bounds_are_needed():
 
 
 def test_a_lower_bound_that_is_exceeded_raises():
-    walks = module.start_walks(anhp(), [PAST], [4])
+    walks = module.start_sampler(anhp(), [PAST], [4])
     honest = walks.bounds
 
     def lying(start: torch.Tensor, end: torch.Tensor) -> Bounds:
         true = honest(start, end)
         assert true.rates is not None
-        return Bounds(true.upper * 1.5, true.middle, Nodes(true.rates.v * 1.2, true.rates.remainder))
+        return Bounds(true.upper * 1.5, true.middle, ChebyshevPiece(true.rates.v * 1.2, true.rates.remainder))
 
     walks.bounds = lying  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(BoundExceeded, match="below its bound"):
@@ -189,7 +189,7 @@ def test_a_lower_bound_that_is_exceeded_raises():
 def test_levels_that_tell_the_choice_give_the_same_distribution_as_the_network(known: bool):
     """Time and type of the next event of a sharp model, against quadrature: a false alarm in less than one of 100,000 runs."""
     model, n = anhp(), 20_000
-    walks = module.start_walks(model, [PAST], [4])
+    walks = module.start_sampler(model, [PAST], [4])
     honest, asked = walks.bounds, []
     if not known:
         walks.bounds = lambda start, end: replace(honest(start, end), rates=None)  # pyright: ignore[reportAttributeAccessIssue]
@@ -219,7 +219,7 @@ def test_levels_that_tell_the_choice_give_the_same_distribution_as_the_network(k
 def test_walks_with_few_many_and_no_draws_side_by_side_have_their_own_laws():
     """A false alarm in less than one of 100,000 runs."""
     model, seen = anhp(), [4, 1, 3, 2]
-    walks = module.start_walks(model, [PAST] * 4, seen)
+    walks = module.start_sampler(model, [PAST] * 4, seen)
     draws = [3000, 40, 0, 900]
     of_draw = torch.arange(4).repeat_interleave(torch.tensor(draws))
     start = torch.full((4,), 2.2, dtype=torch.float64)
@@ -242,7 +242,7 @@ def test_bounds_do_not_know_what_is_due(build: Callable[[], IntensityModel], few
     start = torch.tensor([2.2], dtype=torch.float64)
     every: list[list[tuple[float, float]]] = []
     for due in (0.05, 0.3, 1.0, 6.0):
-        walks = module.start_walks(build(), [PAST], [4])
+        walks = module.start_sampler(build(), [PAST], [4])
         pace, now, mass = Pace.first(walks, start.device), start, 0.0
         seen: list[tuple[float, float]] = []
         while mass < 6.0 and float(now) < 40.0:
@@ -261,7 +261,7 @@ def test_bounds_do_not_know_what_is_due(build: Callable[[], IntensityModel], few
 @pytest.mark.parametrize("place", [0.5, 0.02, 1.0])
 def test_a_horizon_in_the_last_of_pieces_of_one_length_is_reached(place: float):
     model = hawkes()
-    width = module.start_walks(model, [PAST], [4]).width
+    width = module.start_sampler(model, [PAST], [4]).width
     (found,) = sample_futures(model, [PAST], n=16, seed=1, horizon=(thinning.ALIKE - 1 + place) * width)
     assert {one.end for one in found.futures} == {"horizon"}
 
@@ -275,7 +275,7 @@ def test_pieces_shorter_than_the_rounding_of_time_do_not_stand_still():
 
 def test_what_happens_in_another_walk_changes_no_bound():
     """Tables grow, and are centred anew, also while a walk waits."""
-    walks = module.start_walks(anhp(), [PAST, PAST], [4, 4])
+    walks = module.start_sampler(anhp(), [PAST, PAST], [4, 4])
     start = torch.full((2, 1), 2.2, dtype=torch.float64) + torch.arange(10) * 0.01
     walks.look(start[:, :1])
     before = walks.bounds(start, start + 0.01).upper[0]
@@ -286,11 +286,11 @@ def test_what_happens_in_another_walk_changes_no_bound():
 
 
 def test_walks_that_are_set_aside_change_no_bound(monkeypatch: pytest.MonkeyPatch):
-    walks = module.start_walks(anhp(), [PAST] * 4, [4] * 4)
+    walks = module.start_sampler(anhp(), [PAST] * 4, [4] * 4)
     looked: list[float] = []
     plain = type(walks).look
 
-    def look(self: Walks, times: torch.Tensor) -> torch.Tensor:
+    def look(self: Sampler, times: torch.Tensor) -> torch.Tensor:
         if bool((self._since >= 24).any()):  # pyright: ignore
             looked.append(float(times[0, 0]))
         return plain(self, times)
@@ -315,10 +315,10 @@ def test_a_piece_without_length_and_without_a_bound_takes_nothing_from_its_windo
 
 
 def test_bounds_do_not_depend_on_how_much_is_worked_on_together(monkeypatch: pytest.MonkeyPatch):
-    walks = module.start_walks(anhp(), [PAST], [4])
+    walks = module.start_sampler(anhp(), [PAST], [4])
     start = torch.linspace(2.2, 6.0, 40, dtype=torch.float64)[None]
     whole = walks.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
-    monkeypatch.setattr("foretell.sampling.anhp_sampler.IN_CACHE", 64)
+    monkeypatch.setattr("foretell.models.attention.anhp_sampler.IN_CACHE", 64)
     parts = walks.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
     torch.testing.assert_close(parts.upper, whole.upper, rtol=1e-12, atol=0.0)
     torch.testing.assert_close(parts.middle, whole.middle, rtol=1e-12, atol=0.0)

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from foretell.errors import ForetellError
-from foretell.sampling.core.past import begun
 from foretell.sampling.core.query_layout import Grid, Runs
-from tests.sampling.processes import PAST, anhp
+from foretell.sampling.core.start import in_float64, past_batch
+from tests.sampling.processes import PAST, TYPES, anhp
+
+CPU = torch.device("cpu")
 
 
 def drawn(*shape: int) -> torch.Tensor:
@@ -45,7 +47,7 @@ def test_some_queries_of_a_row_and_those_of_a_single_walk():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_copy_in_float64_has_numbers_of_its_own(dtype: torch.dtype):
     model = anhp().to(dtype).train()
-    own, batch = begun(model, [PAST], [3])
+    own, batch = in_float64(model), past_batch([PAST], [3], TYPES, model.device)
     assert batch.lengths.tolist() == [3] and not own.training and model.training
     assert all(one.dtype == torch.float64 for one in own.parameters())
     assert all(one.dtype == dtype for one in model.parameters())
@@ -62,5 +64,5 @@ def test_a_copy_in_float64_has_numbers_of_its_own(dtype: torch.dtype):
 def test_a_history_with_a_type_that_the_model_does_not_know_is_an_error():
     strange = replace(PAST, types=PAST.types + 1)
     with pytest.raises(ForetellError, match="type 3 is outside the vocabulary of 3 event types"):
-        begun(anhp(), [strange], [4])
-    begun(anhp(), [strange], [1])  # what was not seen does not matter
+        past_batch([strange], [4], TYPES, CPU)
+    past_batch([strange], [1], TYPES, CPU)  # what was not seen does not matter

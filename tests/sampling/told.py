@@ -14,8 +14,8 @@ from torch import Tensor
 from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.models.rules.rule_model import RuleModel
-from foretell.sampling.core.start import start_walks
-from foretell.sampling.rules.rule_sampler import RuleWalks
+from foretell.models.rules.rule_sampler import RuleSampler
+from foretell.sampling.core.start import start_sampler
 from tests.samples import Rules
 
 AHEAD = np.asarray([1e-3, 0.3, 2.0, 50.0])
@@ -27,8 +27,8 @@ class Told(Generic[Rules]):
 
     def __init__(self, model: Rules, names: Sequence[str], times: Sequence[float]) -> None:
         self.model, self.names, self.times = model, list(names), list(times)
-        found = start_walks(model, [self.history], [len(self.names)])
-        assert isinstance(found, RuleWalks)
+        found = start_sampler(model, [self.history], [len(self.names)])
+        assert isinstance(found, RuleSampler)
         self.walks = found
 
     @property
@@ -121,7 +121,9 @@ stop : b2 :- node(X), seen(X), near.
 """
 
 
-def exceeded(walks: RuleWalks, last: float, widths: Sequence[float], times: int = 200, pieces: int = 6) -> list[float]:
+def exceeded(
+    walks: RuleSampler, last: float, widths: Sequence[float], times: int = 200, pieces: int = 6
+) -> list[float]:
     """Bounds over the largest intensity that was found on a window."""
     draw = torch.Generator().manual_seed(0)
     ratios: list[float] = []
@@ -142,7 +144,7 @@ def exceeded(walks: RuleWalks, last: float, widths: Sequence[float], times: int 
 
 def wandered(model: RuleModel, history: EventSequence, seed: int) -> list[tuple[str, list[float]]]:
     """Events at random, each with the intensities before it."""
-    walks, draw, time = start_walks(model, [history], [len(history)]), random.Random(seed), 1.0
+    walks, draw, time = start_sampler(model, [history], [len(history)]), random.Random(seed), 1.0
     found = []
     for _ in range(25):
         time += 0.1

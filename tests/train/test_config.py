@@ -79,7 +79,7 @@ def test_an_option_of_another_model_is_an_unknown_key():
 def test_all_mistakes_are_reported_at_once():
     found = mistakes({"data": {"path": 3}, "model": {"kind": "anph"}, "train": {"epochs": 1.5, "batsch": 2, "lr": "x"}})
     assert len(found) == 5
-    for part in ("data.path", "did you mean 'anhp'", "train.epochs", "did you mean `batch`", "train.lr"):
+    for part in ("data.path", "did you mean `anhp`", "train.epochs", "did you mean `batch`", "train.lr"):
         assert sum(part in line for line in found) == 1
 
 
@@ -190,5 +190,5 @@ def test_a_missing_file_is_refused_by_name(tmp_path):
 def test_a_word_that_is_no_choice_is_refused_with_the_nearest():
     from foretell.batches.batch import Window
 
-    with pytest.raises(ConfigError, match=r"window = al: expected one of all, events-2-to-I; did you mean all\?"):
+    with pytest.raises(ConfigError, match=r"window = al: expected one of all, events-2-to-I; did you mean `all`\?"):
         check_choice("window", "al", Window)

@@ -223,7 +223,7 @@ def _strata(program: Program) -> list[list[str]]:
 def _show(program: Program, counts: Counts, name: str, dim: int) -> None:
     from rich.markup import escape
 
-    from foretell.lang.wording import counted
+    from foretell.wording import counted
 
     console = _console()
     rules = [one.rule for one in program.rules]
@@ -276,7 +276,7 @@ def _show_tables(console: Console, program: Program) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from foretell.lang.wording import printable
+    from foretell.wording import printable
 
     if not program.tables:
         return
@@ -294,7 +294,7 @@ def _show_rules(console: Console, counts: Counts) -> None:
     from rich.table import Table
 
     from foretell.lang.pretty import pretty_rule
-    from foretell.lang.wording import counted
+    from foretell.wording import counted
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.errors import ForetellError
-from foretell.lang.wording import counted
+from foretell.wording import counted
 
 if TYPE_CHECKING:
     from foretell.data import EventData

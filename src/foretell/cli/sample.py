@@ -11,7 +11,7 @@ import typer
 
 from foretell.cli.replay import Impossible
 from foretell.errors import ForetellError
-from foretell.lang.wording import counted
+from foretell.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -26,9 +26,9 @@ from foretell.evaluate.participants import check_patterns, guess_participants, p
 from foretell.evaluate.record import Origin, read_scores, write_scores
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summarise
 from foretell.models.base import IntensityModel
-from foretell.train.fit import fit
-from foretell.train.floors import floors_for, scored_alike
+from foretell.train.fit import fit, floors_for
 from foretell.train.run import MODEL
+from foretell.train.scored_events import scored_alike
 from foretell.train.splits import in_vocabulary
 
 

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from foretell.lang.wording import counted
+from foretell.wording import counted
 
 if TYPE_CHECKING:
     from foretell.evaluate.compare import Comparison

@@ -18,11 +18,11 @@ from foretell.data.writing import text_file
 from foretell.errors import ForetellError
 from foretell.evaluate.labels import LabelEvaluation, LabelPrediction, predict_labels, score_labels
 from foretell.evaluate.masked import MaskedEvaluation, score_masked
-from foretell.lang.wording import counted
 from foretell.models.task_heads import Classifier, Headed, MaskedANHP
 from foretell.train.fit import choose_device
 from foretell.train.run import RunFolder
 from foretell.train.task import PretrainOptions
+from foretell.wording import counted
 
 if TYPE_CHECKING:
     from foretell.data import EventData

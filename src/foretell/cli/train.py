@@ -115,8 +115,8 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
     from foretell.cli.show import bar, epoch_line, print_json
     from foretell.cli.train_summary import default_folder, said, started_from, summary_of, with_start
     from foretell.train.config import make_config, read_config
-    from foretell.train.fit import Interrupted
-    from foretell.train.learn import learn
+    from foretell.train.fit import TrainingInterrupt
+    from foretell.train.from_config import train_from_config
     from foretell.train.run import RunFolder, data_facts
     from foretell.train.splits import load_splits
 
@@ -163,7 +163,7 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
     run.tidy()
     with bar(quiet) as progress, stopping() as asked:
         try:
-            result = learn(
+            result = train_from_config(
                 config,
                 network,
                 dataset,
@@ -177,7 +177,7 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
             if what is not None and not run.has_model:
                 run.discard()  # nothing was learned: the next try may have the folder
             raise
-        except Interrupted:
+        except TrainingInterrupt:
             typer.echo(f"interrupted; continue with: foretell train --resume {run.path}", err=True)
             raise typer.Exit(130) from None
     summary = summary_of(result, config, run, dataset, taken)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.errors import ForetellError
+from foretell.wording import did_you_mean
 
 if TYPE_CHECKING:
     from foretell.train.space import Space
@@ -107,8 +107,7 @@ def _options(table: Any, given: Mapping[str, Any], source: str) -> SearchOptions
     problems = []
     for key, value in table.items():
         if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean `{close[0]}`?" if close else f"known are {', '.join(known)}"
+            hint = did_you_mean(key, known, otherwise=f"known are {', '.join(known)}")
             problems.append(f"{source}: unknown key `search.{key}`; {hint}")
             continue
         fine = isinstance(value, str) if key in ("sampler", "pruner", "storage") else type(value) is int

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from foretell.data.sequence import MOST_TYPES, NO_METADATA, did_you_mean
+import tomli_w
+
+from foretell.data.sequence import MOST_TYPES, NO_METADATA
 from foretell.errors import DataError
+from foretell.wording import did_you_mean
 
 Origin = Literal["window", "first-event"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
@@ -46,7 +47,7 @@ class Card:
             if not isinstance(value, str):
                 problems.append(f"{path}: {key} is {value!r}, expected text")
         if origin not in ORIGINS:
-            hint = did_you_mean(str(origin), ORIGINS)
+            hint = did_you_mean(str(origin), ORIGINS, before="; ")
             problems.append(f'{path}: origin is {origin!r}, expected "window" or "first-event"{hint}')
         if types is not None and (type(types) is not int or not 1 <= types <= MOST_TYPES):
             problems.append(f"{path}: types is {types!r}, expected the number of event types, 1 to {MOST_TYPES}")
@@ -60,40 +61,9 @@ class Card:
         if self.types is not None:
             table["types"] = self.types
         table |= dict(self.about)
-        return "".join(_entries(table, ()))
-
-
-def _entries(table: Mapping[str, object], prefix: tuple[str, ...]) -> list[str]:
-    lines = [f"{_key(key)} = {_value(value)}\n" for key, value in table.items() if not isinstance(value, Mapping)]
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            path = (*prefix, key)
-            lines += [f"\n[{'.'.join(map(_key, path))}]\n", *_entries(value, path)]
-    return lines
-
-
-def _key(key: str) -> str:
-    bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
-    return key if bare else _text(key)
-
-
-def _text(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _value(value: object) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return _text(value)
-        case int() | float():
-            return repr(value)
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case list() | tuple():
-            return f"[{', '.join(map(_value, value))}]"
-        case Mapping():
-            return "{" + ", ".join(f"{_key(key)} = {_value(inner)}" for key, inner in value.items()) + "}"
-    raise DataError(f"a card cannot hold {value!r}: expected text, numbers, booleans, dates, lists or tables")
+        try:
+            return tomli_w.dumps(table)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"a card cannot hold this: {error}; expected text, numbers, booleans, dates, lists or tables"
+            ) from None

@@ -13,8 +13,9 @@ from typing import Literal
 import numpy as np
 
 from foretell.data.dataset import EventData
-from foretell.data.sequence import EventSequence, did_you_mean
+from foretell.data.sequence import EventSequence
 from foretell.errors import DataError, ForetellError
+from foretell.wording import did_you_mean
 
 Of = Literal["sequences", "events"]
 NO_LABEL = -1
@@ -48,7 +49,7 @@ class Labels:
             for word in {word for word in row if word is not None and word not in place}:
                 problems.append(
                     f"{data.name}: sequence {sequence.id!r}: `{self.field}` is {word!r}, which is none of the "
-                    f"{len(place)} known labels{did_you_mean(word, self.names)}"
+                    f"{len(place)} known labels{did_you_mean(word, self.names, before='; ')}"
                 )
             found.append(
                 np.array([NO_LABEL if word is None else place.get(word, NO_LABEL) for word in row], dtype=np.int64)
@@ -75,7 +76,7 @@ def find_labels(splits: Iterable[EventData], field: str) -> Labels:
     if not kinds:
         known = sorted({key for data in parts for sequence in data for key in sequence.metadata})
         hint = (
-            did_you_mean(field, known) or f"; there are {', '.join(known[:MOST_SHOWN])}"
+            did_you_mean(field, known, "; ", otherwise=f"; there are {', '.join(known[:MOST_SHOWN])}")
             if known
             else "; the data have no keys of their own"
         )

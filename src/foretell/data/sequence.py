@@ -6,14 +6,14 @@ construction and read-only afterwards: `0 <= t_1 <= … <= t_I <= t_end`, all fi
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from foretell.errors import DataError
 from foretell.terms import NameProblem, normalise
+from foretell.wording import did_you_mean
 
 NO_METADATA: Mapping[str, object] = {}  # shared and never changed; a mapping proxy could not be sent to a process
 MOST_TYPES = 1_000_000  # more than that is a mistaken id, not a vocabulary
@@ -150,13 +150,7 @@ class Vocabulary:
 
     def unknown(self, name: str) -> str:
         """The sentence that says that a name is not here, and which near one may have been meant."""
-        return f"event `{name}` is not one of the {len(self)} known event types{did_you_mean(name, self.names)}"
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """`; did you mean …?`, or nothing if no known word is near."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean `{near[0]}`?" if near else ""
+        return f"event `{name}` is not one of the {len(self)} known event types{did_you_mean(name, self.names, before='; ')}"
 
 
 def encodable(text: str) -> bool:

@@ -25,7 +25,7 @@ from foretell.evaluate.metrics import ALL, Metric, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over, PairedTest, compare_values
 from foretell.evaluate.scores import Evaluation, ScoredModel, plain
 from foretell.evaluate.units import Units
-from foretell.lang.wording import counted
+from foretell.wording import counted
 
 FEWEST_SEQUENCES = 6  # of fewer, no pattern of signs is rare enough for p < 0.05
 SIGNIFICANT = 0.05

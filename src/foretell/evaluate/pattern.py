@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from foretell.errors import ForetellError
-from foretell.lang.wording import listed, nearest, shown
 from foretell.terms import NameProblem, normalise, split
+from foretell.wording import did_you_mean, listed, shown
 
 _TERM = re.compile(r"\s*(?P<functor>'(?:[^'\\]|\\.)*'|[^\s()']+)\s*\((?P<places>.*)\)\s*\Z", re.S)
 _PLACE = re.compile(r"""\s*((?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|[^,'"()])+?)\s*(?:,|\Z)""", re.S)
@@ -104,8 +104,7 @@ def never_matches(pattern: EventPattern, names: Iterable[str], may_come: MayCome
     about = f"pattern {pattern.text!r} can never match"
     alike = by_functor.get(pattern.functor)
     if alike is None:
-        meant = nearest(pattern.functor, by_functor)
-        hint = f"did you mean {shown(meant)}?" if meant else f"there are {listed(sorted(by_functor))}"
+        hint = did_you_mean(pattern.functor, by_functor, otherwise=f"there are {listed(sorted(by_functor))}")
         return f"{about}: no event of the model is called {shown(pattern.functor)}; {hint}"
     sizes = sorted(
         {*(len(arguments) for arguments in alike), *[functors[one] for one in functors if one == pattern.functor]}
@@ -117,11 +116,9 @@ def never_matches(pattern: EventPattern, names: Iterable[str], may_come: MayCome
         there = {arguments[number] for arguments in alike if len(arguments) == len(pattern.places)}
         if free or place in there or place in constants:
             continue
-        meant = nearest(place, {*there, *constants})
         known = sorted(there) or sorted(constants)
-        hint = (
-            f"did you mean {shown(meant)}?" if meant else f"there are {listed(known)}" if known else "nothing is known"
-        )
+        otherwise = f"there are {listed(known)}" if known else "nothing is known"
+        hint = did_you_mean(place, {*there, *constants}, otherwise=otherwise)
         return f"{about}: no {shown(pattern.functor)} has {shown(place)} at place {number + 1}; {hint}"
     if may_come is not None:
         return None

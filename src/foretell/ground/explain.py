@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +10,7 @@ from foretell.errors import ForetellError
 from foretell.ground.timeline import Timeline
 from foretell.ground.whynot import Failure, failures
 from foretell.terms import NameProblem, normalise, split
+from foretell.wording import did_you_mean
 
 SHOWN_PROOFS, SHOWN_ADDITIONS = 5, 5
 MOST_LINES, MOST_FACTS = 400, 10_000  # of a proof tree: what is printed, and what is gathered
@@ -156,8 +156,7 @@ def why(timeline: Timeline, fact: str, state: int) -> Explanation:
     functor, args = split(name)
     known = timeline.grounding.program.functors.get(functor)
     if known is None:
-        close = difflib.get_close_matches(functor, list(timeline.grounding.program.functors), n=1)
-        hint = f"; did you mean `{close[0]}`?" if close else ""
+        hint = did_you_mean(functor, timeline.grounding.program.functors, before="; ")
         raise ForetellError(f"`{name}`: the program has no functor `{functor}`{hint}")
     if known.arity is not None and known.arity != len(args):
         raise ForetellError(f"`{name}` has {len(args)} arguments; the program has `{known}`")
@@ -195,8 +194,7 @@ def _remarks(timeline: Timeline, functor: str, args: tuple[str, ...], state: int
     found = []
     for value in dict.fromkeys(args):
         if value not in grounding.constants:
-            close = difflib.get_close_matches(value, list(grounding.constants), n=1)
-            hint = f"; did you mean `{close[0]}`?" if close else ""
+            hint = did_you_mean(value, grounding.constants, before="; ")
             found.append(f"`{value}` occurs nowhere in the program or in this sequence{hint}")
     if grounding.program.functors[functor].kind == "exogenous":
         fact = grounding.find(functor, args)

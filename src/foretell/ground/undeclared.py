@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +10,7 @@ from foretell.data import EventData
 from foretell.errors import DataError
 from foretell.lang.program import Program
 from foretell.terms import split
+from foretell.wording import did_you_mean
 
 RESERVED = ("bos", "eos")
 
@@ -79,9 +79,8 @@ def _arities(kinds: dict[tuple[str, int], _Kind]) -> dict[str, list[int]]:
 
 def _problem(program: Program, kind: _Kind) -> str:
     events = [name for name, one in program.functors.items() if one.kind != "fact"]
-    close = difflib.get_close_matches(kind.functor, events, n=1)
-    hint = f"did you mean `{close[0]}`? " if close else ""
+    hint = did_you_mean(kind.functor, events, before=" ")
     return (
-        f"{kind.words()} is declared neither event nor exogenous: {hint}write `:- event({kind.functor}).` or "
+        f"{kind.words()} is declared neither event nor exogenous:{hint} write `:- event({kind.functor}).` or "
         f"`:- exogenous({kind.functor}).` in the program, or say --undeclared=exogenous"
     )

@@ -16,7 +16,7 @@ from foretell.lang.statement import ARGUMENTS
 from foretell.lang.stratify import Order, edges_of, order
 from foretell.lang.syntax import Rule
 from foretell.lang.variables import check_variables
-from foretell.lang.wording import shown
+from foretell.wording import shown
 
 
 def check(gathered: Gathered, *, undeclared: Undeclared, dim: int) -> Program:

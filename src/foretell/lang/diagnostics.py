@@ -11,7 +11,7 @@ from unicodedata import combining, east_asian_width
 from foretell.errors import ForetellError
 from foretell.lang.codes import ERRORS, WARNINGS
 from foretell.lang.source import Span
-from foretell.lang.wording import printable
+from foretell.wording import printable
 
 SHOWN_WIDTH = 160  # characters of a source line that are shown at most
 SHOWN_DIAGNOSTICS = 200

@@ -6,7 +6,7 @@ from foretell.lang.source import Span
 from foretell.lang.statement import DECLARATIONS
 from foretell.lang.tokens import FUNCTORS
 from foretell.lang.trouble import FAR, Mistake, Trouble, ends_something, glued, say, whole_argument
-from foretell.lang.wording import shown
+from foretell.wording import shown
 
 WRONG_ARROWS = frozenset(("=>", "->", "-->", "==>", "<=", "<=>", ":=", "←", "→", "⇐", "⇒", "⟵", "⟶"))
 EQUALS = frozenset(("==", "===", "=:=", "≡"))

@@ -10,7 +10,7 @@ from foretell.lang.gathered import BOS, EOS, Gathered, conditions
 from foretell.lang.program import Functor, FunctorKind, Undeclared
 from foretell.lang.source import Span
 from foretell.lang.syntax import Atom, Embed, EventDeclaration, Key, Table
-from foretell.lang.wording import shown
+from foretell.wording import shown
 
 RESERVED = (BOS, EOS)
 

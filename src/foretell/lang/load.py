@@ -17,7 +17,7 @@ from foretell.lang.program import FactTable, NumberedRule, Program, Undeclared
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Include, Rule, Statement, Table
 from foretell.lang.tables import LOOKED_FOR, read_table
-from foretell.lang.wording import nearest, shown
+from foretell.wording import did_you_mean, shown
 
 DATA = (".csv", ".jsonl", ".parquet", ".gz")  # ends of names that event data have, and programs have not
 
@@ -42,8 +42,7 @@ def load_shipped(name: str, *, undeclared: Undeclared, dim: int) -> Program:
     """In messages it is `robocup.ndtt`, wherever the package is installed."""
     path = catalog.file_of(name)
     if path is None:
-        close = nearest(name, catalog.names())
-        hint = f"; did you mean {shown(close)}?" if close else ""
+        hint = did_you_mean(name, catalog.names(), before="; ")
         raise ForetellError(
             f"no program {shown(name)} ships with foretell: there is {', '.join(catalog.names())}{hint}"
         )
@@ -186,15 +185,12 @@ def _nameless(path: Path) -> str:
     """A bare word may have been meant as the name of a shipped program."""
     if path.suffix or len(path.parts) != 1:
         return "look at the path"
-    close = nearest(path.name, catalog.names())
-    known = (
-        f"did you mean {shown(close)}?"
-        if close
-        else f"of those that ship with foretell there is {', '.join(catalog.names())}"
+    shipped = catalog.names()
+    known = did_you_mean(
+        path.name, shipped, otherwise=f"of those that ship with foretell there is {', '.join(shipped)}"
     )
     return f"give a file, P.ndtt, or the name of a program: {known}"
 
 
 def _near(path: Path) -> str | None:
-    found = nearest(path.name, neighbours(path))
-    return f"did you mean {shown(found)}?" if found else None
+    return did_you_mean(path.name, neighbours(path)) or None

@@ -13,7 +13,7 @@ from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Span
 from foretell.lang.tokens import FUNCTORS
 from foretell.lang.trouble import ARROWS, Mistake, Trouble, ends_something, say
-from foretell.lang.wording import LONGEST, as_functor, shown
+from foretell.wording import LONGEST, as_functor, shown
 
 WORDS = {
     "NAME": "a name",

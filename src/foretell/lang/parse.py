@@ -21,7 +21,7 @@ from foretell.lang.statement import DECLARATIONS, Refused, read
 from foretell.lang.syntax import SourceFile, Statement
 from foretell.lang.tokens import FUNCTORS, Token, statements, tokenize
 from foretell.lang.trouble import Trouble
-from foretell.lang.wording import as_functor
+from foretell.wording import as_functor
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 MOST_REPAIRS = 20  # of one statement, which is read again after each

@@ -12,7 +12,7 @@ from foretell.errors import ForetellError
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Rule
-from foretell.lang.wording import counted, printable
+from foretell.wording import counted, printable
 
 FunctorKind = OneOf["fact", "event", "exogenous"]
 Undeclared = OneOf["error", "exogenous"]

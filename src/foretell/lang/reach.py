@@ -16,7 +16,7 @@ from foretell.lang.gathered import Gathered, conditions
 from foretell.lang.program import Undeclared
 from foretell.lang.source import Span
 from foretell.lang.syntax import Atom, Not, Rule
-from foretell.lang.wording import did_you_mean, shown
+from foretell.wording import did_you_mean, shown
 
 MOST_SUGGESTIONS = 20  # each compares a name with all others
 
@@ -108,7 +108,7 @@ class Reach:
             known = [one for one in self.kind if one in self.produced or self.kind[one] != "fact"]
             if events_only:
                 known = [one for one in known if self.kind[one] != "fact"]
-            found = did_you_mean(name, known) if self.suggestions <= MOST_SUGGESTIONS else None
+            found = (did_you_mean(name, known) or None) if self.suggestions <= MOST_SUGGESTIONS else None
             self.suggested[name, events_only] = found
         return self.suggested[name, events_only]
 

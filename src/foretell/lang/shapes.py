@@ -12,7 +12,7 @@ from math import prod
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.program import FactTable, Functor, NumberedRule
 from foretell.lang.syntax import Atom, Constant, Term, Variable
-from foretell.lang.wording import shown
+from foretell.wording import shown
 
 Shape = tuple[int, int]
 GATES = 6  # input, forget, candidate, target-input, target-forget, decay: rows of `G`, in this order

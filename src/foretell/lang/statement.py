@@ -26,7 +26,7 @@ from foretell.lang.syntax import (
     Term,
     Variable,
 )
-from foretell.lang.wording import LONGEST, as_functor, did_you_mean, listed, shown
+from foretell.wording import LONGEST, as_functor, did_you_mean, listed, shown
 
 DECLARATIONS = {
     "embed": ":- embed(forum, 8).",

@@ -14,7 +14,7 @@ from itertools import pairwise
 from foretell.lang.graph import Arrow, Graph, Predicate
 from foretell.lang.layout import Layout, arrange
 from foretell.lang.stratify import strong_components
-from foretell.lang.wording import printable
+from foretell.wording import printable
 
 LETTER = 7.83  # width of a character of the 13 px monospaced font
 SMALL = 6.03  # of the 10 px one

@@ -20,7 +20,7 @@ from foretell.lang.files import Unreadable, check_file, neighbours, read_text
 from foretell.lang.program import FactTable
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Table
-from foretell.lang.wording import counted, did_you_mean, shown
+from foretell.wording import counted, did_you_mean, shown
 
 SHOWN_ROWS = 20
 LOOKED_FOR = "a path is relative to the file that names it"

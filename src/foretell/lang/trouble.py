@@ -8,7 +8,7 @@ from functools import cached_property
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Span
 from foretell.lang.tokens import FUNCTORS, Token
-from foretell.lang.wording import LONGEST
+from foretell.wording import LONGEST
 
 ARROWS = frozenset(("RULE", "ADD"))
 FAR = 200  # tokens that are looked at ahead of a mistake: enough for a statement, and bounded in a text without full stops

@@ -12,8 +12,8 @@ from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Span
 from foretell.lang.statement import literal_terms, rule_terms
 from foretell.lang.syntax import Atom, Compare, Constant, Not, Rule, Term, Variable
-from foretell.lang.wording import LONGEST, as_functor, shown
 from foretell.terms import constant
+from foretell.wording import LONGEST, as_functor, shown
 
 
 def check_variables(rule: Rule) -> Iterator[Diagnostic]:

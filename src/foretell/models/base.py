@@ -21,10 +21,11 @@ from foretell.batches.batch import Batch, make_batch
 from foretell.batches.queries import Queries, Sample
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
+from foretell.sampling.core.futures import Futures, sample
+from foretell.sampling.core.sampler import Sampler
 
 if TYPE_CHECKING:
     from foretell.evaluate.predict import Prediction
-    from foretell.sampling.core.futures import Futures
 
 QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
 
@@ -224,10 +225,12 @@ class IntensityModel(nn.Module, ABC):
         """For models in which not everything is possible: at each time the events that are, with their intensities."""
         return None
 
+    @abstractmethod
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> Sampler:
+        """Sequences to be continued by sampled events, one per history: each starts with the first `seen` events of its history."""
+
     def sample(self, history: EventSequence, *, horizon: float, n: int = 1, **options: Any) -> Futures:
         """Whole futures: `foretell.sample` of this model."""
-        from foretell.sampling.core.futures import sample
-
         return sample(self, history, horizon=horizon, n=n, **options)
 
     def predict(self, history: EventSequence, **options: Any) -> Prediction:

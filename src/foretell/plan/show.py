@@ -15,9 +15,9 @@ import numpy as np
 
 from foretell.ground.timeline import Grounding, Timeline
 from foretell.lang.pretty import pretty_atom, pretty_rule
-from foretell.lang.wording import counted
 from foretell.plan.layout import Layout
 from foretell.plan.parameters import ParameterBook, events_of
+from foretell.wording import counted
 
 if TYPE_CHECKING:
     from foretell.plan.slots import SequenceSlots  # `check --show plan` has no use for it

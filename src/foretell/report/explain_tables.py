@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from foretell.evaluate.explain import Attention, Contributed, Explained, ExplainedFact
-from foretell.lang.wording import counted
+from foretell.wording import counted
 
 
 def heading(explained: Explained) -> str:

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from foretell.evaluate.next_time import UNDEFINED_ABOVE
 from foretell.evaluate.prediction import Interval, Likely, Outlook, Prediction
-from foretell.lang.wording import counted
+from foretell.wording import counted
 
 
 def sentence(prediction: Prediction, time_unit: str = "") -> str:

@@ -20,7 +20,7 @@ from foretell.models.base import IntensityModel
 from foretell.reproduce.rows import Rows, write_rows
 from foretell.reproduce.unit import ROWS, RUN
 from foretell.train.config import make_config
-from foretell.train.fit import Interrupted, fit
+from foretell.train.fit import TrainingInterrupt, fit
 from foretell.train.run import RunFolder, environment
 
 VARIABLE = "FORETELL_DATA"
@@ -37,7 +37,7 @@ class Bench:
     folder: Path  # the unit's own; whatever is written there stays with it
     data: Path | None  # the folder that holds one folder for each data set; None: FORETELL_DATA, or embedded data alone
     device: str
-    stop: Callable[[], bool]  # True: write a checkpoint and raise Interrupted
+    stop: Callable[[], bool]  # True: write a checkpoint and raise TrainingInterrupt
     loaded: dict[str, Dataset] = field(default_factory=dict)  # shared by the units of one process
 
     def dataset(self, name: str, *, sequences: int = 0, events: int = 0) -> Dataset:
@@ -105,7 +105,7 @@ class Bench:
     def give_way(self) -> None:
         """Between two steps of a unit: stop here if that was asked for. What was written stays."""
         if self.stop():
-            raise Interrupted
+            raise TrainingInterrupt
 
 
 def find_data(name: str, folder: Path | None) -> Path:

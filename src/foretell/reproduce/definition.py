@@ -6,7 +6,6 @@ run changes.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from foretell.errors import ForetellError
 from foretell.reproduce.unit import slug
 from foretell.train.config import read_config
+from foretell.wording import did_you_mean
 
 FILE = "experiment.toml"
 QUICK = "quick"
@@ -102,8 +102,7 @@ def check_models(definitions: Iterable[Definition], models: Iterable[str]) -> No
     wrong = []
     for one in models:
         if slug(one) not in short:
-            close = difflib.get_close_matches(slug(one), short, 1)
-            hint = f"; did you mean `{close[0]}`?" if close else ""
+            hint = did_you_mean(slug(one), short, before="; ")
             wrong.append(f"--models {one}: there is no such model{hint}; there are {', '.join(short)}")
     if wrong:
         raise ForetellError("\n".join(wrong))
@@ -124,9 +123,8 @@ def check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> No
     wrong = []
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(known)}"
-            wrong.append(f"{where}: unknown key `{key}`{hint}")
+            hint = did_you_mean(key, known, otherwise=f"known are {', '.join(known)}")
+            wrong.append(f"{where}: unknown key `{key}`; {hint}")
     if wrong:
         raise ForetellError("\n".join(wrong))
 
@@ -141,8 +139,7 @@ def _folder(name: str) -> Path:
         return folder
     if name and (own / FILE).is_file():
         return own.resolve()
-    close = difflib.get_close_matches(name, names(), 1)
-    hint = f"; did you mean `{close[0]}`?" if close else ""
+    hint = did_you_mean(name, names(), before="; ")
     raise ForetellError(
         f"experiment {name!r}: there is none of this name, and no folder with an {FILE}{hint}; known are {', '.join(names())}"
     )

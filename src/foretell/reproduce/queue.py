@@ -18,7 +18,7 @@ from foretell.reproduce.definition import Choice, Definition, check_models, read
 from foretell.reproduce.experiment import Experiment, Results, open_experiment, results_of
 from foretell.reproduce.unit import Unit, UnitFolder
 from foretell.reproduce.worker import Ending, Job
-from foretell.train.teach import choose_device
+from foretell.train.trainer import choose_device
 
 GRACE = 40.0  # seconds that a unit has to stop when time is up; then it is killed, and goes on from its last checkpoint
 

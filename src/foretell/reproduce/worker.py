@@ -73,7 +73,7 @@ class Desk:
         """Whatever goes wrong is written into the unit's folder: the others go on."""
         from foretell.reproduce.bench import Bench
         from foretell.reproduce.experiment import open_experiment
-        from foretell.train.fit import Interrupted
+        from foretell.train.fit import TrainingInterrupt
 
         began = time.monotonic()
 
@@ -89,7 +89,7 @@ class Desk:
             bench = Bench(folder.path, data, job.device, asked, self.loaded)
             found: Mapping[str, Any] = self.experiments[key].work(job.unit, bench)
             folder.finish(job.unit, {**bench.machine(), **found})  # what is taken over says where it ran
-        except Interrupted:
+        except TrainingInterrupt:
             return Ending("stopped", time.monotonic() - began)
         except Exception as error:
             told = str(error) if isinstance(error, ForetellError) else traceback.format_exc()

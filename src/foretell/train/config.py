@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import tomllib
 import types
@@ -13,12 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import tomli_w
+
 from foretell.batches.batch import Window
 from foretell.errors import ForetellError
 from foretell.models.build import OPTIONS, AnhpOptions, Options
 from foretell.objective.integral import Integral
 from foretell.objective.timed import NoiseKind
-from foretell.train.task import TASKS, Task
+from foretell.train.task import TASKS, TaskOptions
+from foretell.wording import did_you_mean
 
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
@@ -75,7 +77,7 @@ class RunConfig:
     data: DataOptions = field(default_factory=DataOptions)
     model: Options = field(default_factory=AnhpOptions)
     train: TrainOptions = field(default_factory=TrainOptions)
-    task: Task | None = None  # None: what happens next, and when
+    task: TaskOptions | None = None  # None: what happens next, and when
 
     def check(self) -> RunConfig:
         """Values that have the right type but make no sense."""
@@ -164,8 +166,7 @@ def make_config(table: Mapping[str, Any], source: str = "configuration") -> RunC
             kinds = cls
             cls = kinds.get(kind) if isinstance(kind, str) else None
             if cls is None:
-                close = difflib.get_close_matches(str(kind), list(kinds), 1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
+                hint = did_you_mean(str(kind), kinds, before="; ")
                 problems.append(f"{source}: {name}.kind = {kind!r}: expected one of {', '.join(kinds)}{hint}")
                 continue
             given = {key: value for key, value in given.items() if key != "kind"}
@@ -197,9 +198,8 @@ def _unknown(given: Mapping[str, Any], known: list[str], source: str, prefix: st
     found = []
     for key in given:
         if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(known)}"
-            found.append(f"{source}: unknown key `{prefix}{key}`{hint}")
+            hint = did_you_mean(key, known, otherwise=f"known are {', '.join(known)}")
+            found.append(f"{source}: unknown key `{prefix}{key}`; {hint}")
     return found
 
 
@@ -246,35 +246,19 @@ def _said(hint: Any) -> str:
 
 def to_toml(config: RunConfig) -> str:
     """The whole configuration, defaults included, as TOML that `make_config` reads back to the same."""
-    lines = []
+    tables: dict[str, dict[str, Any]] = {}
     for section in dataclasses.fields(config):
         options = getattr(config, section.name)
         if options is None:
             continue
-        lines.append(f"[{section.name}]")
-        if section.name in ("model", "task"):
-            lines.append(f"kind = {_toml(options.kind)}")
-        for option in dataclasses.fields(options):
-            value = getattr(options, option.name)
-            if value is not None:
-                lines.append(f"{option.name} = {_toml(value)}")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, float):
-        return repr(value)
-    return json.dumps(value, ensure_ascii=False)
+        kind = {"kind": options.kind} if section.name in ("model", "task") else {}
+        given = {option.name: getattr(options, option.name) for option in dataclasses.fields(options)}
+        tables[section.name] = kind | {name: value for name, value in given.items() if value is not None}
+    return tomli_w.dumps(tables)
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:
     """Refuse a word that is none of a Literal's."""
     if value not in get_args(choices):
-        close = difflib.get_close_matches(value, get_args(choices), 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(value, get_args(choices), before="; ")
         raise ConfigError(f"{name} = {value}: expected one of {', '.join(get_args(choices))}{hint}")

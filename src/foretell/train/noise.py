@@ -17,9 +17,9 @@ from foretell.models.rules.rule_model import RuleModel
 from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
 from foretell.objective.noise_source import functor_marks, marks_of_types
 from foretell.objective.timed import Noise, NoiseKind, Timed
-from foretell.train.floors import scored_alike
 from foretell.train.noise_profiles import own_profile, start_profile
 from foretell.train.run import RunFolder
+from foretell.train.scored_events import scored_alike
 
 # Noise must come wherever events may, and not in bursts sharper than the model can follow: bursts weigh so much that the rest of the time
 # is hardly learned. So the memories of Hawkes noise are given and not fitted, and half of it is Poisson.

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell.data.raw import Gatherer
-from foretell.data.sequence import NO_METADATA, did_you_mean
+from foretell.data.sequence import NO_METADATA
 from foretell.errors import DataError
+from foretell.wording import did_you_mean
 
 ROLES = ("sequence", "time", "event", "t_end", "metadata")
 
@@ -40,7 +41,7 @@ class ColumnMap:
             if not equals or not column:
                 problems.append(f"columns: {part!r} is not of the form part=column, as in time=when")
             elif role not in ROLES and not is_argument:
-                expected = f"{', '.join(ROLES)} or arg1, arg2, …{did_you_mean(role, ROLES)}"
+                expected = f"{', '.join(ROLES)} or arg1, arg2, …{did_you_mean(role, ROLES, before='; ')}"
                 problems.append(f"columns: no part {role!r}; expected {expected}")
             elif given.setdefault(role, column) != column:
                 problems.append(f"columns: {role} is given twice")
@@ -83,7 +84,7 @@ def find_columns(columns: ColumnMap, header: list[str], gatherer: Gatherer, plac
         if column not in header:
             gatherer.fault(
                 place,
-                f"no column {column!r}; found {', '.join(map(repr, header))}{did_you_mean(column, header)} "
+                f"no column {column!r}; found {', '.join(map(repr, header))}{did_you_mean(column, header, before='; ')} "
                 f"(other names are mapped with --columns sequence=…,time=…,event=…)",
             )
     used = [*needed, *arguments, columns.t_end, columns.metadata]

@@ -18,8 +18,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
+from foretell.models.attention.anhp_sampler import ANHPSampler
 from foretell.models.attention.layers import AttentionLayer, Drop, Folded, History, LayerMatrices, Parts, Table
 from foretell.models.attention.start import fade, start
 from foretell.models.attention.structure import Coarse, Edge, make_structure
@@ -344,6 +345,9 @@ class ANHP(IntensityModel):
         )
 
     # In and out
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPSampler:
+        return ANHPSampler.start(self, histories, seen)
 
     def spec(self) -> dict[str, Any]:
         return {

@@ -6,6 +6,7 @@ integral has a closed form. Maximum likelihood lives in `hawkes_fit`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,9 +16,11 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
-from foretell.data import Vocabulary
+from foretell.data import EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.models.classical.sampler import HawkesSampler
+from foretell.sampling.core.start import past_batch
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,16 @@ class Hawkes(IntensityModel):
         decayed = -torch.expm1(-length.unsqueeze(-1) * self.beta) / self.beta  # [B, G, J]
         raised = torch.einsum("bgfj,fj->bgj", history.counts, self.alpha.sum(0))
         return self.mu.sum() * length + (raised * decayed).sum(-1)
+
+    @torch.inference_mode()
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> HawkesSampler:
+        mu, alpha, beta = (one.detach().double() for one in (self.mu, self.alpha, self.beta))
+        batch = past_batch(histories, seen, self.vocabulary, self.device)
+        past = decayed_counts(batch, beta, self.types)
+        row = torch.arange(len(batch), device=self.device)
+        return HawkesSampler(
+            self.vocabulary, mu, alpha, beta, past.counts[row, batch.lengths], past.since[row, batch.lengths]
+        )
 
     def spec(self) -> dict[str, Any]:
         return {"decays": self.decays, "dtype": str(self.dtype).removeprefix("torch."), "fitted": self.fitted}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
@@ -9,9 +10,10 @@ from torch import Tensor, nn
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.models.classical.sampler import HawkesSampler
 from foretell.models.units import scored_counts
 
 
@@ -45,6 +47,13 @@ class Poisson(IntensityModel):
 
     def exact_integral(self, history: None, batch: Batch) -> Tensor:
         return self.log_rate.exp().sum() * batch.gap_length
+
+    @torch.inference_mode()
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> HawkesSampler:
+        """A Hawkes process without decays, whose past does not matter."""
+        rate = self.log_rate.detach().double().exp()
+        alpha, counts = rate.new_zeros(self.types, self.types, 0), rate.new_zeros(len(seen), self.types, 0)
+        return HawkesSampler(self.vocabulary, rate, alpha, rate.new_zeros(0), counts, rate.new_zeros(len(seen)))
 
     def spec(self) -> dict[str, Any]:
         return {"dtype": str(self.dtype).removeprefix("torch."), "fitted": self.fitted}

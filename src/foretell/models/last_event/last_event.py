@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -23,6 +24,7 @@ from foretell.errors import ForetellError
 from foretell.models.attention.layers import Drop
 from foretell.models.base import EndsAndInside, IntensityModel
 from foretell.models.last_event.causal_encoder import CausalEncoder, Encoding, check_sizes
+from foretell.models.last_event.sampler import LastEventSampler
 from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
 from foretell.nn.intensity import log_softplus, softplus
 from foretell.nn.lookup import lookup
@@ -199,6 +201,9 @@ class LastEventModel(IntensityModel):
         )
 
     # In and out
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> LastEventSampler:
+        return LastEventSampler.start(self, histories, seen)
 
     def spec(self) -> dict[str, Any]:
         return {

@@ -7,6 +7,7 @@ vector of its own, no intensity, and makes the first cell. Decays `δ` count ela
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -16,9 +17,10 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries, Sample
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import EndsAndInside, IntensityModel
+from foretell.models.recurrent.nhp_sampler import NHPSampler
 from foretell.models.units import mean_gap, starting_rates
 from foretell.nn.ctlstm import Cells, ctlstm, read
 from foretell.nn.ctlstm_steps import DECAY, GATES
@@ -163,6 +165,9 @@ class NHP(IntensityModel):
         )
 
     # In and out
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
+        return NHPSampler.start(self, histories, seen)
 
     def spec(self) -> dict[str, Any]:
         return {

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.models.rules.andtt_network import Network
+from foretell.models.rules.andtt_sampler import ANDTTSampler
 from foretell.models.rules.program_parts import program_from_parts
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.rule_network import Embeddings
@@ -79,6 +80,9 @@ class ANDTT(RuleModel):
 
     def slot_embeddings(self, history: Batch, plan: Plan, times: Tensor) -> Embeddings:
         return self.network(plan, times)
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:
+        return ANDTTSampler.start(self, histories, seen)
 
     def spec(self) -> dict[str, Any]:
         return self.rule_spec() | {

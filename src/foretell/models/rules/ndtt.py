@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch
-from foretell.data import Vocabulary
+from foretell.data import EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt_network import CellNetwork
+from foretell.models.rules.ndtt_sampler import NDTTSampler
 from foretell.models.rules.program_parts import program_from_parts
 from foretell.models.rules.rule_model import RuleModel, digest
 from foretell.models.rules.rule_network import Embeddings
@@ -131,6 +132,9 @@ class NDTT(RuleModel):
 
     def slot_embeddings(self, history: Encoded, plan: CellPlan, times: Tensor) -> Embeddings:
         return self.network(plan, history.cells, times, self.time_scale)
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> NDTTSampler:
+        return NDTTSampler.start(self, histories, seen)
 
     def spec(self) -> dict[str, Any]:
         return self.rule_spec()

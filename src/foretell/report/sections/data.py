@@ -8,9 +8,9 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.data.summary import SplitSummary, Summary
-from foretell.lang.wording import counted
 from foretell.report.markup import joined
 from foretell.report.section import Section, chart, figure, remark, table
+from foretell.wording import counted
 
 BINS = 40
 

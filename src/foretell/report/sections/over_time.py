@@ -9,7 +9,6 @@ import numpy as np
 
 from foretell.data import EventSequence
 from foretell.evaluate.prediction import QUANTILES
-from foretell.lang.wording import counted
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import per_unit, time_label
 from foretell.report.entry import Entry
@@ -17,6 +16,7 @@ from foretell.report.grouping import Grouping, group_events
 from foretell.report.markup import Markup, joined, precise
 from foretell.report.section import Section, chart, figure, remark
 from foretell.report.waiting import waiting_times
+from foretell.wording import counted
 
 MOST_EVENTS = 300  # more would make the page heavy, and take long to predict one by one
 GRID = 900

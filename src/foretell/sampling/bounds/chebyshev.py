@@ -33,7 +33,7 @@ SMALLEST = 1e-300  # below it numbers lose their digits
 
 
 @dataclass(frozen=True)
-class Nodes:
+class ChebyshevPiece:
     v: Tensor  # float64 [degree + 1, ...]: at the nodes
     remainder: Tensor  # float64 [...], at least 0; infinite or not a number: nothing is known
 
@@ -41,36 +41,38 @@ class Nodes:
     def degree(self) -> int:
         return self.v.shape[0] - 1
 
-    def __add__(self, other: Nodes) -> Nodes:
-        return Nodes(self.v + other.v, self.remainder + other.remainder)
+    def __add__(self, other: ChebyshevPiece) -> ChebyshevPiece:
+        return ChebyshevPiece(self.v + other.v, self.remainder + other.remainder)
 
-    def __mul__(self, other: Nodes) -> Nodes:
+    def __mul__(self, other: ChebyshevPiece) -> ChebyshevPiece:
         value = self.v * other.v
         if not self.degree:
             return point(value[0])
         a, b = self.shape(), other.shape()
         met = sum((a.most[i - 1] * b.most[-i] for i in range(1, self.degree + 1)), torch.zeros_like(self.remainder))
         off = a.size * other.remainder + b.size * self.remainder + self.remainder * other.remainder
-        return Nodes(value, met / 2.0**self.degree + off)
+        return ChebyshevPiece(value, met / 2.0**self.degree + off)
 
-    def plus(self, value: Tensor) -> Nodes:
+    def plus(self, value: Tensor) -> ChebyshevPiece:
         """With something added that does not change with time."""
         if not self.degree:
             return point(self.v[0] + value)
-        return Nodes(self.v + value, self.remainder + ROUNDED * value.abs())
+        return ChebyshevPiece(self.v + value, self.remainder + ROUNDED * value.abs())
 
-    def times(self, factor: Tensor | float) -> Nodes:
+    def times(self, factor: Tensor | float) -> ChebyshevPiece:
         """Multiplied by something that does not change with time."""
         size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
-        return Nodes(self.v * factor, self.remainder * size)
+        return ChebyshevPiece(self.v * factor, self.remainder * size)
 
-    def through(self, matrix: Tensor) -> Nodes:
+    def through(self, matrix: Tensor) -> ChebyshevPiece:
         """`x @ matrix` for rows x [..., in] and a matrix [..., in, out] that does not change with time."""
-        return Nodes(self.v @ matrix, self.remainder @ matrix.abs()) if self.degree else point(self.v[0] @ matrix)
+        return (
+            ChebyshevPiece(self.v @ matrix, self.remainder @ matrix.abs()) if self.degree else point(self.v[0] @ matrix)
+        )
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Nodes:
+    def map(self, change: Callable[[Tensor], Tensor]) -> ChebyshevPiece:
         """Rearranged: `change` moves, repeats or leaves out elements; dimensions count from the last."""
-        return Nodes(change(self.v), change(self.remainder))
+        return ChebyshevPiece(change(self.v), change(self.remainder))
 
     def shape(self) -> Shape:
         """The polynomial, and how large its coefficients can be anywhere on the window."""
@@ -140,20 +142,20 @@ class Shape:
         return self.centre - self.swing - self.off(remainder)
 
 
-def point(value: Tensor) -> Nodes:
-    return Nodes(value.unsqueeze(0), _zero(value.device).expand(value.shape))
+def point(value: Tensor) -> ChebyshevPiece:
+    return ChebyshevPiece(value.unsqueeze(0), _zero(value.device).expand(value.shape))
 
 
-def constant(value: Tensor, degree: int) -> Nodes:
-    return Nodes(value.expand(degree + 1, *value.shape), _zero(value.device).expand(value.shape))
+def constant(value: Tensor, degree: int) -> ChebyshevPiece:
+    return ChebyshevPiece(value.expand(degree + 1, *value.shape), _zero(value.device).expand(value.shape))
 
 
-def between(low: Tensor, high: Tensor, degree: int) -> Nodes:
+def between(low: Tensor, high: Tensor, degree: int) -> ChebyshevPiece:
     """Somewhere from `low` to `high`, however it changes."""
-    return Nodes(((low + high) / 2.0).expand(degree + 1, *low.shape), (high - low) / 2.0)
+    return ChebyshevPiece(((low + high) / 2.0).expand(degree + 1, *low.shape), (high - low) / 2.0)
 
 
-def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree: int) -> Nodes:
+def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree: int) -> ChebyshevPiece:
     """`sin(frequency·t + phase)` on `middle ± half`: [..., F] from [...] and [F]."""
     turns = (middle.unsqueeze(-1) * frequency + phase).remainder(2.0 * math.pi)
     if not degree:
@@ -167,11 +169,11 @@ def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree
     lost = off >= 1.0
     v = torch.sin(turns + swing * at)
     if not bool(lost.any()):
-        return Nodes(v, off)
-    return Nodes(v.masked_fill(lost, 0.0), torch.where(lost, torch.ones_like(off), off))
+        return ChebyshevPiece(v, off)
+    return ChebyshevPiece(v.masked_fill(lost, 0.0), torch.where(lost, torch.ones_like(off), off))
 
 
-def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int) -> Nodes:
+def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int) -> ChebyshevPiece:
     """`exp(−rate·(t − since))` on `middle ± half`: [..., F] from [...] and rates [..., F], none of them below 0.
 
     A cell that drifts from `c` to its target is `decay(…).times(c − target).plus(target)`. Every derivative is largest where the window
@@ -189,7 +191,7 @@ def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int
     plain = between(low, high, degree)
     lost = ~(off <= plain.remainder)  # what is not a number is lost, too
     v = torch.exp(-rate * elapsed - swing * at)
-    return Nodes(torch.where(lost, plain.v, v), torch.where(lost, plain.remainder, off) + rounded)
+    return ChebyshevPiece(torch.where(lost, plain.v, v), torch.where(lost, plain.remainder, off) + rounded)
 
 
 def exp_off(p: Shape, remainder: Tensor) -> Tensor:
@@ -208,7 +210,7 @@ def exp_off(p: Shape, remainder: Tensor) -> Tensor:
     return torch.exp(p.centre + p.swing).mul_(beyond.add_(series[-1], alpha=0.5**degree))
 
 
-def tanh(x: Nodes) -> Nodes:
+def tanh(x: ChebyshevPiece) -> ChebyshevPiece:
     if not x.degree:
         return point(torch.tanh(x.v[0]))
     shape = x.shape()
@@ -220,7 +222,7 @@ def tanh(x: Nodes) -> Nodes:
     return _curve(x, shape, _tanh, bounds, slope, (slope * reach + ROUNDED).clamp(max=2.0))
 
 
-def softplus(x: Nodes) -> Nodes:
+def softplus(x: ChebyshevPiece) -> ChebyshevPiece:
     """`log(1 + e^x)`."""
     if not x.degree:
         return point(plain_softplus(x.v[0]))
@@ -232,7 +234,7 @@ def softplus(x: Nodes) -> Nodes:
     return _curve(x, shape, plain_softplus, bounds, slope, slope * reach)
 
 
-def power(x: Nodes, exponent: Tensor | float) -> Nodes:
+def power(x: ChebyshevPiece, exponent: Tensor | float) -> ChebyshevPiece:
     """`x^exponent` where `x` stays above 0; nothing is known elsewhere."""
     if not x.degree:
         return point(x.v[0] ** exponent)
@@ -246,10 +248,10 @@ def power(x: Nodes, exponent: Tensor | float) -> Nodes:
         bounds.append(size * torch.maximum(safe ** (exponent - j), high ** (exponent - j)))
     v = x.v.clamp(min=1e-300) ** exponent
     off = _beyond(bounds[1:], shape.most) / 2.0**x.degree + bounds[0] * x.remainder + ROUNDED * v.amax(0)
-    return Nodes(v, torch.where(low > 0.0, off, torch.inf))
+    return ChebyshevPiece(v, torch.where(low > 0.0, off, torch.inf))
 
 
-def relu(x: Nodes) -> Nodes:
+def relu(x: ChebyshevPiece) -> ChebyshevPiece:
     """`max(x, 0)`: itself, nothing, or between two lines of one slope where the sign is not sure."""
     if not x.degree:
         return point(x.v[0].clamp(min=0.0))
@@ -258,19 +260,19 @@ def relu(x: Nodes) -> Nodes:
     slope = torch.where(low >= 0.0, 1.0, torch.where(high <= 0.0, 0.0, high / (high - low).clamp(min=1e-300)))
     gap = torch.where((low < 0.0) & (high > 0.0), -slope * low, 0.0) / 2.0
     line = x.times(slope).plus(gap)
-    return Nodes(line.v, line.remainder + gap)
+    return ChebyshevPiece(line.v, line.remainder + gap)
 
 
-def tighter(found: Nodes, low: Tensor, high: Tensor) -> Nodes:
+def tighter(found: ChebyshevPiece, low: Tensor, high: Tensor) -> ChebyshevPiece:
     """What was found, or, where that says less, just a range that is known."""
     worse = ~(found.remainder <= 0.5 * (high - low))  # what is not a number says less
     return ranged(found, worse, low, high) if bool(worse.any()) else found
 
 
-def ranged(found: Nodes, where: Tensor, low: Tensor, high: Tensor) -> Nodes:
+def ranged(found: ChebyshevPiece, where: Tensor, low: Tensor, high: Tensor) -> ChebyshevPiece:
     """What was found, and in some places just a range."""
     plain = between(low, high, found.degree)
-    return Nodes(torch.where(where, plain.v, found.v), torch.where(where, plain.remainder, found.remainder))
+    return ChebyshevPiece(torch.where(where, plain.v, found.v), torch.where(where, plain.remainder, found.remainder))
 
 
 def unless_known(upper: Tensor) -> Tensor:
@@ -279,8 +281,13 @@ def unless_known(upper: Tensor) -> Tensor:
 
 
 def _curve(
-    x: Nodes, shape: Shape, curve: Callable[[Tensor], Tensor], bounds: Sequence[Tensor], slope: Tensor, most: Tensor
-) -> Nodes:
+    x: ChebyshevPiece,
+    shape: Shape,
+    curve: Callable[[Tensor], Tensor],
+    bounds: Sequence[Tensor],
+    slope: Tensor,
+    most: Tensor,
+) -> ChebyshevPiece:
     """A curve that is never further than `most` from its value at the centre.
 
     `slope` bounds its first coefficient anywhere within reach, and `bounds` the second and those after it.
@@ -288,8 +295,8 @@ def _curve(
     off = torch.addcmul(_beyond(bounds, shape.most) * 0.5**x.degree, slope, x.remainder).add_(ROUNDED)
     lost = ~(off <= most)  # what is not a number is lost, too
     if not bool(lost.any()):
-        return Nodes(curve(x.v), off)
-    return Nodes(torch.where(lost, curve(shape.centre), curve(x.v)), torch.where(lost, most, off))
+        return ChebyshevPiece(curve(x.v), off)
+    return ChebyshevPiece(torch.where(lost, curve(shape.centre), curve(x.v)), torch.where(lost, most, off))
 
 
 def _beyond(bounds: Sequence[Tensor], most: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from foretell.nn.pool import pool
-from foretell.sampling.bounds.chebyshev import Nodes, point, power, tighter
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece, point, power, tighter
 
 
-def pooled(x: Nodes, segment: Tensor, count: int, beta: Tensor) -> Nodes:
+def pooled(x: ChebyshevPiece, segment: Tensor, count: int, beta: Tensor) -> ChebyshevPiece:
     """Rows [R, P, D] to [count, P, D]; `beta` [count]."""
     if not x.degree:
         return point(_pool(x.v[0], segment, count, beta))
@@ -25,7 +25,7 @@ def pooled(x: Nodes, segment: Tensor, count: int, beta: Tensor) -> Nodes:
     side = torch.where(middle < 0.0, -1.0, 1.0)
     raised = power(x.times(side / unit[segment]), beta[segment].view(-1, 1, 1)).times(side)
     # Remainders hold what rounding does to every summand: where these cancel, much of the sum may be rounding.
-    summed = Nodes(
+    summed = ChebyshevPiece(
         torch.stack([_sum(one, segment, count) for one in raised.v.unbind(0)]), _sum(raised.remainder, segment, count)
     )
     side = torch.where(summed.v[0] < 0.0, -1.0, 1.0)

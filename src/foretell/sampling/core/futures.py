@@ -17,10 +17,9 @@ import torch
 
 from foretell.data import EventSequence
 from foretell.errors import ForetellError
-from foretell.models.base import IntensityModel
 from foretell.sampling.core.memory import keep_memory
-from foretell.sampling.core.sampler import Walks
-from foretell.sampling.core.start import start_walks
+from foretell.sampling.core.sampler import Sampler
+from foretell.sampling.core.start import SampledModel, start_sampler
 from foretell.sampling.core.thinning import KEPT, Cost, Pace, next_events, next_stretch, waits
 from foretell.sampling.core.threads import alone, side_by_side
 
@@ -107,7 +106,7 @@ def beginning(history: EventSequence, start: float | None) -> Beginning:
 
 
 def sample_futures(
-    model: IntensityModel,
+    model: SampledModel,
     histories: Sequence[EventSequence],
     *,
     horizon: float,
@@ -161,7 +160,7 @@ def _mixed(*numbers: int) -> int:
 
 
 def sample(
-    model: IntensityModel,
+    model: SampledModel,
     history: EventSequence,
     *,
     horizon: float,
@@ -175,7 +174,7 @@ def sample(
 
 
 def sample_next(
-    model: IntensityModel,
+    model: SampledModel,
     histories: Sequence[EventSequence],
     *,
     n: int,
@@ -192,7 +191,7 @@ def sample_next(
     found = []
     for number, one in enumerate(beginning(history, start) for history in histories):
         with alone(model.device):
-            walks = start_walks(model, [one.history], [one.seen])
+            walks = start_sampler(model, [one.history], [one.seen])
         begin = torch.tensor([one.start], dtype=torch.float64, device=model.device)
         parts = []
         with alone(model.device) if walks.shares_out else nullcontext():
@@ -211,7 +210,7 @@ def sample_next(
 
 
 def _futures(
-    model: IntensityModel,
+    model: SampledModel,
     begun: Beginning,
     n: int,
     horizon: float,
@@ -220,7 +219,7 @@ def _futures(
     told: Callable[[int], None],
 ) -> tuple[list[Future], Cost]:
     device = model.device
-    walks: Walks = start_walks(model, [begun.history], [begun.seen])
+    walks: Sampler = start_sampler(model, [begun.history], [begun.seen])
     pace = Pace.first(walks, device)
     now = torch.tensor([begun.start], dtype=torch.float64, device=device)
     far = torch.full_like(now, horizon)

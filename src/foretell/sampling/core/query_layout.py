@@ -29,7 +29,7 @@ class Grid:
     """[W, P]."""
 
     def times(self, rows: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
-        # Nodes are put side by side, so that no matrix is repeated for them.
+        # ChebyshevPiece are put side by side, so that no matrix is repeated for them.
         found = rows.movedim(0, 1).flatten(1, 2) @ matrix
         if plus is not None:
             found += plus.unsqueeze(1)

@@ -1,6 +1,6 @@
 """Sequences that go on: what every model must offer so that its events can be drawn exactly.
 
-A walk is one sequence with all that is kept of its past. A model has a class of walks side by side (`Walks`), which can tell the
+A walk is one sequence with all that is kept of its past. A model has a class of walks side by side (`Sampler`), which can tell the
 intensities of what may happen next at any times after the last event, bound the total intensity on windows of time, and take in one more
 event each. Intensities and bounds are of one and the same function, in float64.
 """
@@ -13,7 +13,7 @@ from typing import Self
 
 from torch import Tensor
 
-from foretell.sampling.bounds.chebyshev import Nodes
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Bounds:
 
     upper: Tensor  # float64 [W, P]: no smaller than the total intensity anywhere on the window, if it has length; may be infinite
     middle: Tensor  # float64 [W, P]: about the intensity in its middle, to see how tight that is
-    rates: Nodes | None = None  # [W, P, C]: the intensity of every choice on the window, if that is known
+    rates: ChebyshevPiece | None = None  # [W, P, C]: the intensity of every choice on the window, if that is known
 
 
-class Walks(ABC):
+class Sampler(ABC):
     """`W` walks. Times are float64 [W, …], absolute, and not before the walk's last event."""
 
     shares_out: bool = False  # whether it shares its work out among the threads of a CPU itself

@@ -1,47 +1,74 @@
-"""The walks of each kind of model."""
+"""Where sampling starts: what it asks of a model, the check of its parameters, and the past of each history in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar, Protocol, TypeVar
 
 import torch
+from torch import nn
 
-from foretell.data import EventSequence
+from foretell.batches.batch import Batch, batch_of
+from foretell.data import EventSequence, Vocabulary
 from foretell.errors import ForetellError
-from foretell.models.attention.anhp import ANHP
-from foretell.models.base import IntensityModel
-from foretell.models.classical.hawkes import Hawkes
-from foretell.models.classical.poisson import Poisson
-from foretell.models.last_event.last_event import LastEventModel
-from foretell.models.recurrent.nhp import NHP
-from foretell.models.rules.andtt import ANDTT
-from foretell.models.rules.ndtt import NDTT
-from foretell.sampling.anhp_sampler import ANHPWalks
-from foretell.sampling.classical_sampler import HawkesWalks
-from foretell.sampling.core.sampler import Walks
-from foretell.sampling.last_event_sampler import MonotoneWalks
-from foretell.sampling.nhp_sampler import NHPWalks
-from foretell.sampling.rules.andtt_sampler import ANDTTWalks
-from foretell.sampling.rules.ndtt_sampler import NDTTWalks
+from foretell.sampling.core.sampler import Sampler
 
 
-def start_walks(model: IntensityModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Walks:
-    """One walk for each history, which begins with its first `seen` events."""
+class SampledModel(Protocol):
+    """What sampling needs of a model."""
+
+    title: ClassVar[str]
+    vocabulary: Vocabulary
+    longest: float | None
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> Sampler: ...
+
+
+N = TypeVar("N", bound=nn.Module)
+
+
+def start_sampler(model: SampledModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Sampler:
+    """One sequence per history, which starts with its first `seen` events; parameters that are not finite are refused."""
     numbers = [one.detach().flatten() for one in model.parameters()]
     if numbers and not bool((0.0 * torch.cat(numbers)).sum() == 0.0):  # but for what is infinite or no number
         raise ForetellError(
             f"{model.title}: some of its parameters are not finite numbers, so nothing can be drawn from it"
         )
-    if isinstance(model, ANHP):
-        return ANHPWalks.start(model, histories, seen)
-    if isinstance(model, NHP):
-        return NHPWalks.start(model, histories, seen)
-    if isinstance(model, LastEventModel):
-        return MonotoneWalks.start(model, histories, seen)
-    if isinstance(model, Hawkes | Poisson):
-        return HawkesWalks.start(model, histories, seen)
-    if isinstance(model, ANDTT):
-        return ANDTTWalks.start(model, histories, seen)
-    if isinstance(model, NDTT):
-        return NDTTWalks.start(model, histories, seen)
-    raise ForetellError(f"{model.title} cannot be sampled from")
+    return model.sampler(histories, seen)
+
+
+def past_batch(
+    histories: Sequence[EventSequence], seen: Sequence[int], vocabulary: Vocabulary, device: torch.device
+) -> Batch:
+    """The first `seen` events of each history."""
+    cut = [
+        replace(one, times=one.times[:n], types=one.types[:n], unscored=None)
+        for one, n in zip(histories, seen, strict=True)
+    ]
+    top = max((int(one.types.max(initial=-1)) for one in cut), default=-1)
+    if top >= len(vocabulary):
+        raise ForetellError(f"history: type {top} is outside the vocabulary of {len(vocabulary)} event types")
+    return batch_of(cut, "window", device=device)
+
+
+def in_float64(module: N) -> N:
+    """A copy for evaluation, in float64; all but the numbers is shared, since a copy of it would take most of the time."""
+    own = copy.copy(module)
+    own.training = False
+    own._parameters = {
+        name: None if one is None else nn.Parameter(one.detach().to(torch.float64, copy=True), requires_grad=False)
+        for name, one in module._parameters.items()
+    }
+    own._buffers = {
+        name: one.to(torch.float64, copy=True) if one is not None and one.is_floating_point() else one
+        for name, one in module._buffers.items()
+    }
+    own._modules = {name: None if one is None else in_float64(one) for name, one in module._modules.items()}
+    return own

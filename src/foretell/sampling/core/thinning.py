@@ -23,8 +23,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from foretell.sampling.bounds.chebyshev import Curves, Nodes
-from foretell.sampling.core.sampler import Bounds, Walks
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece, Curves
+from foretell.sampling.core.sampler import Bounds, Sampler
 
 LOOSE = 1.0  # of a bound over its intensity, more than 1, with which a piece is not used
 CHEAP = 0.2  # proposals that a piece may waste, however loose its bound
@@ -81,7 +81,7 @@ class Pace:
     rate: Tensor  # float64 [W]; 0: not known
 
     @classmethod
-    def first(cls, walks: Walks, device: torch.device) -> Pace:
+    def first(cls, walks: Sampler, device: torch.device) -> Pace:
         width = torch.full((walks.count,), walks.width, dtype=torch.float64, device=device)
         left = torch.full_like(width, ALIKE, dtype=torch.int64)
         return cls(width, left, left.clone(), torch.zeros_like(width), torch.zeros_like(width))
@@ -136,7 +136,7 @@ class _Known:
     steps: Tensor  # [A·P·C]: for piece i, how much of its bound the choices up to each one's have at least, from i to i + 1
 
     @classmethod
-    def of(cls, rates: Nodes, upper: Tensor) -> _Known:
+    def of(cls, rates: ChebyshevPiece, upper: Tensor) -> _Known:
         lower = rates.lower().nan_to_num(nan=0.0, neginf=0.0).clamp(min=0.0)
         stacked = lower.cumsum(-1)
         share = torch.where(upper > 0.0, 1.0 / upper, 0.0).unsqueeze(-1) * stacked
@@ -152,7 +152,7 @@ class _Window:
     upper: Tensor  # [A, P]
     mass: Tensor  # [A, P + 1]: up to each edge
     end: Tensor  # [A]
-    rates: Nodes | None = None  # [A, P, C]: of every choice, at any moment of a piece
+    rates: ChebyshevPiece | None = None  # [A, P, C]: of every choice, at any moment of a piece
     known: _Known | None = None
 
     @property
@@ -176,7 +176,7 @@ def waits(draws: int, random: torch.Generator, device: torch.device) -> Tensor:
 
 @torch.inference_mode()
 def next_events(
-    walks: Walks,
+    walks: Sampler,
     walk_of_draw: Tensor,  # int64 [draws]
     start: Tensor,  # float64 [W]
     horizon: Tensor,  # float64 [W]
@@ -203,7 +203,7 @@ def next_events(
             slower = pace.taken(kept)
         place = torch.empty_like(wanted, dtype=torch.int64)
         place[kept] = torch.arange(len(kept), device=start.device)
-        # Walks that are not wanted but not set aside either get a window of no length.
+        # Sampler that are not wanted but not set aside either get a window of no length.
         end = torch.where(wanted, horizon, now)[kept]
         mine, rest = place[walk_of_draw[waiting]], due[waiting]
         stretch = next_stretch(subset, mine, now[kept], end, slower, rest, random, ahead=walks.count == 1)
@@ -214,7 +214,7 @@ def next_events(
 
 @torch.inference_mode()
 def next_stretch(
-    walks: Walks,
+    walks: Sampler,
     walk_of_draw: Tensor,  # int64 [draws]
     now: Tensor,  # float64 [W]
     horizon: Tensor,  # float64 [W]
@@ -240,7 +240,7 @@ def _most(walks: int) -> int:
     return min(MOST_PIECES, max(8, PIECES_AT_A_TIME // walks))
 
 
-def _steps(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
+def _steps(walks: Sampler, now: Tensor, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
     """Where pieces of the next window of each walk end, so that it is about as long as is wanted: in its width, [W, P + 1]."""
     live = horizon > now
     unknown = live & (pace.rate == 0.0)
@@ -254,7 +254,7 @@ def _steps(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, wanted: Tenso
     return torch.minimum(torch.arange(int(count.max()) + 1, dtype=torch.float64, device=now.device), count)
 
 
-def _ahead(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, draws: float) -> Tensor:
+def _ahead(walks: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: float) -> Tensor:
     """The same where draws are many, as far as the last of them will about go; where few go, pieces are longer."""
     live, most = horizon > now, _most(len(now))
     apart = most / LOOKS
@@ -278,7 +278,7 @@ def _ahead(walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, draws: float)
 
 
 def _window(
-    walks: Walks, now: Tensor, horizon: Tensor, pace: Pace, steps: Tensor, several: bool
+    walks: Sampler, now: Tensor, horizon: Tensor, pace: Pace, steps: Tensor, several: bool
 ) -> tuple[_Window, Cost]:
     live = horizon > now
     width = torch.maximum(pace.width, SHORTEST * now.abs())  # or time would stand still
@@ -317,7 +317,7 @@ def _judged(found: Bounds, edges: Tensor, first: float) -> tuple[Tensor, Tensor,
 
 
 def _thin(
-    walks: Walks, window: _Window, walk_of_draw: Tensor, due: Tensor, random: torch.Generator
+    walks: Sampler, window: _Window, walk_of_draw: Tensor, due: Tensor, random: torch.Generator
 ) -> tuple[Drawn, Tensor]:
     """Proposals one after the other for every draw, until one is accepted or the window ends; and the mass beyond it up to the next."""
     device = window.mass.device
@@ -396,7 +396,7 @@ def _at_once(window: _Window, row: Tensor, piece: Tensor, chance: Tensor) -> Ten
     return chosen.masked_fill_(chosen >= choices, -1)
 
 
-def _chosen(walks: Walks, window: _Window, row: Tensor, piece: Tensor, times: Tensor, chance: Tensor) -> Tensor:
+def _chosen(walks: Sampler, window: _Window, row: Tensor, piece: Tensor, times: Tensor, chance: Tensor) -> Tensor:
     """What each proposal is, whose level is that share of the bound: int64 [n], -1 where nothing happens."""
     if not len(row):
         return row
@@ -452,7 +452,7 @@ def _choice(parts: Tensor, level: Tensor) -> Tensor:
     return torch.where(which < parts.shape[1], which, -1)
 
 
-def _rates(walks: Walks, window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> Tensor:
+def _rates(walks: Sampler, window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> Tensor:
     """Intensities [n, C], which are checked against their bound."""
     rates, upper = _at(walks, row, times), window.upper[row, piece]
     total = rates.sum(1)
@@ -462,7 +462,7 @@ def _rates(walks: Walks, window: _Window, row: Tensor, piece: Tensor, times: Ten
     return rates
 
 
-def _at(walks: Walks, row: Tensor, times: Tensor) -> Tensor:
+def _at(walks: Sampler, row: Tensor, times: Tensor) -> Tensor:
     """Intensities [draws, C] at one time for each draw; draws of a walk are asked about side by side."""
     asked, row = row.unique(return_inverse=True)
     if len(asked) < KEPT * walks.count:

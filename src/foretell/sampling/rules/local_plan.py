@@ -1,4 +1,4 @@
-"""A situation and some facts → how their embeddings are deduced from one another, level by level: rows of tables, no numbers yet.
+"""A state and some facts → how their embeddings are deduced from one another, level by level: rows of tables, no numbers yet.
 
 A slot is a fact that is needed. Proofs that apply one block to one slot share the product. Where a slot has several proofs by one `r`
 and the exponent is not 1, these are targets of their own behind the level's slots, and are pooled.
@@ -6,16 +6,24 @@ and the exponent is not 1, these are targets of their own behind the level's slo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from foretell.plan.int_arrays import joined, offsets
-from foretell.sampling.rules.rule_parameters import RuleParameters
-from foretell.sampling.rules.states import Situation, Situations
+from foretell.sampling.rules.states import DatabaseState, DatabaseStates
 
 Ints = np.ndarray
+
+
+@dataclass(frozen=True)
+class DeductionRows:
+    """What one `r` does to the conditions of a proof."""
+
+    vector: int  # row in the table of vectors
+    blocks: tuple[int, ...]  # rows in the table of blocks, one for each embedded condition
+    beta: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,19 +52,22 @@ class Level:
 
 
 @dataclass(frozen=True, eq=False)
-class Sketch:
+class LocalPlan:
     fact: Ints  # [S]
     levels: tuple[Level, ...]
     row: dict[int, int]  # of each fact
 
 
-def sketch(situations: Situations, parameters: RuleParameters, situation: Situation, roots: Iterable[int]) -> Sketch:
-    needed = _closed(situations, situation, roots)
-    level = _levels(situations, situation, needed)
+def make_local_plan(
+    states: DatabaseStates, state: DatabaseState, roots: Iterable[int], deduction: Callable[[int], DeductionRows]
+) -> LocalPlan:
+    """Of what `roots` need in a state; `deduction` says what the `r` of a group uses."""
+    needed = _closed(states, state, roots)
+    level = _levels(states, state, needed)
     order = sorted(needed, key=lambda fact: (level[fact], fact))
     row = {fact: number for number, fact in enumerate(order)}
     starts = np.searchsorted([level[fact] for fact in order], np.arange(max(level.values(), default=-1) + 2))
-    grounding = situations.grounding
+    grounding = states.grounding
     levels = []
     for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
         products: dict[tuple[int, int], int] = {}
@@ -70,7 +81,7 @@ def sketch(situations: Situations, parameters: RuleParameters, situation: Situat
             for instance, body in needed[order[slot]]:
                 by_group.setdefault(grounding.group[instance], []).append(body)
             for group, bodies in by_group.items():
-                used = parameters.deduction(group)
+                used = deduction(group)
                 pooled = len(bodies) > 1 and used.beta != 1.0
                 if pooled:
                     pool_slot.append(slot - start)
@@ -96,10 +107,10 @@ def sketch(situations: Situations, parameters: RuleParameters, situation: Situat
                 np.asarray(pool_beta, dtype=np.float64),
             )
         )
-    return Sketch(np.asarray(order, dtype=np.int64), tuple(levels), row)
+    return LocalPlan(np.asarray(order, dtype=np.int64), tuple(levels), row)
 
 
-def side_by_side(parts: Sequence[Sketch]) -> tuple[Sketch, list[Ints]]:
+def side_by_side(parts: Sequence[LocalPlan]) -> tuple[LocalPlan, list[Ints]]:
     """One of all of them, and where each one's slots are in it."""
     depth = max((len(part.levels) for part in parts), default=0)
     rows = [np.empty(len(part.fact), dtype=np.int64) for part in parts]
@@ -135,13 +146,13 @@ def side_by_side(parts: Sequence[Sketch]) -> tuple[Sketch, list[Ints]]:
             )
         )
         start = stop
-    return Sketch(fact, tuple(levels), {}), rows
+    return LocalPlan(fact, tuple(levels), {}), rows
 
 
 Needed = dict[int, list[tuple[int, tuple[int, ...]]]]  # of every fact its proofs: instantiation, embedded conditions
 
 
-def _closed(situations: Situations, situation: Situation, roots: Iterable[int]) -> Needed:
+def _closed(states: DatabaseStates, state: DatabaseState, roots: Iterable[int]) -> Needed:
     needed: Needed = {}
     waiting = list(roots)
     while waiting:
@@ -150,15 +161,15 @@ def _closed(situations: Situations, situation: Situation, roots: Iterable[int]) 
             continue
         found: list[tuple[int, tuple[int, ...]]] = []
         needed[fact] = found
-        if situations.dimension(fact):
-            for instance in (*situations.always_proofs.get(fact, ()), *situation.proofs.get(fact, ())):
-                body = situations.body(instance)
+        if states.dimension(fact):
+            for instance in (*states.always_proofs.get(fact, ()), *state.proofs.get(fact, ())):
+                body = states.body(instance)
                 found.append((instance, body))
                 waiting.extend(body)
     return needed
 
 
-def _levels(situations: Situations, situation: Situation, needed: Needed) -> dict[int, int]:
+def _levels(states: DatabaseStates, state: DatabaseState, needed: Needed) -> dict[int, int]:
     """Longest paths through the proofs; these must have no cycle."""
     left = {fact: len({one for _, body in proofs for one in body}) for fact, proofs in needed.items()}
     readers: dict[int, list[int]] = {}
@@ -174,7 +185,7 @@ def _levels(situations: Situations, situation: Situation, needed: Needed) -> dic
             if not left[reader]:
                 done.append(reader)
     if len(done) < len(needed):
-        situations.refuse_cycle(situation)
+        states.refuse_cycle(state)
     return level
 
 

@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(eq=False)
-class Situation:
+class DatabaseState:
     added: frozenset[int]
     possible: tuple[int, ...]  # events, in the order of their names
     names: tuple[str, ...]
@@ -55,20 +55,20 @@ class Situation:
     sketches: dict[int | None, Any] = field(default_factory=dict)  # by event; None: of all that is possible
 
 
-class Situations:
+class DatabaseStates:
     def __init__(self, histories: Histories) -> None:
         self.histories = histories
         self.engine, self.grounding, self.grounded = histories.engine, histories.grounding, histories.grounded
         self.layout = histories.layout
         self._lock = histories._lock  # the engine is one for all who ask about the model's histories
-        self._known: OrderedDict[frozenset[int], Situation] = OrderedDict()
+        self._known: OrderedDict[frozenset[int], DatabaseState] = OrderedDict()
         self._always = frozenset(self.grounding.always.tolist())
         self._always_events = tuple(fact for fact in self._always if self.grounding.is_event(fact))
         self.always_proofs: dict[int, list[int]] = {}
         for one in self.grounding.always_proofs.tolist():
             self.always_proofs.setdefault(self.grounding.head[one], []).append(one)
 
-    def of(self, added: frozenset[int]) -> Situation:
+    def of(self, added: frozenset[int]) -> DatabaseState:
         found = self._known.get(added)
         if found is None:
             with self._lock:
@@ -79,7 +79,7 @@ class Situations:
             self._known.move_to_end(added)
         return found
 
-    def after(self, situation: Situation, event: int) -> Step:
+    def after(self, situation: DatabaseState, event: int) -> Step:
         found = situation.steps.get(event)
         if found is None:
             with self._lock:
@@ -91,7 +91,7 @@ class Situations:
         head = self.grounding.head
         return frozenset(head[one] for one in timeline.additions_at(state)[:, 0].tolist()) - self._always
 
-    def is_true(self, situation: Situation, fact: int) -> bool:
+    def is_true(self, situation: DatabaseState, fact: int) -> bool:
         return fact in situation.true or fact in self._always
 
     def dimension(self, fact: int) -> int:
@@ -105,7 +105,7 @@ class Situations:
         facts = self.grounding.body[instance]
         return tuple(facts[place] for place in written.embedded)
 
-    def refuse_cycle(self, situation: Situation) -> None:
+    def refuse_cycle(self, situation: DatabaseState) -> None:
         """Embeddings that need one another: the message that the same database gets anywhere else."""
         proofs = [one for some in situation.proofs.values() for one in some]
         timeline = Timeline(
@@ -131,7 +131,7 @@ class Situations:
         if there != added:
             engine.apply(Fired([], [], [], tuple(sorted(added - there)), tuple(sorted(there - added))), 1, Rows())
 
-    def _read(self, added: frozenset[int]) -> Situation:
+    def _read(self, added: frozenset[int]) -> DatabaseState:
         self._move(added)
         engine, grounding = self.engine, self.grounding
         true = frozenset(engine.open_facts)
@@ -142,9 +142,9 @@ class Situations:
             head = grounding.head[one]
             if self.dimension(head):
                 proofs.setdefault(head, []).append(one)
-        return Situation(added, tuple(fact for _, fact in named), tuple(name for name, _ in named), true, proofs)
+        return DatabaseState(added, tuple(fact for _, fact in named), tuple(name for name, _ in named), true, proofs)
 
-    def _fire(self, situation: Situation, event: int) -> Step:
+    def _fire(self, situation: DatabaseState, event: int) -> Step:
         self._move(situation.added)
         fired = self.engine.fire(event)
         self.grounded.refresh()

@@ -1,0 +1,56 @@
+"""Sampler of the floors: a Poisson process is its own bound, and a Hawkes process is highest right after an event."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from foretell.data import Vocabulary
+from foretell.sampling.core.sampler import Bounds, Sampler
+
+ROUNDING = 1e-12
+
+
+class HawkesSampler(Sampler):
+    """All of the past is in decayed counts. A Poisson process is one without decays."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, mu: Tensor, alpha: Tensor, beta: Tensor, counts: Tensor, since: Tensor
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.mu, self.alpha, self.beta = mu, alpha, beta  # float64 [K], [K, K, J], [J]
+        self.counts, self.since = counts, since  # float64 [W, K, J] as of the time [W]
+
+    @property
+    def count(self) -> int:
+        return len(self.since)
+
+    @property
+    def width(self) -> float:
+        """Intensities fall on the scale of the shortest memory; with none, any window will do."""
+        return 0.1 / float(self.beta.max()) if len(self.beta) else 1.0 / float(self.mu.sum())
+
+    def taken(self, walks: Tensor) -> Self:
+        return type(self)(self.vocabulary, self.mu, self.alpha, self.beta, self.counts[walks], self.since[walks])
+
+    def name(self, walk: int, choice: int) -> str:
+        return self.vocabulary.names[choice]
+
+    def intensities(self, times: Tensor) -> Tensor:
+        decay = torch.exp(-(times - self.since[:, None]).clamp(min=0.0).unsqueeze(-1) * self.beta)  # [W, Q, J]
+        raised = torch.einsum("wfj,efj->wej", self.counts, self.alpha)
+        return self.mu + torch.einsum("wqj,wej->wqe", decay, raised)
+
+    def bounds(self, start: Tensor, end: Tensor) -> Bounds:
+        """Between events it only falls."""
+        upper = self.intensities(start).sum(-1) * (1.0 + ROUNDING)
+        return Bounds(upper, self.intensities((start + end) / 2.0).sum(-1))
+
+    def append(self, times: Tensor, choices: Tensor) -> None:
+        some = (choices >= 0).nonzero().squeeze(1)
+        decay = torch.exp(-(times - self.since)[some].unsqueeze(-1) * self.beta)
+        self.counts[some] = self.counts[some] * decay.unsqueeze(1)
+        self.counts[some, choices[some]] += 1.0
+        self.since[some] = times[some]

@@ -1,0 +1,128 @@
+"""Sampler of THP and SAHP: from one event to the next each type's intensity only rises or only falls, so its ends bound it.
+
+Of the past, keys and values of every layer are kept, so that one more event costs one more row. Between events nothing but the curves of
+the last one is looked at. `Σ_e max(λ_e(start), λ_e(end))` is a bound; computed numbers may be off by their rounding, which is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor, nn
+
+from foretell.data import EventSequence
+from foretell.models.attention.layers import Drop
+from foretell.models.last_event.causal_encoder import CausalLayer
+from foretell.nn.intensity import softplus
+from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.start import in_float64, past_batch
+
+if TYPE_CHECKING:
+    from foretell.models.last_event.last_event import Curves, LastEventModel
+
+# A curve is a few operations, each of which rounds monotonically or is off by one unit in the last place (exp): 2e-16 of its parts each.
+ROUNDED = 4e-15
+OF_SUMS = 1e-12  # of a softplus, and of a sum over types in any order
+NO_DROPOUT = Drop(0.0, None)
+
+
+class LastEventSampler(Sampler):
+    def __init__(
+        self,
+        model: LastEventModel,
+        past: list[tuple[Tensor, Tensor]],  # by layer: keys and values, float64 [W, rows, D]
+        rows: Tensor,  # int64 [W]: so far, with that of `bos`
+        since: Tensor,  # float64 [W]: the last event
+        curves: Curves,  # float64 [W, 1, K]
+    ) -> None:
+        self.model, self.past, self.rows, self.since, self._curves = model, past, rows, since, curves
+        self._unit = model._unit()
+
+    @classmethod
+    @torch.inference_mode()
+    def start(cls, model: LastEventModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
+        """Sampler that begin with the first `seen` events of each history."""
+        model = in_float64(model)
+        batch = past_batch(histories, seen, model.vocabulary, model.device)
+        *below, top = model.encoder(batch, NO_DROPOUT)
+        past = []
+        for layer, embedding in zip(model.encoder.layer_list(), below, strict=True):
+            _, keys, values = layer.projected(embedding)
+            past.append((keys.contiguous(), values.contiguous()))
+        walk = torch.arange(len(batch), device=model.device)
+        curves = _made(model, top[walk, batch.lengths])
+        return cls(model, past, batch.lengths + 1, batch.gap_start[walk, batch.lengths], curves)
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    @property
+    def width(self) -> float:
+        return self.model.time_scale
+
+    def taken(self, walks: Tensor) -> Self:
+        past = [(keys[walks], values[walks]) for keys, values in self.past]
+        curves = tuple(one[walks] for one in self._curves)
+        return type(self)(self.model, past, self.rows[walks], self.since[walks], curves)
+
+    def name(self, walk: int, choice: int) -> str:
+        return self.model.vocabulary.names[choice]
+
+    @torch.inference_mode()
+    def intensities(self, times: Tensor) -> Tensor:
+        return softplus(self.model.follow(self._curves, self._elapsed(times))) * self._unit
+
+    @torch.inference_mode()
+    def bounds(self, start: Tensor, end: Tensor) -> Bounds:
+        first, last = self._elapsed(start), self._elapsed(end)
+        size = tuple(one.abs() for one in self._curves)
+        scores, sizes = (
+            torch.maximum(self.model.follow(curves, first), self.model.follow(curves, last))
+            for curves in (self._curves, size)
+        )
+        upper = (softplus(scores + ROUNDED * sizes) * self._unit).sum(-1) * (1.0 + OF_SUMS)
+        return Bounds(upper, self.intensities((start + end) / 2.0).sum(-1))
+
+    @torch.inference_mode()
+    def append(self, times: Tensor, choices: Tensor) -> None:
+        some = (choices >= 0).nonzero().squeeze(1)
+        if not len(some):
+            return
+        row = self.rows[some]
+        if int(row.max()) >= self.past[0][0].shape[1]:
+            self.past = [(_widened(keys), _widened(values)) for keys, values in self.past]
+        encoder = self.model.encoder
+        x = encoder.enter(choices[some], times[some], row.double())
+        for layer, (keys, values) in zip(encoder.layer_list(), self.past, strict=True):
+            query, keys[some, row], values[some, row] = layer.projected(x)
+            x = layer.combine(x, _attended(layer, query, keys[some], values[some], row), NO_DROPOUT)
+        for one, made in zip(self._curves, _made(self.model, x), strict=True):
+            one[some] = made
+        self.since[some] = times[some]
+        self.rows[some] += 1
+
+    def _elapsed(self, times: Tensor) -> Tensor:
+        return self.model.elapsed(times, self.since[:, None]).unsqueeze(-1)
+
+
+def _made(model: LastEventModel, embedding: Tensor) -> Curves:
+    """Curves of all types after events with embeddings [W, D]: [W, 1, K] each, tensors of their own."""
+    shape = (len(embedding), 1, model.types)
+    return tuple(one.expand(shape).clone() for one in model.curves(embedding.unsqueeze(1)))
+
+
+def _attended(layer: CausalLayer, query: Tensor, keys: Tensor, values: Tensor, row: Tensor) -> Tensor:
+    """What an event in each walk's `row` finds in rows up to its own: [W, D]."""
+    by_head = (-1, layer.heads, layer.dim // layer.heads)
+    logits = torch.einsum("whd,wrhd->whr", query.view(by_head), keys.unflatten(-1, by_head[1:]))
+    unseen = torch.arange(keys.shape[1], device=keys.device) > row[:, None]
+    weights = logits.masked_fill(unseen[:, None], -torch.inf).softmax(-1)
+    return torch.einsum("whr,wrhd->whd", weights, values.unflatten(-1, by_head[1:])).flatten(1)
+
+
+def _widened(table: Tensor) -> Tensor:
+    """Room for half as many events again."""
+    return nn.functional.pad(table, (0, 0, 0, max(16, table.shape[1] // 2)))

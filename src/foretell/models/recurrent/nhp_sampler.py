@@ -1,0 +1,120 @@
+"""Sampler of an NHP: all of the past is in one cell, which an event replaces.
+
+Between events every memory drifts to its target. What the network makes of that is written once, over `ChebyshevPiece`: values at some
+moments of a window, with how far they can be off in between, give a bound; the value at one moment is the intensity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor
+
+from foretell.data import EventSequence
+from foretell.nn.ctlstm import gated
+from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, decay, softplus, tanh, unless_known
+from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.start import in_float64, past_batch
+
+if TYPE_CHECKING:
+    from foretell.models.recurrent.nhp import NHP
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Of every walk, as of its last event: float64 [W, D] each, and the event's time [W]."""
+
+    memory: Tensor
+    target: Tensor
+    rate: Tensor  # δ a unit of the data's time
+    output: Tensor
+    since: Tensor
+
+    def taken(self, walks: Tensor) -> Cell:
+        return Cell(*(getattr(self, one.name)[walks] for one in fields(self)))
+
+    def put(self, walks: Tensor, other: Cell) -> None:
+        for one in fields(self):
+            getattr(self, one.name)[walks] = getattr(other, one.name)
+
+
+class NHPSampler(Sampler):
+    def __init__(self, model: NHP, cell: Cell) -> None:
+        self.model, self.cell = model, cell
+        self._tau = model.log_tau.exp()
+        self._w, self._level = (model.w / self._tau[:, None]).T, model.w_constant / self._tau
+
+    @classmethod
+    @torch.inference_mode()
+    def start(cls, model: NHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
+        """Sampler that begin with the first `seen` events of each history."""
+        model = in_float64(model)
+        batch = past_batch(histories, seen, model.vocabulary, model.device)
+        past = model.encode(batch)
+        cells, row, last = past.cells, torch.arange(len(batch), device=model.device), batch.lengths
+        rate = cells.decay[row, last] / model.time_scale
+        memory, target, output = (one[row, last] for one in (cells.memory, cells.target, cells.output))
+        return cls(model, Cell(memory, target, rate, output, past.since[row, last]))
+
+    @property
+    def count(self) -> int:
+        return len(self.cell.since)
+
+    @property
+    def width(self) -> float:
+        return 0.5 * self.model.time_scale
+
+    def taken(self, walks: Tensor) -> Self:
+        return type(self)(self.model, self.cell.taken(walks))
+
+    def name(self, walk: int, choice: int) -> str:
+        return self.model.vocabulary.names[choice]
+
+    @torch.inference_mode()
+    def intensities(self, times: Tensor) -> Tensor:
+        return self._rates(times, torch.zeros_like(times), 0).v[0]
+
+    @torch.inference_mode()
+    def bounds(self, start: Tensor, end: Tensor) -> Bounds:
+        middle = (start + end) / 2.0
+        rates = self._rates(middle, (end - start) / 2.0, DEGREE)
+        total = ChebyshevPiece(rates.v.sum(-1), rates.remainder.sum(-1))
+        return Bounds(unless_known(total.upper()), self.intensities(middle).sum(-1))
+
+    @torch.inference_mode()
+    def append(self, times: Tensor, choices: Tensor) -> None:
+        some = (choices >= 0).nonzero().squeeze(1)
+        if not len(some):
+            return
+        model, cell = self.model, self.cell.taken(some)
+        memory = _memory(cell, times[some, None], torch.zeros_like(times[some, None]), 0).v[0, :, 0]
+        h = cell.output * torch.tanh(memory)
+        embedding = model.embedding[choices[some]]
+        raw = embedding @ model.W.flatten(0, 1).T + h @ model.U.flatten(0, 1).T + model.b.flatten()
+        gates = gated(raw.unflatten(1, (-1, model.dim)))
+        output, enter, enter_target, keep, keep_target, candidate, rate = gates.unbind(1)
+        self.cell.put(
+            some,
+            Cell(
+                keep * memory + enter * candidate,
+                keep_target * cell.target + enter_target * candidate,
+                rate / model.time_scale,
+                output,
+                times[some],
+            ),
+        )
+
+    def _rates(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+        """Intensities of all types: [W, P, K]."""
+        h = tanh(_memory(self.cell, middle, half, degree)).times(self.cell.output[:, None])
+        return softplus(h.through(self._w).plus(self._level)).times(self._tau / self.model.time_scale)
+
+
+def _memory(cell: Cell, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+    """`c(t)` on windows [W, P]: [W, P, D]."""
+    target = cell.target[:, None]
+    faded = decay(middle, half, cell.since[:, None], cell.rate[:, None].expand(*middle.shape, -1), degree)
+    return faded.times(cell.memory[:, None] - target).plus(target)

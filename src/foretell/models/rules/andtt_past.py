@@ -1,0 +1,143 @@
+"""What walks look back on: a key and a value for every addition, at every layer, kept once and shared by all copies of a walk.
+
+A row is written when its event happens and never changes. A walk knows, for every fact, the rows of each `r` that are in force. Rows of
+histories come from the model's own network, all events at once; those of sampled events are added one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.ground.timeline import Timeline
+from foretell.models.rules.andtt_network import Attended
+from foretell.models.rules.andtt_parameters import Parameters
+from foretell.models.rules.sampler_parameters import Bank
+from foretell.plan.grounded import Grounded
+from foretell.plan.history import History, Intervals
+from foretell.plan.plan import make_plan
+from foretell.plan.slots import SequenceSlots, slots_of_history
+
+if TYPE_CHECKING:
+    from foretell.models.rules.andtt import ANDTT
+
+EVENTS_AT_A_TIME = 50_000  # of histories that are read together
+EXTRA = 1  # the row of the extra 1 in the denominator: its logit and its value are 0
+
+Rows = np.ndarray
+Past = dict[int, dict[int, Rows]]  # by fact and `r`: rows of additions in force, in order
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """By layer: folded keys `[1; time; embedding]` and values. Row 0 fills up and is never counted, row 1 is the extra 1."""
+
+    keys: tuple[Bank, ...]
+    values: tuple[Bank, ...]
+
+    @classmethod
+    def empty(cls, parameters: Parameters) -> Memory:
+        width, dim, device = 1 + parameters.time_dim + parameters.dim, parameters.dim, parameters.device
+        made = cls(
+            tuple(Bank((width,), device) for _ in range(parameters.layers)),
+            tuple(Bank((dim,), device) for _ in range(parameters.layers)),
+        )
+        first = torch.zeros(2, width, dtype=torch.float64, device=device)
+        for keys, values in zip(made.keys, made.values, strict=True):
+            keys.take(first)
+            values.take(first.new_zeros(2, dim))
+        return made
+
+    def take(self, layer: int, keys: Tensor, values: Tensor) -> range:
+        self.keys[layer - 1].take(keys)
+        return self.values[layer - 1].take(values)
+
+
+class _Recalled(History):
+    """Asks, at the end, for all facts with additions in force, whether or not anything needs them then."""
+
+    def __init__(self, grounded: Grounded, timeline: Timeline) -> None:
+        super().__init__(grounded, timeline)
+        left = timeline.additions[timeline.additions[:, 2] >= timeline.states, 0]
+        heads = np.unique(grounded.instances.head[left])
+        self.always = heads[grounded.facts.dim[heads] > 0]
+        self.possible = Intervals.of(np.zeros((0, 3), dtype=np.int64))
+
+
+@torch.inference_mode()
+def recall(
+    model: ANDTT, parameters: Parameters, memory: Memory, histories: Sequence[tuple[Timeline, np.ndarray]]
+) -> list[Past]:
+    """The pasts of whole histories, given with their times; their rows are added to the memory."""
+    pasts: list[Past] = []
+    first = 0
+    while first < len(histories):
+        last, events = first, 0
+        while last < len(histories) and (last == first or events + len(histories[last][1]) <= EVENTS_AT_A_TIME):
+            events += len(histories[last][1])
+            last += 1
+        pasts += _recall(model, parameters, memory, histories[first:last])
+        first = last
+    return pasts
+
+
+def _recall(
+    model: ANDTT, parameters: Parameters, memory: Memory, histories: Sequence[tuple[Timeline, np.ndarray]]
+) -> list[Past]:
+    grounded, network = model.histories.grounded, parameters.network
+    with model.histories._lock:  # what is known of the grounding grows, and others may ask about other histories
+        parts = [slots_of_history(_Recalled(grounded, one), np.asarray([one.states - 1])) for one, _ in histories]
+        plan = make_plan(parts, model.layout, parameters.book, model.device)
+    parameters.grow()
+    at = torch.zeros(plan.points, dtype=torch.float64, device=model.device)
+    when = np.concatenate([np.zeros(0), *(np.concatenate([[0.0], times]) for _, times in histories)])
+    at[plan.event_point] = torch.from_numpy(when).to(model.device)
+    # The end of a history is no time of an event, and what is known then is not looked at: any time will do.
+    attended: list[Attended] = []
+    network(plan, at, attended)
+    return _taken(attended, parts, plan.query_point.cpu().numpy(), parameters, memory)
+
+
+def _taken(
+    attended: Sequence[Attended],
+    parts: Sequence[SequenceSlots],
+    query: np.ndarray,
+    parameters: Parameters,
+    memory: Memory,
+) -> list[Past]:
+    pasts: list[Past] = [{} for _ in parts]
+    first = np.concatenate([[0], np.cumsum([len(part.addition_instance) for part in parts])])
+    sequence_of = {int(point): number for number, point in enumerate(query.tolist())}
+    time, dim = 1 + parameters.time_dim, parameters.dim
+    shared = parameters.network.time.width
+    for record in attended:
+        asked = record.table.asked
+        point = record.table.point.cpu().numpy()[asked.slot]
+        at_end = np.flatnonzero(np.isin(point, query))
+        low, high = asked.low[at_end], asked.high[at_end]
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(a, b) for a, b in zip(low, high, strict=True))])
+        chosen = torch.from_numpy(rows).to(record.k.device)
+        size = record.v.shape[1]
+        keys = record.k.new_zeros(len(rows), time + dim)
+        keys[:, :time] = record.k[chosen, :time]
+        keys[:, time : time + size] = record.k[chosen, shared:]
+        values = record.v.new_zeros(len(rows), dim)
+        values[:, :size] = record.v[chosen]
+        taken = memory.take(record.layer, keys, values)
+        if record.layer > 1:
+            continue  # the same rows in the same order
+        place = taken.start
+        for number, start, stop in zip(point[at_end].tolist(), low.tolist(), high.tolist(), strict=True):
+            which = sequence_of[number]
+            addition = int(asked.addition[start]) - int(first[which])
+            part = parts[which]
+            head = part.grounding.head[int(part.addition_instance[addition])]
+            count = stop - start
+            pasts[which].setdefault(head, {})[int(part.addition_r[addition])] = np.arange(place, place + count)
+            place += count
+    return pasts

@@ -1,0 +1,146 @@
+"""Sampler of any model of rules: the model's own intensities, also after sampled events, side by side, copied, and under bounds."""
+
+from __future__ import annotations
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from foretell.errors import ForetellError
+from tests.plan.rich_programs import rich_case
+from tests.sampling.rule_kinds import KINDS, Kind
+from tests.sampling.told import AHEAD, CYCLIC, POOLED, TALK, CyclesAreRefusedByBoth, Told, exceeded, sampled, wandered
+
+MANY = [pytest.param(kind, seed, id=f"{kind.name}-{seed}") for kind in KINDS for seed in range(24, kind.programs)]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return request.param
+
+
+@pytest.mark.parametrize("seed", sorted(set(range(24)) - CYCLIC))
+def test_intensities_are_those_of_the_model_also_after_sampled_events(kind: Kind, seed: int):
+    case = rich_case(seed)
+    for seen in {0, len(case.sequences[0][0])}:
+        sampled(kind.of_case(case, seen), 3, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "seed"), MANY)
+def test_intensities_are_those_of_the_model_in_many_more_programs(kind: Kind, seed: int):
+    case = rich_case(seed)
+    for seen in {0, len(case.sequences[0][0]) // 2, len(case.sequences[0][0])}:
+        try:
+            one = kind.of_case(case, seen)
+            one.model.possible_intensities(one.history, [one.last + 1.0])
+        except ForetellError as error:
+            assert "needs itself" in str(error)
+            continue
+        with CyclesAreRefusedByBoth(one):
+            sampled(one, 5, seed)
+
+
+def test_walks_side_by_side_are_as_each_alone(kind: Kind):
+    case = rich_case(1)
+    whole = kind.of_case(case, len(case.sequences[0][0]))
+    model, history, starts = whole.model, whole.history, list(range(len(whole.names) + 1))
+    together = kind.start(model, [history] * len(starts), starts)
+    draw = torch.Generator().manual_seed(0)
+    at = torch.rand(len(starts), 5, dtype=torch.float64, generator=draw) * 3.0 + whole.last
+    end = at + 0.3
+    rates, bounds = together.intensities(at), together.bounds(at, end)
+    for walk, seen in enumerate(starts):
+        alone = kind.start(model, [history], [seen])
+        own = alone.intensities(at[walk : walk + 1])[0]
+        torch.testing.assert_close(rates[walk, :, : own.shape[1]], own, rtol=1e-12, atol=0.0)
+        assert not rates[walk, :, own.shape[1] :].any()
+        upper = alone.bounds(at[walk : walk + 1], end[walk : walk + 1]).upper[0]
+        torch.testing.assert_close(bounds.upper[walk], upper, rtol=1e-12, atol=0.0)
+
+
+def test_copies_go_on_separately(kind: Kind):
+    one = kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
+    before = one.rates(one.last + AHEAD)
+    copies = one.walks.taken(torch.tensor([0, 0, 0]))
+    assert [copies.name(0, choice) for choice in range(before.shape[1])] == ["hush", "say(ann)", "say(bob)"]
+    copies.append(torch.tensor([1.5, 1.5, 2.5], dtype=torch.float64), torch.tensor([0, 1, 1]))
+    assert torch.equal(one.rates(one.last + AHEAD), before)
+    for walk, (name, time) in enumerate([("hush", 1.5), ("say(ann)", 1.5), ("say(ann)", 2.5)]):
+        other = Told(one.model, [*one.names, name], [*one.times, time])
+        found = copies.intensities(torch.from_numpy(np.stack([other.last + AHEAD] * 3)))[walk]
+        wanted = other.rates(other.last + AHEAD)
+        torch.testing.assert_close(found[:, : wanted.shape[1]], wanted, rtol=1e-9, atol=0.0)
+
+
+def test_embeddings_that_come_to_need_one_another_are_refused_as_by_the_model(kind: Kind):
+    one = kind.told(
+        ":- event(turn). :- event(other).\n:- embed(on, 0).\nturn. other.\non <- turn.\n"
+        "a :- on, b.\nb :- on, a.\nb :- other.\nother :- a.\n"
+    )
+    one.append("turn", 1.0)
+    for ask in (lambda: one.rates([2.0]), lambda: one.model.possible_intensities(one.history, [2.0])):
+        with pytest.raises(ForetellError, match="other"):
+            ask()
+
+
+def test_walks_of_one_model_in_several_threads_do_not_get_in_one_another_s_way(kind: Kind):
+    one = kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
+    history, seeds = one.history, range(8)
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda seed: wandered(one.model, history, seed), seeds))
+    for seed, found in zip(seeds, together, strict=True):
+        alone = wandered(kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0]).model, history, seed)
+        assert [name for name, _ in found] == [name for name, _ in alone]
+        assert [rates for _, rates in found] == [pytest.approx(rates, rel=1e-9) for _, rates in alone]
+
+
+def test_nothing_has_happened_yet(kind: Kind):
+    one = kind.told(TALK)
+    one.agrees()
+    one.append("say(bob)", 0.0)
+    one.agrees()
+
+
+def test_events_without_embeddings_have_constant_intensities(kind: Kind):
+    one = kind.told(
+        ":- event(tick, 0). :- event(tock, 0).\ntick.\n:- embed(wound, 0).\nwound <- tick.\ntock :- wound.\n"
+    )
+    assert one.agrees() == 1
+    one.append("tick", 0.5)
+    assert one.agrees() == 2
+    bounds = one.walks.bounds(torch.tensor([[1.0]], dtype=torch.float64), torch.tensor([[900.0]], dtype=torch.float64))
+    assert float(bounds.upper) == pytest.approx(float(one.rates([1.0]).sum()), rel=1e-8)
+
+
+@pytest.mark.parametrize("beta", [1.0, 1.3, 4.0])
+def test_pools_have_the_exponents_of_the_model(kind: Kind, beta: float):
+    one = kind.told(POOLED, ["go(a)", "go(b)", "go(a)"], [0.3, 0.4, 0.9])
+    with torch.no_grad():
+        one.model.rule_network.stacks["beta_beta"].fill_(beta - 1.0)
+    one = Told(one.model, one.names, one.times)
+    sampled(one, 3, seed=0)
+    exceeded(one.walks, one.last, widths=(0.1, 1.0))
+
+
+def test_windows_that_are_much_too_long_still_have_finite_bounds(kind: Kind):
+    one = kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
+    bounds = one.walks.bounds(torch.full((1, 1), 1.0).double(), torch.full((1, 1), 1e7).double())
+    assert bool(bounds.upper.isfinite().all())
+
+
+@pytest.mark.gpu
+def test_walks_are_the_same_on_a_gpu(kind: Kind):
+    one = kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
+    there = kind.start(copy.deepcopy(one.model).cuda(), [one.history], [2])
+    at = torch.from_numpy(one.last + AHEAD)[None]
+    for _ in range(3):
+        torch.testing.assert_close(there.intensities(at.cuda()).cpu(), one.walks.intensities(at), rtol=1e-9, atol=0.0)
+        upper = there.bounds(at.cuda(), at.cuda() + 0.2).upper.cpu()
+        torch.testing.assert_close(upper, one.walks.bounds(at, at + 0.2).upper, rtol=1e-7, atol=0.0)
+        for walks, when in ((one.walks, at), (there, at.cuda())):
+            walks.append(when[:, 1], torch.zeros(1, dtype=torch.int64, device=when.device))
+        at = at + 0.5
