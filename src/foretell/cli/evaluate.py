@@ -46,7 +46,7 @@ def evaluate(
     from foretell.cli.task_runs import evaluate_task, is_task
     from foretell.evaluate.scores import ScoringOptions
     from foretell.objective.integral import Integral
-    from foretell.train.config import check_choice
+    from foretell.options import check_choice
 
     if is_task(run):
         changed = {"integral": integral != "quadrature", "points": points != 10, "window": window != "all"}
