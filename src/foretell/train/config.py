@@ -15,7 +15,7 @@ from foretell.batches.batch import Window
 from foretell.errors import ForetellError
 from foretell.models.registry import DEFAULT, ModelOptions, model_options
 from foretell.objective.integral import Integral
-from foretell.objective.timed import NoiseKind
+from foretell.objective.timed_noise import NoiseKind
 from foretell.options import ConfigError, check_choice, from_table, unknown_keys
 from foretell.train.task import TASKS, TaskOptions
 
