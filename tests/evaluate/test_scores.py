@@ -6,7 +6,7 @@ import builtins
 import gzip
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +119,11 @@ def test_time_rescaling_and_calibration_are_in_the_evaluation():
 def test_score_and_evaluate_take_the_same_options():
     import inspect
 
-    assert inspect.signature(evaluate).parameters.keys() == inspect.signature(score).parameters.keys()
+    asked = inspect.signature(evaluate).parameters
+    options = {one.name: one.default for one in fields(ScoringOptions)}
+    assert {name: asked[name].default for name in options} == options
+    assert [*asked] == ["model", "data", *options, "progress"]
+    assert [*inspect.signature(score).parameters] == ["model", "data", "options", "progress"]
 
 
 def test_nothing_to_score_is_an_error():
