@@ -25,8 +25,9 @@ from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates
 from foretell.nn.ctlstm import Cells, ctlstm, read
 from foretell.nn.ctlstm_steps import DECAY, GATES
-from foretell.nn.intensity import inverse_softplus, log_softplus, softplus
+from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.nn.lookup import lookup
+from foretell.sampling.bounds.values import Value, affine, softplus
 
 SLOWEST, FASTEST = 0.01, 10.0  # decays that a fresh model starts with, from the first dimension to the last, a mean gap
 MOST_SCORES = 2  # types a dimension up to which all scores of an event cost less than fetching its own type's vector
@@ -133,12 +134,12 @@ class NHP(IntensityModel[NhpOptions]):
 
     # Intensities
 
-    def _scores(self, state: Tensor) -> Tensor:
+    def _scores(self, state: Value) -> Value:
         """`w_e·[1; h]/τ_e` for all types: [..., K]."""
         tau = self.log_tau.exp()
-        return F.linear(state, self.w / tau[:, None], self.w_constant / tau)
+        return affine(state, self.w / tau[:, None], self.w_constant / tau)
 
-    def intensities(self, state: Tensor) -> Tensor:
+    def intensities(self, state: Value) -> Value:
         return softplus(self._scores(state)) * (self.log_tau.exp() / self.time_scale)
 
     def log_intensities(self, state: Tensor) -> Tensor:
