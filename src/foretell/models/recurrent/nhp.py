@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import EndsAndInside, IntensityModel
@@ -154,9 +154,7 @@ class NHP(IntensityModel[NhpOptions]):
         score = (w * state).sum(-1, keepdim=True) + constant
         return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
 
-    def ends_and_inside(
-        self, history: History, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
-    ) -> EndsAndInside:
+    def ends_and_inside(self, history: History, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside:
         """What is read just before each event is known: the next cell was made from it."""
         scores = self._scores(self.state(history, queries))
         log_unit = self.log_tau - math.log(self.time_scale)
