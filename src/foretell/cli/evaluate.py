@@ -51,7 +51,7 @@ def evaluate(
     from foretell.objective.integral import Integral
     from foretell.options import check_choice
     from foretell.train.run import MODEL
-    from foretell.train.scored_events import scored_alike
+    from foretell.train.score import scored_alike
 
     if is_task(run):
         _refuse(

@@ -8,7 +8,7 @@ from foretell.cli.open_run import Opened
 from foretell.cli.show import Bar
 from foretell.models.base import IntensityModel
 from foretell.train.fit import fit, floors_for
-from foretell.train.scored_events import scored_alike
+from foretell.train.score import scored_alike
 from foretell.train.splits import in_vocabulary
 
 
