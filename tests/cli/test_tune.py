@@ -224,8 +224,8 @@ def test_when_the_time_is_up_the_next_call_goes_on(write, tmp_path: Path):
             "train.init = 'runs/start': every setting starts afresh",
         ),
         ("[search]\ntrails = 3\n", "unknown key `search.trails`; did you mean `trials`?"),
-        ("[search]\ntrials = 'many'\n", "search.trials = 'many': expected a number"),
-        ("[search]\nsampler = 'best'\n", "sampler = best: expected one of auto, grid, random, tpe"),
+        ("[search]\ntrials = 'many'\n", "search.trials = 'many': expected a whole number"),
+        ("[search]\nsampler = 'best'\n", 'search.sampler = \'best\': expected "auto" or "grid" or "random" or "tpe"'),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_is_written(write, tmp_path: Path, text: str, message: str):

@@ -14,7 +14,7 @@ from scipy import stats
 
 from foretell.data import EventData, EventSequence
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import PossibleEvents
+from foretell.models.capabilities import HasRules
 from foretell.sampling.core.as_data import futures_as_data
 from foretell.sampling.core.futures import sample_futures, sample_next
 from tests.sampling.processes import MODELS, PAST, TYPES, andtt, anhp
@@ -24,7 +24,7 @@ FALSE_ALARMS = 1e-6
 
 def totals(model: IntensityModel, past: EventSequence, times: np.ndarray) -> np.ndarray:
     """Total intensities, asked of the model itself and not of its walks."""
-    possible = model.possible_intensities(past, times) if isinstance(model, PossibleEvents) else None
+    possible = model.possible_intensities(past, times) if isinstance(model, HasRules) else None
     if possible is not None:
         return np.array([sum(row.values()) for row in possible])
     return model.intensity(past, times).sum(1)
@@ -103,7 +103,7 @@ def test_kinds_of_events_come_in_proportion_to_their_intensities(build):
     times = found.times[seen]
     for name in np.array(found.events, dtype=object)[seen]:
         counts[names.index(name)] += 1
-    possible = model.possible_intensities(PAST, times) if isinstance(model, PossibleEvents) else None
+    possible = model.possible_intensities(PAST, times) if isinstance(model, HasRules) else None
     rows = (
         np.array([[row.get(name, 0.0) for name in names] for row in possible])
         if possible is not None

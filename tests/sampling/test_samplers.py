@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from foretell.data import EventSequence
-from foretell.models.capabilities import PossibleEvents
+from foretell.models.capabilities import HasRules
 from foretell.sampling.core.start import start_sampler
 from tests.contract.members import MEMBERS, Member
 
@@ -23,7 +23,7 @@ def pasts() -> list[EventSequence]:
 
 
 def by_name(member_model, past: EventSequence, times: list[float]) -> list[dict[str, float]]:
-    possible = member_model.possible_intensities(past, times) if isinstance(member_model, PossibleEvents) else None
+    possible = member_model.possible_intensities(past, times) if isinstance(member_model, HasRules) else None
     if possible is not None:
         return possible
     names = member_model.vocabulary.names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from foretell.errors import ForetellError
-from foretell.models.start_from import Taken
+from foretell.models.start_from import TransferReport
 from foretell.models.task_heads import Classifier
 from foretell.train.config import RunConfig, read_config
 from foretell.train.from_config import AnyTraining, initialised
@@ -37,7 +37,7 @@ def with_start(table: dict[str, Any]) -> dict[str, Any]:
 
 def started_from(
     config: RunConfig, model: IntensityModel, data: EventData, run: RunFolder | None, quiet: bool
-) -> tuple[IntensityModel, Taken | None]:
+) -> tuple[IntensityModel, TransferReport | None]:
     """`run` is the one that is resumed: it has a copy of what it started from."""
     if not config.train.init:
         return model, None
@@ -58,7 +58,7 @@ def default_folder(config: RunConfig) -> Path:
 
 
 def summary_of(
-    result: AnyTraining, config: RunConfig, run: RunFolder, dataset: Dataset, taken: Taken | None
+    result: AnyTraining, config: RunConfig, run: RunFolder, dataset: Dataset, taken: TransferReport | None
 ) -> dict[str, Any]:
     """The JSON of a finished run."""
     summary: dict[str, Any] = {

@@ -23,7 +23,7 @@ from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
 from foretell.evaluate.panel import gauss_kronrod
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import PossibleEvents
+from foretell.models.capabilities import HasRules
 from foretell.models.pytree import tensors_of, with_tensors
 
 SURVIVAL_BELOW = 1e-6
@@ -220,7 +220,7 @@ class _Running:
         state = self.model.state(ranks.history, ranks.asked[per_place].at(times.flatten(1)))
         by_type = self.model.intensities(state)
         # In a model of rules events may happen that its vocabulary lacks.
-        total = self.model.total(state) if isinstance(self.model, PossibleEvents) else by_type.sum(-1)
+        total = self.model.total(state) if isinstance(self.model, HasRules) else by_type.sum(-1)
         return by_type.unflatten(1, times.shape[1:]), total.double().unflatten(1, times.shape[1:])
 
     def _add(self, target: Tensor, values: Tensor) -> None:

@@ -23,7 +23,7 @@ from foretell.evaluate.pattern import EventPattern, MayCome, never_matches, pars
 from foretell.evaluate.prediction import QUANTILES, Asked, Outlook, Prediction, has_mean, make_outlook
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import PossibleEvents
+from foretell.models.capabilities import HasRules
 from foretell.models.rules.rule_model import RuleModel
 from foretell.sampling.core.futures import NextEvents, sample_next
 from foretell.terms import split
@@ -155,7 +155,7 @@ def _by_quadrature(
 
 def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[IntensityModel, list[list[str]] | None]:
     """The same model with a name for every event that is possible at the end of some history, and which those are."""
-    if not isinstance(model, PossibleEvents):
+    if not isinstance(model, HasRules):
         return model, None
     possible: list[list[str]] = []
     for sequence in data:

@@ -18,8 +18,8 @@ from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.two_sided import checked_sight, embed_rows, event_rows, sight
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
-from foretell.models.capabilities import PossibleEvents
-from foretell.models.task_heads import Classifier, Headed, MaskedANHP
+from foretell.models.capabilities import HasRules
+from foretell.models.task_heads import Classifier, MaskedANHP, TaskHead
 from foretell.options import Sight
 
 
@@ -75,7 +75,7 @@ def intensities_at(
             else np.atleast_1d(np.asarray(times, dtype=np.float64))
         )
         seen = np.searchsorted(sequence.times, wanted, side="left")
-        possible = model.possible_intensities(sequence, wanted) if isinstance(model, PossibleEvents) else None
+        possible = model.possible_intensities(sequence, wanted) if isinstance(model, HasRules) else None
         answers.append(Answer(sequence.id, wanted, seen, model.intensity(sequence, wanted), possible))
     return answers
 
@@ -97,7 +97,7 @@ def embeddings_of(
     if layers not in ("all", "top"):
         raise ForetellError(f'layers = {layers!r}: expected "all" or "top"')
     known = history if history is not None else _own_history(model)
-    encoder = model.encoder if isinstance(model, Headed) else model
+    encoder = model.encoder if isinstance(model, TaskHead) else model
     if visible is None and known == "causal":
         return [encoder.embed(sequence, layers) for sequence in data]
     if not isinstance(encoder, ANHP):

@@ -23,7 +23,7 @@ from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models import ATTACHED
-from foretell.models.capabilities import Embeds, EndsAndChosen, EndsAndInside
+from foretell.models.capabilities import Embeds, GapIntensities, NoiseIntensities
 from foretell.models.registry import ModelOptions, ModelSpec
 from foretell.options import changed, names_of
 from foretell.sampling.core.futures import Futures, sample
@@ -121,13 +121,13 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """Intensity of any event at all: [B, Q]."""
         return self.intensities(state).sum(-1)
 
-    def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> EndsAndInside:
+    def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> GapIntensities:
         """From states [B, N + 1, P + 1, …]: `P` points in every gap and, last, the gap's end, which is an event but in the tail."""
         ends, inside = state[:, :-1, -1], state[:, :, :-1]
         logs = self.log_intensities(inside).sum(-1) if pseudo else None
-        return EndsAndInside(self.log_intensity(ends, types), self.total(inside), logs)
+        return GapIntensities(self.log_intensity(ends, types), self.total(inside), logs)
 
-    def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> EndsAndChosen:
+    def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> NoiseIntensities:
         """Log-intensities of the batch's events at their times and of `chosen` [B, Q] types at the queries, and of nothing else.
 
         Where the model is made of rules, `chosen` are numbers of facts, each possible at its query.
@@ -137,7 +137,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         own = torch.arange(width, device=seen.device)[None].expand(len(batch), width)
         both = Queries.seeing(torch.cat([batch.times, queries.times], 1), torch.cat([own, seen], 1))
         logs = self.log_intensity(self.state(history, both), torch.cat([batch.types, chosen], 1))
-        return EndsAndChosen(logs[:, :width], logs[:, width:])
+        return NoiseIntensities(logs[:, :width], logs[:, width:])
 
     @property
     def queries_at_a_time(self) -> int:

@@ -16,14 +16,14 @@ from foretell.data.writing import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.registry import find_network
-from foretell.models.task_heads import Headed
+from foretell.models.task_heads import TaskHead
 
 FORMAT = 1
 SIZES = ("dim", "layers", "heads", "time_dim", "feed_forward", "decays")
 POSITIVE = ("m", "M", "time_scale", "elapsed_scale")
 
 
-Network = IntensityModel | Headed
+Network = IntensityModel | TaskHead
 
 
 def describe(model: Network) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def describe(model: Network) -> dict[str, Any]:
 def rebuild(description: dict[str, Any]) -> Network:
     kind = description["kind"]
     network: Network = find_network(kind).from_spec(description["spec"], Vocabulary(tuple(description["types"])))
-    model = network.encoder if isinstance(network, Headed) else network
+    model = network.encoder if isinstance(network, TaskHead) else network
     model.unseen = tuple(int(kind) for kind in description["unseen"])
     model.longest = None if description["longest"] is None else float(description["longest"])
     return network
@@ -58,7 +58,7 @@ def save_model(model: Network, path: str | Path) -> None:
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> IntensityModel:
     """A point process from a `model.safetensors`."""
     network = load_network(path, device)
-    if isinstance(network, Headed):
+    if isinstance(network, TaskHead):
         raise ForetellError(f"{path}: this is {network.title}, which has no intensities; {network.purpose}")
     return network
 

@@ -16,7 +16,7 @@ from foretell.lang.program import Program
 
 
 @dataclass(frozen=True)
-class EndsAndInside:
+class GapIntensities:
     """What the likelihood needs of gaps: the log-intensity of the event that ends one, and totals at points inside it."""
 
     log_at_end: Tensor  # [B, N]
@@ -25,7 +25,7 @@ class EndsAndInside:
 
 
 @dataclass(frozen=True)
-class EndsAndChosen:
+class NoiseIntensities:
     """What noise-contrastive estimation needs: log-intensities of the events that happened, and of one given event at each query."""
 
     log_at_end: Tensor  # [B, N]
@@ -56,7 +56,7 @@ class DirectFit(Protocol):
 class GapTerms(Protocol):
     """What the likelihood needs comes straight from a history, without states of all types at all queries."""
 
-    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside | None:
+    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities | None:
         """Where queries were planned with a sample of the possible events, sums are unbiased estimates. None: not for such queries."""
         ...
 
@@ -101,7 +101,7 @@ class GrowsVocabulary(Protocol):
 
 
 @runtime_checkable
-class PossibleEvents(Protocol):
+class HasRules(Protocol):
     """Not everything is possible at all times. Such a model takes a `Sample` of what is: its training can be down-sampled."""
 
     program: Program  # which says what is possible

@@ -19,14 +19,14 @@ from foretell.models.attention.start import start_intensities
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, describe, rebuild
 from foretell.models.capabilities import DirectFit
-from foretell.models.task_heads import Headed, MaskedANHP
+from foretell.models.task_heads import MaskedANHP, TaskHead
 from foretell.options import names_of
 
 SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Taken:
+class TransferReport:
     source: str
     kind: str
     taken: tuple[str, ...]  # names of the tensors that come from the source
@@ -42,7 +42,7 @@ class Taken:
 
 def start_from(
     model: IntensityModel, source: Network, data: EventData, name: str, *, seed: int = 0, head: bool = False
-) -> tuple[IntensityModel, Taken]:
+) -> tuple[IntensityModel, TransferReport]:
     """A model with the options of `model` and what `source`, called `name` in messages, has learned; `data` is what it will learn from.
 
     With `head`, what told the types of masked events becomes the first guess of the intensities, and the vector of masked events that of
@@ -50,10 +50,10 @@ def start_from(
     """
     if isinstance(model, DirectFit):
         raise ForetellError(f"--init {name}: {model.title} is fitted directly, so it does not matter where it starts")
-    other = source.encoder if isinstance(source, Headed) else source
+    other = source.encoder if isinstance(source, TaskHead) else source
     if other.kind != model.kind:
         raise ForetellError(
-            f"--init {name}: it has {'an encoder of ' if isinstance(source, Headed) else ''}{other.title}, and the model is {model.title}; "
+            f"--init {name}: it has {'' if other is source else 'an encoder of '}{other.title}, and the model is {model.title}; "
             f"choose --model {other.kind}, or start from a run of {model.title}"
         )
     _check_types(other.vocabulary, model.vocabulary, name)
@@ -71,14 +71,14 @@ def start_from(
     made = rebuild({**describe(other), "spec": spec})
     assert isinstance(made, IntensityModel)
     made.load_state_dict(other.state_dict())
-    return made, Taken(name, source.title, _groups(made.state_dict()), ())
+    return made, TransferReport(name, source.title, _groups(made.state_dict()), ())
 
 
 def take_encoder(
     model: ANHP, source: Network, data: EventData, name: str, *, seed: int = 0, head: bool = False
-) -> Taken:
+) -> TransferReport:
     """The encoder alone; intensities start fresh, for the vectors that were taken and the rates of `data`."""
-    other = source.encoder if isinstance(source, Headed) else source
+    other = source.encoder if isinstance(source, TaskHead) else source
     if not isinstance(other, ANHP):
         raise ForetellError(
             f"--init {name}: it is {other.title}, which has no encoder of A-NHP; start from a run that has"
@@ -97,7 +97,7 @@ def take_encoder(
     model.start_rates(data)
     model.fitted = True
     fresh = [key for key in mine if key not in taken]
-    return Taken(name, source.title, _groups(taken), _groups(fresh))
+    return TransferReport(name, source.title, _groups(taken), _groups(fresh))
 
 
 def _take_head(model: ANHP, source: Network, name: str) -> list[str]:

@@ -21,14 +21,22 @@ from foretell.data import EventData, Vocabulary
 from foretell.data.labels import Of
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.two_sided import UNTYPED, Rows, embed_rows, event_rows, events_of, sight, with_question
+from foretell.models.attention.two_sided import (
+    UNTYPED,
+    EventRows,
+    embed_rows,
+    event_rows,
+    events_of,
+    sight,
+    with_question,
+)
 from foretell.nn.lookup import lookup
 from foretell.options import Sight
 
 PSEUDO_COUNT = 0.5  # of every type or label, so that none is impossible at the start
 
 
-class Headed(nn.Module, ABC):
+class TaskHead(nn.Module, ABC):
     """What all heads share: an encoder, and scores `weight·embedding + level` for each outcome."""
 
     kind: ClassVar[str]
@@ -105,7 +113,7 @@ class Headed(nn.Module, ABC):
         """The inverse of `spec`."""
 
 
-class MaskedANHP(Headed):
+class MaskedANHP(TaskHead):
     """Which type had the event that was masked? (Paper, end of section 2: the objective of BERT, in continuous time.)"""
 
     kind = "anhp-masked"
@@ -119,11 +127,11 @@ class MaskedANHP(Headed):
         with torch.no_grad():  # events start by raising their own type, as in the generative model
             self.weight.add_(encoder.fine * (encoder.options.echo / encoder.dim))
 
-    def rows(self, batch: Batch, removed: Tensor, masked: Tensor, visible: Tensor | None = None) -> Rows:
+    def rows(self, batch: Batch, removed: Tensor, masked: Tensor, visible: Tensor | None = None) -> EventRows:
         """The corrupted history: what was `removed` [B, N] is seen by nobody, what was `masked` [B, N] lost its type."""
         seen = sight(batch, "two-sided") if visible is None else visible
         own = lookup(self.encoder.fine, batch.types)
-        return Rows(
+        return EventRows(
             batch.times,
             batch.types.masked_fill(masked, UNTYPED),
             torch.where(masked[..., None], self.base, own),
@@ -143,7 +151,7 @@ class MaskedANHP(Headed):
         return cls(ANHP.from_spec(spec, vocabulary))
 
 
-class Classifier(Headed):
+class Classifier(TaskHead):
     """Which label has a sequence, or each of its events?
 
     A sequence is summed up by a question at its end: a row with a vector of its own that attends to all events, layer by layer, as a

@@ -15,7 +15,7 @@ from torch import Tensor
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries, Sample
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import EndsAndInside, ExactIntegral, FusedLoss, GapTerms
+from foretell.models.capabilities import ExactIntegral, FusedLoss, GapIntensities, GapTerms
 from foretell.objective.integral import Points
 
 
@@ -59,7 +59,7 @@ def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None, s
     return Terms(event_log, by_gap)
 
 
-def _terms_of(found: EndsAndInside, batch: Batch, points: Points) -> Terms:
+def _terms_of(found: GapIntensities, batch: Batch, points: Points) -> Terms:
     event_log = torch.where(batch.event_counts, found.log_at_end, torch.zeros_like(found.log_at_end)).double()
     weighted = found.total_inside.flatten(1).double() * points.weights
     by_gap = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=weighted.device)
@@ -109,7 +109,7 @@ def is_fused(model: FusedLoss, points: Points) -> bool:
 
 def _ends_and_inside(
     model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool, sample: Sample | None
-) -> EndsAndInside:
+) -> GapIntensities:
     """One question to the model where the points lie gap by gap, since an event ends its gap; else two."""
     queries = model.collator.plan_queries(batch, points.queries, sample)
     found = model.ends_and_inside(history, batch, queries, pseudo) if isinstance(model, GapTerms) else None
@@ -120,7 +120,7 @@ def _ends_and_inside(
         state = model.state(history, points.queries)
         logs = model.log_intensities(state).sum(-1) if pseudo else None
         ends = model.log_intensity(model.state(history, Queries.of_events(batch)), batch.types)
-        return EndsAndInside(ends, model.total(state), logs)
+        return GapIntensities(ends, model.total(state), logs)
     inside = points.queries.times.unflatten(1, (-1, per_gap))
     state = model.state(history, Queries.by_gap(torch.cat([inside, batch.gap_end.unsqueeze(-1)], dim=-1)))
     return model.at_ends_and_inside(state.unflatten(1, (-1, per_gap + 1)), batch.types, pseudo)

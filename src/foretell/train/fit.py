@@ -11,7 +11,7 @@ from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import DirectFit, GrowsVocabulary, PossibleEvents
+from foretell.models.capabilities import DirectFit, GrowsVocabulary, HasRules
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
 from foretell.objective.nce import NoiseSource
@@ -88,7 +88,7 @@ def _check_options(model: IntensityModel, options: TrainOptions) -> None:
         raise ForetellError(
             f'{model.title} is fitted to everything that happened: train with window = "all", evaluate in another'
         )
-    if options.downsample and not isinstance(model, PossibleEvents):
+    if options.downsample and not isinstance(model, HasRules):
         raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
     wrong = contradictions(options)
     if wrong:
@@ -102,7 +102,7 @@ def _check_options(model: IntensityModel, options: TrainOptions) -> None:
 def _ground(model: IntensityModel, train: EventData, dev: EventData | None) -> None:
     for part in (train, dev):
         if part is not None:
-            with naming_impossible(model.program if isinstance(model, PossibleEvents) else None, part):
+            with naming_impossible(model.program if isinstance(model, HasRules) else None, part):
                 if part is train and not model.fitted:
                     model.prepare(train)
                 if isinstance(model, GrowsVocabulary):

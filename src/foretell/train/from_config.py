@@ -10,7 +10,7 @@ from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
-from foretell.models.start_from import Taken, start_from, take_encoder
+from foretell.models.start_from import TransferReport, start_from, take_encoder
 from foretell.train.classify import Classification, classify
 from foretell.train.config import RunConfig
 from foretell.train.fit import Fit, fit
@@ -37,7 +37,7 @@ def train_from_config(config: RunConfig, model: IntensityModel, dataset: Dataset
 
 def initialised(
     config: RunConfig, model: IntensityModel, source: Network, data: EventData
-) -> tuple[IntensityModel, Taken]:
+) -> tuple[IntensityModel, TransferReport]:
     """The model of a configuration with what another run has learned, and a report of what was taken over."""
     name, seed = config.train.init, config.train.seed
     if config.task is None:

@@ -13,7 +13,7 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
-from foretell.models.task_heads import Headed
+from foretell.models.task_heads import TaskHead
 from foretell.objective.masked import LabelTerms
 from foretell.train.checkpoint import Progress
 from foretell.train.config import TrainOptions
@@ -21,14 +21,14 @@ from foretell.train.likelihood_task import padded_width
 from foretell.train.step import SEED_STRIDE, Adam
 from foretell.train.task import StepLoss, TaskScore
 
-HeadedT = TypeVar("HeadedT", bound=Headed)
+TaskHeadT = TypeVar("TaskHeadT", bound=TaskHead)
 Terms = Callable[[EventData, np.ndarray, np.random.Generator, "int | None"], LabelTerms]
 
 
-class LabelTask(Generic[HeadedT]):
+class LabelTask(Generic[TaskHeadT]):
     def __init__(
         self,
-        model: HeadedT,
+        model: TaskHeadT,
         train: EventData,
         options: TrainOptions,
         terms: Terms,

@@ -23,7 +23,7 @@ from foretell.data.writing import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, load_model, load_network, save_model
-from foretell.models.capabilities import PossibleEvents
+from foretell.models.capabilities import HasRules
 from foretell.objective.timed_noise import TimedNoise, load_noise, save_noise
 from foretell.train.config import RunConfig, make_config, read_config, to_toml
 
@@ -59,7 +59,7 @@ class RunFolder:
 
     def keep_program(self, model: IntensityModel) -> None:
         """The rules that became the network, with all that they include; tables are in the model's file."""
-        text = model.program_text() if isinstance(model, PossibleEvents) else None
+        text = model.program_text() if isinstance(model, HasRules) else None
         if text is not None:
             self._write(PROGRAM, text)
 

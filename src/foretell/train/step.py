@@ -19,7 +19,7 @@ from foretell.batches.batch import Batch
 from foretell.batches.queries import Sample
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import ExactIntegral, FusedLoss, PossibleEvents
+from foretell.models.capabilities import ExactIntegral, FusedLoss, HasRules
 from foretell.models.pytree import tensors_of, with_tensors
 from foretell.objective.integral import Points, quadrature, stratified, uniform
 from foretell.objective.loglik import Loss, training_loss
@@ -146,7 +146,7 @@ class Stepper:
     def __init__(
         self, model: IntensityModel, lr: float, options: StepOptions, noise: NoiseSource | None = None
     ) -> None:
-        if options.downsample and not isinstance(model, PossibleEvents):
+        if options.downsample and not isinstance(model, HasRules):
             raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
         self.model, self.options, self.noise = model, options, noise
         self.device = model.device

@@ -22,11 +22,19 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp_sampler import ANHPSampler
 from foretell.models.attention.fused import fused_losses, is_fused
-from foretell.models.attention.layers import AttentionLayer, Drop, Folded, History, LayerMatrices, Parts, Table
+from foretell.models.attention.layers import (
+    AttentionHistory,
+    AttentionLayer,
+    Drop,
+    FoldedKeys,
+    KeyTable,
+    LayerMatrices,
+    Parts,
+)
 from foretell.models.attention.start import fade, start
 from foretell.models.attention.structure import make_structure, parse_edge
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import EndsAndInside
+from foretell.models.capabilities import GapIntensities
 from foretell.models.registry import HeadOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Visible, attention_with_null, with_null
@@ -146,7 +154,7 @@ class ANHP(IntensityModel[AnhpOptions]):
 
     # Events
 
-    def encode(self, batch: Batch) -> History:
+    def encode(self, batch: Batch) -> AttentionHistory:
         return self._encode(batch, self.layers - 1)
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
@@ -154,7 +162,7 @@ class ANHP(IntensityModel[AnhpOptions]):
         first = 2 if self.options.bos else 1
         return [layer[:, first:] for layer in self._encode(batch, self.layers).embeddings]
 
-    def _encode(self, batch: Batch, top: int) -> History:
+    def _encode(self, batch: Batch, top: int) -> AttentionHistory:
         """In front of the events stands a null event, all of whose vectors are 0: the 1 in the attention's denominator."""
         bases = [self.fine] if self.bos_base is None else [self.fine, self.bos_base]
         table = torch.cat([*bases, self.fine.new_zeros(1, self.dim)])
@@ -176,7 +184,7 @@ class ANHP(IntensityModel[AnhpOptions]):
                 if not layer.is_plain:  # sublayers have constants of their own, which the null event must not get
                     embedding = with_null(embedding[:, 1:])
                 embeddings.append(embedding)
-        return History(tables, embeddings)
+        return AttentionHistory(tables, embeddings)
 
     def _matrices(self) -> list[LayerMatrices]:
         """`K/sqrt(D)`, `V` and `Q` of all layers, cut into what meets [1; time] and what meets the embedding, all at once."""
@@ -204,7 +212,7 @@ class ANHP(IntensityModel[AnhpOptions]):
         types: Tensor,
         known: Tensor | None,
         fold: bool,
-    ) -> list[Table]:
+    ) -> list[KeyTable]:
         """Keys and values of all events; where the embeddings are just the types' vectors, these (`known`) are multiplied instead.
 
         Layer 1 is always folded: there a query's embedding does not change with time and costs nothing more.
@@ -223,8 +231,10 @@ class ANHP(IntensityModel[AnhpOptions]):
             hidden = None
             if head.source is not None:
                 hidden = (types != head.source) & (types < self.types)
-            folded = Folded(keys @ matrices.Q.by_time[index], keys @ matrices.Q.by_embedding[index]) if fold else None
-            tables.append(Table(keys, values, folded, hidden))
+            folded = (
+                FoldedKeys(keys @ matrices.Q.by_time[index], keys @ matrices.Q.by_embedding[index]) if fold else None
+            )
+            tables.append(KeyTable(keys, values, folded, hidden))
         return tables
 
     def _parts(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -234,7 +244,7 @@ class ANHP(IntensityModel[AnhpOptions]):
     def _attend_history(
         self,
         layer: AttentionLayer,
-        tables: list[Table],
+        tables: list[KeyTable],
         time: Tensor,
         embedding: Tensor,
         types: Tensor,
@@ -251,7 +261,7 @@ class ANHP(IntensityModel[AnhpOptions]):
     def _attend(
         self,
         matrix: Tensor,
-        table: Table,
+        table: KeyTable,
         time: Tensor,
         embedding: Tensor | None,
         base: Tensor | None,
@@ -274,7 +284,7 @@ class ANHP(IntensityModel[AnhpOptions]):
 
     # Queries
 
-    def state(self, history: History, queries: Queries) -> Tensor:
+    def state(self, history: AttentionHistory, queries: Queries) -> Tensor:
         """The top layer's embedding of each coarse type at each query, counted from its base vector: [B, Q, groups·D]."""
         time = self.time.with_one(queries.times, self.dtype)
         visible = replace(queries.visible, extra=1) if self.options.bos else queries.visible
@@ -370,14 +380,14 @@ class ANHP(IntensityModel[AnhpOptions]):
         score = (w * state).sum(-1, keepdim=True) + constant
         return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
 
-    def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> EndsAndInside:
+    def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> GapIntensities:
         """All from one product with `w`: the scores of a gap's end are looked up, those inside it summed."""
         scores = self._scores(state)
         tau = self.log_tau.exp()
         log_unit = self.log_tau - math.log(self.time_scale)
         at_end = scores[:, :-1, -1].gather(-1, types.unsqueeze(-1)).squeeze(-1)
         inside = scores[:, :, :-1]
-        return EndsAndInside(
+        return GapIntensities(
             log_softplus(at_end) + lookup(log_unit[:, None], types).squeeze(-1),
             softplus(inside) @ (tau / self.time_scale),
             (log_softplus(inside) + log_unit).sum(-1) if pseudo else None,

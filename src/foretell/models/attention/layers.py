@@ -101,7 +101,7 @@ class LayerMatrices:
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldedKeys:
     """Keys times Q, in the two parts that meet [1; time] and the embedding of a query."""
 
     by_time: Tensor  # [B, N + 1, width of [1; time]]
@@ -114,20 +114,20 @@ class Folded:
 
 
 @dataclass(frozen=True)
-class Table:
+class KeyTable:
     """What one head of one layer offers to queries: keys (already divided by sqrt(D)) and values, the null row first."""
 
     keys: Tensor  # [B, N + 1, D]
     values: Tensor  # [B, N + 1, D]
-    folded: Folded | None
+    folded: FoldedKeys | None
     hidden: Tensor | None  # bool [B, N + 1]: True where this head must not look
 
 
 @dataclass(frozen=True)
-class History:
+class AttentionHistory:
     """The encoded events: `tables[layer][head]`, and the layers' embeddings of the events themselves."""
 
-    tables: list[list[Table]]
+    tables: list[list[KeyTable]]
     embeddings: list[
         Tensor
     ]  # layers 0 … as far as they were computed; the null event first, then a `bos` where there is one

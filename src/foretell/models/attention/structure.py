@@ -19,14 +19,14 @@ Edge = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Group:
+class CoarseGroup:
     name: str
     members: tuple[int, ...]
     base: int | None  # the type whose own vector this group starts from; None: a vector of its own
 
 
 @dataclass(frozen=True)
-class Head:
+class AttentionHead:
     name: str
     reader: (
         int | None
@@ -47,8 +47,8 @@ class Head:
 
 @dataclass(frozen=True)
 class Structure:
-    groups: tuple[Group, ...]
-    heads: tuple[Head, ...]
+    groups: tuple[CoarseGroup, ...]
+    heads: tuple[AttentionHead, ...]
 
 
 def parse_edge(text: str) -> Edge:
@@ -67,16 +67,16 @@ def make_structure(
     coarse = coarse if coarse is not None else ("one" if edges is None else "none")
     groups = _groups(vocabulary, coarse)
     if edges is None:
-        return Structure(groups, tuple(Head(f"head{i + 1}", None, None, None) for i in range(heads)))
+        return Structure(groups, tuple(AttentionHead(f"head{i + 1}", None, None, None) for i in range(heads)))
     pairs = _indexed(vocabulary, edges)
     sources = {reader: [f for e, f in pairs if e == reader] for reader in range(len(vocabulary))}
     names = vocabulary.names
-    found: list[Head] = []
+    found: list[AttentionHead] = []
 
     def add(reader: int | None, group: int | None, source: int, name: str) -> None:
         for copy in range(heads):
             suffix = f"#{copy + 1}" if heads > 1 else ""
-            found.append(Head(f"{name}<-{names[source]}{suffix}", reader, group, source))
+            found.append(AttentionHead(f"{name}<-{names[source]}{suffix}", reader, group, source))
 
     group_of_itself = {group.base: index for index, group in enumerate(groups) if group.base is not None}
     for reader, seen in sources.items():
@@ -96,13 +96,13 @@ def make_structure(
     return Structure(groups, tuple(found))
 
 
-def _groups(vocabulary: Vocabulary, coarse: Coarse) -> tuple[Group, ...]:
+def _groups(vocabulary: Vocabulary, coarse: Coarse) -> tuple[CoarseGroup, ...]:
     names = vocabulary.names
     if isinstance(coarse, str):
         if coarse == "one":
-            return (Group("coarse", tuple(range(len(names))), None),)
+            return (CoarseGroup("coarse", tuple(range(len(names))), None),)
         if coarse == "none":
-            return tuple(Group(name, (index,), index) for index, name in enumerate(names))
+            return tuple(CoarseGroup(name, (index,), index) for index, name in enumerate(names))
         raise ForetellError(f'coarse = {coarse!r}: expected "one", "none", or a table from type to coarse type')
     problems = [f"coarse: `{name}` is not an event type" for name in coarse if name not in vocabulary]
     of_type = {vocabulary.index(name): group for name, group in coarse.items() if name in vocabulary}
@@ -112,7 +112,7 @@ def _groups(vocabulary: Vocabulary, coarse: Coarse) -> tuple[Group, ...]:
     members: dict[str, list[int]] = {}
     for index in range(len(names)):
         members.setdefault(of_type[index], []).append(index)
-    return tuple(Group(name, tuple(indices), None) for name, indices in members.items())
+    return tuple(CoarseGroup(name, tuple(indices), None) for name, indices in members.items())
 
 
 def _indexed(vocabulary: Vocabulary, edges: Sequence[Edge]) -> list[tuple[int, int]]:
@@ -127,7 +127,7 @@ def _indexed(vocabulary: Vocabulary, edges: Sequence[Edge]) -> list[tuple[int, i
     return pairs
 
 
-def _common_sources(group: Group, sources: Mapping[int, list[int]], names: Sequence[str]) -> list[int]:
+def _common_sources(group: CoarseGroup, sources: Mapping[int, list[int]], names: Sequence[str]) -> list[int]:
     first = group.members[0]
     for member in group.members[1:]:
         if set(sources[member]) != set(sources[first]):

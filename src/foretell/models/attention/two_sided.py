@@ -19,7 +19,7 @@ from foretell.batches.batch import Batch
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.layers import Drop
-from foretell.models.attention.structure import Head
+from foretell.models.attention.structure import AttentionHead
 from foretell.nn.dense_attention import dense_attention
 from foretell.nn.lookup import lookup
 from foretell.options import Sight
@@ -28,7 +28,7 @@ UNTYPED, BOS = -1, -2
 
 
 @dataclass(frozen=True)
-class Rows:
+class EventRows:
     """A row without a type of its own (a masked event, a question about the whole sequence) looks through every head."""
 
     times: Tensor  # float64 [B, N]
@@ -64,14 +64,14 @@ def checked_sight(batch: Batch, visible: Tensor | np.ndarray) -> Tensor:
     return found & events_of(batch)[:, None, :]
 
 
-def event_rows(model: ANHP, batch: Batch, visible: Tensor) -> Rows:
-    return Rows(batch.times, batch.types, lookup(model.fine, batch.types), visible)
+def event_rows(model: ANHP, batch: Batch, visible: Tensor) -> EventRows:
+    return EventRows(batch.times, batch.types, lookup(model.fine, batch.types), visible)
 
 
-def with_question(rows: Rows, times: Tensor, base: Tensor, valid: Tensor) -> Rows:
+def with_question(rows: EventRows, times: Tensor, base: Tensor, valid: Tensor) -> EventRows:
     """One more row, last: at `times` [B], from the vector `base` [D]; it sees what is `valid` [B, N], and nothing sees it."""
     count = len(rows.times)
-    return Rows(
+    return EventRows(
         torch.cat([rows.times, times[:, None]], dim=1),
         F.pad(rows.types, (0, 1), value=UNTYPED),
         torch.cat([rows.base, base.expand(count, 1, -1)], dim=1),
@@ -79,7 +79,7 @@ def with_question(rows: Rows, times: Tensor, base: Tensor, valid: Tensor) -> Row
     )
 
 
-def embed_rows(model: ANHP, rows: Rows) -> list[Tensor]:
+def embed_rows(model: ANHP, rows: EventRows) -> list[Tensor]:
     """The embeddings of the rows at layers 0 … L: [B, N, D] each."""
     if model.bos_base is not None:
         rows = _after_bos(rows, model.bos_base)
@@ -99,7 +99,7 @@ def embed_rows(model: ANHP, rows: Rows) -> list[Tensor]:
     return [embedding[:, first:] for embedding in embeddings]
 
 
-def _through(head: Head, types: Tensor) -> Tensor:
+def _through(head: AttentionHead, types: Tensor) -> Tensor:
     """bool [B, N or 1, N or 1]: which rows look through a head, and at which."""
     found = torch.ones(1, 1, 1, dtype=torch.bool, device=types.device)
     if head.reader is not None:
@@ -109,10 +109,10 @@ def _through(head: Head, types: Tensor) -> Tensor:
     return found
 
 
-def _after_bos(rows: Rows, base: Tensor) -> Rows:
+def _after_bos(rows: EventRows, base: Tensor) -> EventRows:
     """With an event at time 0 in front, which all see and which sees nothing."""
     visible = F.pad(F.pad(rows.visible, (1, 0), value=True), (0, 0, 1, 0), value=False)
-    return Rows(
+    return EventRows(
         F.pad(rows.times, (1, 0)),
         F.pad(rows.types, (1, 0), value=BOS),
         torch.cat([base.expand(len(rows.times), 1, -1), rows.base], dim=1),

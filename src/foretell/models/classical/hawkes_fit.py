@@ -31,7 +31,7 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 @dataclass(frozen=True)
-class Block:
+class HawkesBlock:
     """Scored events of some sequences: the decayed counts just before each, and its type."""
 
     batch: Batch
@@ -123,19 +123,19 @@ class _Blocks:
         self.model, self.data = model, data
         self.beta = model.beta.detach().clone()
         width = model.types * model.decays
-        self.kept: list[Block] | None = None
+        self.kept: list[HawkesBlock] | None = None
         if data.event_count * width <= KEPT_FLOATS:
             self.kept = list(self._make())
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[HawkesBlock]:
         return iter(self.kept) if self.kept is not None else self._make()
 
-    def _make(self) -> Iterator[Block]:
+    def _make(self) -> Iterator[HawkesBlock]:
         width = self.model.types * self.model.decays
         for indices in _runs(self.data, max(1, BLOCK_FLOATS // width)):
             batch = make_batch(self.data, indices)
             before = _before_events(batch, self.beta, decayed_counts(batch, self.beta, self.model.types).counts)
-            yield Block(batch, before[batch.event_counts], batch.types[batch.event_counts])
+            yield HawkesBlock(batch, before[batch.event_counts], batch.types[batch.event_counts])
 
 
 def _runs(data: EventData, most: int) -> Iterator[list[int]]:

@@ -23,7 +23,7 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.layers import Drop
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import EndsAndInside
+from foretell.models.capabilities import GapIntensities
 from foretell.models.last_event.causal_encoder import CausalEncoder, Encoding
 from foretell.models.last_event.sampler import LastEventSampler
 from foretell.models.registry import HeadOptions
@@ -193,7 +193,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
 
     def ends_and_inside(
         self, history: LastEvents, batch: Batch, queries: Queries, pseudo: bool
-    ) -> EndsAndInside | None:
+    ) -> GapIntensities | None:
         """Where the points lie gap by gap, each event's curves are worked out once and followed to all of its gap's points."""
         per_gap = queries.visible.per_gap
         if per_gap is None:
@@ -204,7 +204,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
         shape, types = (*batch.types.shape, self.types), batch.types.unsqueeze(-1)
         own = tuple((one if one.dim() == 1 else one[:, :-1]).expand(shape).gather(-1, types) for one in curves)
         at_end = self.follow(own, self.elapsed(batch.times, since[:, :-1]).unsqueeze(-1)).squeeze(-1)
-        return EndsAndInside(
+        return GapIntensities(
             log_softplus(at_end) + self._log_unit_of(batch.types),
             softplus(scores) @ self._unit(),
             (log_softplus(scores) + self._log_unit()).sum(-1) if pseudo else None,

@@ -20,7 +20,7 @@ from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import EndsAndInside
+from foretell.models.capabilities import GapIntensities
 from foretell.models.recurrent.nhp_sampler import NHPSampler
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates
@@ -36,7 +36,7 @@ REMEMBERS = 1.0  # what forget gates start from, so that σ keeps most of a memo
 
 
 @dataclass(frozen=True)
-class History:
+class CellHistory:
     cells: Cells
     since: Tensor  # float64 [B, N + 1]: when each cell was made
 
@@ -99,11 +99,11 @@ class NHP(IntensityModel[NhpOptions]):
 
     # Events
 
-    def encode(self, batch: Batch) -> History:
+    def encode(self, batch: Batch) -> CellHistory:
         table = torch.addmm(self.b.flatten(), torch.cat([self.embedding, self.bos]), self.W.flatten(0, 1).t())
         events = F.pad(batch.types, (1, 0), value=self.types)  # bos comes first
         elapsed = self._elapsed(batch.times, batch.gap_start[:, :-1])
-        return History(ctlstm(table, events, self.U.flatten(0, 1), elapsed), batch.gap_start)
+        return CellHistory(ctlstm(table, events, self.U.flatten(0, 1), elapsed), batch.gap_start)
 
     def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
         """In the model's unit; subtracted before any precision is lost."""
@@ -116,7 +116,7 @@ class NHP(IntensityModel[NhpOptions]):
 
     # Queries
 
-    def state(self, history: History, queries: Queries) -> Tensor:
+    def state(self, history: CellHistory, queries: Queries) -> Tensor:
         """`h` at each query: [B, Q, D]."""
         cells = history.cells
         per_gap = queries.visible.per_gap
@@ -157,7 +157,7 @@ class NHP(IntensityModel[NhpOptions]):
         score = (w * state).sum(-1, keepdim=True) + constant
         return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
 
-    def ends_and_inside(self, history: History, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside:
+    def ends_and_inside(self, history: CellHistory, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
         """What is read just before each event is known: the next cell was made from it."""
         scores = self._scores(self.state(history, queries))
         log_unit = self.log_tau - math.log(self.time_scale)
@@ -169,7 +169,7 @@ class NHP(IntensityModel[NhpOptions]):
         per_gap = queries.visible.per_gap
         if per_gap is not None:
             scores = scores.unflatten(1, (-1, per_gap))
-        return EndsAndInside(
+        return GapIntensities(
             log_at_end,
             softplus(scores) @ (self.log_tau.exp() / self.time_scale),
             (log_softplus(scores) + log_unit).sum(-1) if pseudo else None,

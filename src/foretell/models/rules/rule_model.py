@@ -27,7 +27,7 @@ from foretell.errors import ForetellError
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
 from foretell.models.base import IntensityModel, asked_times
-from foretell.models.capabilities import EndsAndChosen, EndsAndInside
+from foretell.models.capabilities import GapIntensities, NoiseIntensities
 from foretell.models.rules.program_parts import program_from_parts, program_parts
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
 from foretell.models.rules.rule_options import RuleOptions
@@ -195,7 +195,7 @@ class RuleModel(IntensityModel[OptionsT]):
         possible, happened = out.split(split_up)
         return possible, happened
 
-    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside:
+    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
         """What the likelihood needs: only possible events are looked at inside gaps, and only the event itself at their ends."""
         answer = self._answer(history, queries)
         shape = len(batch), queries.times.shape[1]
@@ -204,14 +204,14 @@ class RuleModel(IntensityModel[OptionsT]):
         ends = self._at_ends(answer, batch)
         per_gap = queries.visible.per_gap
         if per_gap is None:
-            return EndsAndInside(ends, total, logs)
+            return GapIntensities(ends, total, logs)
         split_up = (-1, per_gap)
-        return EndsAndInside(ends, total.unflatten(1, split_up), None if logs is None else logs.unflatten(1, split_up))
+        return GapIntensities(ends, total.unflatten(1, split_up), None if logs is None else logs.unflatten(1, split_up))
 
-    def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> EndsAndChosen:
+    def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> NoiseIntensities:
         answer = self._answer(history, queries)
         shape = len(batch), queries.times.shape[1]
-        return EndsAndChosen(self._at_ends(answer, batch), self._summed(answer, answer.possible, shape))
+        return NoiseIntensities(self._at_ends(answer, batch), self._summed(answer, answer.possible, shape))
 
     def _at_ends(self, answer: Answer, batch: Batch) -> Tensor:
         ends = answer.happened.new_zeros(batch.times.numel())

@@ -10,7 +10,7 @@ import numpy as np
 from foretell.data import EventSequence
 from foretell.evaluate.prediction import QUANTILES
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import PossibleEvents
+from foretell.models.capabilities import HasRules
 from foretell.report.canvas import per_unit, time_label
 from foretell.report.entry import Entry
 from foretell.report.grouping import Grouping, group_events
@@ -131,7 +131,7 @@ def course(
     places = grouping.places(model.vocabulary)
     for start in range(0, len(times), AT_A_TIME):
         part = slice(start, start + AT_A_TIME)
-        if not isinstance(model, PossibleEvents):
+        if not isinstance(model, HasRules):
             found = model.intensity(history, times[part])
             total[part] = found.sum(1)
             for group in range(len(grouping.names)):
