@@ -13,9 +13,9 @@ from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.classical.poisson import Poisson
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece
 from foretell.sampling.core import futures as module
 from foretell.sampling.core import thinning
-from foretell.sampling.bounds.chebyshev import ChebyshevPiece
 from foretell.sampling.core.futures import sample_futures, sample_next
 from foretell.sampling.core.sampler import Bounds, Sampler
 from foretell.sampling.core.thinning import BoundExceeded, Drawn, Pace, _choice, _judged, next_events

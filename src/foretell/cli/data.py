@@ -13,7 +13,7 @@ from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
     from foretell.data import Dataset, EventData
-    from foretell.data.summary import Summary
+    from foretell.data.summary import DataSummary
     from foretell.data.synthetic import Process
 
 app = typer.Typer(name="data", help="Look at event data, convert it, simulate some.", no_args_is_help=True)
@@ -62,9 +62,9 @@ def describe(
     dataset = _open(path, columns, Source.auto, None)
     summary = summarise(dataset)
     if plot is not None:
-        from foretell.data.picture import draw
+        from foretell.report.data_picture import draw_data
 
-        draw(dataset, plot)
+        draw_data(dataset, plot)
     if as_json:
         typer.echo(json.dumps(summary.as_json(), ensure_ascii=False, indent=2))
         return
@@ -173,7 +173,7 @@ def _open(path: str, columns: str, reader: Source, origin: ClockOrigin | None) -
     from dataclasses import replace
 
     from foretell.data import ColumnMap, load
-    from foretell.data.readers import foreign_files, is_foreign, load_foreign
+    from foretell.data.foreign import foreign_files, is_foreign, load_foreign
 
     mapped = ColumnMap.parse(columns) if columns else None
     place = Path(path)
@@ -214,7 +214,7 @@ def _split(data: EventData, name: str) -> Dataset:
 
 
 def _process(name: ProcessName, rate: list[str] | None, mu: str | None, alpha: str | None, beta: str | None) -> Process:
-    from foretell.data.synthetic import Hawkes, Poisson, SelfCorrecting
+    from foretell.data.synthetic import HawkesProcess, PoissonProcess, SelfCorrectingProcess
 
     given = {"--rate": rate, "--mu": mu, "--alpha": alpha, "--beta": beta}
     wanted = {"poisson": ("--rate",), "hawkes": ("--mu", "--alpha", "--beta"), "self-correcting": ("--mu", "--alpha")}
@@ -223,11 +223,13 @@ def _process(name: ProcessName, rate: list[str] | None, mu: str | None, alpha: s
         raise ForetellError(f"{name.value} has no {', '.join(stray)}; it takes {', '.join(wanted[name.value])}")
     if name is ProcessName.poisson:
         rates = _list("--rate", ",".join(rate or ["1.0"]))
-        return Poisson(tuple(rates))  # type: ignore[arg-type]
+        return PoissonProcess(tuple(rates))  # type: ignore[arg-type]
     if name is ProcessName.self_correcting:
-        return SelfCorrecting(_single("--mu", mu or "1"), _single("--alpha", alpha or "1"))
+        return SelfCorrectingProcess(_single("--mu", mu or "1"), _single("--alpha", alpha or "1"))
     # the defaults are a common test case: one type, branching ratio 0.8
-    return Hawkes(_list("--mu", mu or "0.2"), _list("--alpha", alpha or "[[0.8]]"), _list("--beta", beta or "1.0"))  # type: ignore[arg-type]
+    return HawkesProcess(
+        _list("--mu", mu or "0.2"), _list("--alpha", alpha or "[[0.8]]"), _list("--beta", beta or "1.0")
+    )  # type: ignore[arg-type]
 
 
 def _list(option: str, text: str) -> list[object]:
@@ -252,11 +254,11 @@ def _single(option: str, text: str) -> float:
         raise ForetellError(f"{option} is {text!r}: expected a number") from None
 
 
-def _show(summary: Summary) -> None:
+def _show(summary: DataSummary) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from foretell.data.loadreport import grid_name, percent
+    from foretell.data.dataset import grid_name, percent
 
     console = Console()
     clock = "time 0 is the first event, which is not scored" if summary.origin == "first-event" else "clocks start at 0"

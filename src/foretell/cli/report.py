@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foretell.cli.open_run import Opened
     from foretell.cli.show import Bar
     from foretell.data import EventSequence
-    from foretell.data.summary import Summary
+    from foretell.data.summary import DataSummary
     from foretell.report.entry import Entry
 
 Option = typer.Option
@@ -107,7 +107,7 @@ def _chosen(opened: Opened, sequence: str | None) -> EventSequence:
     return data[int(data.lengths.argmax())]
 
 
-def _summary(opened: Opened, data: str | None, columns: str) -> Summary:
+def _summary(opened: Opened, data: str | None, columns: str) -> DataSummary:
     from foretell.data import ColumnMap, load
     from foretell.data.summary import summarise
     from foretell.train.splits import load_splits

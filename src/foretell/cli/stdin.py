@@ -23,7 +23,7 @@ import numpy as np
 from foretell.cli.open_run import Opened
 from foretell.cli.replay import Impossible
 from foretell.data import ColumnMap, EventData, Origin, Vocabulary, formats
-from foretell.data.assembly import assembled
+from foretell.data.assembly import assemble_file
 from foretell.data.formats.lines import GZIP_MAGIC
 from foretell.data.raw import RawEvents
 from foretell.errors import DataError
@@ -86,7 +86,7 @@ def open_piped(run: Path, content: bytes, columns: str = "", device: str = "cpu"
 
 def piped_data(content: bytes, columns: str, vocabulary: Vocabulary | None, origin: Origin) -> EventData:
     raw = _read(content, ColumnMap.parse(columns) if columns else None)
-    return assembled(raw, vocabulary, origin, NAME)
+    return assemble_file(raw, vocabulary, origin, NAME)
 
 
 def _read(content: bytes, columns: ColumnMap | None) -> RawEvents:

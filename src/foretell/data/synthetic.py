@@ -58,7 +58,7 @@ def nll(process: Process, times: np.ndarray, types: np.ndarray, t_end: float) ->
 
 
 @dataclass(frozen=True)
-class Poisson:
+class PoissonProcess:
     """Constant rates, one a type."""
 
     rates: tuple[float, ...]
@@ -90,7 +90,7 @@ class Poisson:
 
 
 @dataclass(frozen=True)
-class Hawkes:
+class HawkesProcess:
     """Events excite later events: base rates `mu` [K], jumps `alpha` [K, K, J] (of `e` by `f`), decays `beta` [J]."""
 
     mu: np.ndarray
@@ -178,7 +178,7 @@ class Hawkes:
 
 
 @dataclass(frozen=True)
-class SelfCorrecting:
+class SelfCorrectingProcess:
     """One type whose intensity grows with time and falls with every event."""
 
     mu: float = 1.0
