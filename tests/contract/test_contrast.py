@@ -11,8 +11,7 @@ from foretell.batches.queries import Queries
 from foretell.models.base import IntensityModel
 from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.rule_model import RuleModel
-from foretell.objective.nce import contrast
-from foretell.objective.noise_source import NoiseSource, functor_marks
+from foretell.objective.nce import NoiseSource, contrast, functor_marks
 from tests.contract.members import VOCABULARY
 from tests.samples import random_data, randomise
 

@@ -39,7 +39,7 @@ def settings_of(model: RuleModel) -> andtt.Settings | ndtt.Settings:
         return ndtt.Settings(model.dim, model.time_scale)
     assert isinstance(model, ANDTT)
     sizes = model.dim, model.layers, model.time_dim
-    return andtt.Settings(*sizes, model.time.m, model.time.M, model.layer_norm, model.feed_forward)
+    return andtt.Settings(*sizes, model.time.m, model.time.M, model.options.layer_norm, model.options.feed_forward)
 
 
 def twin_of(model: RuleModel) -> ModuleType:

@@ -19,8 +19,9 @@ from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.possible_events import possible_events, possible_totals
 from foretell.objective import noise as drawing
-from foretell.objective.noise import NoiseEvents, NoiseProcess
-from foretell.objective.noise_source import NoiseSource, functor_marks
+from foretell.objective.nce import NoiseSource, functor_marks
+from foretell.objective.noise import NoiseEvents, NoiseProcess, log_rate
+from foretell.objective.noise_parts import GapMarks
 from foretell.train.noise import fit_noise
 from tests.objective.test_nce import hawkes_noise
 from tests.samples import event_data, random_data, randomise
@@ -195,7 +196,7 @@ def test_noise_of_rules_is_possible_and_shared_evenly_among_what_is(kind):
             CPU,
             torch.tensor([fitted.vocabulary.names.index(n.split("(")[0]) for n in SHOPPING.vocabulary.names]),
         )
-        of_functor = source._log_rate(batch, source._raised(batch), row, gap, noise.times[row, place], marks)
+        of_functor = log_rate(source.parts(batch), GapMarks(row, gap, marks), noise.times[row, place])
     shared = torch.from_numpy(found.count).double()[row, gap, marks].log()
     torch.testing.assert_close(noise.log_rate[row, place], of_functor - shared)
 

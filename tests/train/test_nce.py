@@ -18,7 +18,7 @@ from foretell.models.classical.poisson import Poisson
 from foretell.models.last_event.sahp import SAHP
 from foretell.models.last_event.thp import THP
 from foretell.models.recurrent.nhp import NHP
-from foretell.objective.noise_source import NoiseSource
+from foretell.objective.nce import NoiseSource
 from foretell.train import executor
 from foretell.train.config import ConfigError, make_config
 from foretell.train.fit import TrainingInterrupt, fit

@@ -49,7 +49,7 @@ def evaluate(
     from foretell.evaluate.record import Origin, write_scores
     from foretell.evaluate.scores import score
     from foretell.objective.integral import Integral
-    from foretell.train.config import check_choice
+    from foretell.options import check_choice
     from foretell.train.run import MODEL
     from foretell.train.scored_events import scored_alike
 

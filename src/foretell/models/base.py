@@ -10,8 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import torch
@@ -21,11 +21,15 @@ from foretell.batches.batch import Batch, make_batch
 from foretell.batches.queries import Queries, Sample
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
+from foretell.models.registry import ModelOptions, ModelSpec
+from foretell.options import changed, names_of
 from foretell.sampling.core.futures import Futures, sample
 from foretell.sampling.core.sampler import Sampler
 
 if TYPE_CHECKING:
     from foretell.evaluate.predict import Prediction
+
+OptionsT = TypeVar("OptionsT", bound=ModelOptions)
 
 QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
 
@@ -54,26 +58,49 @@ def asked_times(times: Sequence[float] | np.ndarray) -> np.ndarray:
     return asked
 
 
-class IntensityModel(nn.Module, ABC):
+class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     """A point process with a learnable intensity for each event type."""
 
+    about: ClassVar[ModelSpec]  # with `kind` and `title`, from its registration
     kind: ClassVar[str]
     title: ClassVar[str]
-    dropout: float
     noise: torch.Generator | None  # where dropout takes its noise from
     open_ended: ClassVar[bool] = False  # True: events that training never met may happen
     samples: ClassVar[bool] = False  # True: possible events can be down-sampled
     rows_at_a_time: ClassVar[int] = 1  # sequences that a CPU should work on together, at the least
     closed_form: ClassVar[bool] = False  # True: the integral is known exactly and the model is fitted directly
 
-    def __init__(self, vocabulary: Vocabulary | int) -> None:
+    def __init__(self, vocabulary: Vocabulary | int, options: OptionsT) -> None:
         super().__init__()
+        self.options = options
         self.vocabulary = Vocabulary.of_size(vocabulary) if isinstance(vocabulary, int) else vocabulary
         self.time_scale = 1.0
-        self.dropout, self.noise = 0.0, None
+        self.noise = None
         self.fitted = False  # True once units and starting rates were taken from data
         self.unseen: tuple[int, ...] = ()  # types that never occurred in the training data
         self.longest: float | None = None  # the largest t_end of the training data
+
+    @classmethod
+    def chosen(cls, options: OptionsT | None, changes: dict[str, Any]) -> OptionsT:
+        """The options that a constructor was given, as a whole or one by one."""
+        made: Any = cls.about.options() if options is None else options
+        made = changed(made, changes, cls.title)
+        made.check()
+        return made
+
+    @classmethod
+    def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
+        """A fresh model, as a configuration describes it."""
+        make: Any = cls
+        return make(vocabulary, options, seed=seed, dtype=dtype)
+
+    @property
+    def dropout(self) -> float:
+        return getattr(self.options, "dropout", 0.0)
+
+    @dropout.setter
+    def dropout(self, share: float) -> None:
+        self.options = replace(self.options, dropout=share)  # pyright: ignore[reportCallIssue]
 
     @property
     def types(self) -> int:
@@ -239,14 +266,35 @@ class IntensityModel(nn.Module, ABC):
 
         return predict(self, history, **options)
 
-    @abstractmethod
+    def units(self) -> dict[str, float]:
+        """Numbers that are no parameters, taken from the training data, as attributes of the model."""
+        return {"time_scale": self.time_scale}
+
+    def set_units(self, units: dict[str, float]) -> None:
+        """The inverse of `units`."""
+        self.time_scale = units["time_scale"]
+
     def spec(self) -> dict[str, Any]:
-        """What `build` needs, besides the tensors, to make this model again; JSON."""
+        """What is needed, besides the tensors, to make this model again; JSON."""
+        return {**asdict(self.options), **self.units(), "fitted": self.fitted, "dtype": self._dtype_name()}
+
+    def _dtype_name(self) -> str:
+        return str(self.dtype).removeprefix("torch.")
 
     @classmethod
-    @abstractmethod
     def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
         """The inverse of `spec`."""
+        make: Any = cls
+        names = names_of(cls.about.options)
+        options = cls.about.options(**{name: spec[name] for name in names})
+        model = make(vocabulary, options, dtype=getattr(torch, spec["dtype"]))
+        units = model.units()
+        unknown = spec.keys() - {*names, *units, "fitted", "dtype"}
+        if unknown:
+            raise ValueError(f"unknown keys: {', '.join(sorted(unknown))}")
+        model.set_units({name: spec[name] for name in units})
+        model.fitted = spec["fitted"]
+        return model
 
     @abstractmethod
     def named_arrays(self) -> dict[str, Tensor]:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch
-from foretell.errors import ForetellError
 from foretell.models.attention.two_sided import checked_sight
 from foretell.models.task_heads import MaskedANHP
 
@@ -29,16 +28,6 @@ class Corruption:
 class LabelTerms:
     log_probability: Tensor  # [labels]: of the true ones
     right: Tensor  # bool [labels]: True where the likeliest is the true one
-
-
-def check_shares(mask: float, drop: float) -> None:
-    problems = []
-    if not 0.0 < mask <= 1.0:
-        problems.append(f"mask = {mask}: expected a share of the events above 0 and at most 1")
-    if not 0.0 <= drop < 1.0:
-        problems.append(f"drop = {drop}: expected a share of the events from 0 to below 1")
-    if problems:
-        raise ForetellError("\n".join(problems))
 
 
 def corrupt(

@@ -221,12 +221,10 @@ def _sizes(grid: Mapping[str, Any], keys: Sequence[str]) -> tuple[dict[str, Any]
 
 def _only_known(kind: str, model: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """A quick run's `change.model.dim` is for models that have one; what an entry itself says is never dropped."""
-    from dataclasses import fields
+    from foretell.models.registry import model_options
+    from foretell.options import names_of
 
-    from foretell.models.build import model_options
-
-    options = model_options(kind)
-    known = {"kind", *(one.name for one in fields(options))} if options is not None else set(model)
+    known = {"kind", *names_of(model_options(kind))}
     return {key: value for key, value in model.items() if key in known or key in entry.get("model", {})}
 
 

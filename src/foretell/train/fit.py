@@ -15,7 +15,7 @@ from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.hawkes_fit import fit_hawkes
 from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.rule_model import RuleModel
-from foretell.objective.noise_source import NoiseSource
+from foretell.objective.nce import NoiseSource
 from foretell.train.callbacks import Callback, CallbackList, FunctionCallback
 from foretell.train.config import ConfigError, TrainOptions, contradictions
 from foretell.train.likelihood_task import LikelihoodTask

@@ -20,7 +20,7 @@ from foretell.models.base import IntensityModel
 from foretell.models.rules.possible_events import possible_totals
 from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.integral import Points
-from foretell.objective.noise_source import NoiseSource
+from foretell.objective.nce import NoiseSource
 from foretell.train.checkpoint import Progress
 from foretell.train.config import TrainOptions
 from foretell.train.score import mean_log_likelihood

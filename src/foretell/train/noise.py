@@ -15,8 +15,8 @@ from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.possible_events import possible_events
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
-from foretell.objective.noise_source import functor_marks, marks_of_types
-from foretell.objective.timed import Noise, NoiseKind, Timed
+from foretell.objective.nce import functor_marks, marks_of_types
+from foretell.objective.timed_noise import Noise, NoiseKind, TimedNoise
 from foretell.train.noise_profiles import own_profile, start_profile
 from foretell.train.run import RunFolder
 from foretell.train.scored_events import scored_alike
@@ -75,7 +75,7 @@ def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, ki
     with torch.no_grad():
         hawkes.mu.mul_(factors)
         hawkes.alpha.mul_(factors[:, None, None])
-    return Timed(
+    return TimedNoise(
         hawkes, start_profile(train).scaled(SINCE_START * factors), own_profile(train).scaled(SINCE_OWN * factors)
     )
 

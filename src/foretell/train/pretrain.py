@@ -14,10 +14,11 @@ from torch import Tensor
 
 from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData
+from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.start import start_intensities
 from foretell.models.task_heads import MaskedANHP
-from foretell.objective.masked import LabelTerms, check_shares, corrupt, masked_terms
+from foretell.objective.masked import LabelTerms, corrupt, masked_terms
 from foretell.train.callbacks import Callback, CallbackList, FunctionCallback
 from foretell.train.config import TrainOptions
 from foretell.train.label_task import LabelTask, checked_encoder
@@ -52,7 +53,9 @@ def pretrain(
     `mask` of the events that stay lose their type, which is predicted; `drop` of all are removed. Every step and epoch masks and removes
     others. `changes` are single options, and `callbacks` as in `fit`.
     """
-    check_shares(mask, drop)
+    wrong = [one.removeprefix("task.") for one in PretrainOptions(mask, drop, dev_rounds).mistakes()]
+    if wrong:
+        raise ForetellError("\n".join(wrong))
     options = changed_options(options, changes, "pretrain")
     check_data(checked_encoder(model, "pretrain"), train, dev)
     if not model.fitted:

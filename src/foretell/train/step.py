@@ -23,9 +23,8 @@ from foretell.models.base import IntensityModel
 from foretell.models.pytree import tensors_of, with_tensors
 from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
 from foretell.objective.loglik import Loss, training_loss
-from foretell.objective.nce import contrast
+from foretell.objective.nce import NoiseSource, contrast
 from foretell.objective.noise import NoiseEvents
-from foretell.objective.noise_source import NoiseSource
 from foretell.train.executor import Executor
 
 # Gaps, and queries, at a time on a CPU: between the two limits a batch is cut into four, so that threads and caches are well used.

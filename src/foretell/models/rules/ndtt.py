@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from foretell.batches.batch import Batch
 from foretell.data import EventSequence, Vocabulary
-from foretell.errors import ForetellError
 from foretell.lang.program import Program
+from foretell.models.registry import ModelSpec, register
 from foretell.models.rules.ndtt_network import CellNetwork
 from foretell.models.rules.ndtt_sampler import NDTTSampler
-from foretell.models.rules.program_parts import program_from_parts
 from foretell.models.rules.rule_model import RuleModel, digest
 from foretell.models.rules.rule_network import Embeddings
+from foretell.models.rules.rule_options import RuleOptions
 from foretell.plan.cell_plan import CellPlan, make_cell_plan
 from foretell.plan.history import History
 from foretell.plan.plan import Merger
@@ -47,24 +47,26 @@ class _Moves:
     source: Tensor  # int64: of `bos` and events of all sequences, in [0, all events' times]
 
 
-class NDTT(RuleModel):
-    kind = "ndtt"
-    title = "NDTT"
+@dataclass(frozen=True)
+class NdttOptions(RuleOptions):
+    """Those of all models made of rules."""
+
+
+@register(ModelSpec("ndtt", "NDTT", NdttOptions, "facts have cells that events move", "Mei et al. 2020"))
+class NDTT(RuleModel[NdttOptions]):
     rows_at_a_time = 32  # waves are as many for all of them as for the longest
 
     def __init__(
         self,
         program: Program | str | Path,
         vocabulary: Vocabulary | None = None,
+        options: NdttOptions | None = None,
         *,
-        dim: int = 32,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
+        **changes: Any,
     ) -> None:
-        if dim < 0:
-            raise ForetellError(f"dim = {dim}: expected 0 or more")
-        rules = program if isinstance(program, Program) else Program.from_file(program, dim=dim)
-        super().__init__(rules, vocabulary, dim, None)
+        super().__init__(program, vocabulary, self.chosen(options, changes), None)
         self.network = CellNetwork(self.book, seed)
         self._start(seed)
         self.to(dtype)
@@ -135,14 +137,3 @@ class NDTT(RuleModel):
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> NDTTSampler:
         return NDTTSampler.start(self, histories, seen)
-
-    def spec(self) -> dict[str, Any]:
-        return self.rule_spec()
-
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
-        dtype = getattr(torch, spec["dtype"])
-        program = program_from_parts(spec["program"], spec["dim"])
-        model = cls(program, vocabulary, dim=spec["dim"], seed=spec.get("seed", 0), dtype=dtype)
-        model.meet_names(spec)
-        return model

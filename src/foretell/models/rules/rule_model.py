@@ -12,7 +12,8 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -27,16 +28,19 @@ from foretell.errors import ForetellError
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
 from foretell.models.base import EndsAndChosen, EndsAndInside, IntensityModel, asked_times
-from foretell.models.rules.program_parts import program_parts
+from foretell.models.rules.program_parts import program_from_parts, program_parts
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
+from foretell.models.rules.rule_options import RuleOptions
 from foretell.models.units import mean_gap
 from foretell.nn.intensity import inverse_softplus, log_softplus
+from foretell.options import names_of
 from foretell.plan.layout import Layout
 from foretell.plan.parameters import ParameterBook, events_of
 from foretell.plan.plan import Frame, events_by_dim
 from foretell.plan.slots import SequenceSlots
 from foretell.terms import split
 
+PROGRAM_OPTIONS = ("program", "undeclared")  # a file has the program itself
 EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # possible events at all queries that are asked together
 PSEUDO_EVENTS = (
     0.5  # of every functor, so that one that never happens in training starts with a small rate and not none
@@ -52,7 +56,10 @@ class Answer:
     happened: Tensor  # [events of all sequences]: log λ, 0 where the event is not scored
 
 
-class RuleModel(IntensityModel):
+OptionsT = TypeVar("OptionsT", bound=RuleOptions)
+
+
+class RuleModel(IntensityModel[OptionsT]):
     """A program of rules is the network; what a fact remembers of the past is up to each model."""
 
     open_ended = samples = True
@@ -62,9 +69,14 @@ class RuleModel(IntensityModel):
     def rule_network(self) -> RuleNetwork:
         """All parameters of the rules."""
 
-    def __init__(self, program: Program, vocabulary: Vocabulary | None, dim: int, time_dim: int | None) -> None:
-        super().__init__(vocabulary if vocabulary is not None else Vocabulary(()))
-        self.program, self.dim = program, dim
+    def __init__(
+        self, rules: Program | str | Path, vocabulary: Vocabulary | None, options: OptionsT, time_dim: int | None
+    ) -> None:
+        super().__init__(vocabulary if vocabulary is not None else Vocabulary(()), options)
+        self.dim = dim = options.dim
+        self.program = program = (
+            rules if isinstance(rules, Program) else Program.from_file(rules, undeclared=options.undeclared, dim=dim)
+        )
         self.layout = Layout(program, dim)
         self.book = ParameterBook(self.layout, time_dim)
         self.histories = Histories(program, self.layout)
@@ -356,17 +368,32 @@ class RuleModel(IntensityModel):
     def program_text(self) -> str:
         return program_parts(self.program)["text"]
 
-    def rule_spec(self) -> dict[str, Any]:
-        """What every model of rules needs to be made again."""
-        return {
-            "program": program_parts(self.program),
-            "names": [[family.place, name] for family, name in self.book.order],
-            "seed": self.rule_network.seed,  # from which names that are still to be met will start
-            "dim": self.dim,
-            "time_scale": self.time_scale,
-            "fitted": self.fitted,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
+    @classmethod
+    def from_options(cls, options: OptionsT, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
+        if not options.program:
+            raise ForetellError(
+                f'model.program: {cls.title} needs a program: give --program P.ndtt, or program = "P.ndtt"'
+            )
+        make: Any = cls
+        return make(options.program, vocabulary, options, seed=seed, dtype=dtype)
+
+    def spec(self) -> dict[str, Any]:
+        """The program's text instead of its path, the names that have parameters, and the seed of those still to be met."""
+        found = {key: value for key, value in super().spec().items() if key not in PROGRAM_OPTIONS}
+        names = [[family.place, name] for family, name in self.book.order]
+        return {"program": program_parts(self.program), "names": names, "seed": self.rule_network.seed, **found}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        make: Any = cls
+        options = {name: spec[name] for name in names_of(cls.about.options) if name not in PROGRAM_OPTIONS}
+        program = program_from_parts(spec["program"], spec["dim"])
+        seed = spec.get("seed", 0)  # files of earlier versions have none
+        model = make(program, vocabulary, **options, seed=seed, dtype=getattr(torch, spec["dtype"]))
+        model.meet_names(spec)
+        model.set_units(spec)
+        model.fitted = spec["fitted"]
+        return model
 
     def meet_names(self, spec: dict[str, Any]) -> None:
         """The names of a saved model's parameters, which must be those of its program."""
@@ -378,7 +405,6 @@ class RuleModel(IntensityModel):
         if [[family.place, name] for family, name in self.book.order] != [list(one) for one in spec["names"]]:
             raise ValueError("its parameters are not those of its program")
         self.rule_network.grow(self.dtype, self.device)
-        self.time_scale, self.fitted = spec["time_scale"], spec["fitted"]
 
     def named_arrays(self) -> dict[str, Tensor]:
         found = self.rule_network.named_arrays()
