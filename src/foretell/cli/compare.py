@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from foretell.cli.replay import OtherImpossibleOption
+from foretell.cli.options import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
     from foretell.batches.batch import Window
-    from foretell.cli.open_run import Opened
+    from foretell.cli.open_run import OpenRun
     from foretell.cli.show import Bar
     from foretell.evaluate.scores import Scored
     from foretell.objective.integral import Integral
@@ -43,7 +43,7 @@ def compare(
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
-    from foretell.cli.open_run import open_run
+    from foretell.cli.open_run import open_run, unfinished
     from foretell.cli.show import (
         bar,
         difference_tables,
@@ -54,7 +54,6 @@ def compare(
         remarks,
         score_table,
     )
-    from foretell.cli.unfinished import unfinished
     from foretell.evaluate.compare import Contender
     from foretell.evaluate.compare import compare as compared
     from foretell.objective.integral import Integral
@@ -123,7 +122,7 @@ def run_names(titles: list[str], runs: list[Path]) -> list[str]:
 
 
 def _scored(
-    opened: Opened, way: tuple[Integral, int, Window, bool, int], predict: list[str], name: str, progress: Bar
+    opened: OpenRun, way: tuple[Integral, int, Window, bool, int], predict: list[str], name: str, progress: Bar
 ) -> Scored:
     """The scores that `foretell evaluate` left in the folder, where they are of just this; else new ones."""
     from foretell.evaluate.participants import check_patterns, guess_participants, parse_pattern

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from foretell.cli.replay import OtherImpossibleOption
+from foretell.cli.options import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -41,11 +41,9 @@ def evaluate(
 ) -> None:
     """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
     from foretell.batches.batch import Window
-    from foretell.cli.fitted_floors import fitted_floors
-    from foretell.cli.open_run import open_run
+    from foretell.cli.open_run import fitted_floors, open_run, unfinished
     from foretell.cli.show import bar, fit_table, future_table, out, participant_table, print_json, remarks, score_table
     from foretell.cli.task_runs import evaluate_task, is_task
-    from foretell.cli.unfinished import unfinished
     from foretell.evaluate.record import Origin, write_scores
     from foretell.evaluate.scores import score
     from foretell.objective.integral import Integral

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.replay import (
+from foretell.cli.options import (
     ColumnsOption,
     DataArgument,
     Impossible,
@@ -35,8 +35,8 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
+    from foretell.cli.input_data import chosen_among, open_data
     from foretell.cli.replay import before, check_time, read_program, replayed, say_counts
-    from foretell.cli.sequences import chosen_among, open_data
     from foretell.cli.show import print_json
     from foretell.errors import ForetellError
     from foretell.ground.explain import why as explain

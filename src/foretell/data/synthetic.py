@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -93,9 +93,9 @@ class PoissonProcess:
 class HawkesProcess:
     """Events excite later events: base rates `mu` [K], jumps `alpha` [K, K, J] (of `e` by `f`), decays `beta` [J]."""
 
-    mu: np.ndarray
-    alpha: np.ndarray
-    beta: np.ndarray
+    mu: Any  # arrays, or lists that become arrays
+    alpha: Any
+    beta: Any
 
     def __post_init__(self) -> None:
         mu, alpha, beta = _numbers("mu", self.mu), _numbers("alpha", self.alpha), _numbers("beta", self.beta)
