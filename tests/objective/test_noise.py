@@ -159,7 +159,7 @@ def shop() -> ANDTT:
 
 def test_possible_events_are_counted_by_gap_and_functor():
     model = shop()
-    batch = make_batch(SHOPPING, [0, 1], unscored=model.unscored)
+    batch = model.collator.batch(SHOPPING, [0, 1], unscored=model.unscored)
     found = possible_events(model, batch)
     assert model.functors == ["buy", "leave"]
     assert found.count[0].tolist() == [[2 * n // 3, n // 3] for n in POSSIBLE[0]]
@@ -171,7 +171,7 @@ def test_possible_events_are_counted_by_gap_and_functor():
 @pytest.mark.parametrize("kind", ["poisson", "hawkes", "timed"])
 def test_noise_of_rules_is_possible_and_shared_evenly_among_what_is(kind):
     model = shop()
-    batch = make_batch(SHOPPING, [0, 1], unscored=model.unscored)
+    batch = model.collator.batch(SHOPPING, [0, 1], unscored=model.unscored)
     fitted = fit_noise(model, SHOPPING, None, kind)
     assert fitted.vocabulary == functor_marks(model)
     assert fitted.vocabulary.names == ("buy", "leave", "bell")

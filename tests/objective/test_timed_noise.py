@@ -161,7 +161,7 @@ def test_pseudo_events_are_told_from_what_clocks_draw():
 
 def test_noise_of_rules_comes_as_often_as_clocks_say_while_something_is_possible():
     model, streams = shop(), 2000
-    batch = make_batch(SHOPPING, [0, 1], unscored=model.unscored)
+    batch = model.collator.batch(SHOPPING, [0, 1], unscored=model.unscored)
     fitted = fit_noise(model, SHOPPING, None, "timed")
     assert isinstance(fitted, TimedNoise) and fitted.vocabulary.names == ("buy", "leave", "bell")
     assert not fitted.since_start.rate[2].any() and not fitted.since_own.rate[2].any()  # it is not predicted

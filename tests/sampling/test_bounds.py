@@ -14,7 +14,7 @@ from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.anhp_sampler import ANHPSampler
 from foretell.models.base import IntensityModel
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, constant, point
-from foretell.sampling.bounds.chebyshev_pool import pooled
+from foretell.sampling.bounds.values import pool
 from foretell.sampling.core.query_layout import Grid
 from foretell.sampling.core.sampler import Bounds
 from foretell.sampling.core.start import start_sampler
@@ -246,6 +246,6 @@ def test_rounding_of_pools_whose_entries_cancel_does_not_break_bounds(beta: floa
         a = 0.1 + 0.9 * torch.rand(2, generator=draw, dtype=torch.float64)
         last = -(((a**beta).sum() * (1.0 - gap)) ** (1.0 / beta))
         entries = torch.cat([a, last[None]]).view(3, 1, 1)
-        window = pooled(constant(entries, 3), segment, 1, exponent)
-        value = pooled(point(entries), segment, 1, exponent).v[0]
+        window = pool(constant(entries, 3), segment, 1, exponent)
+        value = pool(point(entries), segment, 1, exponent).v[0]
         assert bool(((window.lower() <= value) & (value <= window.upper())).all())

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from foretell.nn.intensity import softplus as plain_softplus
-from foretell.nn.pool import pool
+from foretell.nn.pool import pool as plain_pool
 from foretell.sampling.bounds.chebyshev import (
     ChebyshevPiece,
     between,
@@ -25,7 +25,7 @@ from foretell.sampling.bounds.chebyshev import (
     tanh,
     waves,
 )
-from foretell.sampling.bounds.chebyshev_pool import pooled
+from foretell.sampling.bounds.values import pool
 
 ALL = 150  # quantities that are looked at together
 WINDOW = torch.linspace(-1.0, 1.0, 101, dtype=torch.float64)
@@ -130,15 +130,15 @@ def test_a_pool_is_within_its_remainder(beta: float, size: float):
     exponents = torch.full((3,), beta, dtype=torch.float64)
     for seed in range(5):
         one = Something(seed, 3, size=size, remainder=size / 10.0, shape=(len(segment), 7, 4))
-        true = torch.stack([pool(now.flatten(1), segment, 3, exponents).view(3, 7, 4) for now in one.true])
-        holds(pooled(one.nodes, segment, 3, exponents), true)
+        true = torch.stack([plain_pool(now.flatten(1), segment, 3, exponents).view(3, 7, 4) for now in one.true])
+        holds(pool(one.nodes, segment, 3, exponents), true)
 
 
 def test_a_pool_of_entries_far_from_0_is_followed_and_not_just_bounded():
     segment, beta = torch.tensor([0, 0]), torch.tensor([2.0], dtype=torch.float64)
     one = Something(0, 3, size=0.05, remainder=0.0, shape=(2, 50, 1))
     lifted = ChebyshevPiece(one.nodes.v + 3.0, one.nodes.remainder)
-    found = pooled(lifted, segment, 1, beta)
+    found = pool(lifted, segment, 1, beta)
     assert float(found.remainder.max()) < 1e-2 * float(lifted.shape().swing.max())
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.batches.collator import Collator
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
@@ -60,13 +61,13 @@ def test_the_seed_of_training_matters_beside_that_of_the_model():
 
 def test_every_epoch_sees_all_sequences_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch):
     seen: list[list[int]] = []
-    batched = likelihood_task.make_batch
+    batched = Collator.batch
 
-    def watched(data: EventData, indices: np.ndarray, **more: Any):
+    def watched(self: Collator, data: EventData, indices: np.ndarray, **more: Any):
         seen[-1].extend(indices.tolist())
-        return batched(data, indices, **more)
+        return batched(self, data, indices, **more)
 
-    monkeypatch.setattr(likelihood_task, "make_batch", watched)
+    monkeypatch.setattr(Collator, "batch", watched)
     seen.append([])
     fit(small_model(TRAIN), TRAIN, None, options(epochs=3), on_epoch=lambda _: seen.append([]))
     assert all(sorted(order) == list(range(24)) for order in seen[:3]) and not seen[3]

@@ -87,7 +87,7 @@ def test_a_fresh_model_starts_from_the_rates_of_its_data():
 
 
 def on_cuda(batch: Batch) -> Batch:
-    return Batch(*(tensor.cuda() for tensor in batch.tensors()))
+    return Batch(*(tensor.cuda() for tensor in batch.tensors()), rules=None)
 
 
 @pytest.mark.gpu

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch, make_batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.batch import Batch
+from foretell.batches.collator import Collator
+from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.registry import ModelOptions, ModelSpec
@@ -74,6 +75,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         super().__init__()
         self.options = options
         self.vocabulary = Vocabulary.of_size(vocabulary) if isinstance(vocabulary, int) else vocabulary
+        self.collator = Collator()
         self.time_scale = 1.0
         self.noise = None
         self.fitted = False  # True once units and starting rates were taken from data
@@ -144,12 +146,10 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         logs = self.log_intensities(inside).sum(-1) if pseudo else None
         return EndsAndInside(self.log_intensity(ends, types), self.total(inside), logs)
 
-    def ends_and_inside(
-        self, history: Any, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
-    ) -> EndsAndInside | None:
+    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside | None:
         """The same straight from a history, for models that need not look at everything; None: ask for states.
 
-        With `sample` the sums over events are estimates without bias; only models that say they take `samples` are given one.
+        Where queries were planned with a sample of the possible events, sums over events are estimates without bias.
         """
         return None
 
@@ -169,20 +169,6 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     def queries_at_a_time(self) -> int:
         """How many queries are worth asking together, without gradients: what fits the device."""
         return QUERIES_AT_A_TIME.get(self.device.type, QUERIES_AT_A_TIME["cuda"])
-
-    def captured_as(self, batch: Batch) -> Hashable:
-        """Batches for which this is equal can be served by one captured step."""
-        return tuple(batch.times.shape)
-
-    @property
-    def captured_when_met(self) -> int:
-        """A step is captured the how-manieth time that its like is met: at once where batches of a shape are sure to come again."""
-        return 1
-
-    @contextmanager
-    def holding(self) -> Iterator[object]:
-        """Inside, a second pass over a batch does not ask the host; what comes must live as long as a graph of that pass."""
-        yield None
 
     def program_text(self) -> str | None:
         """The rules of a model that is made of rules."""
@@ -210,7 +196,9 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     def embed(self, history: EventSequence, layers: Literal["all", "top"] = "all") -> np.ndarray:
         """The embedding of every event, float64: layers 0 … L side by side [events, (L + 1)·D], or the top one [events, D]."""
         with self.evaluating():
-            by_layer = self.embeddings(make_batch(EventData([history], self.vocabulary), [0], device=self.device))
+            by_layer = self.embeddings(
+                self.collator.batch(EventData([history], self.vocabulary), [0], device=self.device)
+            )
         chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
         return chosen[0].double().cpu().numpy()
 
@@ -237,12 +225,13 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """Intensities of all types at `times`, each from the events of `history` with a smaller time: float64 [times, K]."""
         asked = asked_times(times)
         with self.evaluating():
-            batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
+            batch = self.collator.batch(EventData([history], self.vocabulary), [0], device=self.device)
             encoded = self.encode(batch)
             wanted = torch.from_numpy(asked).to(self.device)
             rows = [np.empty((0, self.types))]
             for chunk in wanted.split(self.queries_at_a_time):
-                state = self.state(encoded, Queries.at_times(batch, chunk[None]))
+                queries = self.collator.plan_queries(batch, Queries.at_times(batch, chunk[None]))
+                state = self.state(encoded, queries)
                 rows.append(self.intensities(state)[0].double().cpu().numpy())
         return np.concatenate(rows)
 

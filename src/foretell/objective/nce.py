@@ -30,8 +30,9 @@ from foretell.terms import split
 
 def contrast(model: IntensityModel, batch: Batch, noise: NoiseEvents, history: Any = None) -> Tensor:
     """The negative objective of a batch, summed, in the model's dtype. `history` is the encoded batch, where the caller has it."""
-    history = model.encode(batch) if history is None else history
-    found = model.ends_and_chosen(history, batch, Queries.seeing(noise.times, noise.seen), noise.chosen)
+    history = model.encode(model.collator.plan_batch(batch)) if history is None else history
+    queries = model.collator.plan_queries(batch, Queries.seeing(noise.times, noise.seen), chosen=noise.chosen)
+    found = model.ends_and_chosen(history, batch, queries, noise.chosen)
     log_streams = math.log(noise.streams)
     at_ends = _excess(found.log_at_end, noise.log_rate_at_events + log_streams, batch.event_counts)
     drawn = _excess(found.log_chosen, noise.log_rate + log_streams, noise.valid)

@@ -72,10 +72,10 @@ class Executor:
 
     def _graph(self, work: Update, batch: Batch) -> _Graph | None:
         """The captured graph for batches of this kind; None where it is not to be captured (yet)."""
-        kind = work.model.captured_as(batch)
+        kind = work.model.collator.capture_key(batch)
         if kind not in self.graphs:
             met = self.met[kind] = self.met.get(kind, 0) + 1
-            if met < work.model.captured_when_met or len(self.graphs) >= MOST_GRAPHS:
+            if met < work.model.collator.captured_after or len(self.graphs) >= MOST_GRAPHS:
                 return None
             self.graphs[kind] = _Graph(work, batch)
         return self.graphs[kind]
@@ -123,13 +123,13 @@ class _Graph:
     """The update of one batch shape as a CUDA graph: inputs are copied in, draws are made anew, the graph is replayed."""
 
     def __init__(self, work: Update, batch: Batch) -> None:
-        self.inputs = Batch(*(tensor.clone() for tensor in batch.tensors()))
+        self.inputs = batch.clone()
         kinds = [tensor.dtype for tensor in batch.tensors()]
         # Tensors of one dtype can be copied by one call.
         self.alike = [[i for i, one in enumerate(kinds) if one == kind] for kind in dict.fromkeys(kinds)]
         self.draws = work.room_for_draws(batch)
         work.start()
-        with held_tiles() as self.tiles, work.model.holding() as self.held:
+        with held_tiles() as self.tiles, work.model.collator.keeping() as self.plans:
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from foretell.batches.batch import make_batch, what_counts
+from foretell.batches.batch import what_counts
 from foretell.data import EventData
 from foretell.models.base import IntensityModel
 from foretell.models.rules.possible_events import possible_totals
@@ -56,13 +56,14 @@ class LikelihoodTask:
         return self.stepper.adam
 
     def step(self, indices: np.ndarray, number: int) -> StepLoss:
-        batch = make_batch(
+        batch = self.model.collator.batch(
             self.train,
             indices,
             window=self.options.window,
             device=self.model.device,
             width=padded_width(self.train, indices, self.model.device),
             unscored=self.model.unscored,
+            planned=False,
         )
         loss = self.stepper(batch, number)
         events = sum_scored(self.train, indices, self.options.window, self.model.unscored)

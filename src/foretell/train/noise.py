@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
@@ -128,7 +127,7 @@ def _time_possible(model: RuleModel, data: EventData) -> np.ndarray:
     """For how long some event of each mark was possible: [marks]."""
     found = np.zeros(len(functor_marks(model)))
     for index in range(len(data)):
-        batch = make_batch(data, [index])
+        batch = model.collator.batch(data, [index], planned=False)
         count = possible_events(model, batch).count[0]
         found[: len(model.functors)] += batch.gap_length[0].numpy() @ (count > 0)
     return found

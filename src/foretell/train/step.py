@@ -222,6 +222,7 @@ class Stepper:
         """Encode some sequences once, then ask about them in pieces whose gradients meet again at the encoded history."""
         if self._is_fused():
             return self._descend(batch, draws, None, scored)
+        batch = self.model.collator.plan_batch(batch)
         history = self.model.encode(batch)
         pieces = list(batch.pieces(self.inside + 1, self._limits(batch).queried))
         if len(pieces) == 1:
@@ -234,7 +235,7 @@ class Stepper:
             rows = slice(row, row + len(piece))
             part = [tensor[rows].detach().requires_grad_(tensor.requires_grad) for tensor in tensors]
             piece_draws = _of_rows(draws, row, row + len(piece))
-            summed += self._descend(piece, piece_draws, with_tensors(history, part), scored)
+            summed += self._descend(piece, piece_draws, with_tensors(history, part, rows), scored)
             for gradient, tensor in zip(gradients, part, strict=True):
                 gradient[rows] = 0.0 if tensor.grad is None else tensor.grad
             row += len(piece)

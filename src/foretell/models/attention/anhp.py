@@ -7,7 +7,7 @@ coarse types at its time by attending to those tables, and never touches the eve
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -28,10 +28,11 @@ from foretell.models.base import EndsAndInside, IntensityModel
 from foretell.models.registry import HeadOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Visible, attention_with_null, with_null
-from foretell.nn.intensity import inverse_softplus, log_softplus, softplus
+from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.nn.lookup import lookup
 from foretell.nn.time import TimeEmbedding
 from foretell.options import option
+from foretell.sampling.bounds.values import Value, affine, components, side_by_side, softplus
 
 # With fewer keys than this many times the dimension, it is cheaper to fold Q into the keys than to project every query.
 FOLD_BELOW = 2
@@ -273,29 +274,39 @@ class ANHP(IntensityModel[AnhpOptions]):
         """The top layer's embedding of each coarse type at each query, counted from its base vector: [B, Q, groups·D]."""
         time = self.time.with_one(queries.times, self.dtype)
         visible = replace(queries.visible, extra=1) if self.options.bos else queries.visible
-        top = [self._query_group(index, history, time, visible) for index in range(len(self.structure.groups))]
+        layers = self.layer_list()
+
+        def attend(number: int, head: int, moved: Tensor | None, base: Tensor) -> Tensor:
+            return self._attend(layers[number].Q[head], history.tables[number][head], time, moved, base, visible)
+
+        def nothing() -> Tensor:
+            return torch.zeros(*time.shape[:2], self.dim, dtype=self.dtype, device=time.device)
+
+        top = self.query_embeddings(attend, nothing)
         return top[0] if len(top) == 1 else torch.cat(top, dim=-1)
 
-    def _query_group(self, index: int, history: History, time: Tensor, visible: Visible) -> Tensor:
-        """Without sublayers the base vector never enters a tensor of queries: all is counted from it."""
-        base = self._bases()[index]
-        heads = [i for i, head in enumerate(self.structure.heads) if head.serves_group(index)]
-        moved: Tensor | None = None  # embedding less base; None: still nothing
-        for number, layer in enumerate(self.layer_list()):
-            attended: Tensor | None = None
-            for i in heads:
-                table = history.tables[number][i]
-                out = self._attend(layer.Q[i], table, time, moved, base, visible)
-                attended = out if attended is None else attended + out
-            if attended is None:
-                attended = torch.zeros(*time.shape[:2], self.dim, dtype=base.dtype, device=base.device)
-            if layer.is_plain:
-                step = self._drop()(torch.tanh(attended))
-                moved = step if moved is None else moved + step
-            else:
-                moved = layer.combine(base if moved is None else base + moved, attended, self._drop()) - base
-        assert moved is not None, "there is a layer"
-        return moved
+    def query_embeddings(
+        self, attend: Callable[[int, int, Value | None, Tensor], Value], nothing: Callable[[], Value]
+    ) -> list[Value]:
+        """The top layer's embedding of each coarse type (paper, equation 1), counted from its base vector, of tensors or of bounds.
+
+        `attend(layer, head, moved, base)` is what a head finds for queries whose embedding is `base + moved`, where `moved` is None as
+        long as it is 0; `nothing()` are zeros, for a type that no head serves. Without sublayers the base vector never enters a tensor of
+        queries.
+        """
+        found: list[Value] = []
+        for index, base in enumerate(self._bases()):
+            heads = [i for i, head in enumerate(self.structure.heads) if head.serves_group(index)]
+            moved: Value | None = None
+            for number, layer in enumerate(self.layer_list()):
+                attended = None
+                for i in heads:
+                    out = attend(number, i, moved, base)
+                    attended = out if attended is None else attended + out
+                moved = layer.step(base, moved, nothing() if attended is None else attended, self._drop())
+            assert moved is not None, "there is a layer"
+            found.append(moved)
+        return found
 
     def _bases(self) -> Tensor:
         """The base vector of every group: [groups, D]."""
@@ -317,11 +328,21 @@ class ANHP(IntensityModel[AnhpOptions]):
         if len(groups) == self.types:
             embeddings = state.unflatten(-1, (len(groups), self.dim))
             return (embeddings[..., self.group_of_type, :] * w).sum(-1) + constant
-        sizes = [len(group.members) for group in groups]
+        return self._scores_of_groups(state.split(self.dim, dim=-1), w, constant)
+
+    def _scores_of_groups(self, embeddings: Sequence[Value], w: Tensor, constant: Tensor) -> Value:
+        sizes = [len(group.members) for group in self.structure.groups]
         in_order = lookup(torch.cat([w, constant[:, None]], dim=1), self.group_order).split(sizes)
-        embeddings = state.split(self.dim, dim=-1)
-        parts = [F.linear(one, rows[:, :-1], rows[:, -1]) for one, rows in zip(embeddings, in_order, strict=True)]
-        return torch.cat(parts, dim=-1)[..., self.back_to_types]
+        parts = [affine(one, rows[:, :-1], rows[:, -1]) for one, rows in zip(embeddings, in_order, strict=True)]
+        return components(side_by_side(parts), self.back_to_types)
+
+    def intensities_of_groups(self, embeddings: Sequence[Value]) -> Value:
+        """Intensities of all types from what `query_embeddings` found: [..., K]."""
+        tau = self.log_tau.exp()
+        w, constant = self.w / tau[:, None], self._constants() / tau
+        single = len(embeddings) == 1
+        scores = affine(embeddings[0], w, constant) if single else self._scores_of_groups(embeddings, w, constant)
+        return softplus(scores) * (tau / self.time_scale)
 
     def _constants(self) -> Tensor:
         """What every type's score starts from: its constant and its group's base vector."""

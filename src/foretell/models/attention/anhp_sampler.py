@@ -7,9 +7,8 @@ give a bound; the value at one moment is the intensity.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
@@ -17,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from foretell.data import EventSequence
-from foretell.models.attention.bounded_sublayers import after
-from foretell.models.attention.structure import Head
+from foretell.models.attention.layers import Drop
 from foretell.sampling.bounds.chebyshev import (
     DEGREE,
     ROUNDED,
@@ -27,8 +25,6 @@ from foretell.sampling.bounds.chebyshev import (
     exp_off,
     overshoot,
     point,
-    softplus,
-    tanh,
     tighter,
     unless_known,
     waves,
@@ -46,6 +42,7 @@ IN_CACHE = 1 << 17
 KNOWN = 0.5  # of a total intensity: a remainder below which the polynomial tells it well enough to judge a bound
 AT_ONCE = 4  # times as many numbers, above which queries of many walks are not looked at together
 STALE = 24  # events of a walk after which its tables are centred anew
+NO_DROPOUT = Drop(0.0, None)
 NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
 
 
@@ -264,12 +261,15 @@ class ANHPSampler(Sampler):
                 table.widen()
         features = self._features(times[:, None], torch.zeros_like(times)[:, None], 0)
         heads = [(i, head) for i, head in enumerate(model.structure.heads) if head.serves_history()]
-        layers = self._layers(
-            partial(self._attend, Grid(), None), features, model.fine[choices][:, None], heads, choices
-        )
+        embedding = model.fine[choices]
         rows = []
-        for layer, embedding in zip(model.layer_list(), layers, strict=False):
-            whole = torch.cat([features.v[0, :, 0], embedding.v[0, :, 0]], dim=1)
+        for layer, by_head in zip(model.layer_list(), self.tables, strict=True):
+            attended = torch.zeros_like(embedding)
+            for number, head in heads:
+                out = self._attend(Grid(), None, by_head[number], features, point(embedding[:, None])).v[0, :, 0]
+                attended = attended + (out if head.reader is None else out * (choices == head.reader)[:, None])
+            whole = torch.cat([features.v[0, :, 0], embedding], dim=1)
+            embedding = layer.combine(embedding, attended, NO_DROPOUT)
             keys = torch.einsum("hdi,wi->hwd", layer.K, whole) / math.sqrt(model.dim)
             rows.append((torch.einsum("hwd,hdi->hwi", keys, layer.Q), torch.einsum("hdi,wi->hwd", layer.V, whole)))
         for by_head, (folded, values) in zip(self.tables, rows, strict=True):  # only now: an event does not see itself
@@ -294,52 +294,16 @@ class ANHPSampler(Sampler):
         tell: Callable[[Table, Tensor], None] | None = None,
     ) -> ChebyshevPiece:
         """Intensities of all types: [., ., K]. At single moments `tell` hears of the shares in all attention there is."""
-        model = self.model
         features = self._features(middle, half, degree)
-        tau = model.log_tau.exp()
-        scores: list[ChebyshevPiece] = []
-        order: list[int] = []
-        for number, group in enumerate(model.structure.groups):
-            heads = [(i, head) for i, head in enumerate(model.structure.heads) if head.serves_group(number)]
-            members = list(group.members)
-            attend = partial(self._attend, queries, tell)
-            *_, top = self._layers(attend, features, model._bases()[number], heads, None)
-            w = model.w[members] / tau[members, None]
-            score = top.through(w.T).plus(model.w_constant[members] / tau[members])
-            if score.v.shape[1:3] != middle.shape:  # these never look back
-                score = score.map(lambda x: x.expand(*x.shape[:-3], *middle.shape, -1))
-            scores.append(score)
-            order += members
-        every = scores[0]
-        if len(scores) > 1:
-            back = torch.tensor(order, device=middle.device).argsort()
-            every = ChebyshevPiece(
-                torch.cat([one.v for one in scores], -1), torch.cat([one.remainder for one in scores], -1)
-            )
-            every = every.map(lambda x: x[..., back])
-        return softplus(every).times(tau / model.time_scale)
 
-    def _layers(
-        self,
-        attend: Callable[[Table, ChebyshevPiece, ChebyshevPiece | Tensor], ChebyshevPiece],
-        features: ChebyshevPiece,
-        base: Tensor,
-        heads: list[tuple[int, Head]],
-        readers: Tensor | None,
-    ) -> Iterator[ChebyshevPiece]:
-        """The embedding at layers 0 … L of what starts from `base`, a vector or [W, 1, D]; `readers` are types of events that look back."""
-        x = constant(base.expand(1, 1, -1) if base.dim() == 1 else base, features.degree)
-        below = base if base.dim() == 1 else x
-        yield x
-        for layer, by_head in zip(self.model.layer_list(), self.tables, strict=True):
-            attended = None
-            for number, head in heads:
-                out = attend(by_head[number], features, below)
-                if head.reader is not None and readers is not None:
-                    out = out.times((readers == head.reader).double()[:, None, None])
-                attended = out if attended is None else attended + out
-            x = below = after(layer, x if attended is None else x + tanh(attended))
-            yield x
+        def attend(number: int, head: int, moved: ChebyshevPiece | None, base: Tensor) -> ChebyshevPiece:
+            x = base if moved is None else moved + base
+            return self._attend(queries, tell, self.tables[number][head], features, x)
+
+        def nothing() -> ChebyshevPiece:
+            return constant(middle.new_zeros(*middle.shape, self.model.dim), degree)
+
+        return self.model.intensities_of_groups(self.model.query_embeddings(attend, nothing))
 
     def _attend(
         self,

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from foretell.sampling.bounds.values import Value, affine, layer_norm, relu, tanh
+
 
 class Sublayers(nn.Module):
     """What may follow the residual connection of a layer (paper, appendix A, "simplification")."""
@@ -31,14 +33,15 @@ class Sublayers(nn.Module):
                     for parameter in linear.parameters():
                         parameter.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(linear.in_features))
 
-    def after(self, x: Tensor, drop: Drop | None = None) -> Tensor:
+    def after(self, x: Value, drop: Drop | None = None) -> Value:
         if self.norms is not None:
-            x = self.norms[0](x)
+            x = layer_norm(self.norms[0], x)
         if self.expand is not None and self.contract is not None:
-            moved = self.contract(torch.relu(self.expand(x)))
+            inner = relu(affine(x, self.expand.weight, self.expand.bias))
+            moved = affine(inner, self.contract.weight, self.contract.bias)
             x = x + (moved if drop is None else drop(moved))
             if self.norms is not None:
-                x = self.norms[1](x)
+                x = layer_norm(self.norms[1], x)
         return x
 
 
@@ -51,9 +54,16 @@ class AttentionLayer(Sublayers):
         self.K = nn.Parameter(torch.empty(heads, dim, width))
         self.Q = nn.Parameter(torch.empty(heads, dim, width))
 
-    def combine(self, embedding: Tensor, attended: Tensor, drop: Drop) -> Tensor:
+    def combine(self, embedding: Value, attended: Value, drop: Drop) -> Value:
         """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
-        return self.after(embedding + drop(torch.tanh(attended)), drop)
+        return self.after(embedding + drop(tanh(attended)), drop)
+
+    def step(self, base: Tensor, moved: Value | None, attended: Value, drop: Drop) -> Value:
+        """`combine` of an embedding that is counted from its base vector, as is what it returns; `moved` is None while it is 0."""
+        change = drop(tanh(attended))
+        if self.is_plain:
+            return change if moved is None else moved + change
+        return self.after(change + base if moved is None else moved + base + change, drop) - base
 
 
 def _unfilled(inputs: int, outputs: int) -> nn.Linear:
@@ -69,9 +79,10 @@ class Drop:
     def __init__(self, share: float, generator: torch.Generator | None) -> None:
         self.share, self.generator = share, generator
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Value) -> Value:
         if self.share == 0.0:
             return x
+        assert isinstance(x, Tensor), "no bound is asked for under dropout"
         kept = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.share
         return x * kept / (1.0 - self.share)
 

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch, make_batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.layers import Drop
@@ -143,7 +143,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
         rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
         with self.evaluating():
             nothing_yet = EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 1.0, "nothing yet")
-            batch = make_batch(EventData([nothing_yet], self.vocabulary), [0], device=self.device)
+            batch = self.collator.batch(EventData([nothing_yet], self.vocabulary), [0], device=self.device)
             self.start_at(rates.to(self.device), self.encode(batch).embedding[0, 0])
         self.fitted = True
 
@@ -189,13 +189,12 @@ class LastEventModel(IntensityModel[LastEventOptions]):
         return lookup(self._log_unit()[:, None], types).squeeze(-1)
 
     def ends_and_inside(
-        self, history: LastEvents, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
+        self, history: LastEvents, batch: Batch, queries: Queries, pseudo: bool
     ) -> EndsAndInside | None:
         """Where the points lie gap by gap, each event's curves are worked out once and followed to all of its gap's points."""
         per_gap = queries.visible.per_gap
         if per_gap is None:
             return None
-        assert sample is None, "all types are possible, and all are looked at"
         curves, since = self.curves(history.embedding), history.time
         inside = self.elapsed(queries.times.unflatten(1, (-1, per_gap)), since.unsqueeze(-1))
         scores = self.follow(tuple(one.unsqueeze(-2) for one in curves), inside.unsqueeze(-1))

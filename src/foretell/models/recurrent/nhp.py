@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import EndsAndInside, IntensityModel
@@ -25,8 +25,9 @@ from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates
 from foretell.nn.ctlstm import Cells, ctlstm, read
 from foretell.nn.ctlstm_steps import DECAY, GATES
-from foretell.nn.intensity import inverse_softplus, log_softplus, softplus
+from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.nn.lookup import lookup
+from foretell.sampling.bounds.values import Value, affine, softplus
 
 SLOWEST, FASTEST = 0.01, 10.0  # decays that a fresh model starts with, from the first dimension to the last, a mean gap
 MOST_SCORES = 2  # types a dimension up to which all scores of an event cost less than fetching its own type's vector
@@ -133,12 +134,12 @@ class NHP(IntensityModel[NhpOptions]):
 
     # Intensities
 
-    def _scores(self, state: Tensor) -> Tensor:
+    def _scores(self, state: Value) -> Value:
         """`w_e·[1; h]/τ_e` for all types: [..., K]."""
         tau = self.log_tau.exp()
-        return F.linear(state, self.w / tau[:, None], self.w_constant / tau)
+        return affine(state, self.w / tau[:, None], self.w_constant / tau)
 
-    def intensities(self, state: Tensor) -> Tensor:
+    def intensities(self, state: Value) -> Value:
         return softplus(self._scores(state)) * (self.log_tau.exp() / self.time_scale)
 
     def log_intensities(self, state: Tensor) -> Tensor:
@@ -153,9 +154,7 @@ class NHP(IntensityModel[NhpOptions]):
         score = (w * state).sum(-1, keepdim=True) + constant
         return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
 
-    def ends_and_inside(
-        self, history: History, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
-    ) -> EndsAndInside:
+    def ends_and_inside(self, history: History, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside:
         """What is read just before each event is known: the next cell was made from it."""
         scores = self._scores(self.state(history, queries))
         log_unit = self.log_tau - math.log(self.time_scale)

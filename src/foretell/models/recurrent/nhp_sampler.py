@@ -15,7 +15,7 @@ from torch import Tensor
 
 from foretell.data import EventSequence
 from foretell.nn.ctlstm import gated
-from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, decay, softplus, tanh, unless_known
+from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, decay, tanh, unless_known
 from foretell.sampling.core.sampler import Bounds, Sampler
 from foretell.sampling.core.start import in_float64, past_batch
 
@@ -44,8 +44,6 @@ class Cell:
 class NHPSampler(Sampler):
     def __init__(self, model: NHP, cell: Cell) -> None:
         self.model, self.cell = model, cell
-        self._tau = model.log_tau.exp()
-        self._w, self._level = (model.w / self._tau[:, None]).T, model.w_constant / self._tau
 
     @classmethod
     @torch.inference_mode()
@@ -110,7 +108,7 @@ class NHPSampler(Sampler):
     def _rates(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
         """Intensities of all types: [W, P, K]."""
         h = tanh(_memory(self.cell, middle, half, degree)).times(self.cell.output[:, None])
-        return softplus(h.through(self._w).plus(self._level)).times(self._tau / self.model.time_scale)
+        return self.model.intensities(h)
 
 
 def _memory(cell: Cell, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:

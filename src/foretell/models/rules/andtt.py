@@ -24,8 +24,7 @@ from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.rule_options import RuleOptions
 from foretell.models.units import wave_range
 from foretell.nn.time import TimeEmbedding
-from foretell.plan.plan import Plan, make_plan
-from foretell.plan.slots import SequenceSlots
+from foretell.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,6 @@ class ANDTT(RuleModel[AndttOptions]):
 
     def batch_of(self, history: Batch) -> Batch:
         return history
-
-    def make_plan(self, parts: Sequence[SequenceSlots]) -> Plan:
-        return make_plan(parts, self.layout, self.book, self.device)
 
     def slot_embeddings(self, history: Batch, plan: Plan, times: Tensor) -> Embeddings:
         return self.network(plan, times)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.models.attention.bounded_sublayers import after
+from foretell.models.attention.layers import Sublayers
 from foretell.models.rules.andtt_parameters import Parameters
 from foretell.models.rules.andtt_past import EXTRA, Memory, Past
 from foretell.models.rules.bounded_deduction import Level, height, levels_of, packed, unpacked, whole_numbers
@@ -280,11 +280,13 @@ class Query:
         out = packed(x)
         for name, layers in self.parameters.network.sublayers.items():
             assert isinstance(layers, nn.ModuleList)
+            one = layers[layer - 1]
+            assert isinstance(one, Sublayers)
             size = int(name)
             mine = (dims == size).nonzero().squeeze(1)
             if len(mine):
                 rows = x.map(lambda part, mine=mine, size=size: part[..., mine, :, :size])
-                out[mine, :, :, :size] = packed(after(layers[layer - 1], rows))
+                out[mine, :, :, :size] = packed(one.after(rows))
         return unpacked(out, x.degree)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from foretell.models.rules.sampler_parameters import RuleParameters
 from foretell.nn.sparse_sum import Lists, lists_of, summed
 from foretell.sampling.bounds.chebyshev import ROUNDED, ChebyshevPiece, point
-from foretell.sampling.bounds.chebyshev_pool import pooled
+from foretell.sampling.bounds.values import pool
 from foretell.sampling.rules.local_plan import LocalPlan
 
 
@@ -50,7 +50,7 @@ class Level:
         if not len(self.pool_slot):
             return whole
         count = self.stop - self.start
-        found = pooled(unpacked(whole[count:], degree), self.pool, len(self.pool_slot), self.pool_beta)
+        found = pool(unpacked(whole[count:], degree), self.pool, len(self.pool_slot), self.pool_beta)
         return whole[:count].index_add(0, self.pool_slot, packed(found))
 
 

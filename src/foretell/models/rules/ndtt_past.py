@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.models.rules.ndtt_cells import Cells, Parameters, Table
@@ -56,7 +55,7 @@ def _recall(
     own = copy.deepcopy(model)
     own.ground(data)  # names that training never met start in the model's own precision
     own.double().eval()
-    cells = own.encode(make_batch(data, range(len(data)), device=model.device)).cells
+    cells = own.encode(own.collator.batch(data, range(len(data)), device=model.device)).cells
     found = []
     for row, (one, seen) in enumerate(histories):
         key, timeline = model.histories.timeline(model.vocabulary, one.types, one.times, one.unscored)

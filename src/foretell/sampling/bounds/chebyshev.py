@@ -41,10 +41,17 @@ class ChebyshevPiece:
     def degree(self) -> int:
         return self.v.shape[0] - 1
 
-    def __add__(self, other: ChebyshevPiece) -> ChebyshevPiece:
+    def __add__(self, other: ChebyshevPiece | Tensor) -> ChebyshevPiece:
+        if isinstance(other, Tensor):
+            return self.plus(other)
         return ChebyshevPiece(self.v + other.v, self.remainder + other.remainder)
 
-    def __mul__(self, other: ChebyshevPiece) -> ChebyshevPiece:
+    def __sub__(self, other: Tensor) -> ChebyshevPiece:
+        return self.plus(-other)
+
+    def __mul__(self, other: ChebyshevPiece | Tensor) -> ChebyshevPiece:
+        if isinstance(other, Tensor):
+            return self.times(other)
         value = self.v * other.v
         if not self.degree:
             return point(value[0])

@@ -1,11 +1,11 @@
-"""What a unit works with: data by name, a fit that goes on where it was stopped, scores that are kept row by row."""
+"""What the work on a unit needs: data by name, a fit that goes on where it was stopped, scores that are kept row by row."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from foretell.data import Dataset, EventData, EventSequence, load
 from foretell.data.loading import embedded_folder
 from foretell.errors import ForetellError
-from foretell.evaluate.scores import Scored, score
+from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
 from foretell.models.base import IntensityModel
 from foretell.reproduce.rows import Rows, write_rows
 from foretell.reproduce.unit import ROWS, RUN
@@ -27,13 +27,13 @@ VARIABLE = "FORETELL_DATA"
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitReport:
     model: IntensityModel
     facts: dict[str, Any]  # for the record: epochs, dev score, seconds, size
 
 
 @dataclass(frozen=True)
-class Bench:
+class Workspace:
     folder: Path  # the unit's own; whatever is written there stays with it
     data: Path | None  # the folder that holds one folder for each data set; None: FORETELL_DATA, or embedded data alone
     device: str
@@ -47,6 +47,10 @@ class Bench:
         found = self.loaded[name]
         return replace(found, **{split: cut(data, sequences, events) for split, data in found.splits().items()})
 
+    def splits(self, name: str, **cut: int) -> tuple[EventData, EventData, EventData]:
+        """Train, dev and test, which must all be there."""
+        return whole(self.dataset(name, **cut), name)
+
     def fit(
         self,
         table: Mapping[str, Any],
@@ -55,7 +59,7 @@ class Bench:
         *,
         source: str = "experiment",
         keep: bool = True,
-    ) -> Fitted:
+    ) -> FitReport:
         """Fit the model of a configuration's tables; what an earlier call began is continued bit for bit.
 
         With `keep`, the model stays in `run/`; else nothing does. (The checkpoint goes when the unit is done.)
@@ -86,11 +90,11 @@ class Bench:
             "dev": result.best,
             "fit_seconds": round(seconds, 2),
         }
-        return Fitted(model, facts)
+        return FitReport(model, facts)
 
-    def score(self, model: IntensityModel, test: EventData, *, predict: Sequence[str] = (), **options: Any) -> Scored:
+    def score(self, model: IntensityModel, test: EventData, options: ScoringOptions) -> ScoredModel:
         """Every score of `foretell evaluate`; its rows are kept in the unit's folder."""
-        scored = score(model, test, predict=predict, **options)
+        scored = score(model, test, options)
         write_rows(self.folder / ROWS, Rows.of(scored, test))
         return scored
 
@@ -106,6 +110,12 @@ class Bench:
         """Between two steps of a unit: stop here if that was asked for. What was written stays."""
         if self.stop():
             raise TrainingInterrupt
+
+
+def whole(dataset: Dataset, name: object) -> tuple[EventData, EventData, EventData]:
+    if dataset.train is None or dataset.dev is None or dataset.test is None:
+        raise ForetellError(f"{name}: expected the splits train, dev and test")
+    return dataset.train, dataset.dev, dataset.test
 
 
 def find_data(name: str, folder: Path | None) -> Path:

@@ -1,0 +1,104 @@
+"""Operations of a network on a value: a tensor at some times, or a `ChebyshevPiece` on windows of time.
+
+The equations of a query are written once, over these; training and evaluation apply them to tensors, bounds to pieces.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.nn import intensity
+from foretell.nn import pool as plain_pool
+from foretell.sampling.bounds import chebyshev
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece, point, power, tighter
+
+Value = TypeVar("Value", Tensor, ChebyshevPiece)
+
+
+def tanh(x: Value) -> Value:
+    return torch.tanh(x) if isinstance(x, Tensor) else chebyshev.tanh(x)
+
+
+def softplus(x: Value) -> Value:
+    return intensity.softplus(x) if isinstance(x, Tensor) else chebyshev.softplus(x)
+
+
+def relu(x: Value) -> Value:
+    return torch.relu(x) if isinstance(x, Tensor) else chebyshev.relu(x)
+
+
+def affine(x: Value, weight: Tensor, bias: Tensor) -> Value:
+    """`weight @ x + bias` of rows [..., in]."""
+    return F.linear(x, weight, bias) if isinstance(x, Tensor) else x.through(weight.T).plus(bias)
+
+
+def side_by_side(parts: Sequence[Value]) -> Value:
+    """Components of all parts, one after the other."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat([one for one in parts if isinstance(one, Tensor)], dim=-1)
+    pieces = [one for one in parts if isinstance(one, ChebyshevPiece)]
+    return ChebyshevPiece(torch.cat([one.v for one in pieces], -1), torch.cat([one.remainder for one in pieces], -1))
+
+
+def components(x: Value, index: Tensor) -> Value:
+    """Chosen components of rows [..., in]."""
+    return x[..., index] if isinstance(x, Tensor) else x.map(lambda part: part[..., index])
+
+
+def layer_norm(norm: nn.Module, x: Value) -> Value:
+    assert isinstance(norm, nn.LayerNorm)
+    if isinstance(x, Tensor):
+        return norm(x)
+    size = x.v.shape[-1]
+    moved = x.through(torch.eye(size, dtype=torch.float64, device=x.v.device) - 1.0 / size)
+    square = moved * moved
+    variance = square.through(torch.full((size, 1), 1.0 / size, dtype=torch.float64, device=x.v.device))
+    found = moved * power(variance.plus(x.v.new_tensor(norm.eps)), -0.5).map(
+        lambda part: part.expand(*part.shape[:-1], size)
+    )
+    if found.degree:  # no component of a vector of length √D is above that
+        edge = torch.full_like(found.remainder, math.sqrt(size))
+        found = tighter(found, -edge, edge)
+    return found.times(norm.weight).plus(norm.bias)
+
+
+def pool(x: Value, segment: Tensor, count: int, beta: Tensor) -> Value:
+    """`v⁻¹(Σ v(x))`, `v(x) = sign(x)|x|^β`, over the rows of each segment, coordinate by coordinate.
+
+    Rows [R, D], or [R, P, D] of a piece, to [count, …]; `beta` [count]. Powers are followed where what is raised stays on one side of 0.
+    Elsewhere the pool is known to grow with every entry, so that its range is that from the pool of the lowest to the pool of the
+    highest values.
+    """
+    if isinstance(x, Tensor):
+        return plain_pool.pool(x, segment, count, beta)
+    if not x.degree:
+        return point(_pool(x.v[0], segment, count, beta))
+    shape = x.shape()
+    middle, low, high = shape.centre, shape.lower(x.remainder), shape.upper(x.remainder)
+    largest = middle.new_zeros(count, *middle.shape[1:])
+    largest.scatter_reduce_(0, segment.view(-1, 1, 1).expand_as(middle), middle.abs(), "amax")
+    unit = torch.where(largest > 0.0, largest, torch.ones_like(largest))
+    side = torch.where(middle < 0.0, -1.0, 1.0)
+    raised = power(x.times(side / unit[segment]), beta[segment].view(-1, 1, 1)).times(side)
+    # Remainders hold what rounding does to every summand: where these cancel, much of the sum may be rounding.
+    summed = ChebyshevPiece(
+        torch.stack([_sum(one, segment, count) for one in raised.v.unbind(0)]), _sum(raised.remainder, segment, count)
+    )
+    side = torch.where(summed.v[0] < 0.0, -1.0, 1.0)
+    found = power(summed.times(side), (1.0 / beta).view(-1, 1, 1)).times(side * unit)
+    return tighter(found, *(_pool(one, segment, count, beta) for one in (low, high)))
+
+
+def _pool(x: Tensor, segment: Tensor, count: int, beta: Tensor) -> Tensor:
+    return plain_pool.pool(x.flatten(1), segment, count, beta).view(count, *x.shape[1:])
+
+
+def _sum(x: Tensor, segment: Tensor, count: int) -> Tensor:
+    return x.new_zeros(count, *x.shape[1:]).index_add_(0, segment, x)
