@@ -51,7 +51,7 @@ def measured(events: str, given: argparse.Namespace) -> dict[str, Any]:
     from foretell.batches.batch import make_batch
     from foretell.data import EventData, EventSequence
     from foretell.lang.program import Program
-    from foretell.nn.cells import Update
+    from foretell.nn.cells import CellUpdate
     from foretell.train.step import StepOptions, Stepper
 
     torch.set_num_threads(given.threads)
@@ -83,7 +83,7 @@ def measured(events: str, given: argparse.Namespace) -> dict[str, Any]:
     return {
         "events": sum(len(one) for one in sequences),
         "sequences": len(sequences),
-        "waves": sum(isinstance(step, Update) for step in recurrence.waves.steps),
+        "waves": sum(isinstance(step, CellUpdate) for step in recurrence.waves.steps),
         "dim": DIM,
         "device": given.device,
         "threads": given.threads,
