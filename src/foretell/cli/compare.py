@@ -36,10 +36,9 @@ def compare(
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
-    from foretell.cli.open_run import open_run
+    from foretell.cli.open_run import open_run, unfinished
     from foretell.cli.scoring import kept_scores, score_run, show_comparison
     from foretell.cli.show import bar, print_json
-    from foretell.cli.open_run import unfinished
     from foretell.evaluate.compare import Contender
     from foretell.evaluate.compare import compare as compared
     from foretell.evaluate.scores import ScoringOptions

@@ -17,7 +17,7 @@ class Impossible(StrEnum):
     exogenous = "exogenous"
 
 
-class Undeclared(StrEnum):
+class UndeclaredChoice(StrEnum):
     """What events are that the program neither declares events nor exogenous."""
 
     error = "error"
@@ -40,7 +40,8 @@ OtherImpossibleOption = Annotated[
     ),
 ]
 UndeclaredOption = Annotated[
-    Undeclared, typer.Option("--undeclared", help="Events that nothing declares: an error, or taken to be exogenous.")
+    UndeclaredChoice,
+    typer.Option("--undeclared", help="Events that nothing declares: an error, or taken to be exogenous."),
 ]
 ColumnsOption = Annotated[
     str, typer.Option("--columns", help="Columns of a long table: sequence=patient,time=when,event=code.")

@@ -16,7 +16,7 @@ from foretell.cli.options import (
     ProgramArgument,
     SequenceOption,
     SplitOption,
-    Undeclared,
+    UndeclaredChoice,
     UndeclaredOption,
 )
 from foretell.cli.replay import read_program, say_counts
@@ -36,7 +36,7 @@ def plan(
     sequence: SequenceOption = None,
     split: SplitOption = None,
     impossible: ImpossibleOption = Impossible.error,
-    undeclared: UndeclaredOption = Undeclared.error,
+    undeclared: UndeclaredOption = UndeclaredChoice.error,
     columns: ColumnsOption = "",
     as_json: JsonOption = False,
 ) -> None:

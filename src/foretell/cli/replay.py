@@ -20,7 +20,7 @@ from foretell.cli.options import (
     ProgramArgument,
     SequenceOption,
     SplitOption,
-    Undeclared,
+    UndeclaredChoice,
     UndeclaredOption,
 )
 from foretell.errors import ForetellError
@@ -42,7 +42,7 @@ def replay(
     sequence: SequenceOption = None,
     split: SplitOption = None,
     impossible: ImpossibleOption = Impossible.error,
-    undeclared: UndeclaredOption = Undeclared.error,
+    undeclared: UndeclaredOption = UndeclaredChoice.error,
     columns: ColumnsOption = "",
     workers: Annotated[int, typer.Option("--workers", help="Processes; 0: one a core where it pays.", min=0)] = 0,
     limit: LimitOption = 1.0,
@@ -95,7 +95,7 @@ def before(data: EventData, time: float) -> EventData:
     return EventData(cut, data.vocabulary, name=data.name)
 
 
-def read_program(path: Path, undeclared: Undeclared) -> Program:
+def read_program(path: Path, undeclared: UndeclaredChoice) -> Program:
     """The checked program; how many warnings there are goes to stderr."""
     from foretell.lang.program import Program
 

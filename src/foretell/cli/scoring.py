@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from foretell.cli.open_run import OpenRun
+from foretell.cli.open_run import OpenRun, unfinished
 from foretell.cli.show import (
     Bar,
     bar,
@@ -19,7 +19,6 @@ from foretell.cli.show import (
     remarks,
     score_table,
 )
-from foretell.cli.open_run import unfinished
 from foretell.evaluate.compare import Comparison
 from foretell.evaluate.metrics import EventRecord
 from foretell.evaluate.participants import check_patterns, guess_participants, parse_pattern

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from foretell.cli.open_run import OpenNetwork, data_for
-from foretell.cli.input_data import chosen_sequences
+from foretell.cli.input_data import chosen_sequences, piped_content, piped_data
+from foretell.cli.open_run import OpenNetwork, data_for, unfinished
 from foretell.cli.show import cell, out, print_json
-from foretell.cli.input_data import piped_content, piped_data
-from foretell.cli.open_run import unfinished
 from foretell.data.writing import text_file
 from foretell.errors import ForetellError
 from foretell.evaluate.labels import LabelEvaluation, LabelPrediction, predict_labels, score_labels

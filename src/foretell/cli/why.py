@@ -16,7 +16,7 @@ from foretell.cli.options import (
     ProgramArgument,
     SequenceOption,
     SplitOption,
-    Undeclared,
+    UndeclaredChoice,
     UndeclaredOption,
 )
 
@@ -29,7 +29,7 @@ def why(
     sequence: SequenceOption = None,
     split: SplitOption = None,
     impossible: ImpossibleOption = Impossible.error,
-    undeclared: UndeclaredOption = Undeclared.error,
+    undeclared: UndeclaredOption = UndeclaredChoice.error,
     columns: ColumnsOption = "",
     limit: LimitOption = 1.0,
     as_json: JsonOption = False,
