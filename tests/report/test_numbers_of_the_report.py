@@ -14,7 +14,7 @@ from foretell.data.synthetic import Poisson as PoissonProcess
 from foretell.data.synthetic import simulate
 from foretell.evaluate.explain import explain
 from foretell.evaluate.likelihood import score_events
-from foretell.evaluate.prediction import QUANTILES
+from foretell.evaluate.predict import QUANTILES
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
 from foretell.report.confusion import confusion_of

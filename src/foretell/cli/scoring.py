@@ -20,9 +20,9 @@ from foretell.cli.show import (
     score_table,
 )
 from foretell.cli.unfinished import unfinished
-from foretell.evaluate.compare import Comparison
+from foretell.evaluate.compare import RunComparison
 from foretell.evaluate.metrics import EventRecord
-from foretell.evaluate.participants import check_patterns, guess_participants, parse_pattern
+from foretell.evaluate.patterns import check_patterns, guess_participants, parse_pattern
 from foretell.evaluate.record import Origin, read_scores, write_scores
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summarise
 from foretell.models.base import IntensityModel
@@ -106,7 +106,7 @@ def show_evaluation(opened: Opened, options: ScoringOptions, *, floors: bool, as
     console.print(f"event by event: {written}", markup=False)
 
 
-def show_comparison(found: Comparison, time_unit: str, notes: Sequence[str]) -> None:
+def show_comparison(found: RunComparison, time_unit: str, notes: Sequence[str]) -> None:
     """Prints the scores of runs side by side, and a verdict on every difference."""
     console, evaluations = out(), found.named()
     for table in (score_table(evaluations, time_unit), fit_table(evaluations), functor_table(found)):

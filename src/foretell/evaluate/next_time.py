@@ -15,9 +15,8 @@ import torch
 
 from foretell.batches.batch import Window
 from foretell.data import EventData
-from foretell.evaluate.next_event_density import Care, Horizon, Places, march
+from foretell.evaluate.next_event_density import NODES, Horizon, Places, Tolerance, march
 from foretell.evaluate.open_vocabulary import known_types, with_all_names
-from foretell.evaluate.panel import NODES
 from foretell.models.base import IntensityModel
 from foretell.train.score import batches_of
 
@@ -28,8 +27,8 @@ UNDEFINED_ABOVE = 1e-3  # of no_event: the mean is then not reported
 # Where `λ` is smooth the tolerance decides, and the mean is good to five digits. Where it wiggles on all scales, some 400 nodes an event
 # leave the mean off by about a hundredth of itself: an RMSE changes by a hundredth of a percent. The few that are off by more are
 # done again.
-QUICK = Care(tolerance=1e-4, finest=1.0 / 16.0)
-AGAIN_ABOVE, AGAIN = 0.02, Care(tolerance=1e-4, finest=1.0 / 128.0)
+QUICK = Tolerance(tolerance=1e-4, finest=1.0 / 16.0)
+AGAIN_ABOVE, AGAIN = 0.02, Tolerance(tolerance=1e-4, finest=1.0 / 128.0)
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def predict_next_times(
     data: EventData,
     *,
     window: Window = "all",
-    cares: tuple[Care, ...] = (QUICK, AGAIN),
+    cares: tuple[Tolerance, ...] = (QUICK, AGAIN),
     progress: Callable[[int, int], None] | None = None,
 ) -> NextTimes:
     """By the first of `cares`; what is then off by more than AGAIN_ABOVE of the wait, by the next."""
@@ -116,7 +115,7 @@ def _marched(
     data: EventData,
     window: Window,
     horizon: Horizon,
-    care: Care,
+    care: Tolerance,
     only: _Table | None,
     progress: Callable[[int, int], None] | None,
 ) -> _Table:

@@ -8,7 +8,7 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.prediction import QUANTILES
+from foretell.evaluate.predict import QUANTILES
 from foretell.evaluate.queries import intensities_at
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import (
@@ -71,7 +71,7 @@ def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | Non
     return figure
 
 
-class Shown(TypedDict, total=False):
+class PlotRange(TypedDict, total=False):
     """From when to when one sequence is drawn (default: all of it), and the unit of time in the labels."""
 
     start: float | None
@@ -99,7 +99,7 @@ def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, flo
     return figure
 
 
-def intensity(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[Shown]) -> Figure:
+def intensity(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[PlotRange]) -> Figure:
     """Intensities over time above the events, and below them, from each event on, the 50 and 90 % intervals of the wait for the next."""
     figure, (upper, lower, waits) = blank_figure(3, (9.0, 7.4), heights=(3, 1.3, 2.2))
     first, last = _draw_intensities(upper, lower, model, data, place, **shown)
@@ -142,7 +142,7 @@ def _draw_waits(axes: Any, times: np.ndarray, chosen: np.ndarray, waits: np.ndar
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper left", bbox_to_anchor=(0, 1.2))
 
 
-def intensity_plot(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[Shown]) -> Figure:
+def intensity_plot(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[PlotRange]) -> Figure:
     """Total intensity and that of the most active types over time, above the events that happened."""
     figure, (upper, lower) = blank_figure(2, (9.0, 5.2), heights=(3, 1.6))
     _draw_intensities(upper, lower, model, data, place, **shown)

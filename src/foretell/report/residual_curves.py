@@ -1,7 +1,7 @@
 """Scores event by event in, curves of goodness of fit out: time-rescaled gaps against the unit exponential, with the band of the KS test.
 
 If the model is right, the integral of its intensity from one event to the next is a draw from Exp(1), and its place on [0, 1] is
-uniform: the share of the predicted distribution of the next time that had passed when the event came (`foretell.evaluate.residuals`).
+uniform: the share of the predicted distribution of the next time that had passed when the event came (`foretell.evaluate.calibration`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.data import EventData
-from foretell.evaluate.calibration import Calibration, calibrate
+from foretell.evaluate.bootstrap import Units
+from foretell.evaluate.calibration import Calibration, RescalingTest, calibrate, rescaling_test, residuals, uniform
 from foretell.evaluate.likelihood import EventScores
-from foretell.evaluate.residuals import RescalingTest, rescaling_test, residuals, uniform
-from foretell.evaluate.units import Units
 
 SHOWN_POINTS = 240
 KS_95 = 1.358  # √n times the KS distance stays below it 95 times of 100, for many gaps

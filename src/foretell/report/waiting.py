@@ -8,10 +8,9 @@ import numpy as np
 import torch
 
 from foretell.data import EventData
-from foretell.evaluate.next_event_density import Horizon, Places, march
+from foretell.evaluate.next_event_density import NODES, Horizon, Places, march
 from foretell.evaluate.next_time import HORIZON, QUICK, longest_time
-from foretell.evaluate.panel import NODES
-from foretell.evaluate.prediction import QUANTILES
+from foretell.evaluate.predict import QUANTILES
 from foretell.models.base import IntensityModel
 
 SHORT_GAPS = 0.05  # the quantile of the sequence's gaps at which marching begins

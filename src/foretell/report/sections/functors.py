@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from foretell.evaluate.bootstrap import Units
 from foretell.evaluate.by_functor import by_functor
 from foretell.evaluate.metrics import EventRecord, metrics_of
-from foretell.evaluate.units import Units
 from foretell.report.entry import Entry
 from foretell.report.markup import Markup, element, joined
 from foretell.report.section import Section, chart, figure, remark, table

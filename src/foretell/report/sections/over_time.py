@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from foretell.data import EventSequence
-from foretell.evaluate.prediction import QUANTILES
+from foretell.evaluate.predict import QUANTILES
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import per_unit, time_label
 from foretell.report.entry import Entry
