@@ -48,8 +48,8 @@ def report(
     from foretell.cli.show import bar, print_json
     from foretell.data.writing import replacing
     from foretell.evaluate.metrics import has_times
-    from foretell.report.contents import Contents, report_page
-    from foretell.report.places import place_of_same
+    from foretell.report.entry import place_of_same
+    from foretell.report.page import Contents, report_page
 
     begun = time.monotonic()
     if out.suffix.lower() not in SUFFIXES:
