@@ -7,7 +7,7 @@ the time given that something does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -21,6 +21,7 @@ from foretell.models.base import IntensityModel
 from foretell.train.score import batches_of
 
 SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels grow from there
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of a predicted time
 HORIZON = 100.0  # in largest observation times of the data
 UNDEFINED_ABOVE = 1e-3  # of no_event: the mean is then not reported
 
@@ -175,3 +176,38 @@ def _first_panel(data: EventData, horizon: float) -> float:
     gaps = data.gaps()
     positive = gaps[gaps > 0.0]
     return float(np.quantile(positive, SHORT_GAPS)) if len(positive) else horizon / (100.0 * HORIZON)
+
+
+SHORT_GAPS_OF_ONE = 0.05  # the quantile of the sequence's gaps at which marching begins
+
+
+@torch.no_grad()
+def waiting_times(
+    model: IntensityModel,
+    data: EventData,
+    place: int,
+    seen: Sequence[int] | np.ndarray,
+    quantiles: tuple[float, ...] = QUANTILES,
+) -> np.ndarray:
+    """Of sequence `place`, after the first `seen` events each: waiting times [len(seen), quantiles], from the last of these on.
+
+    NaN: so much of the probability is never reached; the event may never come.
+    """
+    rows = [np.empty((0, len(quantiles)))]
+    horizon = Horizon(_first_width(data, place), HORIZON * longest_time(model, data))
+    with model.evaluating():
+        batch = model.collator.batch(data, [place], device=model.device)
+        history = model.encode(batch)
+        wanted = torch.as_tensor(np.asarray(seen, dtype=np.int64), device=model.device)
+        for chunk in wanted.split(max(1, model.queries_at_a_time // NODES)):
+            start = batch.gap_start[0][chunk][None]
+            places = Places(start, chunk[None], torch.ones_like(start, dtype=torch.bool))
+            rows.append(march(model, batch, history, places, horizon, QUICK, quantiles).quantiles[0].cpu().numpy())
+    return np.concatenate(rows)
+
+
+def _first_width(data: EventData, place: int) -> float:
+    """A short gap of the sequence: intensities may jump and fall on that scale after an event."""
+    gaps = np.diff(data[place].times, prepend=0.0)
+    positive = gaps[gaps > 0.0]
+    return float(np.quantile(positive, SHORT_GAPS_OF_ONE)) if len(positive) else max(data[place].t_end, 1e-9) / 1000.0

@@ -19,7 +19,7 @@ import torch
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
 from foretell.evaluate.next_event_density import Horizon, Places, Tolerance, march
-from foretell.evaluate.next_time import HORIZON, UNDEFINED_ABOVE, longest_time
+from foretell.evaluate.next_time import HORIZON, QUANTILES, UNDEFINED_ABOVE, longest_time
 from foretell.evaluate.open_vocabulary import with_names
 from foretell.evaluate.patterns import EventPattern, PossibleNames, never_matches, parse_event_pattern
 from foretell.ground.impossible import naming_impossible
@@ -29,7 +29,6 @@ from foretell.sampling.core.futures import NextEvents, sample_next
 from foretell.terms import split
 from foretell.train.score import batches_of
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 Interval = tuple[float | None, float | None]
 
 
