@@ -23,7 +23,7 @@ from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models import ATTACHED
-from foretell.models.capabilities import Embeds, GapIntensities, NoiseIntensities
+from foretell.models.capabilities import Embeds, EmbedsTime, GapIntensities, NoiseIntensities
 from foretell.models.registry import ModelOptions, ModelSpec
 from foretell.options import changed, names_of
 from foretell.sampling.core.futures import Futures, sample
@@ -31,6 +31,7 @@ from foretell.sampling.core.sampler import Sampler
 
 OptionsT = TypeVar("OptionsT", bound=ModelOptions)
 
+WAVES = ("m", "M")  # units that the time embedding has
 QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
 
 
@@ -48,6 +49,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     kind: ClassVar[str]
     title: ClassVar[str]
     noise: torch.Generator | None  # where dropout takes its noise from
+    unit_names: ClassVar[tuple[str, ...]] = ("time_scale",)  # attributes taken from the training data: numbers
     shown_sizes: ClassVar[tuple[str, ...]] = ()  # attributes that a file of parameters names
     shown_units: ClassVar[dict[str, str]] = {}  # its names of those `units` without which parameters mean nothing
     rows_at_a_time: ClassVar[int] = 1  # sequences that a CPU should work on together, at the least
@@ -204,11 +206,15 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     def units(self) -> dict[str, float]:
         """Numbers that are no parameters, taken from the training data, as attributes of the model."""
-        return {"time_scale": self.time_scale}
+        return {name: getattr(self.time if name in WAVES else self, name) for name in self.unit_names}
 
     def set_units(self, units: dict[str, float]) -> None:
         """The inverse of `units`."""
-        self.time_scale = units["time_scale"]
+        for name in self.unit_names:
+            if name not in WAVES:
+                setattr(self, name, units[name])
+        if isinstance(self, EmbedsTime):
+            self.time.set_range(*(units[name] for name in WAVES))
 
     def spec(self) -> dict[str, Any]:
         """What is needed, besides the tensors, to make this model again; JSON."""

@@ -13,6 +13,7 @@ from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence
 from foretell.lang.program import Program
+from foretell.nn.time import TimeEmbedding
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,13 @@ class Embeds(Protocol):
     def embeddings(self, batch: Batch) -> list[Tensor]:
         """Vectors of a batch's events, each from itself and the events before it: [B, N, D] for every layer, 0 … L."""
         ...
+
+
+@runtime_checkable
+class EmbedsTime(Protocol):
+    """Absolute times are embedded in waves, whose range is taken from the training data."""
+
+    time: TimeEmbedding
 
 
 @runtime_checkable

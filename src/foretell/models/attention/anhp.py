@@ -7,9 +7,9 @@ coarse types at its time by attending to those tables, and never touches the eve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,56 +32,25 @@ from foretell.models.attention.layers import (
     Parts,
 )
 from foretell.models.attention.start import fade, start
-from foretell.models.attention.structure import make_structure, parse_edge
+from foretell.models.attention.structure import AnhpOptions, make_structure
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import GapIntensities
-from foretell.models.registry import HeadOptions, ModelSpec, register
+from foretell.models.registry import ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Visible, attention_with_null, with_null
 from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.nn.lookup import lookup
 from foretell.nn.time import TimeEmbedding
-from foretell.options import option
 from foretell.sampling.bounds.values import Value, affine, components, side_by_side, softplus
 
 # With fewer keys than this many times the dimension, it is cheaper to fold Q into the keys than to project every query.
 FOLD_BELOW = 2
 
 
-@dataclass(frozen=True)
-class AnhpOptions(HeadOptions):
-    time_dim: int | None = None  # as dim
-    coarse: Literal["one", "none"] | Mapping[str, str] | None = None  # "one", or "none" where there are edges
-    edges: tuple[str, ...] | None = None  # "e <- f": e sees past f; None: everything sees everything
-    bos: bool = False
-    fading: float = option(
-        0.5, free=True
-    )  # attention starts as a memory that fades like this power of the elapsed time
-    echo: float = option(2.0, free=True)  # an event starts by raising its own type this much; 0: not at all
-
-    def mistakes(self) -> list[str]:
-        found = super().mistakes()
-        if self.time_dim is not None and self.time_dim < 1:
-            found.append(f"time_dim = {self.time_dim}: expected 1 or more")
-        if not 0.0 <= self.fading < math.inf:
-            found.append(f"fading = {self.fading}: expected 0 or a positive power of the elapsed time")
-        if not math.isfinite(self.echo):
-            found.append(f"echo = {self.echo}: expected a number")
-        return found
-
-    def resolved(self) -> AnhpOptions:
-        """With what depends on other options: a table of coarse types, and edges as pairs."""
-        edges: Any = None
-        if self.edges is not None:
-            edges = tuple(parse_edge(edge) if isinstance(edge, str) else tuple(edge) for edge in self.edges)
-        coarse: Any = self.coarse if self.coarse is None or isinstance(self.coarse, str) else dict(self.coarse)
-        time_dim = self.dim if self.time_dim is None else self.time_dim
-        return replace(self, time_dim=time_dim, feed_forward=self.feed_forward or 0, edges=edges, coarse=coarse)
-
-
 @register(ModelSpec("anhp", "A-NHP", AnhpOptions, "attention over all earlier events", "Yang, Mei & Eisner 2022"))
 class ANHP(IntensityModel[AnhpOptions]):
     shown_sizes = ("dim", "layers")
+    unit_names = ("m", "M", "time_scale")
     shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
     back_to_types: Tensor
     group_order: Tensor
@@ -403,13 +372,6 @@ class ANHP(IntensityModel[AnhpOptions]):
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPSampler:
         return ANHPSampler.start(self, histories, seen)
-
-    def units(self) -> dict[str, float]:
-        return {"m": self.time.m, "M": self.time.M, **super().units()}
-
-    def set_units(self, units: dict[str, float]) -> None:
-        super().set_units(units)
-        self.time.set_range(units["m"], units["M"])
 
     def named_arrays(self) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}

@@ -1,4 +1,4 @@
-"""Who sees what in an unstructured model: coarse types and edges in, groups of query embeddings and attention heads out.
+"""The options of A-NHP, and who sees what in it: coarse types and edges in, groups of query embeddings and attention heads out.
 
 A *group* is one query embedding, shared by its member types (paper, appendix A, "coarse event embeddings"). A *head* is one set of
 `Q, K, V`: all events see all earlier ones through each of `heads` heads, or, with edges `e <- f` (paper, section 4), each edge has its
@@ -7,15 +7,50 @@ own, through which `e` sees past `f` events alone. A coarse type that stands for
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from foretell.data import Vocabulary
 from foretell.errors import ForetellError
+from foretell.models.registry import HeadOptions
+from foretell.options import option
 
 Coarse = str | Mapping[str, str]
 Edge = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class AnhpOptions(HeadOptions):
+    time_dim: int | None = None  # as dim
+    coarse: Literal["one", "none"] | Mapping[str, str] | None = None  # "one", or "none" where there are edges
+    edges: tuple[str, ...] | None = None  # "e <- f": e sees past f; None: everything sees everything
+    bos: bool = False
+    fading: float = option(
+        0.5, free=True
+    )  # attention starts as a memory that fades like this power of the elapsed time
+    echo: float = option(2.0, free=True)  # an event starts by raising its own type this much; 0: not at all
+
+    def mistakes(self) -> list[str]:
+        found = super().mistakes()
+        if self.time_dim is not None and self.time_dim < 1:
+            found.append(f"time_dim = {self.time_dim}: expected 1 or more")
+        if not 0.0 <= self.fading < math.inf:
+            found.append(f"fading = {self.fading}: expected 0 or a positive power of the elapsed time")
+        if not math.isfinite(self.echo):
+            found.append(f"echo = {self.echo}: expected a number")
+        return found
+
+    def resolved(self) -> AnhpOptions:
+        """With what depends on other options: a table of coarse types, and edges as pairs."""
+        edges: Any = None
+        if self.edges is not None:
+            edges = tuple(parse_edge(edge) if isinstance(edge, str) else tuple(edge) for edge in self.edges)
+        coarse: Any = self.coarse if self.coarse is None or isinstance(self.coarse, str) else dict(self.coarse)
+        time_dim = self.dim if self.time_dim is None else self.time_dim
+        return replace(self, time_dim=time_dim, feed_forward=self.feed_forward or 0, edges=edges, coarse=coarse)
 
 
 @dataclass(frozen=True)

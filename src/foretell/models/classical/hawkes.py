@@ -42,6 +42,8 @@ class HawkesOptions(ModelOptions):
 
 @register(ModelSpec("hawkes", "Hawkes", HawkesOptions, "exponential decays, by maximum likelihood", "Hawkes 1971"))
 class Hawkes(IntensityModel[HawkesOptions]):
+    unit_names = ()  # all rates are parameters
+
     def __init__(
         self,
         vocabulary: Vocabulary | int,
@@ -101,12 +103,6 @@ class Hawkes(IntensityModel[HawkesOptions]):
         return HawkesSampler(
             self.vocabulary, mu, alpha, beta, past.counts[row, batch.lengths], past.since[row, batch.lengths]
         )
-
-    def units(self) -> dict[str, float]:
-        return {}  # all rates and decays are parameters
-
-    def set_units(self, units: dict[str, float]) -> None:
-        pass
 
     def named_arrays(self) -> dict[str, Tensor]:
         names = self.vocabulary.names

@@ -26,6 +26,8 @@ class PoissonOptions(ModelOptions):
 
 @register(ModelSpec("poisson", "Poisson", PoissonOptions, "a constant rate for each type", "closed form"))
 class Poisson(IntensityModel[PoissonOptions]):
+    unit_names = ()  # all rates are parameters
+
     def __init__(
         self,
         vocabulary: Vocabulary | int,
@@ -75,12 +77,6 @@ class Poisson(IntensityModel[PoissonOptions]):
         rate = self.log_rate.detach().double().exp()
         alpha, counts = rate.new_zeros(self.types, self.types, 0), rate.new_zeros(len(seen), self.types, 0)
         return HawkesSampler(self.vocabulary, rate, alpha, rate.new_zeros(0), counts, rate.new_zeros(len(seen)))
-
-    def units(self) -> dict[str, float]:
-        return {}  # all rates are parameters
-
-    def set_units(self, units: dict[str, float]) -> None:
-        pass
 
     def named_arrays(self) -> dict[str, Tensor]:
         rate = self.log_rate.detach().exp()

@@ -60,6 +60,7 @@ class LastEventOptions(HeadOptions):
 
 class LastEventModel(IntensityModel[LastEventOptions]):
     shown_sizes = ("dim", "layers")
+    unit_names = ("m", "M", "time_scale")
     shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
     rows_at_a_time = 16  # there is little to do for each of them
     encoding: ClassVar[Encoding]
@@ -214,13 +215,6 @@ class LastEventModel(IntensityModel[LastEventOptions]):
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> LastEventSampler:
         return LastEventSampler.start(self, histories, seen)
-
-    def units(self) -> dict[str, float]:
-        return {"m": self.time.m, "M": self.time.M, **super().units()}
-
-    def set_units(self, units: dict[str, float]) -> None:
-        super().set_units(units)
-        self.time.set_range(units["m"], units["M"])
 
     def named_arrays(self) -> dict[str, Tensor]:
         names = self.vocabulary.names

@@ -37,6 +37,7 @@ class ThpOptions(LastEventOptions):
 class THP(LastEventModel):
     encoding = "time"
     per_type = ("w", "tau")
+    unit_names = ("m", "M", "time_scale", "elapsed_scale")
 
     def _make_curves(self, generator: torch.Generator) -> None:
         self.w = nn.Parameter(torch.empty(self.types, self.dim))
@@ -81,13 +82,6 @@ class THP(LastEventModel):
         self.w_elapsed.copy_(w[:, 1] * self.elapsed_scale)
         self.w.copy_(w[:, 2:])
         self.log_tau.copy_((arrays["tau"] * self.time_scale).log())
-
-    def units(self) -> dict[str, float]:
-        return {**super().units(), "elapsed_scale": self.elapsed_scale}
-
-    def set_units(self, units: dict[str, float]) -> None:
-        super().set_units(units)
-        self.elapsed_scale = units["elapsed_scale"]
 
 
 def _elapsed_size(data: EventData, m: float) -> float:

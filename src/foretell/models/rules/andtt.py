@@ -39,6 +39,7 @@ class AndttOptions(RuleOptions, LayerOptions):
 @register(ModelSpec("andtt", "A-NDTT", AndttOptions, "facts attend to the events that added them", "Yang et al. 2022"))
 class ANDTT(RuleModel[AndttOptions]):
     shown_sizes = ("dim", "layers")
+    unit_names = ("m", "M", "time_scale")
     shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
 
     def __init__(
@@ -81,10 +82,3 @@ class ANDTT(RuleModel[AndttOptions]):
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:
         return ANDTTSampler.start(self, histories, seen)
-
-    def units(self) -> dict[str, float]:
-        return {"m": self.time.m, "M": self.time.M, **super().units()}
-
-    def set_units(self, units: dict[str, float]) -> None:
-        super().set_units(units)
-        self.time.set_range(units["m"], units["M"])
