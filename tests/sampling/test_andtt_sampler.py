@@ -25,7 +25,7 @@ from tests.sampling.told import AHEAD, TALK, Told, exceeded
 
 def test_copies_of_one_walk_are_asked_at_times_of_their_own():
     one = told(TALK, ["say(ann)"], [0.5])
-    copies = one.walks.taken(torch.tensor([0, 0]))
+    copies = one.walks.select(torch.tensor([0, 0]))
     at = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
     torch.testing.assert_close(
         copies.intensities(at).flatten(0, 1), one.rates(at.flatten().numpy()), rtol=1e-12, atol=0.0
@@ -34,10 +34,10 @@ def test_copies_of_one_walk_are_asked_at_times_of_their_own():
 
 def test_an_event_that_removes_and_adds_a_fact_leaves_just_this_addition():
     one = told(TALK, ["say(ann)", "say(bob)", "rain"], [0.5, 0.7, 1.0])
-    (past,) = [by_r for by_r in one.walks.walks[0].past.values() if len(by_r) == 3]
+    (past,) = [by_r for by_r in one.walks.sequences[0].past.values() if len(by_r) == 3]
     assert sorted(len(rows) for rows in past.values()) == [1, 1, 2]  # of bos, of rain, of what was said
     one.append("hush", 1.2)
-    left = [sorted(len(rows) for rows in by_r.values()) for by_r in one.walks.walks[0].past.values()]
+    left = [sorted(len(rows) for rows in by_r.values()) for by_r in one.walks.sequences[0].past.values()]
     assert left == [[1], [1]]  # of mood and of quiet
     one.agrees()
     one.append("say(bob)", 1.2)
@@ -182,7 +182,7 @@ def test_a_first_window_is_as_long_as_the_shortest_wave():
 
 def test_a_walk_that_does_not_go_on_stays_as_it_is():
     one = told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
-    walks = one.walks.taken(torch.tensor([0, 0]))
+    walks = one.walks.select(torch.tensor([0, 0]))
     at = torch.from_numpy(np.stack([3.0 + AHEAD] * 2))
     before = walks.intensities(at)
     walks.append(torch.tensor([2.0, 2.0], dtype=torch.float64), torch.tensor([-1, 0]))
@@ -197,8 +197,8 @@ def test_a_walk_that_does_not_go_on_stays_as_it_is():
 def test_a_walk_is_worked_out_once_however_often_it_is_asked(monkeypatch: pytest.MonkeyPatch):
     one = told(TALK, ["say(ann)"], [0.5])
     asked: list[int] = []
-    made = ANDTTSampler._ask
-    monkeypatch.setattr(ANDTTSampler, "_ask", lambda self, kinds: asked.append(1) or made(self, kinds))
+    made = ANDTTSampler._events
+    monkeypatch.setattr(ANDTTSampler, "_events", lambda self, kinds: asked.append(1) or made(self, kinds))
     for _ in range(3):
         one.rates([1.0])
     assert len(asked) == 1

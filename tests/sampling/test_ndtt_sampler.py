@@ -63,7 +63,7 @@ def test_histories_of_different_lengths_are_replayed_side_by_side():
 def cell(one: Told[NDTT], name: str) -> tuple[torch.Tensor, ...] | None:
     """`c`, `c̄`, rate and time of the last update of a fact without arguments."""
     text = one.model.histories.grounding.text
-    past = one.walks.walks[0].past
+    past = one.walks.sequences[0].past
     for fact, row in past.place.items():
         if text(fact) == name:
             return tuple(column[row] for column in past.table._columns())
@@ -190,7 +190,7 @@ def test_no_intensity_is_above_its_bound_in_many_more_programs(seed: int):
 
 def test_bounds_are_close_on_windows_in_which_cells_lose_half_of_what_they_have_to_lose():
     one = told(TALK, ["say(ann)", "rain", "hush", "say(bob)", "say(bob)"], [0.5, 1.0, 1.5, 1.5, 3.0], dim=6, spread=0.5)
-    fastest = float(one.walks.walks[0].past.table.rate.max())
+    fastest = float(one.walks.sequences[0].past.table.rate.max())
     half = math.log(2.0) / fastest
     assert max(exceeded(one.walks, one.last, widths=(half / 4.0, half))) <= 1.02
 

@@ -39,7 +39,7 @@ def test_some_queries_of_a_row_and_those_of_a_single_walk():
     runs = Runs(torch.tensor([0, 0, 2, 2, 2]))
     whole = runs.times(row, matrix, plus)
     for chosen in ([0, 1, 4], [2, 4]):
-        part = runs.taken(torch.tensor(chosen))
+        part = runs.select(torch.tensor(chosen))
         torch.testing.assert_close(part.times(row[:, :, chosen], matrix, plus), whole[:, :, chosen])
     assert Runs(torch.tensor([2, 2])).each(plus).shape == (1, 1, 6)
 

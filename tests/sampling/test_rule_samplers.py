@@ -22,6 +22,22 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return request.param
 
 
+@pytest.mark.parametrize("seed", [seed for seed in range(12) if seed not in CYCLIC])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_sampler_and_network_are_one_function_on_random_programs(kind: Kind, seed: int):
+    """The sampler applies the network's deductions and layers to rows of its own, and has an attention and a cell step of its own."""
+    one = kind.of_case(rich_case(seed), 4)
+    for _ in range(3):
+        times = one.last + np.asarray([1e-3, 0.3, 2.0])
+        rates = one.rates(times)
+        for row, wanted in zip(rates, one.model.possible_intensities(one.history, times), strict=True):
+            found = {one.walks.name(0, choice): float(rate) for choice, rate in enumerate(row)}
+            assert found == pytest.approx(wanted, rel=1e-12, abs=1e-300)
+        if not rates.shape[1]:
+            return
+        one.append(one.walks.name(0, seed % rates.shape[1]), one.last + 0.4)
+
+
 @pytest.mark.parametrize("seed", sorted(set(range(24)) - CYCLIC))
 def test_intensities_are_those_of_the_model_also_after_sampled_events(kind: Kind, seed: int):
     case = rich_case(seed)
@@ -65,7 +81,7 @@ def test_walks_side_by_side_are_as_each_alone(kind: Kind):
 def test_copies_go_on_separately(kind: Kind):
     one = kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
     before = one.rates(one.last + AHEAD)
-    copies = one.walks.taken(torch.tensor([0, 0, 0]))
+    copies = one.walks.select(torch.tensor([0, 0, 0]))
     assert [copies.name(0, choice) for choice in range(before.shape[1])] == ["hush", "say(ann)", "say(bob)"]
     copies.append(torch.tensor([1.5, 1.5, 2.5], dtype=torch.float64), torch.tensor([0, 1, 1]))
     assert torch.equal(one.rates(one.last + AHEAD), before)

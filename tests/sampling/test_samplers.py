@@ -56,7 +56,7 @@ def test_walks_tell_the_intensities_of_the_model(member: Member):
 def test_walks_that_took_in_events_tell_what_the_model_tells_of_the_longer_history(member: Member):
     model, histories = member.build(), pasts()
     walks = start_sampler(model, histories, [len(one) for one in histories])
-    walks = walks.taken(torch.tensor([2, 0, 1, 1]))
+    walks = walks.select(torch.tensor([2, 0, 1, 1]))
     histories = [histories[place] for place in (2, 0, 1, 1)]
     goes_on = [True, False, True, True]  # one of them stays as it is
     names = list(model.vocabulary.names)

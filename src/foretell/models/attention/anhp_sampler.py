@@ -86,8 +86,8 @@ class Table:
         self.folded_centre[walks], self.values_centre[walks] = by_key.squeeze(1), by_value.squeeze(1)
         self.folded_off[walks], self.values_off[walks] = _from(folded, by_key), (values - by_value).abs_()
 
-    def taken(self, walks: Tensor) -> Table:
-        return Table(*(getattr(self, one.name)[walks] for one in fields(self)))
+    def select(self, rows: Tensor) -> Table:
+        return Table(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     def write(self, walks: Tensor, row: Tensor, folded: Tensor, values: Tensor, visible: Tensor) -> None:
         """One more row for some walks."""
@@ -160,11 +160,11 @@ class ANHPSampler(Sampler):
     def width(self) -> float:
         return 0.6 * self.model.time.m
 
-    def taken(self, walks: Tensor) -> Self:
-        tables = [[one.taken(walks) for one in layer] for layer in self.tables]
-        return type(self)(self.model, tables, self.rows[walks], self._since[walks])
+    def select(self, rows: Tensor) -> Self:
+        tables = [[one.select(rows) for one in layer] for layer in self.tables]
+        return type(self)(self.model, tables, self.rows[rows], self._since[rows])
 
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.inference_mode()
@@ -209,7 +209,7 @@ class ANHPSampler(Sampler):
         if not bool(sure.all()):  # then only the network itself knows its middle
             if isinstance(queries, Runs):
                 some = (~sure[0]).nonzero().squeeze(1)
-                asked = self._values(queries.taken(some), middle[:, some], half[:, some]).sum(-1)
+                asked = self._values(queries.select(some), middle[:, some], half[:, some]).sum(-1)
                 here = here.index_copy(1, some, asked)
             else:
                 here = torch.where(sure, here, self._values(queries, middle, half).sum(-1))

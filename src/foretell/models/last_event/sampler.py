@@ -63,12 +63,12 @@ class LastEventSampler(Sampler):
     def width(self) -> float:
         return self.model.time_scale
 
-    def taken(self, walks: Tensor) -> Self:
-        past = [(keys[walks], values[walks]) for keys, values in self.past]
-        curves = tuple(one[walks] for one in self._curves)
-        return type(self)(self.model, past, self.rows[walks], self.since[walks], curves)
+    def select(self, rows: Tensor) -> Self:
+        past = [(keys[rows], values[rows]) for keys, values in self.past]
+        curves = tuple(one[rows] for one in self._curves)
+        return type(self)(self.model, past, self.rows[rows], self.since[rows], curves)
 
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.inference_mode()

@@ -33,8 +33,8 @@ class Cell:
     output: Tensor
     since: Tensor
 
-    def taken(self, walks: Tensor) -> Cell:
-        return Cell(*(getattr(self, one.name)[walks] for one in fields(self)))
+    def select(self, rows: Tensor) -> Cell:
+        return Cell(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     def put(self, walks: Tensor, other: Cell) -> None:
         for one in fields(self):
@@ -65,10 +65,10 @@ class NHPSampler(Sampler):
     def width(self) -> float:
         return 0.5 * self.model.time_scale
 
-    def taken(self, walks: Tensor) -> Self:
-        return type(self)(self.model, self.cell.taken(walks))
+    def select(self, rows: Tensor) -> Self:
+        return type(self)(self.model, self.cell.select(rows))
 
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.inference_mode()
@@ -87,7 +87,7 @@ class NHPSampler(Sampler):
         some = (choices >= 0).nonzero().squeeze(1)
         if not len(some):
             return
-        model, cell = self.model, self.cell.taken(some)
+        model, cell = self.model, self.cell.select(some)
         memory = _memory(cell, times[some, None], torch.zeros_like(times[some, None]), 0).v[0, :, 0]
         h = cell.output * torch.tanh(memory)
         embedding = model.embedding[choices[some]]

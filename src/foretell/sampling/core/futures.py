@@ -228,7 +228,7 @@ def _futures(
     cost = drawn.cost
     made = [_Growing() for _ in range(n)]
     ids = drawn.found.nonzero().squeeze(1)  # which future each walk is, from here on
-    walks, pace = walks.taken(together[ids]), pace.taken(together[ids])
+    walks, pace = walks.select(together[ids]), pace.select(together[ids])
     now, choices = drawn.times[ids], drawn.choices[ids]
     due = torch.zeros_like(now)
     while len(ids):
@@ -245,7 +245,7 @@ def _futures(
         if int(open_.sum()) < KEPT * len(ids):
             keep = open_.nonzero().squeeze(1)
             ids, walks, pace, now, due, open_ = (
-                ids[keep], walks.taken(keep), pace.taken(keep), now[keep], due[keep], open_[keep],
+                ids[keep], walks.select(keep), pace.select(keep), now[keep], due[keep], open_[keep],
             )  # fmt: skip
             if not len(ids):
                 break

@@ -49,7 +49,7 @@ class Runs:
         self._first = counts.cumsum(0) - counts
         self._places: dict[int, Tensor] = {}
 
-    def taken(self, queries: Tensor) -> Runs:
+    def select(self, queries: Tensor) -> Runs:
         """Some of the queries, in order: int64 [n]."""
         return Runs(self._walk[queries])
 

@@ -58,9 +58,9 @@ class Sampler(ABC):
         """One more event: times [W], choices int64 [W] as columns of `intensities`; a walk whose choice is -1 stays as it is."""
 
     @abstractmethod
-    def taken(self, walks: Tensor) -> Self:
+    def select(self, rows: Tensor) -> Self:
         """New walks: copies of those numbered [any length], which go on separately."""
 
     @abstractmethod
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         """The event that a column of `intensities` stands for in that walk."""

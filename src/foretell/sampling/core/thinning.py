@@ -86,7 +86,7 @@ class Pace:
         left = torch.full_like(width, ALIKE, dtype=torch.int64)
         return cls(width, left, left.clone(), torch.zeros_like(width), torch.zeros_like(width))
 
-    def taken(self, walks: Tensor) -> Pace:
+    def select(self, walks: Tensor) -> Pace:
         return Pace(*(getattr(self, one.name)[walks] for one in fields(self)))
 
     def put(self, walks: Tensor, other: Pace) -> None:
@@ -199,8 +199,8 @@ def next_events(
         if int(wanted.sum()) < KEPT * len(kept):
             pace.put(kept, slower)
             left = wanted[kept].nonzero().squeeze(1)
-            kept, subset = kept[left], subset.taken(left)
-            slower = pace.taken(kept)
+            kept, subset = kept[left], subset.select(left)
+            slower = pace.select(kept)
         place = torch.empty_like(wanted, dtype=torch.int64)
         place[kept] = torch.arange(len(kept), device=start.device)
         # Sampler that are not wanted but not set aside either get a window of no length.
@@ -466,7 +466,7 @@ def _at(walks: Sampler, row: Tensor, times: Tensor) -> Tensor:
     """Intensities [draws, C] at one time for each draw; draws of a walk are asked about side by side."""
     asked, row = row.unique(return_inverse=True)
     if len(asked) < KEPT * walks.count:
-        walks = walks.taken(asked)
+        walks = walks.select(asked)
     elif len(asked) < walks.count:
         row = asked[row]
     order = row.argsort(stable=True)
