@@ -71,7 +71,6 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
     import torch
 
     import foretell as ft
-    from foretell.batches.batch import make_batch
     from foretell.data import EventData, EventSequence
     from foretell.lang.program import Program
     from foretell.models.rules.andtt import ANDTT
@@ -90,7 +89,6 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
         )
         for place, one in enumerate(games)
     ]
-    batch = make_batch(EventData(sequences, data.vocabulary), range(len(sequences)), device=device)
 
     def fresh() -> ANDTT:
         made = ANDTT(Program.named("robocup", dim=DIM), data.vocabulary, dim=DIM, layers=layers)
@@ -109,25 +107,26 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
         return time.perf_counter() - wall, time.process_time() - cpu
 
     model = fresh()
+    batch = model.collator.batch(EventData(sequences, data.vocabulary), range(len(sequences)), device=device)
     points = stratified(batch, 1, torch.Generator(device).manual_seed(0))
-    model._prepared(batch, points.queries, None)  # replays; the plan is built again below
+    model.collator.plan_queries(batch, points.queries)  # the plan is built again below
     builds = []
     for _ in range(REPEATS):
-        model._plans.clear()
+        model.collator.plans.clear()
         model.histories._slots.clear()
         model.histories._kept_slots = 0
-        builds.append(timed(lambda: model._prepared(batch, points.queries, None))[0])
-    prepared = model._prepared(batch, points.queries, None)
+        builds.append(timed(lambda: model.collator.plan_queries(batch, points.queries))[0])
+    planned = model.collator.plan_queries(batch, points.queries).plan
     generator = torch.Generator(device)
 
     def redraw() -> None:
         drawn = stratified(batch, 1, generator).queries.times
         times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), drawn.flatten()])
-        times.index_select(0, prepared.source)
+        times.index_select(0, planned.source)
 
     redraws = [timed(redraw)[0] for _ in range(REPEATS + WARMUP)][WARMUP:]
     found: dict[str, Any] = {"events": sum(len(one) for one in sequences), "sequences": len(sequences)}
-    found |= {"layers": layers, "dim": DIM, "device": given.device, "torch": torch.__version__, **prepared.plan.sizes()}
+    found |= {"layers": layers, "dim": DIM, "device": given.device, "torch": torch.__version__, **planned.plan.sizes()}
     for capture in (False, True) if device.type == "cuda" else (False,):
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()

@@ -48,7 +48,6 @@ def measured(events: str, given: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     import foretell as ft
-    from foretell.batches.batch import make_batch
     from foretell.data import EventData, EventSequence
     from foretell.lang.program import Program
     from foretell.nn.cells import Update
@@ -64,12 +63,13 @@ def measured(events: str, given: argparse.Namespace) -> dict[str, Any]:
         EventSequence(one.times[:end], one.types[:end], one.t_end if end == len(one) else float(one.times[end]), one.id)
         for one, end in zip(games, ends, strict=True)
     ]
-    batch = make_batch(EventData(sequences, data.vocabulary), range(len(sequences)), device=device)
     model = ft.NDTT(Program.named("robocup", dim=DIM), data.vocabulary, dim=DIM)
     model.prepare(data.train)
     model.to(device)
     for part in (data.train, data.dev, data.test):
         model.ground(part)
+    whole = EventData(sequences, data.vocabulary)
+    batch = model.collator.batch(whole, range(len(sequences)), device=device, planned=False)
     stepper = Stepper(model, 1e-3, StepOptions())
     took = []
     for number in range(1 + REPEATS):
@@ -78,12 +78,12 @@ def measured(events: str, given: argparse.Namespace) -> dict[str, Any]:
         if device.type == "cuda":
             torch.cuda.synchronize()
         took.append((time.perf_counter() - wall, time.process_time() - cpu))
-    recurrence = model._moves(batch).recurrence
-    assert recurrence is not None
+    rows = model.collator.plan_batch(batch).rules
+    assert rows is not None and rows.plan.recurrence is not None
     return {
         "events": sum(len(one) for one in sequences),
         "sequences": len(sequences),
-        "waves": sum(isinstance(step, Update) for step in recurrence.waves.steps),
+        "waves": sum(isinstance(step, Update) for step in rows.plan.recurrence.waves.steps),
         "dim": DIM,
         "device": given.device,
         "threads": given.threads,

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.data import EventData, load
 from foretell.errors import ForetellError
@@ -94,13 +93,14 @@ def by_type(model: IntensityModel, data: EventData, seed: int = 0) -> ByType:
     count, at_events, integral = (np.zeros(types) for _ in range(3))
     random = torch.Generator().manual_seed(seed)
     for first in range(0, len(data), SEQUENCES):
-        batch = make_batch(data, range(first, min(first + SEQUENCES, len(data))), device=model.device)
+        batch = model.collator.batch(data, range(first, min(first + SEQUENCES, len(data))), device=model.device)
         points = stratified(batch, POINTS, random)
         history = model.encode(batch)
-        rates = model.intensities(model.state(history, points.queries)).double()
+        rates = model.intensities(model.state(history, model.collator.plan_queries(batch, points.queries))).double()
         integral += (rates * points.weights.unsqueeze(-1)).sum((0, 1)).numpy()
         seen = torch.arange(batch.times.shape[1]).expand_as(batch.times)
-        there = model.intensities(model.state(history, Queries.seeing(batch.times, seen))).double()
+        at_them = model.collator.plan_queries(batch, Queries.seeing(batch.times, seen))
+        there = model.intensities(model.state(history, at_them)).double()
         own = there.gather(2, batch.types.unsqueeze(-1)).squeeze(-1)[batch.event_counts].log().numpy()
         kinds = batch.types[batch.event_counts].numpy()
         count += np.bincount(kinds, minlength=types)

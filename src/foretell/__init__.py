@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from foretell import models, moved
+
 if TYPE_CHECKING:
     from foretell.data import Dataset, EventData, EventSequence, Vocabulary, load, load_file, save, save_dataset
     from foretell.errors import DataError, ForetellError
@@ -28,22 +30,17 @@ if TYPE_CHECKING:
     from foretell.ground.replay import replay
     from foretell.lang.diagnostics import ProgramError
     from foretell.lang.program import Program
-    from foretell.models.attention.anhp import ANHP
+    from foretell.models import *  # noqa: F403
     from foretell.models.build import load_model, save_model
-    from foretell.models.classical.hawkes import Hawkes
-    from foretell.models.classical.poisson import Poisson
-    from foretell.models.last_event.sahp import SAHP
-    from foretell.models.last_event.thp import THP
-    from foretell.models.recurrent.nhp import NHP
-    from foretell.models.rules.andtt import ANDTT
-    from foretell.models.rules.ndtt import NDTT
     from foretell.models.start_from import start_from
     from foretell.report import plots as plot
     from foretell.sampling.core.futures import sample, sample_futures, sample_next
+    from foretell.train.callbacks import Callback
     from foretell.train.classify import classify
     from foretell.train.fit import fit
     from foretell.train.pretrain import pretrain
     from foretell.train.run import RunFolder
+    from foretell.train.trainer import TrainingInterrupt
 
 _HOMES = {
     "foretell.data": "Dataset EventData EventSequence Vocabulary load load_file save save_dataset",
@@ -53,16 +50,9 @@ _HOMES = {
     "foretell.ground.replay": "replay",
     "foretell.lang.program": "Program",
     "foretell.lang.diagnostics": "ProgramError",
-    "foretell.models.rules.andtt": "ANDTT",
-    "foretell.models.attention.anhp": "ANHP",
-    "foretell.models.classical.hawkes": "Hawkes",
-    "foretell.models.rules.ndtt": "NDTT",
-    "foretell.models.recurrent.nhp": "NHP",
-    "foretell.models.classical.poisson": "Poisson",
-    "foretell.models.last_event.sahp": "SAHP",
-    "foretell.models.last_event.thp": "THP",
     "foretell.models.build": "load_model save_model",
     "foretell.sampling.core.futures": "sample sample_futures sample_next",
+    "foretell.train.callbacks": "Callback",
     "foretell.train.classify": "classify",
     "foretell.train.fit": "fit",
     "foretell.train.pretrain": "pretrain",
@@ -70,30 +60,27 @@ _HOMES = {
     "foretell.evaluate.labels": "predict_labels score_labels",
     "foretell.evaluate.masked": "score_masked",
     "foretell.train.run": "RunFolder",
+    "foretell.train.trainer": "TrainingInterrupt",
     "foretell.evaluate.scores": "evaluate",
     "foretell.evaluate.queries": "embeddings_of intensities_at",
     "foretell.evaluate.explain": "explain",
     "foretell.evaluate.predict": "predict predict_each",
 }
+moved.install()
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_HOME_OF |= dict.fromkeys(models.__all__, "foretell.models")
 
 __all__ = [
-    "ANDTT",
-    "ANHP",
-    "NDTT",
-    "NHP",
-    "SAHP",
-    "THP",
+    "Callback",
     "DataError",
     "Dataset",
     "EventData",
     "EventSequence",
     "ForetellError",
-    "Hawkes",
-    "Poisson",
     "Program",
     "ProgramError",
     "RunFolder",
+    "TrainingInterrupt",
     "Vocabulary",
     "classify",
     "embeddings_of",
@@ -122,6 +109,7 @@ __all__ = [
     "start_from",
     "why",
 ]
+__all__ += models.__all__
 
 
 def __getattr__(name: str) -> object:

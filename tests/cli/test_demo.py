@@ -48,7 +48,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     part = replace(whole, **{name: beginning(data) for name, data in whole.splits().items()})
     for place in ("foretell.train.splits.load", "foretell.data.load"):  # the first imports the second
         monkeypatch.setattr(place, lambda name, **options: part)
-    monkeypatch.setattr("foretell.train.floors.floors_for", lambda vocabulary: [Poisson(vocabulary)])
+    monkeypatch.setattr("foretell.train.fit.floors_for", lambda vocabulary: [Poisson(vocabulary)])
     monkeypatch.setitem(demo.WITH_RULES["model"], "dim", 2)
 
 

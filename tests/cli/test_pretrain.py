@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from foretell.models.build import AnhpOptions
+from foretell.models.attention.anhp import AnhpOptions
 from foretell.models.task_heads import MaskedANHP
 from foretell.train.run import RunFolder
 from foretell.train.task import PretrainOptions

@@ -35,7 +35,7 @@ def run(request: pytest.FixtureRequest, runs: dict[str, Path]) -> Path:
 def test_a_run_holds_the_model_with_the_sizes_that_were_asked_for(run: Path):
     model = load_model(run / "model.safetensors")
     assert isinstance(model, CLASSES[run.name])
-    assert (model.dim, model.layers, model.heads, model.feed_forward, model.fitted) == (4, 2, 2, 8, True)
+    assert (model.dim, model.layers, model.heads, model.options.feed_forward, model.fitted) == (4, 2, 2, 8, True)
 
 
 def test_the_same_seed_gives_the_same_run_with_dropout_too(run: Path, bursts: Path, tmp_path: Path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foretell.models.build import AnhpOptions
+from foretell.models.attention.anhp import AnhpOptions
 from foretell.train.run import RunFolder
 from tests.cli.invoking import fine, refused
 

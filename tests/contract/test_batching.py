@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.models.base import IntensityModel
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import Terms, log_likelihood
+from tests.asking import state_at
 from tests.samples import random_data
 
 LENGTHS = [3, 0, 12, 1, 7]
@@ -20,7 +20,7 @@ CLOSE: Any = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def terms(model: IntensityModel, indices: list[int], width: int | None = None) -> Terms:
-    batch = make_batch(DATA, indices, width=width)
+    batch = model.collator.batch(DATA, indices, width=width)
     return log_likelihood(model, batch, quadrature(batch, 3))
 
 
@@ -61,7 +61,7 @@ def test_the_order_of_sequences_is_irrelevant(model: IntensityModel):
 
 
 def test_the_pieces_of_a_batch_are_the_batch(model: IntensityModel):
-    batch = make_batch(DATA, range(len(LENGTHS)))
+    batch = model.collator.batch(DATA, range(len(LENGTHS)))
     whole = log_likelihood(model, batch, quadrature(batch, 3)).log_likelihood()
     pieces = list(batch.pieces(queries_per_gap=3, limit=2 * 3 * 13))
     assert len(pieces) == 3
@@ -71,18 +71,18 @@ def test_the_pieces_of_a_batch_are_the_batch(model: IntensityModel):
 
 @pytest.mark.parametrize("times", [[0.3, 4.0, 9.9], []])
 def test_queries_do_not_influence_each_other(model: IntensityModel, times: list[float]):
-    batch = make_batch(DATA, [2, 4])
+    batch = model.collator.batch(DATA, [2, 4])
     history = model.encode(batch)
     asked = torch.tensor([times, times], dtype=torch.float64)
-    together = model.intensities(model.state(history, Queries.at_times(batch, asked)))
+    together = model.intensities(state_at(model, batch, Queries.at_times(batch, asked), history))
     assert together.shape == (2, len(times), 3)
     for place in range(len(times)):
-        alone = model.intensities(model.state(history, Queries.at_times(batch, asked[:, place : place + 1])))
+        alone = model.intensities(state_at(model, batch, Queries.at_times(batch, asked[:, place : place + 1]), history))
         torch.testing.assert_close(together[:, place : place + 1], alone, **CLOSE)
 
 
 def test_a_batch_of_empty_sequences_has_a_likelihood_and_gradients(model: IntensityModel):
-    batch = make_batch(random_data(32, [0, 0]), [0, 1])
+    batch = model.collator.batch(random_data(32, [0, 0]), [0, 1])
     value = log_likelihood(model, batch, quadrature(batch, 3)).log_likelihood()
     assert bool((value < 0.0).all())
     value.sum().backward()

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch, make_batch
+from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.last_event.last_event import LastEventModel
 from foretell.models.recurrent.nhp import NHP
+from tests.asking import state_at
 from tests.contract.members import Member
 from tests.samples import event_data, random_rows
 
@@ -49,21 +50,21 @@ FUTURES = {
 }
 
 
-def batch_of(row: Row) -> Batch:
-    return make_batch(event_data([row]), [0])
+def batch_of(model: IntensityModel, row: Row) -> Batch:
+    return model.collator.batch(event_data([row]), [0])
 
 
 def before_the_change(model: IntensityModel, row: Row) -> dict[str, Tensor]:
     """All that may depend on the first PAST events alone."""
-    batch = batch_of(row)
+    batch = batch_of(model, row)
     history = model.encode(batch)
     gap_times = torch.linspace(0.1, 9.0, 3, dtype=torch.float64).expand(1, batch.times.shape[1] + 1, 3)
-    by_gap = model.state(history, Queries.by_gap(gap_times.contiguous()))[:, : 3 * (PAST + 1)]
+    by_gap = state_at(model, batch, Queries.by_gap(gap_times.contiguous()), history)[:, : 3 * (PAST + 1)]
     some = torch.linspace(0.0, 9.5, 2 * PAST, dtype=torch.float64)[None]
-    seeing = model.state(history, Queries.seeing(some, torch.arange(2 * PAST)[None] // 2))
+    seeing = state_at(model, batch, Queries.seeing(some, torch.arange(2 * PAST)[None] // 2), history)
     early = torch.linspace(0.0, original()[0][PAST - 1], 9, dtype=torch.float64)[None]
-    at_times = model.state(history, Queries.at_times(batch, early))
-    events = model.state(history, Queries.of_events(batch))[:, :PAST]
+    at_times = state_at(model, batch, Queries.at_times(batch, early), history)
+    events = state_at(model, batch, Queries.of_events(batch), history)[:, :PAST]
     found = {
         "states gap by gap": by_gap,
         "states of given prefixes": seeing,
@@ -108,8 +109,8 @@ def test_no_gradient_reaches_the_embedding_of_a_type_that_only_the_future_has(mo
     if isinstance(model, ANHP) and any(group.base is not None for group in model.structure.groups):
         pytest.skip("here every type is embedded at every query, whether it happened or not")
     times, only_later = original()[0], 2
-    batch = batch_of((times, [0] * PAST + [only_later] * (WHOLE - PAST)))
-    past = model.state(model.encode(batch), Queries.of_events(batch))[:, : PAST + 1]
+    batch = batch_of(model, (times, [0] * PAST + [only_later] * (WHOLE - PAST)))
+    past = state_at(model, batch, Queries.of_events(batch))[:, : PAST + 1]
     (grad,) = torch.autograd.grad(past.square().sum(), table)
     assert not grad[only_later].any()
     assert grad[0].any()
@@ -121,11 +122,9 @@ def test_an_event_is_moved_by_the_events_before_it(member: Member):
         pytest.skip("this model has no memory")
     model = member.build()
     times, types = original()
-    other = batch_of((times, [(types[0] + 1) % 3, *types[1:]]))
-    here = batch_of((times, types))
-    moved = [
-        model.intensities(model.state(model.encode(b), Queries.of_events(b)))[0, 1:].detach() for b in (here, other)
-    ]
+    other = batch_of(model, (times, [(types[0] + 1) % 3, *types[1:]]))
+    here = batch_of(model, (times, types))
+    moved = [model.intensities(state_at(model, b, Queries.of_events(b)))[0, 1:].detach() for b in (here, other)]
     assert not torch.allclose(*moved, rtol=1e-6)
 
 
@@ -134,9 +133,9 @@ def test_an_event_sees_an_earlier_one_at_the_same_time_and_a_query_there_does_no
         pytest.skip("this model has no memory")
     model = member.build()
     # with edges, every type sees at least one of a and b
-    batch = batch_of(([2.0, 2.0, 2.0], [0, 1, 2]))
+    batch = batch_of(model, ([2.0, 2.0, 2.0], [0, 1, 2]))
     history = model.encode(batch)
-    as_events = model.state(history, Queries.of_events(batch))[0]
+    as_events = state_at(model, batch, Queries.of_events(batch), history)[0]
     assert not torch.allclose(as_events[0], as_events[2])
-    at_time = model.state(history, Queries.at_times(batch, torch.tensor([[2.0]], dtype=torch.float64)))[0, 0]
+    at_time = state_at(model, batch, Queries.at_times(batch, torch.tensor([[2.0]], dtype=torch.float64)), history)[0, 0]
     torch.testing.assert_close(at_time, as_events[0], rtol=1e-12, atol=1e-12)

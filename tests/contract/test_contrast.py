@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.models.base import IntensityModel
 from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.rule_model import RuleModel
-from foretell.objective.nce import contrast
-from foretell.objective.noise_source import NoiseSource, functor_marks
+from foretell.objective.nce import NoiseSource, contrast, functor_marks
+from tests.asking import state_at
 from tests.contract.members import VOCABULARY
 from tests.samples import random_data, randomise
 
@@ -38,21 +37,22 @@ def types_of(model: IntensityModel, chosen: torch.Tensor) -> torch.Tensor:
 
 
 def test_what_is_asked_of_single_events_is_what_the_state_says(model: IntensityModel):
-    batch = make_batch(DATA, range(len(LENGTHS)))
+    batch = model.collator.batch(DATA, range(len(LENGTHS)))
     noise = source(model).draw(batch, torch.Generator().manual_seed(4))
     assert noise.drawn > 20
     queries = Queries.seeing(noise.times, noise.seen)
     history = model.encode(batch)
-    found = model.ends_and_chosen(history, batch, queries, noise.chosen)
-    ends = model.log_intensity(model.state(history, Queries.of_events(batch)), batch.types)
-    inside = model.log_intensity(model.state(history, queries), types_of(model, noise.chosen))
+    planned = model.collator.plan_queries(batch, queries, chosen=noise.chosen)
+    found = model.ends_and_chosen(history, batch, planned, noise.chosen)
+    ends = model.log_intensity(state_at(model, batch, Queries.of_events(batch), history), batch.types)
+    inside = model.log_intensity(state_at(model, batch, queries, history), types_of(model, noise.chosen))
     happened = torch.arange(batch.times.shape[1])[None] < batch.lengths[:, None]
     torch.testing.assert_close(found.log_at_end[happened], ends[happened], **CLOSE)
     torch.testing.assert_close(found.log_chosen[noise.valid], inside[noise.valid], **CLOSE)
 
 
 def test_the_objective_of_a_batch_is_that_of_its_sequences_one_by_one(model: IntensityModel):
-    batch = make_batch(DATA, range(len(LENGTHS)), width=max(LENGTHS) + 3)
+    batch = model.collator.batch(DATA, range(len(LENGTHS)), width=max(LENGTHS) + 3)
     noise = source(model).draw(batch, torch.Generator().manual_seed(5))
     whole = contrast(model, batch, noise)
     parts = [contrast(model, batch.rows(row, row + 1), noise.rows(row, row + 1)) for row in range(len(batch))]
@@ -61,7 +61,7 @@ def test_the_objective_of_a_batch_is_that_of_its_sequences_one_by_one(model: Int
 
 
 def test_a_gradient_is_finite_where_there_is_padding(model: IntensityModel):
-    batch = make_batch(DATA, range(len(LENGTHS)), width=max(LENGTHS) + 3)
+    batch = model.collator.batch(DATA, range(len(LENGTHS)), width=max(LENGTHS) + 3)
     noise = source(model).draw(batch, torch.Generator().manual_seed(6))
     parameters = [one for one in model.parameters() if one.requires_grad]
     for gradient in torch.autograd.grad(contrast(model, batch, noise), parameters, allow_unused=True):

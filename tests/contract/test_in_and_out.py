@@ -6,11 +6,11 @@ import json
 
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.models.base import IntensityModel
 from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood
+from tests.asking import state_at
 from tests.contract.members import VOCABULARY, Member
 from tests.samples import random_data
 
@@ -18,7 +18,7 @@ DATA = random_data(51, [5, 0, 9])
 
 
 def likelihood(model: IntensityModel) -> torch.Tensor:
-    batch = make_batch(DATA, range(3))
+    batch = model.collator.batch(DATA, range(3))
     return log_likelihood(model, batch, quadrature(batch, 3)).log_likelihood()
 
 
@@ -70,10 +70,10 @@ def test_fresh_models_of_one_kind_are_equal(member: Member):
 def test_random_state_dtype_and_threads_of_the_process_stay_as_they_were(member: Member):
     state, dtype, threads = torch.get_rng_state(), torch.get_default_dtype(), torch.get_num_threads()
     model = made_again(member.build())
-    batch = make_batch(DATA, range(3))
+    batch = model.collator.batch(DATA, range(3))
     points = stratified(batch, 2, torch.Generator().manual_seed(1))
     log_likelihood(model, batch, points).log_likelihood().sum().backward()
-    model.intensities(model.state(model.encode(batch), Queries.of_events(batch)))
+    model.intensities(state_at(model, batch, Queries.of_events(batch)))
     model.named_arrays()
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.get_default_dtype() == dtype

@@ -8,13 +8,13 @@ import math
 import pytest
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.data import EventData, Origin
 from foretell.models.base import IntensityModel
 from foretell.nn.time import TimeEmbedding
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood, training_loss
+from tests.asking import state_at
 from tests.contract.members import Member
 from tests.samples import event_data, random_data, random_rows
 
@@ -23,13 +23,13 @@ EVERYTHING = range(len(DATA))
 
 
 def likelihood(model: IntensityModel, data: EventData) -> torch.Tensor:
-    batch = make_batch(data, range(len(data)))
+    batch = model.collator.batch(data, range(len(data)))
     return log_likelihood(model, batch, quadrature(batch, 4)).log_likelihood()
 
 
 def test_log_intensity_total_and_intensities_say_the_same(model: IntensityModel):
-    batch = make_batch(DATA, EVERYTHING)
-    state = model.state(model.encode(batch), Queries.of_events(batch))
+    batch = model.collator.batch(DATA, EVERYTHING)
+    state = state_at(model, batch, Queries.of_events(batch))
     intensities = model.intensities(state)
     assert intensities.shape == (*batch.times.shape, 3)
     is_event = torch.arange(batch.times.shape[1])[None] < batch.lengths[:, None]
@@ -41,14 +41,14 @@ def test_log_intensity_total_and_intensities_say_the_same(model: IntensityModel)
 
 
 def test_states_can_be_sliced(model: IntensityModel):
-    batch = make_batch(DATA, EVERYTHING)
-    state = model.state(model.encode(batch), Queries.of_events(batch))
+    batch = model.collator.batch(DATA, EVERYTHING)
+    state = state_at(model, batch, Queries.of_events(batch))
     torch.testing.assert_close(model.intensities(state[1:3, 2:5]), model.intensities(state)[1:3, 2:5])
     torch.testing.assert_close(model.total(state[:, :1]), model.total(state)[:, :1])
 
 
 def test_a_closed_form_integral_is_that_of_fine_quadrature(model: IntensityModel):
-    batch = make_batch(DATA, EVERYTHING)
+    batch = model.collator.batch(DATA, EVERYTHING)
     exact = model.exact_integral(model.encode(batch), batch)
     if exact is None:
         pytest.skip("this model's integral has no closed form")
@@ -58,7 +58,7 @@ def test_a_closed_form_integral_is_that_of_fine_quadrature(model: IntensityModel
 
 
 def test_the_training_loss_is_minus_the_log_likelihood(model: IntensityModel):
-    batch = make_batch(DATA, EVERYTHING)
+    batch = model.collator.batch(DATA, EVERYTHING)
     points = quadrature(batch, 4)
     expected = -log_likelihood(model, batch, points).log_likelihood().sum()
     loss = training_loss(model, batch, points)
@@ -70,10 +70,10 @@ def test_the_training_loss_is_minus_the_log_likelihood(model: IntensityModel):
 
 
 def test_pseudo_events_are_added_to_what_is_descended_and_not_to_the_likelihood(model: IntensityModel):
-    batch = make_batch(DATA, EVERYTHING)
+    batch = model.collator.batch(DATA, EVERYTHING)
     points = quadrature(batch, 4)
     loss = training_loss(model, batch, points, pseudo_rate=0.25)
-    intensities = model.intensities(model.state(model.encode(batch), points.queries))
+    intensities = model.intensities(state_at(model, batch, points.queries))
     counts = points.weights > 0.0
     added = -0.25 * (intensities.log().sum(-1)[counts] * points.weights[counts]).sum()
     plain = training_loss(model, batch, points).objective
@@ -89,7 +89,7 @@ def test_in_another_unit_the_log_likelihood_shifts_by_log_c_an_event(member: Mem
     there = event_data([([c * t for t in times], types) for times, types in rows], t_end=10.0 * c, origin=origin)
     restated = member.build()
     member.restate(restated, c)
-    scored = make_batch(here, range(3)).scored.double()
+    scored = restated.collator.batch(here, range(3)).scored.double()
     assert scored.tolist() == ([7, 1, 12] if origin == "window" else [6, 0, 11])
     expected = likelihood(member.build(), here) - scored * math.log(c)
     torch.testing.assert_close(likelihood(restated, there), expected, rtol=1e-10, atol=1e-10)
@@ -98,13 +98,13 @@ def test_in_another_unit_the_log_likelihood_shifts_by_log_c_an_event(member: Mem
 def test_float32_agrees_with_float64(model: IntensityModel):
     rough = copy.deepcopy(model).float()
     assert rough.dtype == torch.float32
-    batch = make_batch(DATA, EVERYTHING)
+    batch = model.collator.batch(DATA, EVERYTHING)
     times = torch.linspace(0.0, 10.0, 17, dtype=torch.float64).expand(len(DATA), -1).contiguous()
     found = []
     for one in (rough, model):
         history = one.encode(batch)
-        events = one.log_intensity(one.state(history, Queries.of_events(batch)), batch.types)
-        queries = one.intensities(one.state(history, Queries.at_times(batch, times)))
+        events = one.log_intensity(state_at(one, batch, Queries.of_events(batch), history), batch.types)
+        queries = one.intensities(state_at(one, batch, Queries.at_times(batch, times), history))
         found.append((events.double(), queries.double(), likelihood(one, DATA)))
     for low, high in zip(*found, strict=True):
         torch.testing.assert_close(low, high, rtol=1e-4, atol=1e-4)
@@ -118,8 +118,8 @@ def test_at_the_size_of_a_unix_timestamp_milliseconds_are_told_apart_in_float32(
         if isinstance(part, TimeEmbedding):
             part.set_range(0.001, 2e9)
     now = 1_700_000_000.0
-    batch = make_batch(event_data([([now, now + 0.001, now + 0.5], [0, 1, 2])], t_end=now + 1.0), [0])
+    batch = model.collator.batch(event_data([([now, now + 0.001, now + 0.5], [0, 1, 2])], t_end=now + 1.0), [0])
     times = now + 0.6 + 0.001 * torch.arange(5, dtype=torch.float64)[None]
-    state = model.state(model.encode(batch), Queries.at_times(batch, times))
+    state = state_at(model, batch, Queries.at_times(batch, times))
     told = model.intensities(state)[0] if member.moves_late else state[0]
     assert bool((told.diff(dim=0).abs().amax(-1) > 0.0).all())

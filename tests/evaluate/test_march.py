@@ -9,7 +9,6 @@ import pytest
 import torch
 from scipy import integrate
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData
 from foretell.evaluate.next_event_density import Care, Horizon, Marched, Places, march
 from foretell.evaluate.panel import gauss_kronrod
@@ -41,9 +40,9 @@ def test_the_place_where_an_integral_reaches_a_size_is_found(power: int):
 
 def from_the_ends(model: IntensityModel, data: EventData, care: Care, *levels: float) -> Marched:
     """From the end of every sequence."""
-    batch = make_batch(data, range(len(data)))
+    batch = model.collator.batch(data, range(len(data)))
     places = Places(batch.t_end[:, None], batch.lengths[:, None], torch.ones(len(data), 1, dtype=torch.bool))
-    return march(model, model.encode(batch), places, Horizon(1e-4, 1000.0), care, levels)
+    return march(model, batch, model.encode(batch), places, Horizon(1e-4, 1000.0), care, levels)
 
 
 CLOSE = Care(1e-7, 0.0)
@@ -109,14 +108,14 @@ def test_marches_that_go_on_alone_find_what_they_find_together():
     data = random_data(2, [12, 3, 8, 12])
     model = randomise(ANHP(data.vocabulary, dim=5, bos=True, heads=2, dtype=torch.float64), seed=8)
     model.time.set_range(0.05, 10.0)
-    batch = make_batch(data, range(4))
+    batch = model.collator.batch(data, range(4))
     start, seen = batch.gap_start, torch.arange(13).expand(4, 13)
     history, horizon = model.encode(batch), Horizon(1e-3, 1000.0)
     exist = seen <= batch.lengths[:, None]
-    whole = march(model, history, Places(start, seen, exist, gap_by_gap=True), horizon, CLOSE, (0.5,))
+    whole = march(model, batch, history, Places(start, seen, exist, gap_by_gap=True), horizon, CLOSE, (0.5,))
     few = exist & (torch.rand(4, 13, generator=torch.Generator().manual_seed(0)) < 0.2)
     assert few.sum() > 3
-    part = march(model, history, Places(start, seen, few), horizon, CLOSE, (0.5,))
+    part = march(model, batch, history, Places(start, seen, few), horizon, CLOSE, (0.5,))
     for one, two in ((whole.mean, part.mean), (whole.survival, part.survival), (whole.quantiles, part.quantiles)):
         torch.testing.assert_close(one[few], two[few], rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(whole.masses[few], part.masses[few], rtol=1e-6, atol=1e-8)

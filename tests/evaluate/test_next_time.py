@@ -10,7 +10,6 @@ import pytest
 import torch
 from scipy import integrate
 
-from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.data import EventData
 from foretell.evaluate.next_event_density import Care
@@ -20,6 +19,7 @@ from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
+from tests.asking import state_at
 from tests.samples import event_data, random_data, randomise
 
 
@@ -80,12 +80,14 @@ def anhp(data: EventData, m: float, **options: Any) -> ANHP:
 @torch.no_grad()
 def brute_force(model: IntensityModel, data: EventData, sequence: int, event: int) -> float:
     """The mean by two hundred thousand trapezoids."""
-    batch = make_batch(data, [sequence])
+    batch = model.collator.batch(data, [sequence])
     start = float(batch.gap_start[0, event])
     times = torch.linspace(start, start + 60.0, 200_001, dtype=torch.float64)[None]
     history, rates = model.encode(batch), []
     for chunk in times.split(50_000, dim=1):
-        rates.append(model.total(model.state(history, Queries.seeing(chunk, torch.full(chunk.shape, event)))))
+        rates.append(
+            model.total(state_at(model, batch, Queries.seeing(chunk, torch.full(chunk.shape, event)), history))
+        )
     rate = torch.cat(rates, dim=1)[0].numpy()
     hazard = integrate.cumulative_trapezoid(rate, times[0].numpy(), initial=0.0)
     assert hazard[-1] > 16.0, "the window must hold nearly all of the density"
@@ -182,11 +184,11 @@ def test_the_type_without_the_time_is_the_one_with_the_largest_share_of_the_dens
     found = predict_next_times(model, data)
     assert found.type_without_time.dtype == np.int32
     for sequence, event, kind in zip(found.sequence, found.event, found.type_without_time, strict=True):
-        batch = make_batch(data, [int(sequence)])
+        batch = model.collator.batch(data, [int(sequence)])
         start = float(batch.gap_start[0, event])
         times = torch.linspace(start, start + 60.0, 10_001, dtype=torch.float64)[None]
         seen = torch.full(times.shape, int(event))
-        rates = model.intensities(model.state(model.encode(batch), Queries.seeing(times, seen)))[0].numpy()
+        rates = model.intensities(state_at(model, batch, Queries.seeing(times, seen)))[0].numpy()
         hazard = integrate.cumulative_trapezoid(rates.sum(1), times[0].numpy(), initial=0.0)
         shares = integrate.trapezoid(rates * np.exp(-hazard)[:, None], times[0].numpy(), axis=0)
         best = np.sort(shares)[::-1]

@@ -118,8 +118,8 @@ def twin_of(model: LastEventModel) -> Twin:
         heads=model.heads,
         m=model.time.m,
         M=model.time.M,
-        layer_norm=model.layer_norm,
-        feed_forward=model.feed_forward > 0,
+        layer_norm=model.options.layer_norm,
+        feed_forward=model.options.feed_forward > 0,
         shifted=isinstance(model, SAHP),
     )
     slow = SlowSAHP if isinstance(model, SAHP) else SlowTHP

@@ -8,7 +8,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch, make_batch
+from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
 from foretell.data import EventData
 from foretell.errors import ForetellError
@@ -19,6 +19,7 @@ from foretell.objective.integral import Points, quadrature, stratified
 from foretell.objective.loglik import log_likelihood, training_loss
 from foretell.reference import andtt, ndtt
 from foretell.reference.ruled import spelled
+from tests.asking import state_at
 from tests.plan.rich_programs import RichCase, rich_case
 
 VALUES, GRADIENTS = 1e-9, 1e-7
@@ -39,7 +40,7 @@ def settings_of(model: RuleModel) -> andtt.Settings | ndtt.Settings:
         return ndtt.Settings(model.dim, model.time_scale)
     assert isinstance(model, ANDTT)
     sizes = model.dim, model.layers, model.time_dim
-    return andtt.Settings(*sizes, model.time.m, model.time.M, model.layer_norm, model.feed_forward)
+    return andtt.Settings(*sizes, model.time.m, model.time.M, model.options.layer_norm, model.options.feed_forward)
 
 
 def twin_of(model: RuleModel) -> ModuleType:
@@ -98,8 +99,8 @@ def asked_times(data: EventData, seed: int) -> Tensor:
 
 def check_intensities(model: RuleModel, data: EventData, seed: int) -> None:
     """Of every event at every time: from a batch, and of each sequence alone."""
-    batch, times = make_batch(data, range(len(data))), asked_times(data, seed)
-    state = model.state(model.encode(batch), Queries.at_times(batch, times))
+    batch, times = model.collator.batch(data, range(len(data))), asked_times(data, seed)
+    state = state_at(model, batch, Queries.at_times(batch, times))
     intensities, total = model.intensities(state), model.total(state)
     weight = torch.linspace(0.5, 2.0, model.types, dtype=torch.float64)
     fast_sum, slow_sum = (torch.zeros((), dtype=torch.float64) for _ in range(2))
@@ -121,7 +122,7 @@ def check_intensities(model: RuleModel, data: EventData, seed: int) -> None:
 
 
 def check_loss(model: RuleModel, data: EventData, seed: int, width: int | None = None) -> None:
-    batch = make_batch(data, range(len(data)), width=width, unscored=model.unscored)
+    batch = model.collator.batch(data, range(len(data)), width=width, unscored=model.unscored)
     points = stratified(batch, 2, torch.Generator().manual_seed(seed))
     fast = training_loss(model, batch, points).objective
     slow = slow_loss(model, data, batch, points)
@@ -157,5 +158,5 @@ def check_block(make: Callable[[RichCase, int], RuleModel], block: int) -> None:
 
 def by_quadrature(model: RuleModel, data: EventData, order: Sequence[int], width: int | None = None) -> Tensor:
     """The log-likelihood of each of these sequences."""
-    batch = make_batch(data, order, width=width)
+    batch = model.collator.batch(data, order, width=width)
     return log_likelihood(model, batch, quadrature(batch, 2)).log_likelihood()

@@ -33,7 +33,7 @@ PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
 def opened_twin(model: ANDTT, data: EventData, row: int, look: Look) -> twin._Model:
     sequence = data[row]
     sizes = model.dim, model.layers, model.time_dim
-    settings = twin.Settings(*sizes, model.time.m, model.time.M, model.layer_norm, model.feed_forward)
+    settings = twin.Settings(*sizes, model.time.m, model.time.M, model.options.layer_norm, model.options.feed_forward)
     return twin._open(
         model.program,
         settings,

@@ -10,7 +10,6 @@ import torch
 
 from foretell.batches import plan_cache as andtt_plans
 from foretell.batches import timelines as andtt_histories
-from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.data import EventData
 from foretell.lang.program import Program
@@ -18,6 +17,7 @@ from foretell.models.rules.andtt import ANDTT
 from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood
 from foretell.train.fit import fit
+from tests.asking import state_at
 from tests.ground.timelines import event_data
 from tests.samples import randomise
 
@@ -39,7 +39,7 @@ def letters(*sequences: list[str]) -> tuple[ANDTT, EventData]:
 
 
 def value(model: ANDTT, data: EventData) -> torch.Tensor:
-    batch = make_batch(data, range(len(data)))
+    batch = model.collator.batch(data, range(len(data)))
     return log_likelihood(model, batch, quadrature(batch, 2)).log_likelihood()
 
 
@@ -56,15 +56,16 @@ def test_a_model_that_met_new_values_in_between_goes_on_learning():
 
 def test_padding_that_stands_elsewhere_is_another_question():
     model, data = letters(["say(a)", "say(b)"])
-    batch = make_batch(data, [0])
+    batch = model.collator.batch(data, [0])
     times = torch.tensor([[0.5, 1.5, 1.6]], dtype=torch.float64)
     found = {}
     for seen in ([0, 9, 1], [0, 1, 9]):
         queries = Queries.seeing(times, torch.tensor([seen]))
-        found[tuple(seen)] = model.total(model.state(batch, queries))[0]
+        found[tuple(seen)] = model.total(state_at(model, batch, queries))[0]
     alone = letters(["say(a)", "say(b)"])[0]
     queries = Queries.seeing(times, torch.tensor([[0, 1, 9]]))
-    torch.testing.assert_close(found[0, 1, 9], alone.total(alone.state(batch, queries))[0])
+    other = alone.collator.batch(data, [0])
+    torch.testing.assert_close(found[0, 1, 9], alone.total(state_at(alone, other, queries))[0])
 
 
 def test_what_is_remembered_is_bounded_and_questions_at_odd_times_are_not(monkeypatch: pytest.MonkeyPatch):
@@ -72,14 +73,14 @@ def test_what_is_remembered_is_bounded_and_questions_at_odd_times_are_not(monkey
     monkeypatch.setattr(andtt_plans, "KEPT_SLOTS", 60)
     monkeypatch.setattr(andtt_histories, "KEPT_SLOTS", 60)
     expected = [value(model, EventData([one], data.vocabulary)) for one in data]
-    assert 0 < len(model._plans) < 3
+    assert 0 < len(model.collator.plans) < 3
     for one, wanted in zip(data, expected, strict=True):
         torch.testing.assert_close(value(model, EventData([one], data.vocabulary)), wanted)
     torch.testing.assert_close(value(model, data), torch.cat(expected))
     assert model.histories._kept_slots <= 60
-    known = len(model._plans)
+    known = len(model.collator.plans)
     model.intensity(data[0], [0.3, 0.9])
-    assert len(model._plans) == known
+    assert len(model.collator.plans) == known
 
 
 def test_a_copy_and_a_pickle_give_the_same_numbers():

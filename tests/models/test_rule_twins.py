@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
@@ -51,7 +50,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 @pytest.mark.parametrize("rule", ["uniform", "quadrature"])
 def test_every_integral_agrees_with_the_twin(kind: Kind, rule: str):
     model, data = kind.small(SMALL["one event removes and adds"][0], ["g", "on", "on"], ["on"], [])
-    batch = make_batch(data, range(3), width=5)
+    batch = model.collator.batch(data, range(3), width=5)
     drawn = uniform(batch, torch.tensor([4, 2, 3]), torch.Generator().manual_seed(5))
     points = drawn if rule == "uniform" else quadrature(batch, 3)
     fast, slow = training_loss(model, batch, points).objective, slow_loss(model, data, batch, points)

@@ -78,7 +78,7 @@ def test_with_its_head_a_pretrained_run_tells_types_as_it_did_and_how_often_as_t
     np.testing.assert_allclose(model.intensity(silent, [1.0])[0], rates, rtol=1e-6)
     for wrong, message in ((anhp(coarse="none"), "expected one coarse type"), (anhp(), "expected a run of masked")):
         with pytest.raises(ForetellError, match=message):
-            start_from(wrong, source if wrong.coarse else learned(), DATA, "run", head=True)
+            start_from(wrong, source if wrong.options.coarse else learned(), DATA, "run", head=True)
 
 
 def test_from_a_model_with_other_coarse_types_the_encoder_is_taken():

@@ -10,13 +10,12 @@ import pytest
 import torch
 
 import foretell as ft
-from foretell.batches.batch import make_batch
 from foretell.errors import DataError
 from foretell.evaluate.likelihood import score_events
 from foretell.ground.impossible import settle_impossible
 from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood, training_loss
-from foretell.train.lesson import sum_scored
+from foretell.train.scored_events import sum_scored
 from tests.ground.timelines import event_data
 
 # `spark` lights the fire while it is not lit; `wind` does the same from outside, with the same parameters.
@@ -40,13 +39,14 @@ def test_an_event_kept_as_history_does_what_an_exogenous_one_does():
     impossible, outside = ["spark", "burn", "burn"], ["wind", "burn", "burn"]
     both = marked(impossible, outside)
     assert both[0].unscored is not None and both[0].unscored.tolist() == [True, False, False]
-    batch = make_batch(both, [0, 1], unscored=model_of(FIRE, both).unscored)
+    model = model_of(FIRE, both)
+    batch = model.collator.batch(both, [0, 1], unscored=model.unscored)
     assert batch.scored.tolist() == [2, 2]
-    value = log_likelihood(model_of(FIRE, both), batch, quadrature(batch, 5)).log_likelihood()
+    value = log_likelihood(model, batch, quadrature(batch, 5)).log_likelihood()
     torch.testing.assert_close(value[0], value[1], rtol=0, atol=1e-12)
     draws = torch.rand(2, 4, 1, dtype=torch.float64)
     draws[1] = draws[0]
-    loss = training_loss(model_of(FIRE, both), batch, stratified(batch, 1, None, draws))
+    loss = training_loss(model, batch, stratified(batch, 1, None, draws))
     assert bool(loss.objective.isfinite())
 
 

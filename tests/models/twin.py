@@ -37,7 +37,9 @@ def attached_arrays(model: ANHP) -> dict[str, Tensor]:
 
 
 def twin_of(model: ANHP) -> SlowANHP:
-    coarse = model.coarse if model.coarse is not None else ("one" if model.edges is None else "none")
+    coarse = (
+        model.options.coarse if model.options.coarse is not None else ("one" if model.options.edges is None else "none")
+    )
     names = model.vocabulary.names
     if coarse == "one":
         coarse = dict.fromkeys(names, "coarse")
@@ -51,10 +53,10 @@ def twin_of(model: ANHP) -> SlowANHP:
         M=model.time.M,
         coarse=None if isinstance(coarse, str) else coarse,
         heads=model.heads,
-        edges=model.edges,
-        bos=model.bos,
-        layer_norm=model.layer_norm,
-        feed_forward=model.feed_forward > 0,
+        edges=model.options.edges,
+        bos=model.options.bos,
+        layer_norm=model.options.layer_norm,
+        feed_forward=model.options.feed_forward > 0,
     )
 
 

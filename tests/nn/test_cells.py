@@ -8,7 +8,6 @@ import weakref
 import pytest
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
 from foretell.nn import cells
@@ -24,7 +23,7 @@ TEXT = ":- event(g).\np(a). p(b). q.\ng :- q, p(X).\nq <- g, p(X).\nq <- g.\np(X
 def loss_of(model: NDTT, events: int) -> torch.Tensor:
     data = event_data(["g"] * events)
     model.ground(data)
-    batch = make_batch(data, [0])
+    batch = model.collator.batch(data, [0])
     return training_loss(model, batch, stratified(batch, 1, torch.Generator().manual_seed(1))).objective
 
 
@@ -83,7 +82,7 @@ def test_tables_are_freed_with_what_came_out_of_them(monkeypatch: pytest.MonkeyP
     model.ground(data)
     gc.disable()  # nothing may wait for it: a step's tables are large
     try:
-        found = model.encode(make_batch(data, [0]))
+        found = model.encode(model.collator.batch(data, [0]))
         assert runs[0]() is not None
         del found
         assert runs[0]() is None

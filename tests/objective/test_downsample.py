@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.batches.batch import Batch, make_batch
+from foretell.batches.batch import Batch
 from foretell.batches.queries import Sample
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
@@ -37,7 +37,7 @@ def fair() -> tuple[ANDTT, Batch, Points]:
     model = ANDTT(Program.from_text(FAIR, dim=3), data.vocabulary, dim=3, layers=2, dtype=torch.float64)
     model.ground(data)
     randomise(model, 5)
-    batch = make_batch(data, [0, 1])
+    batch = model.collator.batch(data, [0, 1])
     return model, batch, quadrature(batch, 2)
 
 

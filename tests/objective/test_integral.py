@@ -33,7 +33,7 @@ def hawkes() -> Hawkes:
 
 
 def integrals(model: IntensityModel, batch: Batch, points: Points) -> Tensor:
-    return integral_terms(model, model.encode(batch), points).sum(1)
+    return integral_terms(model, model.encode(batch), batch, points).sum(1)
 
 
 def exact(model: IntensityModel, batch: Batch) -> Tensor:

@@ -19,8 +19,8 @@ from foretell.objective.integral import quadrature
 from foretell.objective.loglik import log_likelihood
 from foretell.objective.nce import contrast
 from foretell.objective.noise import NoiseProcess
-from foretell.objective.profile import Profile
-from foretell.objective.timed import Noise, Timed
+from foretell.objective.noise_parts import Profile
+from foretell.objective.timed_noise import Noise, TimedNoise
 from foretell.reference.hawkes import SlowHawkes
 from foretell.reference.nce import NoiseEvent, objective
 from foretell.reference.timed import SlowTimed
@@ -47,7 +47,7 @@ def slow(process: Hawkes | Poisson, names: tuple[str, ...]) -> SlowHawkes:
     return SlowHawkes(dict(zip(names, process.mu.tolist(), strict=True)), alpha, process.beta.tolist())
 
 
-def timed_noise(types: int, seed: int = 21) -> Timed:
+def timed_noise(types: int, seed: int = 21) -> TimedNoise:
     """Step functions with as many steps as marks have numbers, some without rate; the first of a return has one."""
     random, profiles = np.random.default_rng(seed), []
     for _ in range(2):
@@ -60,10 +60,10 @@ def timed_noise(types: int, seed: int = 21) -> Timed:
     hawkes = hawkes_noise(types)
     with torch.no_grad():
         hawkes.alpha.mul_(0.2)
-    return Timed(hawkes, *profiles)
+    return TimedNoise(hawkes, *profiles)
 
 
-def slow_timed(process: Timed, names: tuple[str, ...]) -> SlowTimed:
+def slow_timed(process: TimedNoise, names: tuple[str, ...]) -> SlowTimed:
     def pairs(profile: Profile) -> dict[str, list[tuple[float, float]]]:
         found = zip(names, profile.edges.tolist(), profile.rate.tolist(), strict=True)
         return {name: list(zip(edges, rates, strict=True)) for name, edges, rates in found}
@@ -93,7 +93,7 @@ def test_the_objective_and_its_gradient_are_those_of_the_slow_twin(kind: str, or
     assert noise.drawn > 20
     found = -contrast(model, batch, noise)
     names = data.vocabulary.names
-    twin, rate = twin_of(model), slow_timed(process, names) if isinstance(process, Timed) else slow(process, names)
+    twin, rate = twin_of(model), slow_timed(process, names) if isinstance(process, TimedNoise) else slow(process, names)
     wanted = torch.zeros((), dtype=torch.float64)
     for row in range(4):
         drawn = [

@@ -19,8 +19,9 @@ from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.possible_events import possible_events, possible_totals
 from foretell.objective import noise as drawing
-from foretell.objective.noise import NoiseEvents, NoiseProcess
-from foretell.objective.noise_source import NoiseSource, functor_marks
+from foretell.objective.nce import NoiseSource, functor_marks
+from foretell.objective.noise import NoiseEvents, NoiseProcess, log_rate
+from foretell.objective.noise_parts import GapMarks
 from foretell.train.noise import fit_noise
 from tests.objective.test_nce import hawkes_noise
 from tests.samples import event_data, random_data, randomise
@@ -158,7 +159,7 @@ def shop() -> ANDTT:
 
 def test_possible_events_are_counted_by_gap_and_functor():
     model = shop()
-    batch = make_batch(SHOPPING, [0, 1], unscored=model.unscored)
+    batch = model.collator.batch(SHOPPING, [0, 1], unscored=model.unscored)
     found = possible_events(model, batch)
     assert model.functors == ["buy", "leave"]
     assert found.count[0].tolist() == [[2 * n // 3, n // 3] for n in POSSIBLE[0]]
@@ -170,7 +171,7 @@ def test_possible_events_are_counted_by_gap_and_functor():
 @pytest.mark.parametrize("kind", ["poisson", "hawkes", "timed"])
 def test_noise_of_rules_is_possible_and_shared_evenly_among_what_is(kind):
     model = shop()
-    batch = make_batch(SHOPPING, [0, 1], unscored=model.unscored)
+    batch = model.collator.batch(SHOPPING, [0, 1], unscored=model.unscored)
     fitted = fit_noise(model, SHOPPING, None, kind)
     assert fitted.vocabulary == functor_marks(model)
     assert fitted.vocabulary.names == ("buy", "leave", "bell")
@@ -195,7 +196,7 @@ def test_noise_of_rules_is_possible_and_shared_evenly_among_what_is(kind):
             CPU,
             torch.tensor([fitted.vocabulary.names.index(n.split("(")[0]) for n in SHOPPING.vocabulary.names]),
         )
-        of_functor = source._log_rate(batch, source._raised(batch), row, gap, noise.times[row, place], marks)
+        of_functor = log_rate(source.parts(batch), GapMarks(row, gap, marks), noise.times[row, place])
     shared = torch.from_numpy(found.count).double()[row, gap, marks].log()
     torch.testing.assert_close(noise.log_rate[row, place], of_functor - shared)
 

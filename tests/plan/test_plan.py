@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
 from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood, training_loss
+from tests.asking import state_at
 from tests.ground.timelines import event_data
 from tests.plan.plans import plan_of
 from tests.samples import randomise
@@ -109,7 +109,7 @@ NEXT_TO_NOTHING = {
 def test_programs_with_next_to_nothing_in_them_have_a_finite_likelihood_and_gradients(what: str):
     text, *sequences = NEXT_TO_NOTHING[what]
     model, data = made(text, *sequences, [], [])
-    batch = make_batch(data, range(len(data)), width=4 if model.types else None, unscored=model.unscored)
+    batch = model.collator.batch(data, range(len(data)), width=4 if model.types else None, unscored=model.unscored)
     loss = training_loss(model, batch, stratified(batch, 2, torch.Generator().manual_seed(1))).objective
     assert bool(loss.isfinite())
     if loss.requires_grad:
@@ -126,9 +126,9 @@ def test_programs_with_next_to_nothing_in_them_have_a_finite_likelihood_and_grad
 def test_programs_with_next_to_nothing_in_them_answer_questions(what: str):
     text, *sequences = NEXT_TO_NOTHING[what]
     model, data = made(text, *sequences, [])
-    batch = make_batch(data, range(len(data)))
+    batch = model.collator.batch(data, range(len(data)))
     times = torch.linspace(0.0, 4.0, 5, dtype=torch.float64).expand(len(data), -1)
-    state = model.state(model.encode(batch), Queries.at_times(batch, times))
+    state = state_at(model, batch, Queries.at_times(batch, times))
     assert model.intensities(state).shape == (len(data), 5, model.types)
     assert model.total(state).shape == (len(data), 5)
     assert bool(model.total(state).isfinite().all())

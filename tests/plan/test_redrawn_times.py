@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
@@ -32,7 +31,7 @@ def trained(train: EventData) -> tuple[ANDTT, Fit]:
 
 
 def independent(model: ANDTT, train: EventData) -> float:
-    batch = make_batch(train, range(len(train)))
+    batch = model.collator.batch(train, range(len(train)))
     with torch.no_grad():
         value = log_likelihood(model, batch, stratified(batch, 100, torch.Generator().manual_seed(99)))
     return float(value.log_likelihood().sum()) / int(batch.scored.sum())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
 from foretell.nn.cells import Stage, Update, Waves
@@ -20,7 +19,9 @@ def recurrence(text: str, *sequences: list[str]) -> Recurrence:
     data = event_data(*sequences)
     model = NDTT(Program.from_text(text, dim=2), data.vocabulary, dim=2, dtype=torch.float64)
     model.ground(data)
-    found = model._moves(make_batch(data, range(len(data)))).recurrence
+    rows = model.collator.batch(data, range(len(data))).rules
+    assert rows is not None
+    found = rows.plan.recurrence
     assert found is not None
     return found
 

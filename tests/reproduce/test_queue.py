@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from foretell.reproduce import queue
-from foretell.reproduce.crew import Processes
 from foretell.reproduce.definition import Choice, Definition, merged
 from foretell.reproduce.experiment import Results
-from foretell.reproduce.queue import Course, Wanted, _next
+from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, _next
 from foretell.reproduce.unit import Unit, UnitFolder
-from foretell.reproduce.worker import Job
+from foretell.reproduce.workers import Assignment, ProcessPool
 
 
 @pytest.fixture(autouse=True)
@@ -20,15 +19,15 @@ def gpu(monkeypatch):
     monkeypatch.setattr(queue, "_has_gpu", lambda: True)
 
 
-def course_of(*units: Unit) -> Course:
-    return Course("x", Definition("x", Path("x"), {}), None, Results(Path("out"), units, {}))  # pyright: ignore[reportArgumentType]
+def course_of(*units: Unit) -> ExperimentProgress:
+    return ExperimentProgress("x", Definition("x", Path("x"), {}), None, Results(Path("out"), units, {}))  # pyright: ignore[reportArgumentType]
 
 
-def job_of(unit: Unit, device: str = "cpu") -> Job:
-    return Job("x", Choice(), unit, "out", None, device, None)
+def job_of(unit: Unit, device: str = "cpu") -> Assignment:
+    return Assignment("x", Choice(), unit, "out", None, device, None)
 
 
-def order(units: list[Unit], wanted: Wanted) -> list[str]:
+def order(units: list[Unit], wanted: ReproduceOptions) -> list[str]:
     """All at once, as far as they may run beside each other."""
     course, busy = course_of(*units), []
     while (found := _next([course], busy, wanted)) is not None:
@@ -42,19 +41,19 @@ def test_the_gpu_is_served_first_up_to_its_share_and_then_the_longest():
         Unit("long", minutes=9.0),
         *(Unit(f"gpu{n}", minutes=float(n), device="cuda") for n in range(3)),
     ]
-    assert order(units, Wanted(Path(), gpu_jobs=2)) == ["gpu2", "gpu1", "long", "short"]
-    assert order(units, Wanted(Path(), device="cpu")) == ["long", "gpu2", "short", "gpu1", "gpu0"]
+    assert order(units, ReproduceOptions(Path(), gpu_jobs=2)) == ["gpu2", "gpu1", "long", "short"]
+    assert order(units, ReproduceOptions(Path(), device="cpu")) == ["long", "gpu2", "short", "gpu1", "gpu0"]
 
 
 def test_nothing_runs_beside_a_unit_that_is_timed():
     timed, other = Unit("timed", alone=True), Unit("other")
-    assert order([timed, other], Wanted(Path())) == ["other"]
-    assert order([timed], Wanted(Path())) == ["timed"]
-    assert _next([course_of(timed, other)], [job_of(timed)], Wanted(Path())) is None
+    assert order([timed, other], ReproduceOptions(Path())) == ["other"]
+    assert order([timed], ReproduceOptions(Path())) == ["timed"]
+    assert _next([course_of(timed, other)], [job_of(timed)], ReproduceOptions(Path())) is None
 
 
 def test_a_job_goes_to_another_process_and_back():
-    job = Job(
+    job = Assignment(
         "x",
         Choice(True, ("a",), (1, 2)),
         Unit("u", {"deep": [1, {"x": None}]}, 2.0, "cuda", True),
@@ -63,7 +62,7 @@ def test_a_job_goes_to_another_process_and_back():
         "cuda",
         1.5,
     )
-    assert Job.from_json(job.to_json()) == job
+    assert Assignment.from_json(job.to_json()) == job
 
 
 def test_tables_of_a_quick_run_are_merged_and_the_rest_replaced():
@@ -88,21 +87,21 @@ def test_a_unit_is_done_only_for_the_settings_that_it_was_done_with(tmp_path):
 
 @pytest.mark.slow  # a process imports torch
 def test_a_process_that_dies_takes_only_its_unit_with_it(experiment, tmp_path):
-    crew = Processes(1)
+    pool = ProcessPool(1)
     text = (experiment / "experiment.toml").read_text().replace("epochs = 2", "epochs = 100000\npatience = 0")
     (experiment / "experiment.toml").write_text(text)
     from foretell.reproduce.definition import read_definition
     from foretell.reproduce.models import Models
 
     unit = Models(read_definition(str(experiment))).units({})[0]
-    crew.start(Job(str(experiment), Choice(), unit, str(tmp_path), None, "cpu", None))
-    crew.members[0].process.kill()
+    pool.start(Assignment(str(experiment), Choice(), unit, str(tmp_path), None, "cpu", None))
+    pool.processes[0].process.kill()
     ended = []
     while not ended:
-        ended = crew.wait()
+        ended = pool.wait()
     assert ended[0][1].state == "failed" and "exit code -9" in ended[0][1].error
-    assert crew.busy() == [] and crew.members == []
-    crew.close()
+    assert pool.busy() == [] and pool.processes == []
+    pool.close()
 
 
 def test_a_program_is_found_beside_the_definition_or_from_above_the_experiments(tmp_path):

@@ -13,7 +13,7 @@ from foretell.reproduce.definition import Choice, names, read_definition
 from foretell.reproduce.experiment import open_experiment, results_of
 from foretell.reproduce.rows import read_rows
 from foretell.reproduce.unit import UnitFolder
-from foretell.reproduce.worker import Desk, Job
+from foretell.reproduce.workers import Assignment, Worker
 from tests.cli.invoking import Outcome, fine, foretell, process, refused
 
 UNITS = {"a-nhp-grid-dim2", "a-nhp-grid-dim4", "a-nhp-seed0", "a-nhp-seed1", "a-nhp-layernorm-seed0", "poisson-seed0"}
@@ -196,8 +196,8 @@ def test_what_another_call_has_done_meanwhile_is_not_done_again(experiment, tmp_
     folder = UnitFolder(tmp_path / "short-game" / "units" / "poisson-seed0")
     before = (folder.path / "record.json").stat().st_mtime_ns
     units = open_experiment(read_definition(str(experiment), Choice(models=("poisson",)))).units({})
-    job = Job(str(experiment), Choice(models=("poisson",)), units[0], str(tmp_path), None, "cpu", None)
-    assert Desk().do(job, lambda: False).state == "done"
+    job = Assignment(str(experiment), Choice(models=("poisson",)), units[0], str(tmp_path), None, "cpu", None)
+    assert Worker().work(job, lambda: False).state == "done"
     assert (folder.path / "record.json").stat().st_mtime_ns == before
 
 

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from foretell.errors import ForetellError
-from foretell.models.build import OPTIONS
+from foretell.models.registry import ModelOptions, model_kinds, model_specs
+from foretell.options import ConfigError, check_choice
 from foretell.train.config import (
     LARGEST_SEED,
-    MODEL_KINDS,
-    ConfigError,
     RunConfig,
-    check_choice,
     make_config,
     read_config,
     to_toml,
@@ -118,7 +116,7 @@ def test_a_section_that_is_no_table_is_refused(section: str):
 @pytest.mark.parametrize("kind", ["gru", 3, None])
 def test_an_unknown_model_is_refused_with_the_models_there_are(kind: object):
     (found,) = mistakes({"model": {"kind": kind}})
-    assert ", ".join(MODEL_KINDS) in found
+    assert ", ".join(model_kinds()) in found
 
 
 @pytest.mark.parametrize(
@@ -156,7 +154,7 @@ def test_a_whole_number_may_stand_for_a_number_and_nothing_else_bends():
     assert make_config({"train": {"lr": 1}}).train.lr == 1.0
 
 
-@pytest.mark.parametrize("table", [{}, FULL, *({"model": {"kind": kind}} for kind in MODEL_KINDS)])
+@pytest.mark.parametrize("table", [{}, FULL, *({"model": {"kind": kind}} for kind in model_kinds())])
 def test_a_configuration_written_as_toml_reads_back_to_the_same(table: dict[str, Any], tmp_path):
     config = make_config(table)
     path = tmp_path / "config.toml"
@@ -171,7 +169,8 @@ def test_what_is_written_names_every_option_so_that_later_defaults_change_nothin
 
 
 def test_every_model_has_options():
-    assert set(MODEL_KINDS) == set(OPTIONS)
+    for spec in model_specs():
+        assert issubclass(spec.options, ModelOptions) and spec.options.kind == spec.kind
 
 
 @pytest.mark.parametrize("content", [b"[train", b"a = \xff", b"[train]\nlr = 1\nlr = 2\n"])

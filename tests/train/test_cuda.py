@@ -12,10 +12,10 @@ from foretell.models.attention.fused import fuses
 from foretell.objective.integral import Integral
 from foretell.train.config import make_config
 from foretell.train.fit import fit
-from foretell.train.loop import Interrupted
 from foretell.train.run import RunFolder
 from foretell.train.score import mean_log_likelihood
 from foretell.train.step import StepOptions, Stepper
+from foretell.train.trainer import TrainingInterrupt
 
 pytestmark = [
     pytest.mark.gpu,
@@ -141,7 +141,7 @@ def test_a_run_resumed_on_cuda_keeps_its_learning_rate_and_its_curve(tmp_path):
         seen.append(1)
         return len(seen) == 9
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         fit(model(), DATA.train, DATA.dev, config.train, run=run, stop=stop)
     resumed = fit(model(), DATA.train, DATA.dev, config.train, run=run, resume=True)
     assert [r["lr"] for r in resumed.records] == [r["lr"] for r in whole.records]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foretell.batches.batch import Batch, make_batch
+from foretell.batches.batch import Batch
 from foretell.data import EventData, EventSequence, load
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
@@ -29,12 +29,12 @@ def model(dtype: torch.dtype = torch.float32) -> NDTT:
     return made
 
 
-def starts(events: int, device: torch.device) -> Batch:
+def starts(made: NDTT, events: int) -> Batch:
     assert DATA.train is not None
     pieces = [
         EventSequence(one.times[:events], one.types[:events], float(one.times[events]), one.id) for one in DATA.train
     ]
-    return make_batch(EventData(pieces, DATA.vocabulary), range(len(pieces)), device=device)
+    return made.collator.batch(EventData(pieces, DATA.vocabulary), range(len(pieces)), device=made.device)
 
 
 def loss_and_gradients(made: NDTT, batch: Batch) -> list[torch.Tensor]:
@@ -48,8 +48,8 @@ def loss_and_gradients(made: NDTT, batch: Batch) -> list[torch.Tensor]:
 
 def test_loss_and_gradients_on_cuda_are_those_on_the_cpu():
     made = model(torch.float64)
-    there = loss_and_gradients(made, starts(120, CPU))
-    here = loss_and_gradients(made.to(CUDA), starts(120, CUDA))
+    there = loss_and_gradients(made, starts(made, 120))
+    here = loss_and_gradients(made.to(CUDA), starts(made, 120))
     for one, other in zip(there, here, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
 
@@ -59,6 +59,6 @@ def test_steps_on_cuda_are_those_on_the_cpu_and_none_is_captured():
     for device in (CPU, CUDA):
         made = model(torch.float64).to(device)
         stepper = Stepper(made, 1e-3, StepOptions(integral="quadrature", points=2))
-        losses.append([float(stepper(starts(60, device), number)) for number in range(4)])
-        assert not stepper.graphs
+        losses.append([float(stepper(starts(made, 60), number)) for number in range(4)])
+        assert not stepper.executor.graphs
     assert losses[0] == pytest.approx(losses[1], rel=1e-7) and losses[0][-1] < losses[0][0]

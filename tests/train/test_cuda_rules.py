@@ -8,7 +8,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from foretell.batches.batch import Batch, make_batch
+from foretell.batches.batch import Batch
 from foretell.data import EventData, EventSequence, load
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
@@ -34,10 +34,10 @@ def model(dim: int = 16, dtype: torch.dtype = torch.float32) -> ANDTT:
     return made
 
 
-def start(events: int, device: torch.device = CUDA) -> Batch:
+def start(made: ANDTT, events: int) -> Batch:
     whole = DATA.train[0]
     piece = EventSequence(whole.times[:events], whole.types[:events], float(whole.times[events]), "start")
-    return make_batch(EventData([piece], DATA.vocabulary), [0], device=device)
+    return made.collator.batch(EventData([piece], DATA.vocabulary), [0], device=made.device)
 
 
 def loss_and_gradients(made: ANDTT, batch: Batch) -> list[torch.Tensor]:
@@ -50,8 +50,8 @@ def loss_and_gradients(made: ANDTT, batch: Batch) -> list[torch.Tensor]:
 
 def test_loss_and_gradients_on_cuda_are_those_on_the_cpu():
     made = model(dtype=torch.float64)
-    there = loss_and_gradients(made, start(150, torch.device("cpu")))
-    here = loss_and_gradients(made.to(CUDA), start(150))
+    there = loss_and_gradients(made, start(made, 150))
+    here = loss_and_gradients(made.to(CUDA), start(made, 150))
     for a, b in zip(there, here, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
 
@@ -103,17 +103,19 @@ def test_kernels_are_safe_with_logits_of_any_size(size: float):
 
 
 def test_captured_steps_are_the_eager_ones_also_for_several_games_in_turn():
-    batches = [make_batch(DATA.train, [0], device=CUDA), make_batch(DATA.train, [1, 0], device=CUDA)]
     losses = {}
     for capture in (False, True):
-        stepper = Stepper(model(dtype=torch.float64).to(CUDA), 1e-3, StepOptions(capture=capture))
+        made = model(dtype=torch.float64).to(CUDA)
+        batches = [made.collator.batch(DATA.train, rows, device=CUDA) for rows in ([0], [1, 0])]
+        stepper = Stepper(made, 1e-3, StepOptions(capture=capture))
         losses[capture] = [float(stepper(batches[number % 2], number)) for number in range(6)]
     assert losses[True] == pytest.approx(losses[False], rel=1e-9)
     assert len(set(losses[True])) == 6
 
 
 def launches(events: int) -> int:
-    stepper, batch = Stepper(model(32).to(CUDA), 1e-3, StepOptions(capture=False)), start(events)
+    made = model(32).to(CUDA)
+    stepper, batch = Stepper(made, 1e-3, StepOptions(capture=False)), start(made, events)
     for number in range(3):
         stepper(batch, number)
     with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as seen:

@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 import torch
 
+from foretell.batches.collator import Collator
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.andtt import ANDTT
-from foretell.train import lesson as training
-from foretell.train.fit import Interrupted, choose_device, fit
-from foretell.train.lesson import sum_scored
+from foretell.train import likelihood_task
+from foretell.train import step as training
+from foretell.train.fit import TrainingInterrupt, choose_device, fit
 from foretell.train.score import mean_log_likelihood
+from foretell.train.scored_events import sum_scored
 from tests.samples import event_data
 from tests.train.small import exciting, in_unit, options, same_tensors, small_model
 
@@ -59,13 +61,13 @@ def test_the_seed_of_training_matters_beside_that_of_the_model():
 
 def test_every_epoch_sees_all_sequences_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch):
     seen: list[list[int]] = []
-    batched = training.make_batch
+    batched = Collator.batch
 
-    def watched(data: EventData, indices: np.ndarray, **more: Any):
+    def watched(self: Collator, data: EventData, indices: np.ndarray, **more: Any):
         seen[-1].extend(indices.tolist())
-        return batched(data, indices, **more)
+        return batched(self, data, indices, **more)
 
-    monkeypatch.setattr(training, "make_batch", watched)
+    monkeypatch.setattr(Collator, "batch", watched)
     seen.append([])
     fit(small_model(TRAIN), TRAIN, None, options(epochs=3), on_epoch=lambda _: seen.append([]))
     assert all(sorted(order) == list(range(24)) for order in seen[:3]) and not seen[3]
@@ -105,7 +107,7 @@ def test_training_descends_the_likelihood_of_all_events_however_batches_are_form
 
 def given_dev_scores(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
     left = iter(values)
-    monkeypatch.setattr(training, "mean_log_likelihood", lambda *_: next(left))
+    monkeypatch.setattr(likelihood_task, "mean_log_likelihood", lambda *_: next(left))
 
 
 def test_the_model_is_left_with_its_best_parameters(monkeypatch: pytest.MonkeyPatch):
@@ -224,7 +226,7 @@ def test_scored_events_are_counted_as_the_batches_count_them(window: Any, origin
 
 
 def test_a_direct_fit_stops_when_asked():
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         fit(Hawkes(TRAIN.vocabulary), TRAIN, DEV, stop=lambda: True)
 
 

@@ -18,7 +18,7 @@ from foretell.models.build import load_model, save_model
 from foretell.models.classical.hawkes import Hawkes
 from foretell.train.checkpoint import load_checkpoint
 from foretell.train.config import make_config
-from foretell.train.fit import Interrupted, fit
+from foretell.train.fit import TrainingInterrupt, fit
 from foretell.train.run import RunFolder
 from tests.train.small import exciting, options, small_model
 
@@ -31,7 +31,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run that was interrupted in its second epoch: it has a model and a checkpoint."""
     run = RunFolder.create(tmp_path_factory.mktemp("hostile") / "run", make_config({}))
     seen: list[int] = []
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         fit(
             small_model(DATA),
             DATA,

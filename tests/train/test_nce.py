@@ -18,11 +18,11 @@ from foretell.models.classical.poisson import Poisson
 from foretell.models.last_event.sahp import SAHP
 from foretell.models.last_event.thp import THP
 from foretell.models.recurrent.nhp import NHP
-from foretell.objective.noise_source import NoiseSource
-from foretell.train import step as stepping
+from foretell.objective.nce import NoiseSource
+from foretell.train import executor
 from foretell.train.config import ConfigError, make_config
-from foretell.train.cost import for_integral
-from foretell.train.fit import Interrupted, fit
+from foretell.train.fit import TrainingInterrupt, fit
+from foretell.train.likelihood_task import integral_cost
 from foretell.train.noise import NoiseKind, fit_noise, noise_of_run
 from foretell.train.run import RunFolder
 from foretell.train.score import mean_log_likelihood
@@ -64,15 +64,15 @@ def test_queries_in_pieces_over_one_encoded_history_give_the_gradient_of_the_who
 
 def test_threads_change_no_number(monkeypatch: pytest.MonkeyPatch):
     alone, together = stepper(piece=60), stepper(piece=60)
-    alone.threads, together.threads = 1, 2
-    monkeypatch.setattr(stepping, "SIDE_BY_SIDE", 0)
+    alone.executor.threads, together.executor.threads = 1, 2
+    monkeypatch.setattr(executor, "SIDE_BY_SIDE", 0)
     for one, two in zip(gradients(alone), gradients(together), strict=True):
         torch.testing.assert_close(two, one, rtol=1e-12, atol=1e-14)
 
 
 def test_a_step_draws_its_own_noise_and_draws_it_again_when_it_is_repeated():
     one = stepper()
-    one.set_lr(0.0)
+    one.adam.set_lr(0.0)
     losses = [float(one(BATCH, number)) for number in (0, 1, 2, 0)]
     assert losses[0] == losses[3] and len(set(losses)) == 3
 
@@ -83,7 +83,7 @@ def test_stopping_anywhere_and_resuming_changes_nothing(asked: int, noise: str, 
     chosen = options(epochs=3, cool=1, objective="nce", noise=noise)
     undisturbed, disturbed = new_run(tmp_path / "one"), new_run(tmp_path / "two")
     expected = fit(small_model(TRAIN), TRAIN, DEV, chosen, run=undisturbed)
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         fit(small_model(TRAIN), TRAIN, DEV, chosen, run=disturbed, stop=StopAfter(asked))
     found = fit(small_model(TRAIN), TRAIN, DEV, chosen, run=disturbed, resume=True)
     assert without_seconds(found.records) == without_seconds(expected.records)
@@ -94,7 +94,7 @@ def test_stopping_anywhere_and_resuming_changes_nothing(asked: int, noise: str, 
 
 def test_a_resumed_run_takes_the_noise_it_began_with_and_no_other(tmp_path: Path):
     run, chosen = new_run(tmp_path / "run"), options(epochs=3, objective="nce")
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         fit(small_model(TRAIN), TRAIN, DEV, chosen, run=run, stop=StopAfter(2))
     run.save_noise(Poisson(7))
     with pytest.raises(ForetellError, match="noise process is not one of the model"):
@@ -104,7 +104,7 @@ def test_a_resumed_run_takes_the_noise_it_began_with_and_no_other(tmp_path: Path
 @pytest.mark.parametrize("other", ["poisson", "hawkes"])
 def test_timed_noise_is_no_other_and_a_damaged_file_is_named(other: NoiseKind, tmp_path: Path):
     run, chosen = new_run(tmp_path / "run"), options(epochs=3, objective="nce", noise="timed")
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         fit(small_model(TRAIN), TRAIN, DEV, chosen, run=run, stop=StopAfter(2))
     kept = (run.path / "noise.safetensors").read_bytes()
     run.save_noise(fit_noise(small_model(TRAIN), TRAIN, DEV, other))
@@ -162,18 +162,18 @@ def test_only_gaps_that_count_are_counted(window: Any, origin: Any, integral: An
     one = Stepper(small_model(data), 1e-3, StepOptions(integral=integral, points=2))
     one(make_batch(data, range(3), window=window), 0)
     chosen = options(window=window, integral=integral, points=2)
-    found = for_integral(one.model, data, np.arange(3), 15, chosen, one.uniform)
+    found = integral_cost(one.model, data, np.arange(3), 15, chosen, one.uniform)
     gaps = 15 if window == "events-2-to-I" else 18
     points = 2 * (3 + 9 + 6) if integral == "uniform" else 2 * gaps
-    assert (found.states, found.intensities) == (15 + points, 15 + 3 * points)
+    assert found == (15 + points, 15 + 3 * points)
 
 
 def test_of_rules_the_possible_events_are_counted():
     model, together = shop(), np.arange(2)
-    whole = for_integral(model, SHOPPING, together, 6, options(points=2))
-    assert (whole.states, whole.intensities) == (6 + 2 * 9, 6 + 2 * sum(map(sum, POSSIBLE)))
-    some = for_integral(model, SHOPPING, together, 6, options(points=2, downsample=4))
-    assert some.intensities == 6 + 2 * sum(min(one, 4) for row in POSSIBLE for one in row)
+    whole = integral_cost(model, SHOPPING, together, 6, options(points=2))
+    assert whole == (6 + 2 * 9, 6 + 2 * sum(map(sum, POSSIBLE)))
+    some = integral_cost(model, SHOPPING, together, 6, options(points=2, downsample=4))
+    assert some[1] == 6 + 2 * sum(min(one, 4) for row in POSSIBLE for one in row)
 
 
 @pytest.mark.parametrize("noise", ["poisson", "hawkes", "timed"])

@@ -26,7 +26,7 @@ def made(dtype: torch.dtype = torch.float64, dim: int = 5) -> NHP:
 
 def gradients(limits: Limits | None, threads: int = 1, **more: Any) -> list[torch.Tensor]:
     stepper = Stepper(made(), 1e-3, StepOptions(points=2, clip=0.0, pseudo_rate=0.1, **more))
-    stepper.threads = threads
+    stepper.executor.threads = threads
     if limits is not None:
         stepper._limits = lambda batch: limits
     stepper(make_batch(TRAIN, range(len(TRAIN))), 0)
@@ -51,16 +51,16 @@ def test_sequences_in_pieces_and_in_threads_give_the_gradient_of_the_whole():
 @pytest.mark.parametrize(("sequences", "pieces"), [(16, 1), (32, 1), (64, 2), (200, 2)])
 def test_a_batch_is_cut_for_the_threads_and_not_into_fewer_than_32_sequences(sequences: int, pieces: int):
     stepper = Stepper(made(torch.float32), 1e-3, StepOptions())
-    stepper.threads = 2
+    stepper.executor.threads = 2
     batch = make_batch(exciting(sequences, 5), range(sequences), width=72)
-    assert len(list(batch.pieces(2, stepper._limits(batch).whole))) == pieces
+    assert len(list(batch.pieces(2, stepper._limits(batch).encoded))) == pieces
 
 
 def test_very_long_sequences_are_taken_fewer_at_a_time():
     """What a pass keeps for its gradient grows with the events."""
     stepper = Stepper(made(torch.float32), 1e-3, StepOptions())
     batch = make_batch(exciting(32, 5), range(32), width=2000)
-    assert max(map(len, batch.pieces(2, stepper._limits(batch).whole))) <= 8
+    assert max(map(len, batch.pieces(2, stepper._limits(batch).encoded))) <= 8
 
 
 @pytest.mark.parametrize("c", [60.0, 1.0 / 86400.0])
@@ -87,7 +87,7 @@ def test_a_fresh_model_starts_from_the_rates_of_its_data():
 
 
 def on_cuda(batch: Batch) -> Batch:
-    return Batch(*(tensor.cuda() for tensor in batch.tensors()))
+    return Batch(*(tensor.cuda() for tensor in batch.tensors()), rules=None)
 
 
 @pytest.mark.gpu

@@ -16,7 +16,7 @@ from foretell.models.attention.two_sided import sight
 from foretell.models.build import load_model, load_network, save_model
 from foretell.models.task_heads import Classifier, MaskedANHP
 from foretell.train.classify import classify
-from foretell.train.fit import Interrupted, fit
+from foretell.train.fit import TrainingInterrupt, fit
 from foretell.train.pretrain import pretrain
 from tests.train.labelled import data_of, rows
 from tests.train.small import exciting, options, same_tensors, small_model
@@ -62,7 +62,7 @@ def test_stopping_anywhere_and_resuming_changes_nothing(asked: int, tmp_path: Pa
 
     undisturbed, disturbed = new_run(tmp_path / "one"), new_run(tmp_path / "two")
     expected = pretrain(make(), TRAIN, DEV, chosen, run=undisturbed)
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         pretrain(make(), TRAIN, DEV, chosen, run=disturbed, stop=StopAfter(asked))
     found = pretrain(make(), TRAIN, DEV, chosen, run=disturbed, resume=True)
     assert without_seconds(found.records) == without_seconds(expected.records)
@@ -80,7 +80,7 @@ def test_a_classifier_that_was_stopped_ends_where_an_undisturbed_one_ends(tmp_pa
 
     expected = go("one")
     run = new_run(tmp_path / "two")
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         go("two", run=run, stop=StopAfter(6))
     assert same_tensors(go("two", run=run, resume=True).state_dict(), expected.state_dict())
 

@@ -14,9 +14,9 @@ import pytest
 from safetensors.torch import load_file
 
 from foretell.data import load
-from foretell.train import lesson as training
+from foretell.train import likelihood_task as training
 from foretell.train.config import make_config
-from foretell.train.fit import Interrupted, fit
+from foretell.train.fit import TrainingInterrupt, fit
 from foretell.train.run import RunFolder
 from tests.cli.invoking import Outcome, fine, finished, foretell, process
 from tests.train.small import exciting, folder_of, options, same_tensors, small_model
@@ -62,7 +62,7 @@ def test_stopping_anywhere_and_resuming_changes_nothing(asked: int, integral: st
 
     undisturbed, disturbed = new_run(tmp_path / "one"), new_run(tmp_path / "two")
     expected = fit(make(), TRAIN, DEV, chosen, run=undisturbed)
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         fit(make(), TRAIN, DEV, chosen, run=disturbed, stop=StopAfter(asked))
     found = fit(make(), TRAIN, DEV, chosen, run=disturbed, resume=True)
     assert without_seconds(found.records) == without_seconds(expected.records)
@@ -79,7 +79,7 @@ def test_a_learning_rate_that_was_halved_stays_halved_when_a_run_is_resumed(
     undisturbed, disturbed = new_run(tmp_path / "one"), new_run(tmp_path / "two")
     expected = fit(small_model(TRAIN), TRAIN, DEV, chosen, run=undisturbed)
     assert [record["lr"] for record in expected.records] == [0.01, 0.01, 0.005, 0.0025, 0.00125]
-    with pytest.raises(Interrupted):
+    with pytest.raises(TrainingInterrupt):
         fit(small_model(TRAIN), TRAIN, DEV, chosen, run=disturbed, stop=StopAfter(asked))
     fit(small_model(TRAIN), TRAIN, DEV, chosen, run=disturbed, resume=True)
     assert same_run(undisturbed.path, disturbed.path)
@@ -94,7 +94,7 @@ def test_stopping_after_every_single_step_changes_nothing(tmp_path: Path):
                 small_model(TRAIN), TRAIN, DEV, options(epochs=2), run=run, resume=attempt > 0, stop=StopAfter(1)
             )
             break
-        except Interrupted:
+        except TrainingInterrupt:
             continue
     assert found is not None
     assert same_tensors(found.model.state_dict(), expected.model.state_dict())

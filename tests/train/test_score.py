@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from foretell.batches.batch import Batch, make_batch
+from foretell.batches.batch import Batch
 from foretell.data import EventData
 from foretell.lang.program import Program
 from foretell.models import base
@@ -42,7 +42,7 @@ def test_points_in_parts_score_what_they_score_together(kind: str, monkeypatch: 
     gaps = sum(len(one) + 1 for one in data)
     monkeypatch.setitem(ruled.EVENTS_AT_A_TIME, "cpu", 2 * 3 * gaps)
     monkeypatch.setitem(base.QUERIES_AT_A_TIME, "cpu", 3 * gaps)
-    monkeypatch.setattr("foretell.train.score.batches_of", lambda data, model, window, nodes: whole(data))
+    monkeypatch.setattr("foretell.train.score.batches_of", lambda data, model, window, nodes: whole(model, data))
     apart = mean_log_likelihood(model, data, 7)
     assert apart == pytest.approx(together, rel=0.2)  # other batches draw other times
     monkeypatch.setitem(ruled.EVENTS_AT_A_TIME, "cpu", 1 << 30)
@@ -50,5 +50,5 @@ def test_points_in_parts_score_what_they_score_together(kind: str, monkeypatch: 
     assert mean_log_likelihood(model, data, 7) == pytest.approx(apart, rel=1e-12)
 
 
-def whole(data: EventData) -> Iterator[tuple[list[int], Batch]]:
-    yield list(range(len(data))), make_batch(data, range(len(data)))
+def whole(model: base.IntensityModel, data: EventData) -> Iterator[tuple[list[int], Batch]]:
+    yield list(range(len(data))), model.collator.batch(data, range(len(data)))

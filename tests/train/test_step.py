@@ -186,9 +186,9 @@ def test_a_model_of_rules_is_asked_in_pieces_like_any_other():
         stepper._limits = lambda batch, piece=piece: Limits(
             1 << 20, piece or 1 << 20
         )  # one encoding, asked about in pieces
-        batch = make_batch(data, [0, 1, 2])
+        batch = model.collator.batch(data, [0, 1, 2])
         draws = torch.rand(3, 4, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        stepper._gradients(batch, draws)
+        stepper.gradients(batch, draws)
         gradients.append([parameter.grad.clone() for parameter in stepper.parameters if parameter.grad is not None])
     for whole, cut in zip(*gradients, strict=True):
         torch.testing.assert_close(whole, cut, rtol=1e-9, atol=1e-12)

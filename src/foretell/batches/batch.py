@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,8 +16,23 @@ from torch import Tensor
 
 from foretell.data import EventData, EventSequence, Origin
 from foretell.errors import ForetellError
+from foretell.ground.timeline import Timeline
 
 Window = Literal["all", "events-2-to-I"]
+
+
+@dataclass(frozen=True, eq=False)
+class RuleRows:
+    """For a model made of rules: which timeline each row of a batch has, known on the host, and the plan of all rows together."""
+
+    keys: tuple[bytes, ...]  # equal keys are equal events, and so one timeline
+    timelines: tuple[Timeline, ...]
+    plan: Any = None  # of the kind that the model's `encode` applies; None where it needs none, or rows were taken
+
+    def take_rows(self, rows: slice | Sequence[int]) -> RuleRows:
+        if isinstance(rows, slice):
+            return RuleRows(self.keys[rows], self.timelines[rows])
+        return RuleRows(tuple(self.keys[row] for row in rows), tuple(self.timelines[row] for row in rows))
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,7 @@ class Batch:
     event_counts: Tensor  # bool [B, N]: True where the event is scored
     gap_counts: Tensor  # bool [B, N + 1]: True where the gap's integral is scored
     history_only: Tensor  # bool [B, N]: True where the data say that an event is not scored
+    rules: RuleRows | None = None
 
     def __len__(self) -> int:
         return self.times.shape[0]
@@ -42,10 +58,21 @@ class Batch:
         return self.event_counts.sum(1)
 
     def rows(self, start: int, stop: int) -> Batch:
-        return Batch(*(tensor[start:stop] for tensor in self.tensors()))
+        """Some rows that follow one another; a plan is of all rows together, and stays behind."""
+        rules = None if self.rules is None else self.rules.take_rows(slice(start, stop))
+        return Batch(*(tensor[start:stop] for tensor in self.tensors()), rules=rules)
+
+    def take(self, rows: Tensor) -> Batch:
+        """Rows by number, int64 [R], in any order and any number of times."""
+        rules = None if self.rules is None else self.rules.take_rows(rows.tolist())
+        return Batch(*(tensor.index_select(0, rows) for tensor in self.tensors()), rules=rules)
+
+    def clone(self) -> Batch:
+        """The same rows in memory of their own."""
+        return Batch(*(tensor.clone() for tensor in self.tensors()), rules=self.rules)
 
     def tensors(self) -> tuple[Tensor, ...]:
-        return tuple(getattr(self, field.name) for field in fields(self))
+        return tuple(getattr(self, field.name) for field in fields(self)[:-1])
 
     def pieces(self, queries_per_gap: int, limit: int) -> Iterator[Batch]:
         """Cut into runs of sequences with at most `limit` queries each (one sequence at the least)."""
@@ -100,7 +127,7 @@ def batch_of(
     end = np.concatenate([times, t_end[:, None]], axis=1)
     length = (end - start) * gap_counts
     arrays = times, types, t_end, lengths, start, end, length, event_counts, gap_counts, history_only
-    return Batch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
+    return Batch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays), rules=None)
 
 
 def what_counts(lengths: np.ndarray, width: int, given_first: bool, window: Window) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ KEPT_SLOTS = 6_000_000  # in all: some 200 bytes each
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class QueryPlan:
     """What the events of a batch and the states of its queries come to: a plan, and where times are taken from and answers go."""
 
     plan: Any  # a `Frame`, of the kind that the model's network applies

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ class Queries:
 
     times: Tensor  # float64 [B, Q]
     visible: Visible
+    plan: Any = None  # a `QueryPlan`, for models made of rules
 
     @classmethod
     def by_gap(cls, times: Tensor) -> Queries:
@@ -40,6 +42,10 @@ class Queries:
         """Times that are no event's: each sees the events with a smaller time."""
         seen = torch.searchsorted(batch.times, times.contiguous(), right=False)
         return cls.seeing(times, torch.minimum(seen, batch.lengths[:, None]))
+
+    def at(self, times: Tensor) -> Queries:
+        """Other times [B, Q] that see the same events each: what was planned stays."""
+        return replace(self, times=times)
 
     def seen(self) -> Tensor:
         """How many events each query sees: [1 or B, Q]."""

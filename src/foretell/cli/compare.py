@@ -58,7 +58,7 @@ def compare(
     from foretell.evaluate.compare import Contender
     from foretell.evaluate.compare import compare as compared
     from foretell.objective.integral import Integral
-    from foretell.train.config import check_choice
+    from foretell.options import check_choice
 
     check_choice("over", over, Units)
     check_choice("integral", integral, Integral)

@@ -43,8 +43,7 @@ def demo(
     from foretell.evaluate.record import write_scores
     from foretell.evaluate.scores import score
     from foretell.report.plots import intensity_plot, learning_curves, save_figure
-    from foretell.train.fit import fit
-    from foretell.train.floors import floors_for
+    from foretell.train.fit import fit, floors_for
     from foretell.train.score import mean_log_likelihood
 
     dataset = load("robocup")

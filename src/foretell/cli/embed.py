@@ -34,7 +34,7 @@ def embed(
     from foretell.data.writing import text_file
     from foretell.evaluate.queries import embeddings_of
     from foretell.models.attention.two_sided import Sight
-    from foretell.train.config import check_choice
+    from foretell.options import check_choice
 
     if layers not in ("all", "top"):
         raise ForetellError(f"--layers {layers}: expected all or top")

@@ -49,9 +49,9 @@ def evaluate(
     from foretell.evaluate.record import Origin, write_scores
     from foretell.evaluate.scores import score
     from foretell.objective.integral import Integral
-    from foretell.train.config import check_choice
-    from foretell.train.floors import scored_alike
+    from foretell.options import check_choice
     from foretell.train.run import MODEL
+    from foretell.train.scored_events import scored_alike
 
     if is_task(run):
         _refuse(

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from foretell.cli.open_run import Opened
 from foretell.cli.show import Bar
 from foretell.models.base import IntensityModel
-from foretell.train.fit import fit
-from foretell.train.floors import floors_for, scored_alike
+from foretell.train.fit import fit, floors_for
+from foretell.train.scored_events import scored_alike
 from foretell.train.splits import in_vocabulary
 
 

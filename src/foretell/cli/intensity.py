@@ -40,7 +40,7 @@ def intensity(
     from foretell.cli.show import out, print_json
     from foretell.evaluate.queries import intensities_at
     from foretell.lang.program import Undeclared
-    from foretell.train.config import check_choice
+    from foretell.options import check_choice
 
     if (times and grid) or not (times or grid or plot):
         raise ForetellError("say when: --times 0.5,1.2 or --grid 100")

@@ -142,7 +142,7 @@ def _floors(runs: list[Opened], timed: bool, progress: Bar) -> list[Entry]:
     from foretell.cli.fitted_floors import fitted_floors
     from foretell.evaluate.scores import score
     from foretell.report.entry import Entry
-    from foretell.train.floors import scored_alike
+    from foretell.train.scored_events import scored_alike
 
     opened, there = runs[0], {one.model.kind for one in runs}
     data, found = scored_alike(opened.data, opened.model), []

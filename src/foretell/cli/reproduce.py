@@ -28,7 +28,7 @@ def reproduce(
 ) -> None:
     """Fit, score and compare the paper's models; say which of its findings hold. What is done is skipped."""
     from foretell.cli.show import print_json
-    from foretell.reproduce.command import listed, listed_text, wanted_of
+    from foretell.reproduce.command import listed, listed_text, reproduce_options
     from foretell.reproduce.command import reproduce as run
 
     if list_ or not experiments:
@@ -37,7 +37,7 @@ def reproduce(
         else:
             typer.echo(listed_text(), nl=False)
         return
-    wanted = wanted_of(
+    wanted = reproduce_options(
         data=data,
         out=out,
         models=models,

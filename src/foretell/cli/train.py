@@ -14,7 +14,7 @@ from foretell.cli.replay import Impossible
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.models.build import Options
+    from foretell.models.registry import ModelOptions
 
 Option = typer.Option
 
@@ -101,12 +101,20 @@ def train(
         raise ForetellError(
             "nothing to train on: give a CONFIG.toml, or --data with a folder, a file or an embedded name"
         )
-    if given["model"].get("program") and given["model"].get("kind", "andtt") not in ("andtt", "ndtt"):
-        raise ForetellError(
-            f"--program is for andtt and ndtt, which are made of rules, and --model {given['model']['kind']} has none: "
-            "leave out one of the two"
-        )
+    _check_program(given["model"])
     train_run((config, given), run, as_json, quiet)
+
+
+def _check_program(given: dict[str, Any]) -> None:
+    if given.get("program") and "kind" in given:
+        from foretell.models.registry import find_model, model_specs
+
+        if not find_model(given["kind"]).about.has_rules:
+            kinds = " and ".join(one.kind for one in model_specs() if one.has_rules)
+            raise ForetellError(
+                f"--program is for {kinds}, which are made of rules, and --model {given['kind']} has none: "
+                "leave out one of the two"
+            )
 
 
 def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None, as_json: bool, quiet: bool) -> None:
@@ -115,8 +123,8 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
     from foretell.cli.show import bar, epoch_line, print_json
     from foretell.cli.train_summary import default_folder, said, started_from, summary_of, with_start
     from foretell.train.config import make_config, read_config
-    from foretell.train.fit import Interrupted
-    from foretell.train.learn import learn
+    from foretell.train.fit import TrainingInterrupt
+    from foretell.train.from_config import train_from_config
     from foretell.train.run import RunFolder, data_facts
     from foretell.train.splits import load_splits
 
@@ -163,7 +171,7 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
     run.tidy()
     with bar(quiet) as progress, stopping() as asked:
         try:
-            result = learn(
+            result = train_from_config(
                 config,
                 network,
                 dataset,
@@ -177,7 +185,7 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
             if what is not None and not run.has_model:
                 run.discard()  # nothing was learned: the next try may have the folder
             raise
-        except Interrupted:
+        except TrainingInterrupt:
             typer.echo(f"interrupted; continue with: foretell train --resume {run.path}", err=True)
             raise typer.Exit(130) from None
     summary = summary_of(result, config, run, dataset, taken)
@@ -187,13 +195,10 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
         typer.echo(said(summary, config))
 
 
-def _found_again(options: Options) -> Options:
+def _found_again(options: ModelOptions) -> ModelOptions:
     """With the whole path of the program's file, so that the run can be opened again from anywhere; the name of a shipped one does."""
-    from foretell.models.build import AndttOptions, NdttOptions
-
-    if isinstance(options, AndttOptions | NdttOptions) and options.program and Path(options.program).is_file():
-        return replace(options, program=str(Path(options.program).resolve()))
-    return options
+    program = getattr(options, "program", "")
+    return replace(options, program=str(Path(program).resolve())) if program and Path(program).is_file() else options
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

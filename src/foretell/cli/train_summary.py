@@ -10,9 +10,9 @@ import typer
 
 from foretell.errors import ForetellError
 from foretell.models.start_from import Taken
-from foretell.train.classify import Classification
+from foretell.models.task_heads import Classifier
 from foretell.train.config import RunConfig, read_config
-from foretell.train.learn import Learned, started
+from foretell.train.from_config import AnyTraining, initialised
 from foretell.train.run import CONFIG, RunFolder
 from foretell.train.task import ClassifyOptions, PretrainOptions
 
@@ -42,7 +42,7 @@ def started_from(
     if not config.train.init:
         return model, None
     source = RunFolder.open(config.train.init).network() if run is None else run.start()
-    model, taken = started(config, model, source, data)
+    model, taken = initialised(config, model, source, data)
     if not quiet:
         typer.echo(f"started {taken.sentence()}", err=True)
     return model, taken
@@ -58,7 +58,7 @@ def default_folder(config: RunConfig) -> Path:
 
 
 def summary_of(
-    result: Learned, config: RunConfig, run: RunFolder, dataset: Dataset, taken: Taken | None
+    result: AnyTraining, config: RunConfig, run: RunFolder, dataset: Dataset, taken: Taken | None
 ) -> dict[str, Any]:
     """The JSON of a finished run."""
     summary: dict[str, Any] = {
@@ -80,7 +80,7 @@ def summary_of(
     else:
         summary["task"] = config.task.kind
         summary["accuracy"] = result.records[result.best_epoch - 1].get("dev_accuracy")
-    if isinstance(result, Classification):
+    if isinstance(result.model, Classifier):
         summary |= {"label": result.model.label, "of": result.model.of, "labels": list(result.model.labels)}
     if taken is not None:
         summary["init"] = taken.to_json()

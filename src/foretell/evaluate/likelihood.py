@@ -143,7 +143,7 @@ def _by_draws(method: Integral, points: int, seed: int) -> Integrator:
             generator[device] = torch.Generator(device).manual_seed(seed)
         if method == "uniform":
             drawn = uniform(batch, batch.lengths.clamp(min=1) * points, generator[device])
-            terms = integral_terms(model, history, drawn).double()
+            terms = integral_terms(model, history, batch, drawn).double()
             return _uniform_gaps(batch, drawn, terms)
         # Two independent sets of draws: their mean is the estimate, their difference gives its variance.
         first = _summed(model, history, batch, stratified(batch, max(1, points // 2), generator[device]))
@@ -158,7 +158,7 @@ def _summed(model: IntensityModel, history: Any, batch: Batch, points: Points) -
     gaps = batch.gap_counts.shape
     value = torch.zeros(gaps, dtype=torch.float64, device=points.weights.device)
     for part in in_parts(points, gaps[1], model.queries_at_a_time):
-        total = model.total(model.state(history, part.queries)).double()
+        total = model.total(model.state(history, model.collator.plan_queries(batch, part.queries))).double()
         value += (total * part.weights).unflatten(1, (gaps[1], -1)).sum(-1)
     return value
 
@@ -190,7 +190,7 @@ def _score(
     wide = with_all_names(model, data)
     for indices, batch in batches_of(data, model, window, 2 * max(points, 1)):
         history = model.encode(batch)
-        state = wide.state(history, Queries.of_events(batch))
+        state = wide.state(history, wide.collator.plan_queries(batch, Queries.of_events(batch)))
         logs = wide.log_intensities(state).double()
         gaps = integrate(model, history, batch)
         doubling += float((gaps.value - gaps.doubled).abs().sum())

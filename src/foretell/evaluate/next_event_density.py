@@ -13,12 +13,13 @@ followed by a wider one. What the panels may be off by is added up and reported.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
 from foretell.evaluate.panel import gauss_kronrod
 from foretell.models.base import IntensityModel
@@ -72,20 +73,21 @@ class Marched:
 
     def where(self, chosen: Tensor, other: Marched) -> Marched:
         """What another march found at the chosen places [B, n], and this one elsewhere."""
-        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
         return Marched(*(torch.where(_beside(chosen, mine), theirs, mine) for mine, theirs in pairs))
 
 
 @torch.no_grad()
 def march(
     model: IntensityModel,
+    batch: Batch,
     history: Any,
     places: Places,
     horizon: Horizon,
     care: Care,
     quantiles: tuple[float, ...] = (),
 ) -> Marched:
-    running = _Running(model, history, places, horizon, quantiles)
+    running = _Running(model, batch, history, places, horizon, quantiles)
     while bool(running.active.any()):
         running.step(care)
     return running.marched()
@@ -95,23 +97,31 @@ def march(
 class _Ranks:
     """Places that are asked together, in rows that have one history each."""
 
+    batch: Batch
     history: Any
     place: Tensor  # int64 [R, Q]: among all places, row after row; one past the last where there is none
     gap_by_gap: bool
+    asked: dict[int, Queries] = field(default_factory=dict)  # by times per place: further ones see the same events
 
 
 class _Running:
     """The state of all marches between two panels: one entry a place, and one more that stands for none."""
 
     def __init__(
-        self, model: IntensityModel, history: Any, places: Places, horizon: Horizon, quantiles: tuple[float, ...]
+        self,
+        model: IntensityModel,
+        batch: Batch,
+        history: Any,
+        places: Places,
+        horizon: Horizon,
+        quantiles: tuple[float, ...],
     ) -> None:
-        self.model, self.history, self.horizon = model, history, horizon
+        self.model, self.batch, self.history, self.horizon = model, batch, history, horizon
         self.shape, device = places.start.shape, places.start.device
         self.rule = gauss_kronrod(device)
         self.start, self.seen, self.active = (_flat(one) for one in (places.start, places.seen, places.wanted))
         count = len(self.start) - 1
-        self.ranks = _Ranks(history, torch.arange(count, device=device).view(self.shape), places.gap_by_gap)
+        self.ranks = _Ranks(batch, history, torch.arange(count, device=device).view(self.shape), places.gap_by_gap)
         nothing = torch.zeros_like(self.start)
         self.elapsed, self.hazard, self.mean = nothing.clone(), nothing.clone(), nothing.clone()
         # Σ δ², Σ δ²·∫S up to it and Σ δ²·(∫S up to it)², of what the accepted panels' hazards may be off by: δ shifts all that comes after.
@@ -192,17 +202,21 @@ class _Running:
         source = torch.repeat_interleave(torch.arange(rows, device=row.device), ranks)
         if place.numel() > 0.9 * self.ranks.place.numel():
             return
-        history = with_tensors(self.history, [tensor.index_select(0, source) for tensor in tensors_of(self.history)])
-        self.ranks = _Ranks(history, place, gap_by_gap=False)
+        tensors = [tensor.index_select(0, source) for tensor in tensors_of(self.history)]
+        history = with_tensors(self.history, tensors, source.tolist())
+        self.ranks = _Ranks(self.batch.take(source), history, place, gap_by_gap=False)
 
     def _rates(self, times: Tensor) -> tuple[Tensor, Tensor]:
         """Intensities of all types at times [R, Q, P], and of anything at all: [R, Q, P, K], and [R, Q, P] in float64."""
-        if self.ranks.gap_by_gap:
-            queries = Queries.by_gap(times)
-        else:
-            seen = self.seen[self.ranks.place][..., None].expand_as(times)
-            queries = Queries.seeing(times.flatten(1), seen.flatten(1))
-        state = self.model.state(self.ranks.history, queries)
+        ranks, per_place = self.ranks, times.shape[2]
+        if per_place not in ranks.asked:
+            if ranks.gap_by_gap:
+                queries = Queries.by_gap(times)
+            else:
+                seen = self.seen[ranks.place][..., None].expand_as(times)
+                queries = Queries.seeing(times.flatten(1), seen.flatten(1))
+            ranks.asked[per_place] = self.model.collator.plan_queries(ranks.batch, queries)
+        state = self.model.state(ranks.history, ranks.asked[per_place].at(times.flatten(1)))
         by_type = self.model.intensities(state)
         # In a model of rules events may happen that its vocabulary lacks.
         total = self.model.total(state) if self.model.open_ended else by_type.sum(-1)

@@ -146,7 +146,7 @@ def _marched(
             start, here = batch.gap_start[:, part], counts[:, part]
             seen = torch.arange(part.start, part.stop, device=start.device).expand_as(start)
             whole = first == 0 and part.stop == columns
-            found = march(wide, history, Places(start, seen, here, gap_by_gap=whole), horizon, care, (0.5,))
+            found = march(wide, batch, history, Places(start, seen, here, gap_by_gap=whole), horizon, care, (0.5,))
             row, event = here.nonzero(as_tuple=True)
             times = (
                 one[row, event] for one in (start, found.mean, found.error, found.survival, found.quantiles[..., 0])

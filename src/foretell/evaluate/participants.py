@@ -94,7 +94,8 @@ def guess_participants(
     rows: list[list[tuple[int, int, bool, int]]] = [[] for _ in patterns]
     for indices, batch in batches_of(data, model, window, 1):
         history = model.encode(batch)
-        logs = model.log_intensities(model.state(history, Queries.of_events(batch)))
+        queries = model.collator.plan_queries(batch, Queries.of_events(batch))
+        logs = model.log_intensities(model.state(history, queries))
         types, counts = batch.types.cpu().numpy(), batch.event_counts.cpu().numpy()
         for place, group in enumerate(groups):
             row, event = np.nonzero(counts & (group[types] >= 0))

@@ -128,8 +128,8 @@ def _by_quadrature(
     for indices, batch in batches_of(data, wide, "all", 1):
         start, seen = batch.t_end.unsqueeze(1), batch.lengths.unsqueeze(1)
         places = Places(start, seen, torch.ones_like(seen, dtype=torch.bool))
-        with torch.no_grad(), wide.holding():  # all rows are asked again and again, each with what it has seen
-            marched = march(wide, wide.encode(batch), places, Horizon(first, last), CLOSE, QUANTILES)
+        with torch.no_grad():
+            marched = march(wide, batch, wide.encode(batch), places, Horizon(first, last), CLOSE, QUANTILES)
         for row, index in enumerate(indices):
             begin = data[index].t_end
             masses = marched.masses[row, 0].double().cpu().numpy()

@@ -1,1 +1,40 @@
-"""Batches of sequences in, intensities out: every model behind one interface (`base`)."""
+"""Models of event sequences. Each stands in a file of its own and is registered here, by its kind."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foretell.models.attention.anhp import ANHP
+    from foretell.models.classical.hawkes import Hawkes
+    from foretell.models.classical.poisson import Poisson
+    from foretell.models.last_event.sahp import SAHP
+    from foretell.models.last_event.thp import THP
+    from foretell.models.recurrent.nhp import NHP
+    from foretell.models.rules.andtt import ANDTT
+    from foretell.models.rules.ndtt import NDTT
+
+__all__ = ["ANDTT", "ANHP", "NDTT", "NHP", "SAHP", "THP", "Hawkes", "Poisson"]
+
+# As an entry point of another package would have it: kind = "module:class". Imported when asked for.
+BUILT_IN = {
+    "anhp": "foretell.models.attention.anhp:ANHP",
+    "andtt": "foretell.models.rules.andtt:ANDTT",
+    "ndtt": "foretell.models.rules.ndtt:NDTT",
+    "nhp": "foretell.models.recurrent.nhp:NHP",
+    "thp": "foretell.models.last_event.thp:THP",
+    "sahp": "foretell.models.last_event.sahp:SAHP",
+    "hawkes": "foretell.models.classical.hawkes:Hawkes",
+    "poisson": "foretell.models.classical.poisson:Poisson",
+}
+# Encoders with a head for another task than intensities: saved and read in the same way, but no model kind of a configuration.
+TASK_HEADS = {
+    "anhp-masked": "foretell.models.task_heads:MaskedANHP",
+    "anhp-classifier": "foretell.models.task_heads:Classifier",
+}
+
+
+def __getattr__(name: str) -> object:
+    homes = {home.partition(":")[2]: home.partition(":")[0] for home in BUILT_IN.values()}
+    if name not in homes:
+        raise AttributeError(f"module 'foretell.models' has no attribute {name!r}")
+    return getattr(importlib.import_module(homes[name]), name)

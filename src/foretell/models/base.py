@@ -8,24 +8,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch, make_batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.batch import Batch
+from foretell.batches.collator import Collator
+from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
+from foretell.models.registry import ModelOptions, ModelSpec
+from foretell.options import changed, names_of
 from foretell.sampling.core.futures import Futures, sample
 from foretell.sampling.core.sampler import Sampler
 
 if TYPE_CHECKING:
     from foretell.evaluate.predict import Prediction
+
+OptionsT = TypeVar("OptionsT", bound=ModelOptions)
 
 QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
 
@@ -54,26 +59,50 @@ def asked_times(times: Sequence[float] | np.ndarray) -> np.ndarray:
     return asked
 
 
-class IntensityModel(nn.Module, ABC):
+class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     """A point process with a learnable intensity for each event type."""
 
+    about: ClassVar[ModelSpec]  # with `kind` and `title`, from its registration
     kind: ClassVar[str]
     title: ClassVar[str]
-    dropout: float
     noise: torch.Generator | None  # where dropout takes its noise from
     open_ended: ClassVar[bool] = False  # True: events that training never met may happen
     samples: ClassVar[bool] = False  # True: possible events can be down-sampled
     rows_at_a_time: ClassVar[int] = 1  # sequences that a CPU should work on together, at the least
     closed_form: ClassVar[bool] = False  # True: the integral is known exactly and the model is fitted directly
 
-    def __init__(self, vocabulary: Vocabulary | int) -> None:
+    def __init__(self, vocabulary: Vocabulary | int, options: OptionsT) -> None:
         super().__init__()
+        self.options = options
         self.vocabulary = Vocabulary.of_size(vocabulary) if isinstance(vocabulary, int) else vocabulary
+        self.collator = Collator()
         self.time_scale = 1.0
-        self.dropout, self.noise = 0.0, None
+        self.noise = None
         self.fitted = False  # True once units and starting rates were taken from data
         self.unseen: tuple[int, ...] = ()  # types that never occurred in the training data
         self.longest: float | None = None  # the largest t_end of the training data
+
+    @classmethod
+    def chosen(cls, options: OptionsT | None, changes: dict[str, Any]) -> OptionsT:
+        """The options that a constructor was given, as a whole or one by one."""
+        made: Any = cls.about.options() if options is None else options
+        made = changed(made, changes, cls.title)
+        made.check()
+        return made
+
+    @classmethod
+    def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
+        """A fresh model, as a configuration describes it."""
+        make: Any = cls
+        return make(vocabulary, options, seed=seed, dtype=dtype)
+
+    @property
+    def dropout(self) -> float:
+        return getattr(self.options, "dropout", 0.0)
+
+    @dropout.setter
+    def dropout(self, share: float) -> None:
+        self.options = replace(self.options, dropout=share)  # pyright: ignore[reportCallIssue]
 
     @property
     def types(self) -> int:
@@ -117,12 +146,10 @@ class IntensityModel(nn.Module, ABC):
         logs = self.log_intensities(inside).sum(-1) if pseudo else None
         return EndsAndInside(self.log_intensity(ends, types), self.total(inside), logs)
 
-    def ends_and_inside(
-        self, history: Any, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
-    ) -> EndsAndInside | None:
+    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside | None:
         """The same straight from a history, for models that need not look at everything; None: ask for states.
 
-        With `sample` the sums over events are estimates without bias; only models that say they take `samples` are given one.
+        Where queries were planned with a sample of the possible events, sums over events are estimates without bias.
         """
         return None
 
@@ -142,20 +169,6 @@ class IntensityModel(nn.Module, ABC):
     def queries_at_a_time(self) -> int:
         """How many queries are worth asking together, without gradients: what fits the device."""
         return QUERIES_AT_A_TIME.get(self.device.type, QUERIES_AT_A_TIME["cuda"])
-
-    def captured_as(self, batch: Batch) -> Hashable:
-        """Batches for which this is equal can be served by one captured step."""
-        return tuple(batch.times.shape)
-
-    @property
-    def captured_when_met(self) -> int:
-        """A step is captured the how-manieth time that its like is met: at once where batches of a shape are sure to come again."""
-        return 1
-
-    @contextmanager
-    def holding(self) -> Iterator[object]:
-        """Inside, a second pass over a batch does not ask the host; what comes must live as long as a graph of that pass."""
-        yield None
 
     def program_text(self) -> str | None:
         """The rules of a model that is made of rules."""
@@ -183,7 +196,9 @@ class IntensityModel(nn.Module, ABC):
     def embed(self, history: EventSequence, layers: Literal["all", "top"] = "all") -> np.ndarray:
         """The embedding of every event, float64: layers 0 … L side by side [events, (L + 1)·D], or the top one [events, D]."""
         with self.evaluating():
-            by_layer = self.embeddings(make_batch(EventData([history], self.vocabulary), [0], device=self.device))
+            by_layer = self.embeddings(
+                self.collator.batch(EventData([history], self.vocabulary), [0], device=self.device)
+            )
         chosen = torch.cat(by_layer, dim=-1) if layers == "all" else by_layer[-1]
         return chosen[0].double().cpu().numpy()
 
@@ -210,12 +225,13 @@ class IntensityModel(nn.Module, ABC):
         """Intensities of all types at `times`, each from the events of `history` with a smaller time: float64 [times, K]."""
         asked = asked_times(times)
         with self.evaluating():
-            batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
+            batch = self.collator.batch(EventData([history], self.vocabulary), [0], device=self.device)
             encoded = self.encode(batch)
             wanted = torch.from_numpy(asked).to(self.device)
             rows = [np.empty((0, self.types))]
             for chunk in wanted.split(self.queries_at_a_time):
-                state = self.state(encoded, Queries.at_times(batch, chunk[None]))
+                queries = self.collator.plan_queries(batch, Queries.at_times(batch, chunk[None]))
+                state = self.state(encoded, queries)
                 rows.append(self.intensities(state)[0].double().cpu().numpy())
         return np.concatenate(rows)
 
@@ -239,14 +255,35 @@ class IntensityModel(nn.Module, ABC):
 
         return predict(self, history, **options)
 
-    @abstractmethod
+    def units(self) -> dict[str, float]:
+        """Numbers that are no parameters, taken from the training data, as attributes of the model."""
+        return {"time_scale": self.time_scale}
+
+    def set_units(self, units: dict[str, float]) -> None:
+        """The inverse of `units`."""
+        self.time_scale = units["time_scale"]
+
     def spec(self) -> dict[str, Any]:
-        """What `build` needs, besides the tensors, to make this model again; JSON."""
+        """What is needed, besides the tensors, to make this model again; JSON."""
+        return {**asdict(self.options), **self.units(), "fitted": self.fitted, "dtype": self._dtype_name()}
+
+    def _dtype_name(self) -> str:
+        return str(self.dtype).removeprefix("torch.")
 
     @classmethod
-    @abstractmethod
     def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
         """The inverse of `spec`."""
+        make: Any = cls
+        names = names_of(cls.about.options)
+        options = cls.about.options(**{name: spec[name] for name in names})
+        model = make(vocabulary, options, dtype=getattr(torch, spec["dtype"]))
+        units = model.units()
+        unknown = spec.keys() - {*names, *units, "fitted", "dtype"}
+        if unknown:
+            raise ValueError(f"unknown keys: {', '.join(sorted(unknown))}")
+        model.set_units({name: spec[name] for name in units})
+        model.fitted = spec["fitted"]
+        return model
 
     @abstractmethod
     def named_arrays(self) -> dict[str, Tensor]:

@@ -1,13 +1,11 @@
-"""Options in, a model out; a model into one safetensors file, and back."""
+"""A model into one safetensors file, and back."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,188 +14,16 @@ from safetensors.torch import save
 from foretell.data import Vocabulary
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
-from foretell.lang.program import Program
-from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.structure import parse_edge
 from foretell.models.base import IntensityModel
-from foretell.models.classical.hawkes import Hawkes
-from foretell.models.classical.poisson import Poisson
-from foretell.models.last_event.sahp import SAHP
-from foretell.models.last_event.thp import THP
-from foretell.models.recurrent.nhp import NHP
-from foretell.models.rules.andtt import ANDTT
-from foretell.models.rules.ndtt import NDTT
-from foretell.models.task_heads import Classifier, Headed, MaskedANHP
+from foretell.models.registry import find_network
+from foretell.models.task_heads import Headed
 
 FORMAT = 1
 SIZES = ("dim", "layers", "heads", "time_dim", "feed_forward", "decays")
 POSITIVE = ("m", "M", "time_scale", "elapsed_scale")
 
 
-@dataclass(frozen=True)
-class AnhpOptions:
-    kind: ClassVar[str] = "anhp"
-    dim: int = 32  # the paper's best D is 32 or 64
-    layers: int = 2  # and its best L is 1 to 3
-    heads: int = 1
-    time_dim: int | None = None  # as dim
-    coarse: Literal["one", "none"] | Mapping[str, str] | None = None  # "one", or "none" where there are edges
-    edges: tuple[str, ...] | None = None  # "e <- f": e sees past f; None: everything sees everything
-    layer_norm: bool = False
-    feed_forward: int = 0  # width of the hidden layer; 0: none
-    bos: bool = False
-    dropout: float = 0.0
-    shortest_wave: Literal["quantile", "min"] | float = "quantile"
-    fading: float = 0.5  # attention starts as a memory that fades like this power of the elapsed time
-    echo: float = 2.0  # an event starts by raising its own type this much; 0: not at all
-
-    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> ANHP:
-        return ANHP(
-            vocabulary,
-            dim=self.dim,
-            layers=self.layers,
-            heads=self.heads,
-            time_dim=self.time_dim,
-            coarse=self.coarse,
-            edges=None if self.edges is None else [parse_edge(edge) for edge in self.edges],
-            layer_norm=self.layer_norm,
-            feed_forward=self.feed_forward,
-            bos=self.bos,
-            dropout=self.dropout,
-            shortest_wave=self.shortest_wave,
-            fading=self.fading,
-            echo=self.echo,
-            seed=seed,
-            dtype=dtype,
-        )
-
-
-@dataclass(frozen=True)
-class NhpOptions:
-    kind: ClassVar[str] = "nhp"
-    dim: int = 32
-
-    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> NHP:
-        return NHP(vocabulary, dim=self.dim, seed=seed, dtype=dtype)
-
-
-@dataclass(frozen=True)
-class TransformerOptions:
-    """Of a model that looks at the last event alone, which a transformer has embedded."""
-
-    dim: int = 32
-    layers: int = 2
-    heads: int = 1  # of dim / heads components each
-    layer_norm: bool = True
-    feed_forward: int | None = None  # width of the hidden layer: twice dim; 0: none
-    dropout: float = 0.0
-    shortest_wave: Literal["quantile", "min"] | float = "quantile"
-
-
-@dataclass(frozen=True)
-class ThpOptions(TransformerOptions):
-    kind: ClassVar[str] = "thp"
-
-    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> THP:
-        return THP(vocabulary, **asdict(self), seed=seed, dtype=dtype)
-
-
-@dataclass(frozen=True)
-class SahpOptions(TransformerOptions):
-    kind: ClassVar[str] = "sahp"
-
-    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> SAHP:
-        return SAHP(vocabulary, **asdict(self), seed=seed, dtype=dtype)
-
-
-@dataclass(frozen=True)
-class HawkesOptions:
-    kind: ClassVar[str] = "hawkes"
-    decays: int = 2
-
-    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Hawkes:
-        return Hawkes(vocabulary, decays=self.decays)
-
-
-@dataclass(frozen=True)
-class PoissonOptions:
-    kind: ClassVar[str] = "poisson"
-
-    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Poisson:
-        return Poisson(vocabulary)
-
-
-@dataclass(frozen=True)
-class AndttOptions:
-    kind: ClassVar[str] = "andtt"
-    program: str = ""  # a file of rules, P.ndtt
-    dim: int = 32  # of functors that the program does not declare
-    layers: int = 2
-    time_dim: int | None = None  # as dim
-    layer_norm: bool = False
-    feed_forward: int = 0  # width of the hidden layer; 0: none
-    shortest_wave: Literal["quantile", "min"] | float = "quantile"
-    undeclared: Literal["error", "exogenous"] = "error"  # events of the data that the program does not declare
-
-    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> ANDTT:
-        if not self.program:
-            raise ForetellError('model.program: A-NDTT needs a program: give --program P.ndtt, or program = "P.ndtt"')
-        return ANDTT(
-            Program.from_file(self.program, undeclared=self.undeclared, dim=self.dim),
-            vocabulary,
-            dim=self.dim,
-            layers=self.layers,
-            time_dim=self.time_dim,
-            layer_norm=self.layer_norm,
-            feed_forward=self.feed_forward,
-            shortest_wave=self.shortest_wave,
-            seed=seed,
-            dtype=dtype,
-        )
-
-
-@dataclass(frozen=True)
-class NdttOptions:
-    kind: ClassVar[str] = "ndtt"
-    program: str = ""  # a file of rules, P.ndtt
-    dim: int = 32  # of functors that the program does not declare
-    undeclared: Literal["error", "exogenous"] = "error"  # events of the data that the program does not declare
-
-    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> NDTT:
-        if not self.program:
-            raise ForetellError('model.program: NDTT needs a program: give --program P.ndtt, or program = "P.ndtt"')
-        program = Program.from_file(self.program, undeclared=self.undeclared, dim=self.dim)
-        return NDTT(program, vocabulary, dim=self.dim, seed=seed, dtype=dtype)
-
-
-CLASSES: dict[str, type[IntensityModel]] = {
-    model.kind: model for model in (ANHP, ANDTT, NDTT, NHP, THP, SAHP, Hawkes, Poisson)
-}
-Options = (
-    AnhpOptions | AndttOptions | NdttOptions | NhpOptions | ThpOptions | SahpOptions | HawkesOptions | PoissonOptions
-)
-OPTIONS: dict[str, type[Options]] = {
-    options.kind: options
-    for options in (
-        AnhpOptions,
-        AndttOptions,
-        NdttOptions,
-        NhpOptions,
-        ThpOptions,
-        SahpOptions,
-        HawkesOptions,
-        PoissonOptions,
-    )
-}
-
-
-# An encoder with a head for another task than intensities is saved and read in the same way.
-HEADED: dict[str, type[Headed]] = {model.kind: model for model in (MaskedANHP, Classifier)}
 Network = IntensityModel | Headed
-
-
-def model_options(kind: str) -> type[Options] | None:
-    return OPTIONS.get(kind)
 
 
 def describe(model: Network) -> dict[str, Any]:
@@ -214,8 +40,7 @@ def describe(model: Network) -> dict[str, Any]:
 
 def rebuild(description: dict[str, Any]) -> Network:
     kind = description["kind"]
-    made = HEADED[kind] if kind in HEADED else CLASSES[kind]
-    network = made.from_spec(description["spec"], Vocabulary(tuple(description["types"])))
+    network: Network = find_network(kind).from_spec(description["spec"], Vocabulary(tuple(description["types"])))
     model = network.encoder if isinstance(network, Headed) else network
     model.unseen = tuple(int(kind) for kind in description["unseen"])
     model.longest = None if description["longest"] is None else float(description["longest"])

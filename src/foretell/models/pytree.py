@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -16,23 +16,27 @@ def tensors_of(history: Any) -> list[Tensor]:
     return [tensor for part in _parts(history) for tensor in tensors_of(part)]
 
 
-def with_tensors(history: Any, tensors: list[Tensor]) -> Any:
-    """The same history with other tensors in place of its own."""
-    return _filled(history, iter(tensors))
+def with_tensors(history: Any, tensors: list[Tensor], rows: slice | Sequence[int] = slice(None)) -> Any:
+    """The same history with other tensors in place of its own, which are of these rows of it."""
+    return _filled(history, iter(tensors), rows)
 
 
 def _parts(history: Any) -> list[Any]:
+    if hasattr(history, "take_rows"):  # known on the host
+        return []
     if dataclasses.is_dataclass(history):
         return [getattr(history, field.name) for field in dataclasses.fields(history)]
     return list(history) if isinstance(history, list | tuple) else []
 
 
-def _filled(history: Any, tensors: Iterator[Tensor]) -> Any:
+def _filled(history: Any, tensors: Iterator[Tensor], rows: slice | Sequence[int]) -> Any:
     if isinstance(history, Tensor):
         return next(tensors)
+    if hasattr(history, "take_rows"):
+        return history.take_rows(rows)
     if dataclasses.is_dataclass(history) and not isinstance(history, type):
         names = [field.name for field in dataclasses.fields(history)]
-        return dataclasses.replace(history, **{name: _filled(getattr(history, name), tensors) for name in names})
+        return dataclasses.replace(history, **{name: _filled(getattr(history, name), tensors, rows) for name in names})
     if isinstance(history, list | tuple):
-        return type(history)(_filled(part, tensors) for part in history)
+        return type(history)(_filled(part, tensors, rows) for part in history)
     return history

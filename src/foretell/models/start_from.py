@@ -7,7 +7,7 @@ layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -19,11 +19,8 @@ from foretell.models.attention.start import start_intensities
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, describe, rebuild
 from foretell.models.task_heads import Headed, MaskedANHP
+from foretell.options import names_of
 
-# What a new run may choose for itself, and what is no choice but was learned from data.
-FREE = ("dropout", "shortest_wave", "fading", "echo", "dtype")
-LEARNED = ("m", "M", "time_scale", "elapsed_scale", "names", "seed", "fitted")
-SHAPES_THE_ENCODER = ("dim", "layers", "heads", "time_dim", "edges", "layer_norm", "feed_forward", "bos")
 SHOWN = 3
 
 
@@ -59,12 +56,17 @@ def start_from(
             f"choose --model {other.kind}, or start from a run of {model.title}"
         )
     _check_types(other.vocabulary, model.vocabulary, name)
-    if isinstance(model, ANHP) and isinstance(other, ANHP) and (other is not source or model.coarse != other.coarse):
+    if (
+        isinstance(model, ANHP)
+        and isinstance(other, ANHP)
+        and (other is not source or model.options.coarse != other.options.coarse)
+    ):
         return model, take_encoder(model, source, data, name, seed=seed, head=head)
     if head:
         raise ForetellError(f"train.init_head: {name} is {source.title}, expected a run of masked pretraining")
-    _check_options(model.spec(), other.spec(), name, None)
-    spec = {**other.spec(), **{key: value for key, value in model.spec().items() if key in FREE}}
+    _check_options(model, other, name)
+    free = {"dtype", *_free(model)}  # what a new run may choose for itself
+    spec = {**other.spec(), **{key: value for key, value in model.spec().items() if key in free}}
     made = rebuild({**describe(other), "spec": spec})
     assert isinstance(made, IntensityModel)
     made.load_state_dict(other.state_dict())
@@ -81,7 +83,7 @@ def take_encoder(
             f"--init {name}: it is {other.title}, which has no encoder of A-NHP; start from a run that has"
         )
     _check_types(other.vocabulary, model.vocabulary, name)
-    _check_options(model.spec(), other.spec(), name, SHAPES_THE_ENCODER)
+    _check_options(model, other, name, but=("coarse",))
     mine, theirs = model.state_dict(), other.state_dict()
     taken = [key for key in mine if key in ("fine", "bos_base") or key.startswith("attention.")]
     model.time.set_range(other.time.m, other.time.M)
@@ -131,9 +133,14 @@ def _check_types(theirs: Vocabulary, mine: Vocabulary, name: str) -> None:
     )
 
 
-def _check_options(mine: dict[str, Any], theirs: dict[str, Any], name: str, which: tuple[str, ...] | None) -> None:
-    """All options that give tensors their sizes and meaning, or those in `which`."""
-    keys = which if which is not None else [key for key in theirs if key not in (*FREE, *LEARNED)]
+def _free(model: IntensityModel) -> list[str]:
+    return [one.name for one in fields(model.options) if one.metadata.get("free")]
+
+
+def _check_options(model: IntensityModel, other: IntensityModel, name: str, but: tuple[str, ...] = ()) -> None:
+    """All options that give tensors their sizes and meaning; programs are compared by their rules."""
+    mine, theirs = model.spec(), other.spec()
+    keys = [key for key in names_of(model.options) if key in theirs and key not in (*_free(model), *but)]
     wrong = [key for key in keys if mine.get(key) != theirs.get(key)]
     if wrong:
         raise ForetellError(

@@ -125,7 +125,7 @@ class MaskedANHP(Headed):
     def __init__(self, encoder: ANHP, seed: int = 0) -> None:
         super().__init__(encoder, encoder.types, seed)
         with torch.no_grad():  # events start by raising their own type, as in the generative model
-            self.weight.add_(encoder.fine * (encoder.echo / encoder.dim))
+            self.weight.add_(encoder.fine * (encoder.options.echo / encoder.dim))
 
     def rows(self, batch: Batch, removed: Tensor, masked: Tensor, visible: Tensor | None = None) -> Rows:
         """The corrupted history: what was `removed` [B, N] is seen by nobody, what was `masked` [B, N] lost its type."""

@@ -31,22 +31,23 @@ class Terms:
 
 
 def event_terms(model: IntensityModel, history: Any, batch: Batch) -> Tensor:
-    state = model.state(history, Queries.of_events(batch))
+    state = model.state(history, model.collator.plan_queries(batch, Queries.of_events(batch)))
     log = model.log_intensity(state, batch.types)
     return torch.where(batch.event_counts, log, torch.zeros_like(log))
 
 
-def integral_terms(model: IntensityModel, history: Any, points: Points) -> Tensor:
+def integral_terms(model: IntensityModel, history: Any, batch: Batch, points: Points) -> Tensor:
     """`weight·λ` at every point: [B, Q]."""
-    total = model.total(model.state(history, points.queries))
+    total = model.total(model.state(history, model.collator.plan_queries(batch, points.queries)))
     return total * points.weights.to(total.dtype)
 
 
 def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None, sample: Sample | None = None) -> Terms:
     """Terms of a batch, with the integral at `points`, or in closed form where there are none."""
-    history = model.encode(batch)
+    history = model.encode(model.collator.plan_batch(batch))
     if points is not None:
-        found = model.ends_and_inside(history, batch, points.queries, False, sample)
+        queries = model.collator.plan_queries(batch, points.queries, sample)
+        found = model.ends_and_inside(history, batch, queries, False)
         if found is not None:
             return _terms_of(found, batch, points)
     event_log = event_terms(model, history, batch).double()
@@ -54,7 +55,7 @@ def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None, s
         exact = model.exact_integral(history, batch)
         assert exact is not None, f"{model.kind} has no closed-form integral"
         return Terms(event_log, exact.double() * batch.gap_counts)
-    weighted = integral_terms(model, history, points).double()
+    weighted = integral_terms(model, history, batch, points).double()
     by_gap = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=weighted.device)
     by_gap = by_gap.scatter_add(1, points.gap.expand_as(weighted), weighted)
     return Terms(event_log, by_gap)
@@ -89,7 +90,7 @@ def training_loss(
     """
     if history is None and points is not None and is_fused(model, points):
         return Loss(*losses(model, batch, points.queries.times, points.weights, pseudo_rate))
-    history = model.encode(batch) if history is None else history
+    history = model.encode(model.collator.plan_batch(batch)) if history is None else history
     if points is None:
         exact = model.exact_integral(history, batch)
         assert exact is not None, f"{model.kind} has no closed-form integral"
@@ -112,7 +113,8 @@ def _ends_and_inside(
     model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool, sample: Sample | None
 ) -> EndsAndInside:
     """One question to the model where the points lie gap by gap, since an event ends its gap; else two."""
-    found = model.ends_and_inside(history, batch, points.queries, pseudo, sample)
+    queries = model.collator.plan_queries(batch, points.queries, sample)
+    found = model.ends_and_inside(history, batch, queries, pseudo)
     if found is not None:
         return found
     per_gap = points.queries.visible.per_gap

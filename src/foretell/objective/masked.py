@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch
-from foretell.errors import ForetellError
 from foretell.models.attention.two_sided import checked_sight
 from foretell.models.task_heads import MaskedANHP
 
@@ -26,19 +25,9 @@ class Corruption:
 
 
 @dataclass(frozen=True)
-class MaskedTerms:
-    log_probability: Tensor  # [masked events]: of their true types
-    right: Tensor  # bool [masked events]: True where the likeliest type is the true one
-
-
-def check_shares(mask: float, drop: float) -> None:
-    problems = []
-    if not 0.0 < mask <= 1.0:
-        problems.append(f"mask = {mask}: expected a share of the events above 0 and at most 1")
-    if not 0.0 <= drop < 1.0:
-        problems.append(f"drop = {drop}: expected a share of the events from 0 to below 1")
-    if problems:
-        raise ForetellError("\n".join(problems))
+class LabelTerms:
+    log_probability: Tensor  # [labels]: of the true ones
+    right: Tensor  # bool [labels]: True where the likeliest is the true one
 
 
 def corrupt(
@@ -66,9 +55,9 @@ def corrupt(
 
 def masked_terms(
     model: MaskedANHP, batch: Batch, corruption: Corruption, visible: Tensor | np.ndarray | None = None
-) -> MaskedTerms:
+) -> LabelTerms:
     """`visible` (bool [B, N, N], True where the row sees the column) is a history of the caller's own instead of all other events."""
     seen = None if visible is None else checked_sight(batch, visible)
     logs = model.log_probabilities(batch, corruption.removed, corruption.masked, seen)
     true = batch.types[corruption.masked]
-    return MaskedTerms(logs.gather(-1, true[:, None]).squeeze(-1), logs.argmax(-1) == true)
+    return LabelTerms(logs.gather(-1, true[:, None]).squeeze(-1), logs.argmax(-1) == true)

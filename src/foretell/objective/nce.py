@@ -2,6 +2,9 @@
 
 With `λ̲_k(t) = λ_k(t) + M·λ^q_k(t)` the objective is `Σ log(λ_k/λ̲_k)` over the events that happened plus `Σ log(λ^q_k/λ̲_k)` over the
 events of `M` noise streams. Both are logistic functions of `x = log λ_k − log(M·λ^q_k)`: how much more the event looks real than drawn.
+
+Where a model is made of rules, only possible events may be noise. The noise process then distinguishes functors, not types, and an event
+of a functor is any of those possible at the time, all alike: `λ^q_e(t) = λ^q_F(t)/K_F(t)`, and none where `K_F(t)` is 0.
 """
 
 from __future__ import annotations
@@ -9,20 +12,27 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
+from foretell.data import Vocabulary
 from foretell.models.base import IntensityModel
-from foretell.objective.noise import NoiseEvents
+from foretell.models.rules.possible_events import possible_events
+from foretell.models.rules.rule_model import RuleModel
+from foretell.objective.noise import NoiseEvents, NoiseProcess, PossibleMarks
+from foretell.objective.timed_noise import Noise
+from foretell.terms import split
 
 
 def contrast(model: IntensityModel, batch: Batch, noise: NoiseEvents, history: Any = None) -> Tensor:
     """The negative objective of a batch, summed, in the model's dtype. `history` is the encoded batch, where the caller has it."""
-    history = model.encode(batch) if history is None else history
-    found = model.ends_and_chosen(history, batch, Queries.seeing(noise.times, noise.seen), noise.chosen)
+    history = model.encode(model.collator.plan_batch(batch)) if history is None else history
+    queries = model.collator.plan_queries(batch, Queries.seeing(noise.times, noise.seen), chosen=noise.chosen)
+    found = model.ends_and_chosen(history, batch, queries, noise.chosen)
     log_streams = math.log(noise.streams)
     at_ends = _excess(found.log_at_end, noise.log_rate_at_events + log_streams, batch.event_counts)
     drawn = _excess(found.log_chosen, noise.log_rate + log_streams, noise.valid)
@@ -36,3 +46,36 @@ def _excess(log_intensity: Tensor, log_noise: Tensor, counts: Tensor) -> Tensor:
     """`log λ − log(M·λ^q)` where it counts; elsewhere it may be anything, and must not reach a gradient as infinity times nothing."""
     zero = torch.zeros((), dtype=log_intensity.dtype, device=log_intensity.device)
     return torch.where(counts, log_intensity - log_noise.to(log_intensity.dtype), zero)
+
+
+class NoiseSource:
+    """Noise for one model: draws from a fitted process that the model can be contrasted with."""
+
+    def __init__(self, model: IntensityModel, fitted: Noise, streams: int) -> None:
+        self.model, self.streams = model, streams
+        self.marks = fitted.vocabulary
+        of_type = marks_of_types(model, self.marks) if isinstance(model, RuleModel) else None
+        self.process = NoiseProcess(fitted, model.device, of_type)
+
+    def draw(self, batch: Batch, generator: torch.Generator, pseudo_rate: float = 0.0) -> NoiseEvents:
+        possible = self._possible(self.model, batch) if isinstance(self.model, RuleModel) else None
+        return self.process.draw(batch, self.streams, generator, pseudo_rate, possible)
+
+    def _possible(self, model: RuleModel, batch: Batch) -> PossibleMarks:
+        """Functors of events come first among the marks; others happen and are no noise."""
+        found = possible_events(model, batch)
+        others = np.zeros((*found.count.shape[:2], len(self.marks) - found.count.shape[2]))
+        count = torch.from_numpy(np.concatenate([found.count, others], axis=2))
+        return PossibleMarks(count.to(model.device), found.facts)
+
+
+def functor_marks(model: RuleModel) -> Vocabulary:
+    """Functors of events, in the model's order, and then those of other types that happen."""
+    others = sorted({split(name)[0] for name in model.vocabulary.names} - set(model.functors))
+    return Vocabulary((*model.functors, *others))
+
+
+def marks_of_types(model: RuleModel, marks: Vocabulary) -> Tensor:
+    """The functor of every type: int64 [types]."""
+    place = {name: number for number, name in enumerate(marks.names)}
+    return torch.tensor([place[split(name)[0]] for name in model.vocabulary.names], dtype=torch.long)

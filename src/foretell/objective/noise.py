@@ -2,17 +2,17 @@
 
 In the gap that begins at `s`, a Poisson or Hawkes process has `λ^q_k(t) = μ_k + Σ_j r_kj·exp(−β_j(t−s))`, where `r` is what the real
 events still add; timed noise adds step functions of the time since the sequence began and since the last event of the same mark. Given the
-real events, `M` streams together are a Poisson process with intensity `M·λ^q`, and this one is a sum of simple parts (`objective.parts`):
+real events, `M` streams together are a Poisson process with intensity `M·λ^q`, and this one is a sum of simple parts (`noise_parts`):
 one constant, one falling exponential for each decay, and the step functions. Each part has a Poisson number of events, at times found by
 inverting its integral: nothing is thinned and nothing is cut off.
 
-A *mark* is what the process tells apart: types of events, or, for models made of rules, the functors of events (`objective.noise_source`).
+A *mark* is what the process distinguishes: types of events, or, for models made of rules, the functors of events (`nce.NoiseSource`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -21,8 +21,16 @@ from torch import Tensor
 from foretell.batches.batch import Batch
 from foretell.errors import ForetellError
 from foretell.models.classical.hawkes import Hawkes
-from foretell.objective.parts import Asked, Clock, Constant, Falling, Part, since_own, since_start
-from foretell.objective.timed import Noise, Timed
+from foretell.objective.noise_parts import (
+    ClockPart,
+    ConstantPart,
+    FallingPart,
+    GapMarks,
+    NoisePart,
+    since_own,
+    since_start,
+)
+from foretell.objective.timed_noise import Noise, TimedNoise
 
 EVENTS_AT_ONCE = 256  # whose effects on each other are one product
 NO_FACT = -1  # in place of a fact where there is only padding
@@ -49,30 +57,31 @@ class NoiseEvents:
             return self
         valid = self.valid[start:stop]
         width = int(valid.sum(1).max()) if len(valid) else 0
-        cut = {
-            one.name: getattr(self, one.name)[start:stop, :width]
-            for one in fields(self)
-            if one.name not in ("log_rate_at_events", "streams", "drawn")
-        }
-        return NoiseEvents(
-            **cut,
-            log_rate_at_events=self.log_rate_at_events[start:stop],
-            streams=self.streams,
-            drawn=int(valid.sum()),
-        )
+        names = ("times", "seen", "chosen", "log_rate", "valid", "pseudo")
+        cut = {name: getattr(self, name)[start:stop, :width] for name in names}
+        at_events = self.log_rate_at_events[start:stop]
+        return replace(self, **cut, log_rate_at_events=at_events, drawn=int(valid.sum()))
 
 
 @dataclass(frozen=True)
-class Possible:
+class PossibleMarks:
     """For models made of rules: how many events of each mark are possible in each gap, and which they are."""
 
     count: Tensor  # float64 [B, G, K]
     # From rows, gaps, marks and numbers below the count, all [n] on the host: facts.
     facts: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
+    def drawn(self, draws: _Draws, generator: torch.Generator) -> Tensor:
+        """One of the possible facts of each drawn mark, all alike."""
+        count = self.count[draws.row, draws.gap, draws.mark]
+        uniform = torch.rand(count.shape, generator=generator, dtype=torch.float64, device=count.device)
+        which = torch.minimum((uniform * count).floor(), count - 1.0).long()
+        host = (one.cpu().numpy() for one in (draws.row, draws.gap, draws.mark, which))
+        return torch.from_numpy(self.facts(*host)).to(count.device)
+
 
 @dataclass(frozen=True)
-class _Drawn:
+class _Draws:
     """Events of a batch, one after the other."""
 
     row: Tensor
@@ -81,13 +90,17 @@ class _Drawn:
     mark: Tensor
     pseudo: Tensor
 
+    def below(self, rows: int) -> _Draws:
+        """The same events in a batch that has so many rows above."""
+        return replace(self, row=self.row + rows)
+
 
 class NoiseProcess:
     def __init__(self, process: Noise, device: torch.device, mark_of_type: Tensor | None = None) -> None:
         """`mark_of_type` [types] says what the process calls each type of the data; None: the same."""
         self.mark_of_type = None if mark_of_type is None else mark_of_type.to(device)
         self.timed = None
-        if isinstance(process, Timed):
+        if isinstance(process, TimedNoise):
             self.timed = process.since_start.to(device), process.since_own.to(device)
             process = process.hawkes
         if isinstance(process, Hawkes):
@@ -109,23 +122,33 @@ class NoiseProcess:
         streams: int,
         generator: torch.Generator,
         pseudo_rate: float = 0.0,
-        possible: Possible | None = None,
+        possible: PossibleMarks | None = None,
     ) -> NoiseEvents:
         """Fresh noise; `pseudo_rate` adds pseudo-events of every type (or possible event), that many per unit of time."""
         raised = self._raised(batch)
-        drawn = self._drawn(batch, raised, streams, generator, pseudo_rate, possible)
-        log_rate = self._log_rate(batch, raised, drawn.row, drawn.gap, drawn.time, drawn.mark)
+        rows, gaps = batch.gap_length.shape
+        columns = 1 + len(self.beta) + 2 * (self.timed is not None) + bool(pseudo_rate)
+        at_once = max(1, WEIGHTS_AT_ONCE // max(1, gaps * columns * len(self.mu)))
+        blocks = []
+        for first in range(0, max(rows, 1), at_once):
+            some = slice(first, first + at_once)
+            block = batch.rows(first, first + at_once)
+            parts, count = self.parts(block, raised[some]), None if possible is None else possible.count[some]
+            blocks.append(self._draws(block, parts, streams, generator, pseudo_rate, count).below(first))
+        drawn = _Draws(*(torch.cat([getattr(one, name.name) for one in blocks]) for name in fields(_Draws)))
+        parts = self.parts(batch, raised)
+        rate = log_rate(parts, GapMarks(drawn.row, drawn.gap, drawn.mark), drawn.time)
         marks = self._marks(batch)
         row = torch.arange(len(batch), device=marks.device)[:, None].expand_as(marks)
         gap = torch.arange(marks.shape[1], device=marks.device)[None].expand_as(marks)
-        at_events = self._log_rate(batch, raised, row, gap, batch.times, marks)
-        chosen = drawn.mark
-        if possible is not None:  # an event of a mark is one of those possible
-            log_rate = log_rate - possible.count[drawn.row, drawn.gap, drawn.mark].log()
-            at_events = at_events - possible.count[row, gap, marks].clamp(min=1.0).log()
-            chosen = self._facts(drawn, possible, generator)
-        padding = 0 if possible is None else NO_FACT
-        return _padded(batch, drawn, chosen, padding, log_rate, at_events, streams)
+        at_events = log_rate(parts, GapMarks(row, gap, marks), batch.times)
+        if possible is None:
+            return _padded(batch, drawn, drawn.mark, 0, rate, at_events, streams)
+        rate = (
+            rate - possible.count[drawn.row, drawn.gap, drawn.mark].log()
+        )  # an event of a mark is one of those possible
+        at_events = at_events - possible.count[row, gap, marks].clamp(min=1.0).log()
+        return _padded(batch, drawn, possible.drawn(drawn, generator), NO_FACT, rate, at_events, streams)
 
     def _marks(self, batch: Batch) -> Tensor:
         return batch.types if self.mark_of_type is None else self.mark_of_type[batch.types]
@@ -148,56 +171,30 @@ class NoiseProcess:
             current, since = found[-1][:, -1], now[:, -1:]
         return torch.cat(found, dim=1)
 
-    def _parts(self, batch: Batch, raised: Tensor) -> list[Part]:
-        """What `λ^q` is the sum of."""
-        found: list[Part] = [Constant(batch, self.mu), Falling(batch, raised, self.beta)]
+    def parts(self, batch: Batch, raised: Tensor | None = None) -> list[NoisePart]:
+        """What `λ^q` is the sum of; `raised` is what earlier events add to each gap, where it is known."""
+        raised = self._raised(batch) if raised is None else raised
+        found: list[NoisePart] = [ConstantPart(batch, self.mu), FallingPart(batch, raised, self.beta)]
         if self.timed is not None:
             of_start, of_own = self.timed
             own = since_own(batch, self._marks(batch), len(self.mu))
-            found += [Clock(batch, of_start, since_start(batch, len(self.mu))), Clock(batch, of_own, own)]
+            found += [ClockPart(batch, of_start, since_start(batch, len(self.mu))), ClockPart(batch, of_own, own)]
         return found
 
-    def _log_rate(self, batch: Batch, raised: Tensor, row: Tensor, gap: Tensor, time: Tensor, mark: Tensor) -> Tensor:
-        """`log λ^q` of marks at times, of one stream and of all events of a mark together."""
-        asked = Asked(row, gap, mark)
-        first, *others = (part.rate(asked, time) for part in self._parts(batch, raised))
-        return sum(others, start=first).log()
-
-    def _drawn(
+    def _draws(
         self,
         batch: Batch,
-        raised: Tensor,
-        streams: int,
-        generator: torch.Generator,
-        pseudo_rate: float,
-        possible: Possible | None,
-    ) -> _Drawn:
-        rows, gaps = batch.gap_length.shape
-        columns = 1 + len(self.beta) + 2 * (self.timed is not None) + bool(pseudo_rate)
-        at_once = max(1, WEIGHTS_AT_ONCE // max(1, gaps * columns * len(self.mu)))
-        found = []
-        for first in range(0, max(rows, 1), at_once):
-            some = slice(first, first + at_once)
-            block = batch.rows(first, first + at_once)
-            count = None if possible is None else possible.count[some]
-            drawn = self._of_parts(block, self._parts(block, raised[some]), streams, generator, pseudo_rate, count)
-            found.append(_Drawn(drawn.row + first, *(getattr(drawn, one.name) for one in fields(drawn)[1:])))
-        return _Drawn(*(torch.cat([getattr(one, name.name) for one in found]) for name in fields(_Drawn)))
-
-    def _of_parts(
-        self,
-        batch: Batch,
-        parts: list[Part],
+        parts: list[NoisePart],
         streams: int,
         generator: torch.Generator,
         pseudo_rate: float,
         count: Tensor | None,
-    ) -> _Drawn:
+    ) -> _Draws:
         weights = [part.expected(streams) for part in parts]
         if count is not None:
             weights = [one * (count > 0.0).unsqueeze(2) for one in weights]
         if pseudo_rate:
-            pseudo = Constant(batch, torch.full_like(self.mu, pseudo_rate))
+            pseudo = ConstantPart(batch, torch.full_like(self.mu, pseudo_rate))
             expected = pseudo.expected(1)
             parts, weights = [*parts, pseudo], [*weights, expected if count is None else expected * count.unsqueeze(2)]
         upto = torch.cat(weights, dim=2).cumsum(-1)
@@ -215,23 +212,22 @@ class NoiseProcess:
         waited, begin = torch.empty_like(whole), 0
         for part in parts:
             mine = ((column >= begin) & (column < begin + part.columns)).nonzero().squeeze(1)
-            asked = Asked(row[mine], gap[mine], mark[mine])
-            waited[mine] = part.waits(asked, column[mine] - begin, uniform[1][mine])
+            places = GapMarks(row[mine], gap[mine], mark[mine])
+            waited[mine] = part.waits(places, column[mine] - begin, uniform[1][mine])
             begin += part.columns
         time = batch.gap_start[row, gap] + torch.minimum(waited, batch.gap_length[row, gap])
         is_pseudo = column >= begin - bool(pseudo_rate)
-        return _Drawn(row, gap, torch.minimum(time, batch.gap_end[row, gap]), mark, is_pseudo)
+        return _Draws(row, gap, torch.minimum(time, batch.gap_end[row, gap]), mark, is_pseudo)
 
-    def _facts(self, drawn: _Drawn, possible: Possible, generator: torch.Generator) -> Tensor:
-        count = possible.count[drawn.row, drawn.gap, drawn.mark]
-        uniform = torch.rand(count.shape, generator=generator, dtype=torch.float64, device=count.device)
-        which = torch.minimum((uniform * count).floor(), count - 1.0).long()
-        host = (one.cpu().numpy() for one in (drawn.row, drawn.gap, drawn.mark, which))
-        return torch.from_numpy(possible.facts(*host)).to(count.device)
+
+def log_rate(parts: list[NoisePart], places: GapMarks, time: Tensor) -> Tensor:
+    """`log λ^q` of marks at times, of one stream and of all events of a mark together."""
+    first, *others = (part.rate(places, time) for part in parts)
+    return sum(others, start=first).log()
 
 
 def _padded(
-    batch: Batch, drawn: _Drawn, chosen: Tensor, padding: int, log_rate: Tensor, at_events: Tensor, streams: int
+    batch: Batch, drawn: _Draws, chosen: Tensor, padding: int, log_rate: Tensor, at_events: Tensor, streams: int
 ) -> NoiseEvents:
     """Events of a sequence side by side in order of time. Padding lies at the beginning and sees nothing."""
     order = torch.argsort(drawn.time, stable=True)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData
 from foretell.evaluate.next_event_density import Horizon, Places, march
 from foretell.evaluate.next_time import HORIZON, QUICK, longest_time
@@ -33,13 +32,13 @@ def waiting_times(
     rows = [np.empty((0, len(quantiles)))]
     horizon = Horizon(_first_width(data, place), HORIZON * longest_time(model, data))
     with model.evaluating():
-        batch = make_batch(data, [place], device=model.device)
+        batch = model.collator.batch(data, [place], device=model.device)
         history = model.encode(batch)
         wanted = torch.as_tensor(np.asarray(seen, dtype=np.int64), device=model.device)
         for chunk in wanted.split(max(1, model.queries_at_a_time // NODES)):
             start = batch.gap_start[0][chunk][None]
             places = Places(start, chunk[None], torch.ones_like(start, dtype=torch.bool))
-            rows.append(march(model, history, places, horizon, QUICK, quantiles).quantiles[0].cpu().numpy())
+            rows.append(march(model, batch, history, places, horizon, QUICK, quantiles).quantiles[0].cpu().numpy())
     return np.concatenate(rows)
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from foretell.errors import ForetellError
-from foretell.reproduce.command import listed, listed_text, reproduce, wanted_of
+from foretell.reproduce.command import listed, listed_text, reproduce, reproduce_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if list_ or not experiments:
             sys.stdout.write(json.dumps(listed(), indent=2) + "\n" if as_json else listed_text())
             return 0
-        outcome = reproduce(experiments, wanted_of(**args), tell)
+        outcome = reproduce(experiments, reproduce_options(**args), tell)
     except ForetellError as error:
         sys.stderr.write("".join(f"error: {line}\n" for line in str(error).splitlines()))
         return 1

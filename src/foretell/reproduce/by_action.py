@@ -15,22 +15,29 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.by_functor import by_functor, functors_of
-from foretell.evaluate.compare import SIGNIFICANT, Comparison, Difference, difference_of
+from foretell.evaluate.compare import Comparison, Difference, difference_of
 from foretell.evaluate.scores import plain
-from foretell.reproduce.bench import Bench
-from foretell.reproduce.comparison import TITLES, who
+from foretell.reproduce.comparison import TITLES
 from foretell.reproduce.definition import Choice, Definition, check_keys, read_definition
-from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, Verdict
+from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, estimate_cell, verdict_of
 from foretell.reproduce.models import Models
-from foretell.reproduce.rows import WHO, Rows, check_same_data, pooled
+from foretell.reproduce.rows import (
+    WHO,
+    Rows,
+    SeedRows,
+    check_same_data,
+    is_significant,
+    p_value,
+    participants_key,
+    seed_rows,
+)
 from foretell.reproduce.unit import ROWS, Record, Unit, UnitFolder, slug
+from foretell.reproduce.workspace import Workspace
 
 KEYS = ("kind", "title", "paper", "data", "of", "pairs", "metrics", "finding")
 LAST = 0.01
-Fits = dict[int, Rows]  # of one model, by seed
 OF_A_FINDING = ("name", "claim", "first", "second", "metric", "better", "alike", "not_better")
 
 
@@ -39,17 +46,10 @@ class ByAction:
         self.definition = definition
         table = definition.table
         check_keys(table, KEYS, definition.source)
-        for one in table.get("finding", ()):
-            check_keys(one, OF_A_FINDING, f"{definition.source}, [[finding]] {one.get('name')}")
+        self.findings = definition.entries("finding", OF_A_FINDING)
         self.pairs = [(str(first), str(second)) for first, second in table["pairs"]]
         self.metrics = [str(one) for one in table.get("metrics", ("log_likelihood", "rmse", WHO))]
-        needed = tuple(dict.fromkeys(name for pair in self.pairs for name in pair))
-        wanted = {slug(one) for one in definition.models}
-        chosen = tuple(name for name in needed if not wanted or slug(name) in wanted)
-        if not chosen:
-            raise ForetellError(
-                f"{definition.name}: none of the models {', '.join(definition.models)}; there are {', '.join(needed)}"
-            )
+        chosen = tuple(definition.chosen(dict.fromkeys(name for pair in self.pairs for name in pair)))
         other = read_definition(
             str(definition.folder.parent / table["of"]), Choice(definition.quick, chosen, definition.seeds)
         )
@@ -59,17 +59,17 @@ class ByAction:
         """After all else: by then the other experiment, if it is asked for as well, has done them."""
         return [replace(one, minutes=LAST) for one in self.other.units(done)]
 
-    def work(self, unit: Unit, bench: Bench) -> dict[str, Any]:
+    def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
         """What the other experiment has done is taken over, with its scores."""
-        theirs = UnitFolder(bench.folder.parents[2] / self.other.definition.name / "units" / unit.name)
+        theirs = UnitFolder(workspace.folder.parents[2] / self.other.definition.name / "units" / unit.name)
         if theirs.state(unit) == "done":
             if (theirs.path / ROWS).exists():
-                shutil.copy(theirs.path / ROWS, bench.folder / ROWS)
+                shutil.copy(theirs.path / ROWS, workspace.folder / ROWS)
             return {key: value for key, value in (theirs.record() or {}).items() if key not in ("unit", "settings")}
-        return self.other.work(unit, bench)
+        return self.other.work(unit, workspace)
 
     def summarise(self, results: Results) -> Summary:
-        fits = fits_of(results)
+        fits = seed_rows(results, lambda settings: settings["model"] if settings["part"] == "final" else None)
         pairs = [(first, second) for first, second in self.pairs if first in fits and second in fits]
         found = [
             one for first, second in pairs for one in compared(fits[first], fits[second], (first, second), self.metrics)
@@ -82,18 +82,8 @@ class ByAction:
             )
             for first, second in pairs
         ]
-        findings = [_finding(one, found) for one in self.definition.table.get("finding", ())]
+        findings = [_finding(one, found) for one in self.findings]
         return Summary(sections, findings, plain({"actions": [one.to_json() for one in found]}), pictures)
-
-
-def fits_of(results: Results) -> dict[str, Fits]:
-    found: dict[str, Fits] = {}
-    for unit in results.units:
-        if unit.settings["part"] == "final" and unit.name in results.records:
-            rows = results.rows(unit.name)
-            if rows is not None:
-                found.setdefault(unit.settings["model"], {})[int(unit.settings["seed"])] = rows
-    return found
 
 
 @dataclass(frozen=True)
@@ -113,12 +103,12 @@ class Action:
 
     @property
     def p(self) -> float:
-        return self.difference.tests[0].test.p_value if self.difference.tests else 1.0
+        return p_value(self.difference)
 
     @property
     def better(self) -> str | None:
         """Who is significantly better."""
-        return self.difference.better if self.p < SIGNIFICANT else None
+        return self.difference.better if is_significant(self.difference) else None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -135,8 +125,8 @@ class Action:
         }
 
 
-def compared(first: Fits, second: Fits, names: tuple[str, str], metrics: Sequence[str]) -> list[Action]:
-    one, other = pooled([*first.values()]), pooled([*second.values()])
+def compared(first: SeedRows, second: SeedRows, names: tuple[str, str], metrics: Sequence[str]) -> list[Action]:
+    one, other = first.pooled, second.pooled
     check_same_data([one, other])
     functors, place = functors_of(one.names)
     of_row = np.where(one.type >= 0, place[np.maximum(one.type, 0)], -1)
@@ -154,30 +144,22 @@ def compared(first: Fits, second: Fits, names: tuple[str, str], metrics: Sequenc
             difference = difference_of((names[1], names[0]), b, a, one.units, ["events"])
             signs = _signs(first, second, keys, chosen, a.higher_is_better)
             events = int(a.counts.astype(bool).sum())
-            found.append(
-                Action(
-                    *names,
-                    metric,
-                    functors[number],
-                    events,
-                    (scores[0], scores[1]),
-                    difference,
-                    *signs,
-                    a.higher_is_better,
-                )
-            )
+            about = *names, metric, functors[number], events
+            found.append(Action(*about, (scores[0], scores[1]), difference, *signs, a.higher_is_better))
     return found
 
 
 def _key(rows: Rows, metric: str) -> str:
-    return who(rows) if metric == WHO else metric
+    return participants_key(rows) if metric == WHO else metric
 
 
-def _signs(first: Fits, second: Fits, keys: tuple[str, str], chosen: np.ndarray, higher: bool) -> tuple[int, int]:
+def _signs(
+    first: SeedRows, second: SeedRows, keys: tuple[str, str], chosen: np.ndarray, higher: bool
+) -> tuple[int, int]:
     """Seed s of one against seed s of the other: how often the second is better, and how often worse."""
     ahead = behind = 0
-    for seed in first.keys() & second.keys():
-        one, other = first[seed], second[seed]
+    for seed in first.by_seed.keys() & second.by_seed.keys():
+        one, other = first.by_seed[seed], second.by_seed[seed]
         values = [
             rows.by_key[key].where(chosen).ratio(rows.units).value for rows, key in ((one, keys[0]), (other, keys[1]))
         ]
@@ -191,34 +173,19 @@ def _signs(first: Fits, second: Fits, keys: tuple[str, str], chosen: np.ndarray,
 def _table(pair: tuple[str, str], found: Sequence[Action]) -> Section:
     rows = []
     for one in found:
-        scale, digits = (100.0, 1) if one.difference.kind == "share" else (1.0, 3)
-        cells = [
-            f"{scale * score.value:.{digits}f} [{scale * score.low:.{digits}f}, {scale * score.high:.{digits}f}]"
-            for score in one.scores
-        ]
-        difference = f"{scale * one.difference.difference.value:+.{digits}f}"
-        held = f"{one.ahead} of {one.ahead + one.behind}"
-        row = [
-            one.functor,
-            TITLES.get(one.metric, one.metric),
-            str(one.events),
-            *cells,
-            difference,
-            f"{one.p:.2g}",
-            held,
-            one.better or "–",
-        ]
-        rows.append([cell.replace("-", "−") if place > 2 and place < 7 else cell for place, cell in enumerate(row)])
-    head = [
-        "action",
-        "score",
-        "events",
-        *pair,
-        "second less first",
-        "p",
-        "seeds in which the second is better",
-        "better",
-    ]
+        kind = one.difference.kind
+        scale, digits = (100.0, 1) if kind == "share" else (1.0, 3)
+        difference = f"{scale * one.difference.difference.value:+.{digits}f}".replace("-", "−")
+        rows.append(
+            [
+                *(one.functor, TITLES.get(one.metric, one.metric), str(one.events)),
+                *(estimate_cell(score, kind) for score in one.scores),
+                *(difference, f"{one.p:.2g}".replace("-", "−")),
+                *(f"{one.ahead} of {one.ahead + one.behind}", one.better or "–"),
+            ]
+        )
+    ahead = "seeds in which the second is better"
+    head = ["action", "score", "events", *pair, "second less first", "p", ahead, "better"]
     note = (
         "Means over seeds with [95 % bootstrap intervals]. p of a paired permutation test over the events of the action, not corrected "
         "for their number; the last column names the better one where p < 0.05."
@@ -245,22 +212,16 @@ def _finding(table: Mapping[str, Any], found: Sequence[Action]) -> Finding:
         wrong += one.better is not None and one.better != expected
         who_leads = f"{one.better} is better" if one.better else "no significant difference"
         said.append(f"{name}: {who_leads} ({one.difference.difference.value:+.3f}, p = {one.p:.2g})")
-    verdict: Verdict = "holds" if right == len(wanted) else "does not hold" if wrong else "not significant"
-    return Finding(
-        table["name"],
-        table["claim"],
-        verdict,
-        f"{right} of {len(wanted)} as in the paper; " + "; ".join(said),
-        float(right),
-    )
+    detail = f"{right} of {len(wanted)} as in the paper; " + "; ".join(said)
+    return Finding(table["name"], table["claim"], verdict_of(wrong, right < len(wanted)), detail, float(right))
 
 
-def _drawing(first: Fits, second: Fits, names: tuple[str, str], metrics: Sequence[str]) -> Any:
+def _drawing(first: SeedRows, second: SeedRows, names: tuple[str, str], metrics: Sequence[str]) -> Any:
     def draw(path: Path) -> None:
         from foretell.report.canvas import save_figure
         from foretell.report.scatter_plot import scatter_plot
 
-        one, other = pooled([*first.values()]), pooled([*second.values()])
+        one, other = first.pooled, second.pooled
         keys = [(_key(one, metric), _key(other, metric)) for metric in metrics]
         keys = [(a, b) for a, b in keys if a in one.by_key and b in other.by_key]
         runs = [[one.by_key[a] for a, _ in keys], [replace(other.by_key[b], key=a) for a, b in keys]]

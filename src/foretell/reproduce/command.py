@@ -13,7 +13,7 @@ from typing import Any
 from foretell.errors import ForetellError
 from foretell.reproduce.definition import Choice, names, read_definition
 from foretell.reproduce.experiment import Summary, open_experiment
-from foretell.reproduce.queue import Course, Wanted, default_out, missing_data, run_units
+from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, default_out, missing_data, run_units
 from foretell.reproduce.results import finding_lines, table_lines, write_results
 from foretell.train.stopping import stopping
 
@@ -22,7 +22,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Outcome:
-    courses: list[Course]
+    courses: list[ExperimentProgress]
     summaries: list[Summary]
     interrupted: bool
 
@@ -66,7 +66,7 @@ class Outcome:
         return "\n".join(lines)
 
 
-def reproduce(experiments: Sequence[str], wanted: Wanted, tell: Callable[[str], None]) -> Outcome:
+def reproduce(experiments: Sequence[str], wanted: ReproduceOptions, tell: Callable[[str], None]) -> Outcome:
     """All units that are pending, then tables, tests and findings of what is done."""
     with stopping() as asked:
         courses = run_units(_all(experiments, wanted, tell), wanted, tell, lambda: asked["stop"])
@@ -75,7 +75,7 @@ def reproduce(experiments: Sequence[str], wanted: Wanted, tell: Callable[[str], 
     return Outcome(courses, summaries, interrupted)
 
 
-def _all(experiments: Sequence[str], wanted: Wanted, tell: Callable[[str], None]) -> list[str]:
+def _all(experiments: Sequence[str], wanted: ReproduceOptions, tell: Callable[[str], None]) -> list[str]:
     """`all` stands for every experiment whose data are there."""
     found: list[str] = []
     for name in experiments:
@@ -94,7 +94,7 @@ def _all(experiments: Sequence[str], wanted: Wanted, tell: Callable[[str], None]
     return list(dict.fromkeys(found))
 
 
-def wanted_of(
+def reproduce_options(
     *,
     data: str | None,
     out: str | None,
@@ -108,7 +108,7 @@ def wanted_of(
     fit: bool,
     results: bool,
     publish: bool,
-) -> Wanted:
+) -> ReproduceOptions:
     """Options as they were typed, checked."""
     if device not in ("auto", "cpu") and not device.startswith("cuda"):
         raise ForetellError(f"--device {device}: expected auto (what suits each unit), cpu or cuda")
@@ -122,7 +122,7 @@ def wanted_of(
     if not results and (publish or not fit):
         raise ForetellError("--no-results leaves nothing to do: leave out --publish and --no-fit")
     choice = Choice(quick, tuple(part.strip() for part in models.split(",") if part.strip()), _seeds(seeds))
-    return Wanted(
+    return ReproduceOptions(
         out=Path(out) if out else default_out(quick),
         data=Path(data) if data else None,
         choice=choice,
@@ -182,4 +182,4 @@ def _seeds(text: str) -> tuple[int, ...]:
     return found
 
 
-__all__ = ["Outcome", "finding_lines", "listed", "listed_text", "reproduce", "wanted_of"]
+__all__ = ["Outcome", "finding_lines", "listed", "listed_text", "reproduce", "reproduce_options"]

@@ -6,19 +6,19 @@ there are enough of them, else over events. The spread is the standard deviation
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.compare import SIGNIFICANT, Difference, difference_of, in_words
-from foretell.evaluate.permutation import PERMUTATIONS, Over
+from foretell.evaluate.compare import Difference, in_words
 from foretell.evaluate.scores import plain
-from foretell.reproduce.experiment import Picture, Results, Section, Summary
-from foretell.reproduce.rows import WHO, Rows, check_same_data, pooled
+from foretell.reproduce.experiment import Picture, Results, Section, Summary, estimate_cell
+from foretell.reproduce.rows import WHO, Rows, difference_between, is_significant, participants_key, seed_rows
 
 if TYPE_CHECKING:
     from foretell.reproduce.models import Models
@@ -54,7 +54,7 @@ class Comparison:
 
     def test(self, first: str, second: str, metric: str) -> Difference:
         """First less second, over the same events; p is not corrected."""
-        return self._difference(first, second, self.rows[first], self.rows[second], metric, PERMUTATIONS)
+        return difference_between((first, second), self.rows[first], self.rows[second], self.key(first, metric))
 
     def seed_tests(self, first: str, second: str, metric: str) -> dict[int, Difference]:
         """Seed by seed; a model of which there is one fit meets every seed of the other."""
@@ -63,48 +63,34 @@ class Comparison:
         for seed in sorted({*one, *other}):
             pair = [some.get(seed) or (next(iter(some.values())) if len(some) == 1 else None) for some in (one, other)]
             if pair[0] is not None and pair[1] is not None:
-                found[seed] = self._difference(first, second, pair[0], pair[1], metric, OF_A_SEED)
+                key = self.key(first, metric)
+                found[seed] = difference_between((first, second), pair[0], pair[1], key, OF_A_SEED)
         return found
 
-    def _difference(
-        self, first: str, second: str, one: Rows, other: Rows, metric: str, permutations: int
-    ) -> Difference:
-        check_same_data([one, other])
-        over: Over = "sequences" if one.units.whole_sequences else "events"
-        key = self.key(first, metric)
-        metrics = one.by_key[key], other.by_key[key]
-        return difference_of((first, second), *metrics, one.units, [over], permutations=permutations)
-
     def key(self, model: str, metric: str) -> str:
-        return who(self.rows[model]) if metric == WHO else metric
+        return participants_key(self.rows[model]) if metric == WHO else metric
 
 
 def compare_models(experiment: Models, results: Results) -> Comparison:
-    finals: dict[str, list[Mapping[str, Any]]] = {one.name: [] for one in experiment.entrants}
-    rows: dict[str, list[Rows]] = {one.name: [] for one in experiment.entrants}
-    sizes: dict[str, Mapping[str, Any]] = {}
-    for unit in results.units:
-        if unit.settings["part"] != "final":
-            continue
-        if unit.settings["size"]:
-            sizes[unit.settings["model"]] = unit.settings["size"]
-        record = results.records.get(unit.name)
-        found = results.rows(unit.name) if record is not None else None
-        if record is not None and found is not None:
-            finals[unit.settings["model"]].append(record)
-            rows[unit.settings["model"]].append(found)
-    there = tuple(name for name, some in finals.items() if some)
-    together = {name: pooled(rows[name]) for name in there}
-    scores = {(one.model, one.metric): one for name in there for one in _scores(name, rows[name], together[name])}
+    finals = [one for one in results.units if one.settings["part"] == "final"]
+    rows = seed_rows(results, lambda settings: settings["model"] if settings["part"] == "final" else None)
+    there = tuple(one.name for one in experiment.entrants if one.name in rows)
+
+    def records(name: str) -> Iterator[Mapping[str, Any]]:
+        for one in finals:
+            if one.settings["model"] == name and one.name in results.records and results.rows(one.name) is not None:
+                yield results.records[one.name]
+
+    scores = [one for name in there for one in _scores(name, [*rows[name].by_seed.values()], rows[name].pooled)]
     return Comparison(
         models=there,
-        missing=tuple(name for name in finals if name not in there),
-        seeds={name: tuple(one["seed"] for one in finals[name]) for name in there},
-        scores=scores,
-        rows=together,
-        records={name: tuple(finals[name]) for name in there},
-        sizes=sizes,
-        singles={name: dict(zip((one["seed"] for one in finals[name]), rows[name], strict=True)) for name in there},
+        missing=tuple(one.name for one in experiment.entrants if one.name not in rows),
+        seeds={name: tuple(rows[name].by_seed) for name in there},
+        scores={(one.model, one.metric): one for one in scores},
+        rows={name: rows[name].pooled for name in there},
+        records={name: tuple(records(name)) for name in there},
+        sizes={one.settings["model"]: one.settings["size"] for one in finals if one.settings["size"]},
+        singles={name: rows[name].by_seed for name in there},
         like=frozenset(one.name for one in experiment.entrants if one.sized_by != one.name),
     )
 
@@ -120,11 +106,6 @@ def _scores(name: str, rows: Sequence[Rows], together: Rows) -> list[Score]:
     return made
 
 
-def who(rows: Rows) -> str:
-    keys = [key for key in rows.by_key if key.startswith(f"{WHO} ")]
-    return next((key for key in keys if key == f"{WHO} all"), keys[0] if keys else WHO)
-
-
 @dataclass(frozen=True)
 class _Tests:
     """Of two models in one score: with the seeds pooled, and of each seed."""
@@ -137,8 +118,7 @@ class _Tests:
         found: dict[str, Any] = self.pooled.to_json() | {"seeds": self.seeds_json()}
         for one in found["tests"]:
             del one["p_holm"]
-        tests = self.pooled.tests
-        return found | {"significant": bool(tests) and tests[0].test.p_value < SIGNIFICANT}
+        return found | {"significant": is_significant(self.pooled)}
 
     def seeds_json(self) -> dict[str, Any]:
         return {
@@ -149,13 +129,11 @@ class _Tests:
     def better_seeds(self) -> str:
         """How often the pooled verdict's better one is ahead, and how often significantly."""
         ahead = [one for one in self.seeds.values() if one.better is not None and one.better == self.pooled.better]
-        clear = [one for one in ahead if one.tests and one.tests[0].test.p_value < SIGNIFICANT]
-        return f"{len(ahead)} of {len(self.seeds)}, {len(clear)}"
+        return f"{len(ahead)} of {len(self.seeds)}, {sum(map(is_significant, ahead))}"
 
 
 def summary_of(experiment: Models, results: Results) -> Summary:
     from foretell.reproduce.findings import find
-    from foretell.reproduce.score_picture import draw_scores
 
     table = experiment.definition.table
     found = compare_models(experiment, results)
@@ -220,7 +198,7 @@ def _score_table(found: Comparison, columns: Sequence[str]) -> Section:
                 name,
                 told,
                 str(len(seconds)),
-                *("–" if one is None else shown(one) for one in scores),
+                *("–" if one is None else estimate_cell(one.estimate, one.kind, one.spread) for one in scores),
                 f"{np.mean(seconds):.3g}",
             ]
         )
@@ -233,13 +211,6 @@ def _own_size(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return record["settings"]["config"]["model"]
 
 
-def shown(one: Score) -> str:
-    scale, digits = (100.0, 1) if one.kind == "share" else (1.0, 3)
-    value, low, high = (f"{scale * part:.{digits}f}".replace("-", "−") for part in asdict(one.estimate).values())
-    spread = "" if one.spread is None else f" ± {scale * one.spread:.{digits}f}"
-    return f"{value} [{low}, {high}]{spread}"
-
-
 def _test_table(tests: Sequence[_Tests]) -> list[Section]:
     if not tests:
         return []
@@ -250,7 +221,7 @@ def _test_table(tests: Sequence[_Tests]) -> list[Section]:
         size = f"{scale * one.difference.value:+.{digits}f}".replace("-", "−")
         test = one.tests[0] if one.tests else None
         p = "–" if test is None else in_words(test.test.p_value, test.test).removeprefix("= ")
-        better = one.better if one.better and test is not None and test.test.p_value < SIGNIFICANT else "–"
+        better = one.better if one.better and is_significant(one) else "–"
         rows.append([one.first, one.second, title_of(one.metric, one.title), size, p, better, both.better_seeds()])
     first = tests[0].pooled
     over = first.tests[0].over if first.tests else "events"
@@ -290,3 +261,31 @@ def _size(size: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{'D' if key == 'dim' else 'L' if key == 'layers' else key} {value}" for key, value in size.items()
     )
+
+
+def draw_scores(found: Comparison, columns: Sequence[str], title: str, path: Path) -> None:
+    """The paper's figures: one panel per score, one dot per model, with its 95 % interval; small dots are single seeds."""
+    from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, save_figure
+
+    figure, axes = blank_figure(1, (3.1 * len(columns), 1.2 + 0.42 * len(found.models)), columns=len(columns))
+    for axis, column in zip(axes, columns, strict=True):
+        axis.grid(visible=False)
+        axis.grid(axis="x", color="#eeeeee", linewidth=0.8)
+        for place, name in enumerate(found.models):
+            score = found.scores.get((name, found.key(name, column)))
+            if score is None:
+                continue
+            scale = 100.0 if score.kind == "share" else 1.0
+            colour = COLOURS[place % len(COLOURS)]
+            low, high = scale * score.estimate.low, scale * score.estimate.high
+            axis.plot([low, high], [place, place], color=colour, linewidth=2.0, solid_capstyle="round")
+            axis.plot([scale * score.estimate.value], [place], "o", color=colour, markersize=7)
+            if len(score.values) > 1:
+                seeds = [scale * value for value in score.values]
+                axis.plot(seeds, [place + 0.22] * len(seeds), "o", color=FAINT, markersize=2.5)
+        axis.set_yticks(range(len(found.models)), found.models if axis is axes[0] else [])
+        axis.set_ylim(len(found.models) - 0.5, -0.5)
+        better = "higher" if column.endswith("log_likelihood") else "lower"
+        axis.set_xlabel(f"{title_of(column)} ({better} is better)", fontsize=9, color=INK)
+    figure.suptitle(title, fontsize=10, color=INK)
+    save_figure(figure, path)

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from foretell.data import Dataset, load
-from foretell.errors import ForetellError
-from foretell.reproduce.bench import Bench
 from foretell.reproduce.definition import Definition, check_keys
 from foretell.reproduce.experiment import Finding, Results, Section, Summary
 from foretell.reproduce.unit import Record, Unit, slug
+from foretell.reproduce.workspace import Workspace
 
 KEYS = ("kind", "title", "paper", "set")
 OF_A_SET = ("name", "data", "experiment", "paper", "note")
@@ -24,22 +23,18 @@ class Datasets:
     def __init__(self, definition: Definition) -> None:
         check_keys(definition.table, KEYS, definition.source)
         self.definition = definition
-        self.sets: list[Mapping[str, Any]] = []
-        wanted = {slug(one) for one in definition.models}
-        for one in definition.table.get("set", ()):
-            check_keys(one, OF_A_SET, f"{definition.source}, [[set]] {one.get('name')}")
+        sets = definition.entries("set", OF_A_SET)
+        for one in sets:
             check_keys(one.get("paper", {}), OF_THE_PAPER, f"{definition.source}, [[set]] {one.get('name')}, paper")
-            if not wanted or slug(one["name"]) in wanted:
-                self.sets.append(one)
-        if not self.sets:
-            raise ForetellError(f"{definition.source}: no data set of these names: {', '.join(definition.models)}")
+        chosen = definition.chosen(str(one["name"]) for one in sets)
+        self.sets = [one for one in sets if one["name"] in chosen]
 
     def units(self, done: Mapping[str, Record]) -> list[Unit]:
         """Data that another experiment draws are looked for when results are written."""
         return [Unit(slug(one["name"]), {"data": one["data"]}, 0.1) for one in self.sets if "data" in one]
 
-    def work(self, unit: Unit, bench: Bench) -> dict[str, Any]:
-        return {"statistics": statistics(bench.dataset(unit.settings["data"]))}
+    def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
+        return {"statistics": statistics(workspace.dataset(unit.settings["data"]))}
 
     def summarise(self, results: Results) -> Summary:
         found: list[tuple[Mapping[str, Any], dict[str, Any] | None]] = []
@@ -121,16 +116,9 @@ def _splits(there: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> lis
         for name in counted["events"]:
             low, mean, high = counted["split_lengths"][name]
             gap = counted["mean_gap"][name]
-            rows.append(
-                [
-                    one["name"],
-                    name,
-                    _cell(counted["sequences"][name]),
-                    _cell(counted["events"][name]),
-                    f"{low} / {mean:.1f} / {high}",
-                    "–" if gap is None else f"{gap:.4g}",
-                ]
-            )
+            sizes = _cell(counted["sequences"][name]), _cell(counted["events"][name])
+            lengths = f"{low} / {mean:.1f} / {high}"
+            rows.append([one["name"], name, *sizes, lengths, "–" if gap is None else f"{gap:.4g}"])
     return rows
 
 

@@ -64,6 +64,43 @@ class Definition:
     def has_any(self, models: Iterable[str]) -> bool:
         return not {slug(one) for one in models}.isdisjoint(map(slug, self.choices))
 
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Those that `--models` asks for: all, where it names none."""
+        names, wanted = list(names), {slug(one) for one in self.models}
+        found = [one for one in names if not wanted or slug(one) in wanted]
+        if not found:
+            raise ForetellError(
+                f"{self.name}: none of the models {', '.join(self.models)}; there are {', '.join(names)}"
+            )
+        return found
+
+    @property
+    def own_seeds(self) -> tuple[int, ...]:
+        """Those that the user asks for, or those of the file."""
+        return self.seeds or tuple(self.table.get("seeds", (0,)))
+
+    def entries(self, section: str, known: Iterable[str]) -> list[Mapping[str, Any]]:
+        """The tables `[[section]]`, which may have these keys."""
+        found = list(self.table.get(section, ()))
+        for one in found:
+            check_keys(one, known, f"{self.source}, [[{section}]] {one.get('name')}")
+        return found
+
+    def model_tables(
+        self, entry: Mapping[str, Any], folder: Path, like: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """`{"model": …, "train": …}` of a `[[model]]`: its file in `folder`, then another model's, then what it says itself.
+
+        Last comes what a quick run changes in every model.
+        """
+        made: dict[str, Any] = {"train": dict(self.table.get("train", {})), "model": {}}
+        if "config" in entry:
+            found = read_config(folder / entry["config"])
+            made = merged(made, {key: found.get(key, {}) for key in ("model", "train")})
+        made = merged(made, like or {})
+        made = merged(made, {"model": entry.get("model", {}), "train": entry.get("train", {})})
+        return merged(made, self.table.get("change", {}))
+
 
 @dataclass(frozen=True)
 class Choice:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from foretell.errors import ForetellError
-from foretell.reproduce.bench import Bench
+from foretell.evaluate.bootstrap import Estimate
 from foretell.reproduce.definition import Definition
 from foretell.reproduce.rows import Rows, read_rows
 from foretell.reproduce.unit import ROWS, Record, Unit, UnitFolder
+from foretell.reproduce.workspace import Workspace
 
 Verdict = Literal["holds", "does not hold", "not significant", "pending"]
 
@@ -49,6 +50,18 @@ class Section:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+
+
+def estimate_cell(one: Estimate, kind: str = "mean", spread: float | None = None) -> str:
+    """A score in a table: its value, [its interval] and ± its spread over the seeds; shares in per cent."""
+    scale, digits = (100.0, 1) if kind == "share" else (1.0, 3)
+    value, low, high = (f"{scale * part:.{digits}f}".replace("-", "−") for part in (one.value, one.low, one.high))
+    return f"{value} [{low}, {high}]" + ("" if spread is None else f" ± {scale * spread:.{digits}f}")
+
+
+def verdict_of(lost: int | bool, weak: int | bool) -> Verdict:
+    """Of several tests: some are lost significantly, or some are not significant, or all are won."""
+    return "does not hold" if lost else "not significant" if weak else "holds"
 
 
 @dataclass(frozen=True)
@@ -91,8 +104,8 @@ class Experiment(Protocol):
         """All units that are known once these are done, in a fixed order; called again after each one, so that some may wait for others."""
         ...
 
-    def work(self, unit: Unit, bench: Bench) -> Mapping[str, Any]:
-        """Do it, and say what to record (JSON). `bench.fit` stops and resumes by itself; other long steps ask `bench.give_way()`."""
+    def work(self, unit: Unit, workspace: Workspace) -> Mapping[str, Any]:
+        """Do it; returns what to record (JSON). `workspace.fit` stops and resumes by itself; other long steps call `give_way`."""
         ...
 
     def summarise(self, results: Results) -> Summary:

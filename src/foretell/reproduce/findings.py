@@ -11,12 +11,13 @@ from statistics import median
 from typing import Any
 
 from foretell.errors import ForetellError
-from foretell.evaluate.compare import SIGNIFICANT, Difference
+from foretell.evaluate.compare import Difference
 from foretell.reproduce.comparison import Comparison
-from foretell.reproduce.experiment import Finding, Results, Verdict
+from foretell.reproduce.experiment import Finding, Results, Verdict, verdict_of
+from foretell.reproduce.rows import is_significant, p_value
 
 Table = Mapping[str, Any]
-Judged = tuple[Verdict, float | None, str]
+CheckResult = tuple[Verdict, float | None, str]
 COMMON = ("name", "claim", "check")
 
 
@@ -53,62 +54,60 @@ def find(table: Table, found: Comparison, results: Results) -> Finding:
     return Finding(name, str(table.get("claim", "")), verdict, detail, value)
 
 
-def co_wins(table: Table, found: Comparison, results: Results) -> Judged:
+def co_wins(table: Table, found: Comparison, results: Results) -> CheckResult:
     """On every metric no rival is significantly better."""
     beaten = []
     for metric in table["metrics"]:
         for rival in table["against"]:
             test = found.test(table["model"], rival, metric)
-            if test.better == rival and _significant(test):
+            if test.better == rival and is_significant(test):
                 beaten.append(f"{rival} is better in {test.title} ({_p(test)})")
     count = len(table["metrics"]) - len({text.split(" is better in ")[1].split(" (")[0] for text in beaten})
     detail = f"no rival is significantly better on {count} of {len(table['metrics'])} scores"
     return "holds" if not beaten else "does not hold", float(count), "; ".join([detail, *beaten])
 
 
-def wins(table: Table, found: Comparison, results: Results) -> Judged:
+def wins(table: Table, found: Comparison, results: Results) -> CheckResult:
     """On so many metrics significantly better than every rival, and on the others not significantly worse than any."""
     won, lost, told = 0, 0, []
     for metric in table["metrics"]:
         tests = [found.test(table["model"], rival, metric) for rival in table["against"]]
-        won += (all_won := all(one.better == table["model"] and _significant(one) for one in tests))
-        better = [one.second for one in tests if one.better == one.second and _significant(one)]
+        won += (all_won := all(one.better == table["model"] and is_significant(one) for one in tests))
+        better = [one.second for one in tests if one.better == one.second and is_significant(one)]
         lost += bool(better)
         state = "wins" if all_won else f"loses to {', '.join(better)}" if better else "ties"
         told.append(f"{state} in {tests[0].title}")
     wanted = int(table.get("wins", len(table["metrics"])))
-    verdict: Verdict = "does not hold" if lost else "holds" if won >= wanted else "not significant"
-    return verdict, float(won), "; ".join(told)
+    return verdict_of(lost, won < wanted), float(won), "; ".join(told)
 
 
-def beats(table: Table, found: Comparison, results: Results) -> Judged:
+def beats(table: Table, found: Comparison, results: Results) -> CheckResult:
     """Each of the better ones is significantly better than each of the others, on every metric."""
     pairs = table.get("pairs") or [(one, other) for one in _list(table["better"]) for other in _list(table["than"])]
     tests = [found.test(one, other, metric) for one, other in pairs for metric in table["metrics"]]
-    worse = [one for one in tests if one.better == one.second and _significant(one)]
-    weak = [one for one in tests if not _significant(one)]
+    worse = [one for one in tests if one.better == one.second and is_significant(one)]
+    weak = [one for one in tests if not is_significant(one)]
     told = "; ".join(f"{one.first} against {one.second}, {one.title}: {_size(one)} ({_p(one)})" for one in tests)
-    verdict: Verdict = "does not hold" if worse else "not significant" if weak else "holds"
-    return verdict, max(_p_value(one) for one in tests), told
+    return verdict_of(bool(worse), bool(weak)), max(p_value(one) for one in tests), told
 
 
-def alike(table: Table, found: Comparison, results: Results) -> Judged:
+def alike(table: Table, found: Comparison, results: Results) -> CheckResult:
     """No metric shows a significant difference."""
     tests = [found.test(table["first"], table["second"], metric) for metric in table["metrics"]]
     told = "; ".join(f"{one.title}: {_size(one)} ({_p(one)})" for one in tests)
-    different = any(_significant(one) for one in tests)
-    return "does not hold" if different else "holds", min(_p_value(one) for one in tests), told
+    different = any(is_significant(one) for one in tests)
+    return "does not hold" if different else "holds", min(p_value(one) for one in tests), told
 
 
-def no_help(table: Table, found: Comparison, results: Results) -> Judged:
+def no_help(table: Table, found: Comparison, results: Results) -> CheckResult:
     """None of the models is significantly better than the plain one."""
     tests = [found.test(one, table["than"], metric) for one in _list(table["models"]) for metric in table["metrics"]]
     told = "; ".join(f"{one.first}, {one.title}: {_size(one)} ({_p(one)})" for one in tests)
-    helps = any(one.better == one.first and _significant(one) for one in tests)
-    return "does not hold" if helps else "holds", min(_p_value(one) for one in tests), told
+    helps = any(one.better == one.first and is_significant(one) for one in tests)
+    return "does not hold" if helps else "holds", min(p_value(one) for one in tests), told
 
 
-def monte_carlo(table: Table, found: Comparison, results: Results) -> Judged:
+def monte_carlo(table: Table, found: Comparison, results: Results) -> CheckResult:
     """How much of an interval's width is due to the draws of the integral, in the middle of all fits."""
     shares = [
         record["monte_carlo"]
@@ -125,7 +124,7 @@ def monte_carlo(table: Table, found: Comparison, results: Results) -> Judged:
     return "holds" if added <= limit else "does not hold", added, detail
 
 
-def best_size(table: Table, found: Comparison, results: Results) -> Judged:
+def best_size(table: Table, found: Comparison, results: Results) -> CheckResult:
     """The size that dev chose lies in the paper's range, for most models."""
     sizes = {name: size for name, size in found.sizes.items() if name not in found.like}  # each choice counts once
     if not sizes:
@@ -137,7 +136,7 @@ def best_size(table: Table, found: Comparison, results: Results) -> Judged:
     return "holds" if share > 0.5 else "does not hold", share, f"{sum(inside)} of {len(inside)} models; {told}"
 
 
-CHECKS: dict[str, Callable[[Table, Comparison, Results], Judged]] = {
+CHECKS: dict[str, Callable[[Table, Comparison, Results], CheckResult]] = {
     "co-wins": co_wins,
     "wins": wins,
     "beats": beats,
@@ -148,16 +147,8 @@ CHECKS: dict[str, Callable[[Table, Comparison, Results], Judged]] = {
 }
 
 
-def _p_value(one: Difference) -> float:
-    return one.tests[0].test.p_value if one.tests else 1.0
-
-
-def _significant(one: Difference) -> bool:
-    return _p_value(one) < SIGNIFICANT
-
-
 def _p(one: Difference) -> str:
-    return f"p = {_p_value(one):.2g}"
+    return f"p = {p_value(one):.2g}"
 
 
 def _size(one: Difference) -> str:

@@ -8,45 +8,41 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.reproduce.bench import Bench
+from foretell.evaluate.bootstrap import estimates, replicates
+from foretell.evaluate.likelihood import EventScores, score_events
+from foretell.evaluate.metrics import metrics_of
+from foretell.evaluate.participants import guess_participants, parse_pattern
+from foretell.evaluate.scores import plain
+from foretell.evaluate.units import Units
+from foretell.models.base import IntensityModel
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import Results, Summary
 from foretell.reproduce.rows import WHO
 from foretell.reproduce.unit import Device, Record, Unit, slug
-from foretell.train.config import make_config, read_config
+from foretell.reproduce.workspace import Workspace
+from foretell.train.config import make_config
 
 KEYS = (
-    "kind",
-    "title",
-    "paper",
-    "data",
-    "device",
-    "seeds",
-    "minutes",
-    "columns",
-    "compare",
-    "predict",
-    "also_predict",
-    "times",
-    "monte_carlo",
+    *("kind", "title", "paper", "data", "device", "seeds", "minutes", "columns", "compare"),
+    *("predict", "also_predict", "times", "monte_carlo"),
 )
 TABLES = ("train", "cut", "grid", "model", "change", "finding")
 OF_A_MODEL = ("name", "config", "model", "train", "grid", "seeds", "minutes", "device", "like")
 METRICS = (
-    "log_likelihood",
-    "time_log_likelihood",
-    "type_log_likelihood",
-    "rmse",
-    "error_rate",
-    "error_rate_without_time",
-    "participants",
+    *("log_likelihood", "time_log_likelihood", "type_log_likelihood", "rmse"),
+    *("error_rate", "error_rate_without_time", WHO),
 )
 COLUMNS = ("log_likelihood", "rmse", "error_rate")
+SAMPLES_PER_EVENT = 10  # the paper's, for final results
 
 
 @dataclass(frozen=True)
@@ -74,13 +70,9 @@ class Models:
         self.cut: Mapping[str, int] = table.get("cut", {})
         self.grid_seed = int(table.get("grid", {}).get("seed", 0))
         self.everyone = self._entrants()
-        self.entrants = [one for one in self.everyone if _chosen(one.name, definition.models)]
         check_findings(table.get("finding", ()), [one.name for one in self.everyone], definition.source)
-        if not self.entrants:
-            known = ", ".join(entry["name"] for entry in table.get("model", ()))
-            raise ForetellError(
-                f"{definition.name}: none of the models {', '.join(definition.models)}; there are {known}"
-            )
+        chosen = definition.chosen(one.name for one in self.everyone)
+        self.entrants = [one for one in self.everyone if one.name in chosen]
 
     @property
     def data(self) -> str:
@@ -115,31 +107,20 @@ class Models:
                 found += [self._final_unit(one, {} if best is None else best, seed) for seed in one.seeds]
         return found
 
-    def work(self, unit: Unit, bench: Bench) -> dict[str, Any]:
+    def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
         settings = unit.settings
-        dataset = bench.dataset(self.data, **self.cut)
-        if dataset.train is None or dataset.dev is None or dataset.test is None:
-            raise ForetellError(f"{self.data}: expected the splits train, dev and test")
+        train, dev, test = workspace.splits(self.data, **self.cut)
         final = settings["part"] == "final"
         source = f"{self.definition.source}, {settings['model']}"
         about = {name: settings[name] for name in ("model", "part", "seed", "size")}
         try:
             config = {**settings["config"], "model": self.definition.placed(settings["config"]["model"])}
-            fitted = bench.fit(config, dataset.train, dataset.dev, source=source, keep=final)
+            fitted = workspace.fit(config, train, dev, source=source, keep=final)
         except ForetellError as error:
             if final:
                 raise
-            return about | {
-                "dev": None,
-                "fit_seconds": None,
-                "error": str(error),
-            }  # a size that does not train is not chosen
-        about |= fitted.facts
-        if not final:
-            return about
-        from foretell.reproduce.scoring import scores
-
-        return about | scores(fitted.model, dataset.test, bench, self)
+            return about | {"dev": None, "fit_seconds": None, "error": str(error)}  # what does not train is not chosen
+        return about | fitted.facts | (test_scores(fitted.model, test, workspace, self) if final else {})
 
     def summarise(self, results: Results) -> Summary:
         from foretell.reproduce.comparison import summary_of
@@ -169,37 +150,28 @@ class Models:
         return Unit(name, settings, one.minutes * scale, one.device)
 
     def _entrants(self) -> list[Entrant]:
+        """`config` names a file with the settings, `like` an earlier model of this experiment."""
         table = self.definition.table
-        made: list[Entrant] = []
-        for entry in table.get("model", ()):
-            check_keys(entry, OF_A_MODEL, f"{self.definition.source}, [[model]] {entry.get('name')}")
-            made.append(self._entrant(entry, table, made))
-        return made
-
-    def _entrant(self, entry: Mapping[str, Any], table: Mapping[str, Any], earlier: Sequence[Entrant]) -> Entrant:
-        """`config` names a file with the settings, `like` an earlier model of this experiment; the entry's own tables go over these."""
-        base: dict[str, Any] = {"train": dict(table.get("train", {}))}
-        if "config" in entry:
-            found = read_config(self.definition.folder / entry["config"])
-            base = merged(base, {key: found.get(key, {}) for key in ("model", "train")})
-        like = next((one for one in earlier if one.name == entry.get("like")), None)
-        if like is not None:
-            base = merged(base, like.table)
-        elif "like" in entry:
-            raise ForetellError(f"{self.definition.source}: like = {entry['like']!r}: no model of this name above it")
-        base = merged(base, {"model": entry.get("model", {}), "train": entry.get("train", {})})
-        base = merged(base, table.get("change", {}))  # what a quick run changes in every model
-        kind = base["model"].get("kind", "anhp")
-        base["model"] = _only_known(kind, base["model"], entry)
-        return Entrant(
-            name=str(entry["name"]),
-            table=base,
-            sized_by=str(entry["name"]) if like is None or "grid" in entry else like.sized_by,
-            grid=_sizes(table.get("grid", {}), entry.get("grid", ())),
-            seeds=tuple(entry.get("seeds", self.definition.seeds or table.get("seeds", (0,)))),
-            minutes=float(entry.get("minutes", table.get("minutes", 1.0))),
-            device=entry.get("device", table.get("device", "cpu")),
-        )
+        made: dict[str, Entrant] = {}
+        for entry in self.definition.entries("model", OF_A_MODEL):
+            like = made.get(entry.get("like", ""))
+            if like is None and "like" in entry:
+                raise ForetellError(
+                    f"{self.definition.source}: like = {entry['like']!r}: no model of this name above it"
+                )
+            tables = self.definition.model_tables(entry, self.definition.folder, like.table if like else None)
+            tables["model"] = _only_known(tables["model"].get("kind", "anhp"), tables["model"], entry)
+            name = str(entry["name"])
+            made[name] = Entrant(
+                name=name,
+                table=tables,
+                sized_by=name if like is None or "grid" in entry else like.sized_by,
+                grid=_sizes(table.get("grid", {}), entry.get("grid", ())),
+                seeds=tuple(entry.get("seeds", self.definition.own_seeds)),
+                minutes=float(entry.get("minutes", table.get("minutes", 1.0))),
+                device=entry.get("device", table.get("device", "cpu")),
+            )
+        return list(made.values())
 
 
 def best_of(sizes: Sequence[Unit], done: Mapping[str, Record]) -> dict[str, Any] | None:
@@ -221,12 +193,10 @@ def _sizes(grid: Mapping[str, Any], keys: Sequence[str]) -> tuple[dict[str, Any]
 
 def _only_known(kind: str, model: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """A quick run's `change.model.dim` is for models that have one; what an entry itself says is never dropped."""
-    from dataclasses import fields
+    from foretell.models.registry import model_options
+    from foretell.options import names_of
 
-    from foretell.models.build import model_options
-
-    options = model_options(kind)
-    known = {"kind", *(one.name for one in fields(options))} if options is not None else set(model)
+    known = {"kind", *names_of(model_options(kind))}
     return {key: value for key, value in model.items() if key in known or key in entry.get("model", {})}
 
 
@@ -241,5 +211,50 @@ def _relative_cost(size: Mapping[str, Any], grid: Sequence[Mapping[str, Any]]) -
     return cost(size) / (sum(cost(one) for one in grid) / len(grid))
 
 
-def _chosen(name: str, models: Sequence[str]) -> bool:
-    return not models or slug(name) in {slug(one) for one in models}
+def test_scores(model: IntensityModel, test: EventData, workspace: Workspace, experiment: Models) -> dict[str, Any]:
+    """Those of `foretell evaluate`, and how much of an interval the paper's Monte-Carlo integral would make up."""
+    table = experiment.definition.table
+    began = time.perf_counter()
+    scored = workspace.score(model, test, predict=experiment.predict, times=bool(table.get("times", True)))
+    found: dict[str, Any] = {"test": scored.evaluation.to_json()}
+    if table.get("also_predict"):
+        found["also"] = others(model, test, scored.events, table["also_predict"])
+    truths = [sequence.metadata.get("nll_true") for sequence in test]
+    true = [float(value) for value in truths if isinstance(value, int | float)]
+    if len(true) == len(truths):  # simulated data whose process is known
+        found["true_log_likelihood"] = -sum(true) / test.event_count
+    if table.get("monte_carlo") and not model.closed_form:
+        found["monte_carlo"] = monte_carlo(model, test)
+    return found | {"score_seconds": round(time.perf_counter() - began, 2)}
+
+
+def others(model: IntensityModel, test: EventData, events: EventScores, patterns: Sequence[str]) -> dict[str, Any]:
+    """Errors of who takes part by patterns that are not in the sum of all: questions of another kind."""
+    with model.evaluating():
+        guesses = guess_participants(model, test, [parse_pattern(text) for text in patterns])
+    units = Units(events.sequence, len(test))
+    wanted = {f"participants {one.pattern}": one.pattern for one in guesses}
+    metrics = [one for one in metrics_of(events, None, guesses) if one.key in wanted]
+    found = estimates([one.ratio(units) for one in metrics], units.resampling(0))
+    return plain({wanted[one.key]: asdict(value) for one, value in zip(metrics, found, strict=True)})
+
+
+def monte_carlo(model: IntensityModel, test: EventData, samples: int = SAMPLES_PER_EVENT) -> dict[str, Any]:
+    """The log-likelihood's interval with the integral from uniform draws: how wide the draws alone make it, and how much wider.
+
+    The standard deviation over replicates stands for an interval's width.
+    """
+    with model.evaluating():
+        events = score_events(model, test, integral="uniform", points=samples)
+    metric = metrics_of(events)[0]
+    units = Units(events.sequence, len(test))
+    exact = units.ratio(metric.values, metric.counts)
+    spread = float(np.nanstd(replicates([exact], units.resampling(0))[:, 0]))
+    drawn = float(np.sqrt(events.integral_variance.sum()) / max(int(events.is_event.sum()), 1))
+    whole = float(np.hypot(spread, drawn))
+    return {
+        "samples_an_event": samples,
+        "standard_error": drawn,
+        "of_the_width": drawn / whole if whole else 0.0,
+        "wider_by": 1.0 - spread / whole if whole else 0.0,
+    }

@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import ForetellError
-from foretell.reproduce.crew import Alone, Crew, Processes
 from foretell.reproduce.definition import Choice, Definition, check_models, read_definition
 from foretell.reproduce.experiment import Experiment, Results, open_experiment, results_of
 from foretell.reproduce.unit import Unit, UnitFolder
-from foretell.reproduce.worker import Ending, Job
-from foretell.train.teach import choose_device
+from foretell.reproduce.workers import Assignment, ProcessPool, ThisProcess, UnitOutcome, WorkerPool
+from foretell.train.trainer import choose_device
 
 GRACE = 40.0  # seconds that a unit has to stop when time is up; then it is killed, and goes on from its last checkpoint
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReproduceOptions:
     out: Path
     data: Path | None = None
     choice: Choice = field(default_factory=Choice)
@@ -38,7 +37,7 @@ class Wanted:
 
 
 @dataclass
-class Course:
+class ExperimentProgress:
     """One experiment on its way."""
 
     name: str  # as the user wrote it
@@ -65,11 +64,14 @@ class Course:
 
 
 def run_units(
-    names: Sequence[str], wanted: Wanted, tell: Callable[[str], None], stop: Callable[[], bool] = lambda: False
-) -> list[Course]:
+    names: Sequence[str],
+    wanted: ReproduceOptions,
+    tell: Callable[[str], None],
+    stop: Callable[[], bool] = lambda: False,
+) -> list[ExperimentProgress]:
     """Ends when all units are done or have failed, when time is up, or when `stop` says so."""
     check_models([read_definition(name, wanted.choice) for name in names], wanted.choice.models)
-    courses = [open_course(name, wanted) for name in names]
+    courses = [open_progress(name, wanted) for name in names]
     for course in courses:
         told = f"{course.definition.name}: {len(course.results.records)} of {len(course.results.units)} units are done"
         tell(f"{told}, in {course.results.folder}")
@@ -80,34 +82,34 @@ def run_units(
         choose_device(wanted.device)  # an error here, and not in every unit
     deadline = None if wanted.minutes is None else time.time() + 60.0 * wanted.minutes
     over = lambda: stop() or (deadline is not None and time.time() >= deadline)  # noqa: E731
-    crew: Crew = Alone(stop) if wanted.jobs == 1 else Processes(wanted.jobs)
+    pool: WorkerPool = ThisProcess(stop) if wanted.jobs == 1 else ProcessPool(wanted.jobs)
     patience = _Patience()
     try:
         while True:
-            while not over() and len(crew.busy()) < crew.size:
-                found = _next(courses, crew.busy(), wanted)
+            while not over() and len(pool.busy()) < pool.size:
+                found = _next(courses, pool.busy(), wanted)
                 if found is None:
                     break
-                crew.start(_job(*found, wanted, deadline))
-            if not crew.busy():
+                pool.start(_assignment(*found, wanted, deadline))
+            if not pool.busy():
                 break
-            for job, ending in crew.wait():
-                _ended(courses, job, ending, wanted, tell)
-            if over() and isinstance(crew, Processes) and patience.runs_out(crew):
-                tell(f"{len(crew.busy())} units did not stop in time; they go on from their last checkpoints next time")
-                crew.close(now=True)
+            for job, outcome in pool.wait():
+                _ended(courses, job, outcome, wanted, tell)
+            if over() and isinstance(pool, ProcessPool) and patience.runs_out(pool):
+                tell(f"{len(pool.busy())} units did not stop in time; they go on from their last checkpoints next time")
+                pool.close(now=True)
                 return courses
     except BaseException:
-        crew.close(now=True)
+        pool.close(now=True)
         raise
-    crew.close()
+    pool.close()
     return courses
 
 
-def open_course(name: str, wanted: Wanted) -> Course:
+def open_progress(name: str, wanted: ReproduceOptions) -> ExperimentProgress:
     definition = read_definition(name, wanted.choice)
     experiment = open_experiment(definition)
-    return Course(name, definition, experiment, results_of(definition, experiment, wanted.out))
+    return ExperimentProgress(name, definition, experiment, results_of(definition, experiment, wanted.out))
 
 
 class _Patience:
@@ -116,14 +118,16 @@ class _Patience:
     def __init__(self) -> None:
         self.since: float | None = None
 
-    def runs_out(self, crew: Processes) -> bool:
+    def runs_out(self, pool: ProcessPool) -> bool:
         if self.since is None:
             self.since = time.monotonic()
-            crew.interrupt()
-        return bool(crew.busy()) and time.monotonic() - self.since > GRACE
+            pool.interrupt()
+        return bool(pool.busy()) and time.monotonic() - self.since > GRACE
 
 
-def _next(courses: Sequence[Course], busy: Sequence[Job], wanted: Wanted) -> tuple[Course, Unit] | None:
+def _next(
+    courses: Sequence[ExperimentProgress], busy: Sequence[Assignment], wanted: ReproduceOptions
+) -> tuple[ExperimentProgress, Unit] | None:
     if any(job.unit.alone for job in busy):
         return None
     taken = {(job.experiment, job.unit.name) for job in busy}
@@ -155,33 +159,39 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def _job(course: Course, unit: Unit, wanted: Wanted, deadline: float | None) -> Job:
+def _assignment(course: ExperimentProgress, unit: Unit, wanted: ReproduceOptions, deadline: float | None) -> Assignment:
     data = None if wanted.data is None else str(wanted.data)
-    return Job(course.name, wanted.choice, unit, str(wanted.out), data, device_of(unit, wanted.device), deadline)
+    return Assignment(course.name, wanted.choice, unit, str(wanted.out), data, device_of(unit, wanted.device), deadline)
 
 
-def _ended(courses: Sequence[Course], job: Job, ending: Ending, wanted: Wanted, tell: Callable[[str], None]) -> None:
+def _ended(
+    courses: Sequence[ExperimentProgress],
+    job: Assignment,
+    outcome: UnitOutcome,
+    wanted: ReproduceOptions,
+    tell: Callable[[str], None],
+) -> None:
     course = next(one for one in courses if one.name == job.experiment)
     name = f"{course.definition.name} {job.unit.name}"
-    if ending.state == "taken":
+    if outcome.state == "taken":
         course.taken.add(job.unit.name)
         tell(f"{name}: another call is at work on it")
         return
-    if ending.state == "failed":
-        course.failed[job.unit.name] = ending.error
+    if outcome.state == "failed":
+        course.failed[job.unit.name] = outcome.error
         folder = UnitFolder(course.results.folder / "units" / job.unit.name)
         if not folder.error():  # its process died before it could write that down
-            folder.fail(job.unit, ending.error)
-        tell(f"{name}: failed after {ending.seconds:.0f} s: {ending.error}")
+            folder.fail(job.unit, outcome.error)
+        tell(f"{name}: failed after {outcome.seconds:.0f} s: {outcome.error}")
         return
     course.results = results_of(course.definition, course.experiment, wanted.out)
-    if ending.state == "stopped":
-        tell(f"{name}: stopped after {ending.seconds:.0f} s, with a checkpoint")
+    if outcome.state == "stopped":
+        tell(f"{name}: stopped after {outcome.seconds:.0f} s, with a checkpoint")
         return
-    tell(f"{name}: done in {ending.seconds:.0f} s, {len(course.results.records)} of {len(course.results.units)}")
+    tell(f"{name}: done in {outcome.seconds:.0f} s, {len(course.results.records)} of {len(course.results.units)}")
 
 
-def _check_data(courses: Sequence[Course], wanted: Wanted) -> None:
+def _check_data(courses: Sequence[ExperimentProgress], wanted: ReproduceOptions) -> None:
     """Before anything is fitted: the data that definitions name are there."""
     wrong = [
         f"{course.definition.name}: {message}"
@@ -195,7 +205,7 @@ def _check_data(courses: Sequence[Course], wanted: Wanted) -> None:
 
 def missing_data(definition: Definition, folder: Path | None) -> list[str]:
     """What is wrong with the data that a definition names; nothing, where they are all there."""
-    from foretell.reproduce.bench import find_data
+    from foretell.reproduce.workspace import find_data
 
     data = definition.table.get("data", ())
     wrong = []

@@ -14,14 +14,14 @@ from typing import Any
 from foretell.data.writing import replacing, text_file
 from foretell.errors import ForetellError
 from foretell.reproduce.experiment import Finding, Results, Section, Summary
-from foretell.reproduce.queue import Course
+from foretell.reproduce.queue import ExperimentProgress
 from foretell.reproduce.unit import last_line
 
 log = logging.getLogger("foretell")
 RESULTS, PAGE = "results.json", "results.md"
 
 
-def write_results(course: Course, published: bool = False) -> Summary:
+def write_results(course: ExperimentProgress, published: bool = False) -> Summary:
     """Into the folder of its units; `published`: into that of its definition as well."""
     if published and not course.results.records:  # an empty page must not take the place of what is published
         raise ForetellError(
@@ -33,7 +33,7 @@ def write_results(course: Course, published: bool = False) -> Summary:
     return summary
 
 
-def _write(course: Course, summary: Summary, folder: Path) -> None:
+def _write(course: ExperimentProgress, summary: Summary, folder: Path) -> None:
     results, definition = course.results, course.definition
     failed = {
         one.name: last_line(results.unit_folder(one.name).error())

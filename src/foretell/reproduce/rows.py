@@ -7,20 +7,27 @@ below the noise of any test.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foretell.data import EventData
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
+from foretell.evaluate.bootstrap import Estimate, estimates
+from foretell.evaluate.compare import SIGNIFICANT, Difference, difference_of
 from foretell.evaluate.metrics import Metric
+from foretell.evaluate.permutation import PERMUTATIONS, Over
 from foretell.evaluate.record import digest_of
 from foretell.evaluate.scores import Scored
 from foretell.evaluate.units import Units
+
+if TYPE_CHECKING:
+    from foretell.reproduce.experiment import Results
 
 WHO = "participants"  # stands for "participants all", or for the only pattern
 
@@ -77,25 +84,12 @@ def read_rows(path: Path) -> Rows:
             metrics = []
             for place, one in enumerate(about["metrics"]):
                 noise = file.get(f"variances {place}")
-                metrics.append(
-                    Metric(
-                        one["key"],
-                        one["title"],
-                        one["kind"],
-                        file[f"values {place}"].astype(np.float64),
-                        file[f"counts {place}"],
-                        None if noise is None else noise.astype(np.float64),
-                        one["root"],
-                    )
-                )
-            return Rows(
-                about["data"],
-                int(about["sequences"]),
-                file["sequence"].astype(np.int64),
-                file["type"],
-                tuple(about["names"]),
-                tuple(metrics),
-            )
+                variances = None if noise is None else noise.astype(np.float64)
+                values, counts = file[f"values {place}"].astype(np.float64), file[f"counts {place}"]
+                metrics.append(Metric(one["key"], one["title"], one["kind"], values, counts, variances, one["root"]))
+            sequence = file["sequence"].astype(np.int64)
+            names = tuple(about["names"])
+            return Rows(about["data"], int(about["sequences"]), sequence, file["type"], names, tuple(metrics))
     except (OSError, ValueError, KeyError) as error:
         raise ForetellError(
             f"{path}: not a file of scores ({type(error).__name__}: {error}); remove its folder"
@@ -122,6 +116,67 @@ def pooled(rows: Sequence[Rows]) -> Rows:
     check_same_data(rows)
     keys = [one.key for one in first.metrics if all(one.key in other.by_key for other in rows)]
     return replace(first, metrics=tuple(_mean([one.by_key[key] for one in rows]) for key in keys))
+
+
+@dataclass(frozen=True)
+class SeedRows:
+    """The fits of one model, by seed."""
+
+    by_seed: Mapping[int, Rows]
+
+    @cached_property
+    def pooled(self) -> Rows:
+        return pooled(list(self.by_seed.values()))
+
+    def estimate(self, metric: str) -> Estimate:
+        return estimate_of(self.pooled, metric)
+
+    def values(self, metric: str) -> tuple[float, ...]:
+        return tuple(one.by_key[metric].ratio(one.units).value for one in self.by_seed.values())
+
+    def spread(self, metric: str) -> float | None:
+        """The standard deviation over the seeds; None: there is one."""
+        values = self.values(metric)
+        return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def seed_rows(results: Results, key: Callable[[Mapping[str, Any]], Any]) -> dict[Any, SeedRows]:
+    """The rows of all finished units, by what `key` finds in their settings (None: not these), then by seed."""
+    found: dict[Any, dict[int, Rows]] = {}
+    for unit in results.units:
+        name = key(unit.settings)
+        rows = results.rows(unit.name) if name is not None and unit.name in results.records else None
+        if rows is not None:
+            found.setdefault(name, {})[int(unit.settings["seed"])] = rows
+    return {name: SeedRows(rows) for name, rows in found.items()}
+
+
+def estimate_of(rows: Rows, metric: str) -> Estimate:
+    return estimates([rows.by_key[metric].ratio(rows.units)], rows.units.resampling(0))[0]
+
+
+def difference_between(
+    names: tuple[str, str], first: Rows, second: Rows, metric: str, permutations: int = PERMUTATIONS
+) -> Difference:
+    """First less second, over the same sequences (or events, where these are few); p is not corrected."""
+    check_same_data([first, second])
+    over: Over = "sequences" if first.units.whole_sequences else "events"
+    metrics = first.by_key[metric], second.by_key[metric]
+    return difference_of(names, *metrics, first.units, [over], permutations=permutations)
+
+
+def p_value(one: Difference) -> float:
+    return one.tests[0].test.p_value if one.tests else 1.0
+
+
+def is_significant(one: Difference) -> bool:
+    return p_value(one) < SIGNIFICANT
+
+
+def participants_key(rows: Rows) -> str:
+    """The metric that `participants` stands for: that of all patterns, or of the only one."""
+    keys = [key for key in rows.by_key if key.startswith(f"{WHO} ")]
+    return next((key for key in keys if key == f"{WHO} all"), keys[0] if keys else WHO)
 
 
 def _mean(metrics: Sequence[Metric]) -> Metric:

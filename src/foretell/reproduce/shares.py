@@ -12,34 +12,29 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from foretell.data.share import share_of
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.compare import SIGNIFICANT, difference_of
+from foretell.evaluate.bootstrap import Estimate
 from foretell.evaluate.scores import plain
-from foretell.reproduce.bench import Bench
 from foretell.reproduce.definition import Definition, check_keys, merged
-from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, Verdict
-from foretell.reproduce.rows import Rows, check_same_data, pooled
+from foretell.reproduce.experiment import (
+    Finding,
+    Picture,
+    Results,
+    Section,
+    Summary,
+    Verdict,
+    estimate_cell,
+    verdict_of,
+)
+from foretell.reproduce.rows import SeedRows, difference_between, is_significant, p_value, seed_rows
 from foretell.reproduce.unit import Record, Unit, slug
-from foretell.train.config import make_config, read_config
+from foretell.reproduce.workspace import Workspace
+from foretell.train.config import make_config
 
 KEYS = (
-    "kind",
-    "title",
-    "paper",
-    "data",
-    "device",
-    "seeds",
-    "minutes",
-    "shares",
-    "cut",
-    "train",
-    "model",
-    "finding",
-    "change",
+    *("kind", "title", "paper", "data", "device", "seeds", "minutes", "shares"),
+    *("cut", "train", "model", "finding", "change"),
 )
 OF_A_MODEL = ("name", "config", "model", "train", "minutes", "device")
 OF_A_FINDING = ("name", "claim", "better", "than", "check")
@@ -66,58 +61,50 @@ class Shares:
             raise ForetellError(
                 f"{definition.source}: shares = {table['shares']}: expected numbers above 0, up to 1, ascending"
             )
-        self.seeds = definition.seeds or tuple(table.get("seeds", (0,)))
-        everyone = [self._learner(one) for one in table.get("model", ())]
-        wanted = {slug(one) for one in definition.models}
-        self.learners = [one for one in everyone if not wanted or slug(one.name) in wanted]
-        for one in table.get("finding", ()):
-            check_keys(one, OF_A_FINDING, f"{definition.source}, [[finding]] {one.get('name')}")
+        learners = [self._learner(one) for one in definition.entries("model", OF_A_MODEL)]
+        self.findings = definition.entries("finding", OF_A_FINDING)
+        for one in self.findings:
             if one.get("check") not in CHECKS:
                 raise ForetellError(
                     f"{definition.source}, [[finding]] {one.get('name')}: check = {one.get('check')!r}: "
                     f"expected one of {', '.join(CHECKS)}"
                 )
-        if not self.learners:
-            known = ", ".join(one.name for one in everyone)
-            raise ForetellError(
-                f"{definition.name}: none of the models {', '.join(definition.models)}; there are {known}"
-            )
+        chosen = definition.chosen(one.name for one in learners)
+        self.learners = [one for one in learners if one.name in chosen]
 
     def units(self, done: Mapping[str, Record]) -> list[Unit]:
-        return [self._unit(one, share, seed) for one in self.learners for share in self.shares for seed in self.seeds]
+        return [
+            self._unit(one, share, seed)
+            for one in self.learners
+            for share in self.shares
+            for seed in self.definition.own_seeds
+        ]
 
-    def work(self, unit: Unit, bench: Bench) -> dict[str, Any]:
+    def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
         settings = unit.settings
-        dataset = bench.dataset(self.data, **self.cut)
-        if dataset.train is None or dataset.dev is None or dataset.test is None:
-            raise ForetellError(f"{self.data}: expected the splits train, dev and test")
-        train = share_of(dataset.train, settings["share"], settings["seed"])  # other seeds learn from other sequences
+        whole, dev, test = workspace.splits(self.data, **self.cut)
+        train = share_of(whole, settings["share"], settings["seed"])  # other seeds learn from other sequences
         source = f"{self.definition.source}, {settings['model']}"
         config = {**settings["config"], "model": self.definition.placed(settings["config"]["model"])}
-        fitted = bench.fit(config, train, dataset.dev, source=source, keep=False)
-        scored = bench.score(fitted.model, dataset.test, times=False)
+        fitted = workspace.fit(config, train, dev, source=source, keep=False)
+        scored = workspace.score(fitted.model, test, times=False)
         about = {name: settings[name] for name in ("model", "share", "seed")} | fitted.facts
         return about | {"sequences": len(train), "events": train.event_count, "test": scored.evaluation.to_json()}
 
     def summarise(self, results: Results) -> Summary:
-        curves = curves_of(self, results)
+        curves = curves_of(results)
         points = [point for curve in curves.values() for point in curve.values()]
         numbers = {"points": [one.to_json() for one in points]}
         picture = Picture("shares.png", lambda path: draw_shares(curves, self.definition.title, path))
-        findings = [self._finding(one, curves) for one in self.definition.table.get("finding", ())]
+        findings = [self._finding(one, curves) for one in self.findings]
         return Summary([self._table(curves)], findings, plain(numbers), (picture,) if points else ())
 
     def _learner(self, entry: Mapping[str, Any]) -> Learner:
-        definition = self.definition
-        check_keys(entry, OF_A_MODEL, f"{definition.source}, [[model]] {entry.get('name')}")
-        base: dict[str, Any] = {"train": dict(definition.table.get("train", {})), "model": {}}
-        if "config" in entry:  # of a sibling experiment: "robocup/andtt.toml"
-            found = read_config(definition.folder.parent / entry["config"])
-            base = merged(base, {key: found.get(key, {}) for key in ("model", "train")})
-        base = merged(base, {"model": entry.get("model", {}), "train": entry.get("train", {})})
-        base = merged(base, definition.table.get("change", {}))
-        minutes = float(entry.get("minutes", definition.table.get("minutes", 1.0)))
-        return Learner(str(entry["name"]), base, minutes, entry.get("device", definition.table.get("device", "cpu")))
+        """`config` is a file of a sibling experiment: "robocup/andtt.toml"."""
+        table = self.definition.table
+        tables = self.definition.model_tables(entry, self.definition.folder.parent)
+        minutes = float(entry.get("minutes", table.get("minutes", 1.0)))
+        return Learner(str(entry["name"]), tables, minutes, entry.get("device", table.get("device", "cpu")))
 
     def _unit(self, one: Learner, share: float, seed: int) -> Unit:
         config = merged(one.table, {"train": {"seed": seed}})
@@ -129,10 +116,7 @@ class Shares:
         return Unit(name, settings, one.minutes * (0.2 + 0.8 * share), one.device)
 
     def _table(self, curves: Curves) -> Section:
-        rows = [
-            [name, *(shown(curve[share]) if share in curve else "–" for share in self.shares)]
-            for name, curve in curves.items()
-        ]
+        rows = [[name, *(_cell(curve.get(share)) for share in self.shares)] for name, curve in curves.items()]
         head = ["model", *(told(share) for share in self.shares)]
         note = "Test log-likelihood an event, means over seeds, [95 % bootstrap interval], ± standard deviation over seeds."
         return Section("Test log-likelihood by the share of train", head, rows, note)
@@ -165,7 +149,7 @@ class Point:
     model: str
     share: float
     events: int
-    rows: Rows
+    rows: SeedRows
     estimate: Estimate
     values: tuple[float, ...]
 
@@ -178,19 +162,12 @@ Curves = dict[str, dict[float, Point]]
 METRIC = "log_likelihood"
 
 
-def curves_of(experiment: Shares, results: Results) -> Curves:
-    found: dict[tuple[str, float], list[tuple[Record, Rows]]] = {}
-    for unit in results.units:
-        rows = results.rows(unit.name) if unit.name in results.records else None
-        if rows is not None:
-            key = unit.settings["model"], unit.settings["share"]
-            found.setdefault(key, []).append((results.records[unit.name], rows))
+def curves_of(results: Results) -> Curves:
+    events = {(one["model"], one["share"]): int(one["events"]) for one in results.records.values()}
     curves: Curves = {}
-    for (name, share), some in found.items():
-        together = pooled([rows for _, rows in some])
-        estimate = estimates([together.by_key[METRIC].ratio(together.units)], together.units.resampling(0))[0]
-        values = tuple(rows.by_key[METRIC].ratio(rows.units).value for _, rows in some)
-        curves.setdefault(name, {})[share] = Point(name, share, int(some[0][0]["events"]), together, estimate, values)
+    for (name, share), rows in seed_rows(results, lambda one: (one["model"], one["share"])).items():
+        point = Point(name, share, events[name, share], rows, rows.estimate(METRIC), rows.values(METRIC))
+        curves.setdefault(name, {})[share] = point
     return curves
 
 
@@ -199,29 +176,22 @@ def _beats(table: Mapping[str, Any], one: dict[float, Point], other: dict[float,
     lost, weak, said = 0, 0, []
     leads = []
     for share, point in one.items():
-        rows, rival = point.rows, other[share].rows
-        check_same_data([rows, rival])
-        over = "sequences" if rows.units.whole_sequences else "events"
         names = (table["better"], table["than"])
-        found = difference_of(names, rows.by_key[METRIC], rival.by_key[METRIC], rows.units, [over])
-        p = found.tests[0].test.p_value if found.tests else 1.0
-        lost += found.better == table["than"] and p < SIGNIFICANT
-        weak += p >= SIGNIFICANT
+        found = difference_between(names, point.rows.pooled, other[share].rows.pooled, METRIC)
+        lost += found.better == table["than"] and is_significant(found)
+        weak += not is_significant(found)
         leads.append(found.difference.value)
-        said.append(f"{told(share)}: {found.difference.value:+.3f} (p = {p:.2g})")
-    verdict: Verdict = "does not hold" if lost else "not significant" if weak else "holds"
-    return verdict, "; ".join(said), min(leads)
+        said.append(f"{told(share)}: {found.difference.value:+.3f} (p = {p_value(found):.2g})")
+    return verdict_of(lost, weak), "; ".join(said), min(leads)
+
+
+def _cell(one: Point | None) -> str:
+    return "–" if one is None else estimate_cell(one.estimate, spread=one.rows.spread(METRIC))
 
 
 def told(share: float) -> str:
     found = Fraction(share).limit_denominator(64)
     return str(found) if abs(float(found) - share) < 1e-9 else f"{share:g}"
-
-
-def shown(one: Point) -> str:
-    spread = f" ± {np.std(one.values, ddof=1):.3f}" if len(one.values) > 1 else ""
-    text = f"{one.estimate.value:.3f} [{one.estimate.low:.3f}, {one.estimate.high:.3f}]{spread}"
-    return text.replace("-", "−")
 
 
 def draw_shares(curves: Curves, title: str, path: Path) -> None:
@@ -232,14 +202,8 @@ def draw_shares(curves: Curves, title: str, path: Path) -> None:
     for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
         points: Sequence[Point] = [curve[share] for share in sorted(curve)]
         x = [one.share for one in points]
-        axes.fill_between(
-            x,
-            [one.estimate.low for one in points],
-            [one.estimate.high for one in points],
-            color=colour,
-            alpha=0.15,
-            lw=0,
-        )
+        low, high = [one.estimate.low for one in points], [one.estimate.high for one in points]
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
         axes.plot(x, [one.estimate.value for one in points], "o-", color=colour, label=name, markersize=5)
         for one in points:
             axes.plot([one.share] * len(one.values), one.values, ".", color=colour, markersize=3, alpha=0.5)

@@ -16,11 +16,11 @@ import torch
 
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
-from foretell.reproduce.bench import Bench
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, Verdict
 from foretell.reproduce.queue import cores
 from foretell.reproduce.unit import Record, Unit, slug
+from foretell.reproduce.workspace import Workspace
 from foretell.train.config import make_config
 from foretell.train.fit import fit
 from foretell.train.run import environment
@@ -37,68 +37,46 @@ class Speed:
         self.definition = definition
         table = definition.table
         check_keys(table, KEYS, definition.source)
-        self.models = {}
-        for one in table.get("model", ()):
-            check_keys(one, OF_A_MODEL, f"{definition.source}, [[model]] {one.get('name')}")
-            self.models[one["name"]] = one["model"]
-        self.sets = list(table.get("set", ()))
+        self.models = {one["name"]: one["model"] for one in definition.entries("model", OF_A_MODEL)}
+        self.sets = definition.entries("set", OF_A_SET)
         for one in self.sets:
-            check_keys(one, OF_A_SET, f"{definition.source}, [[set]] {one.get('name')}")
             unknown = [name for name in one["models"] if name not in self.models]
             if unknown:
                 raise ForetellError(f"{definition.source}, [[set]] {one['name']}: there is no [[model]] {unknown[0]}")
-        for one in table.get("finding", ()):
-            check_keys(one, OF_A_FINDING, f"{definition.source}, [[finding]] {one.get('name')}")
-        wanted = {slug(one) for one in definition.models}
-        self.wanted = [name for name in self.models if not wanted or slug(name) in wanted]
-        if not self.wanted:
-            raise ForetellError(
-                f"{definition.name}: none of the models {', '.join(definition.models)}; there are {', '.join(self.models)}"
-            )
+        self.findings = definition.entries("finding", OF_A_FINDING)
+        self.chosen = definition.chosen(self.models)
 
     def units(self, done: Mapping[str, Record]) -> list[Unit]:
-        found = []
-        for one in self.sets:
-            for name in one["models"]:
-                if name in self.wanted:
-                    found.append(self._unit(one, name))
-        return found
+        return [self._unit(one, name) for one in self.sets for name in one["models"] if name in self.chosen]
 
-    def work(self, unit: Unit, bench: Bench) -> dict[str, Any]:
+    def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
         settings = unit.settings
-        data = self._data(settings, bench)
+        data = self._data(settings, workspace)
         about: dict[str, Any] = {"set": settings["set"], "model": settings["model"], "sequences": len(data)}
         about["events"] = data.event_count
         before = torch.get_num_threads()
         threads = min(int(settings["threads"]), cores())
         try:
             torch.set_num_threads(threads)
-            about["cpu"] = self._timed(settings, data, "cpu", bench) | {"threads": threads}
+            about["cpu"] = self._timed(settings, data, "cpu", workspace) | {"threads": threads}
         finally:
             torch.set_num_threads(before)
-        if bench.device != "cpu":
-            bench.give_way()
-            about["cuda"] = self._timed(settings, data, bench.device, bench) | {
-                "gpu": environment(bench.device).get("gpu")
-            }
+        if workspace.device != "cpu":
+            workspace.give_way()
+            gpu = environment(workspace.device).get("gpu")
+            about["cuda"] = self._timed(settings, data, workspace.device, workspace) | {"gpu": gpu}
         return about
 
     def summarise(self, results: Results) -> Summary:
         found = {(record["set"], record["model"]): record for record in results.records.values()}
-        numbers = {
-            "milliseconds": [
-                {
-                    "set": where,
-                    "model": name,
-                    **{kind: record[kind]["milliseconds"] for kind in DEVICES if kind in record},
-                }
-                for (where, name), record in found.items()
-            ]
-        }
+        times = [
+            {"set": where, "model": name, **{on: record[on]["milliseconds"] for on in DEVICES if on in record}}
+            for (where, name), record in found.items()
+        ]
         picture = Picture("speed.png", lambda path: draw_speed(self.sets, found, path))
         sections = [_table(self.sets, found)]
-        findings = [_finding(one, found) for one in self.definition.table.get("finding", ())]
-        return Summary(sections, findings, numbers, (picture,) if found else ())
+        findings = [_finding(one, found) for one in self.findings]
+        return Summary(sections, findings, {"milliseconds": times}, (picture,) if found else ())
 
     def _unit(self, one: Mapping[str, Any], name: str) -> Unit:
         table = self.definition.table
@@ -121,21 +99,21 @@ class Speed:
         minutes = float(table.get("minutes", 1.0))
         return Unit(f"{slug(one['name'])}-{slug(name)}", settings, minutes, "cuda", alone=True)
 
-    def _data(self, settings: Mapping[str, Any], bench: Bench) -> EventData:
+    def _data(self, settings: Mapping[str, Any], workspace: Workspace) -> EventData:
         if settings["drawn"] is not None:
             return drawn(**settings["drawn"])
-        data = bench.dataset(settings["data"], sequences=settings["sequences"]).train
+        data = workspace.dataset(settings["data"], sequences=settings["sequences"]).train
         if data is None:
             raise ForetellError(f"{settings['data']}: there is no train split")
         return data
 
-    def _timed(self, settings: Mapping[str, Any], data: EventData, device: str, bench: Bench) -> dict[str, Any]:
+    def _timed(self, settings: Mapping[str, Any], data: EventData, device: str, workspace: Workspace) -> dict[str, Any]:
         epochs = settings["warm_up"] + settings["repeats"]
         train = {**settings["config"]["train"], "epochs": epochs, "patience": 0, "cool": 0, "device": device}
         table = {"model": self.definition.placed(settings["config"]["model"]), "train": train}
         config = make_config(table, f"{self.definition.source}, {settings['model']}")
         model = config.model.make(data.vocabulary, seed=0, dtype=getattr(torch, config.train.dtype))
-        result = fit(model, data, None, config.train, stop=bench.stop)
+        result = fit(model, data, None, config.train, stop=workspace.stop)
         seconds = [one["train_seconds"] for one in result.records[settings["warm_up"] :]]
         each = [1000.0 * one / len(data) for one in seconds]
         return {"milliseconds": median(each), "fastest": min(each), "slowest": max(each), "repeats": len(each)}
@@ -156,6 +134,12 @@ def drawn(sequences: int, types: int, lengths: Sequence[int], seed: int = 0) -> 
 Found = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
+def _milliseconds(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "–"
+    return f"{found['milliseconds']:.3g} [{found['fastest']:.3g}, {found['slowest']:.3g}]"
+
+
 def _table(sets: Sequence[Mapping[str, Any]], found: Found) -> Section:
     rows = []
     for one in sets:
@@ -164,29 +148,12 @@ def _table(sets: Sequence[Mapping[str, Any]], found: Found) -> Section:
             if record is None:
                 continue
             paper = one.get("paper", {}).get(name)
-            cpu, cuda = record["cpu"], record.get("cuda")
-            rows.append(
-                [
-                    one["name"],
-                    name,
-                    f"{record['events'] / record['sequences']:.0f}",
-                    "–" if paper is None else f"{paper:,}",
-                    f"{cpu['milliseconds']:.3g} [{cpu['fastest']:.3g}, {cpu['slowest']:.3g}]",
-                    "–"
-                    if cuda is None
-                    else f"{cuda['milliseconds']:.3g} [{cuda['fastest']:.3g}, {cuda['slowest']:.3g}]",
-                ]
-            )
-    cpus = {record["cpu"]["threads"] for record in found.values()}
-    gpus = {record["cuda"]["gpu"] for record in found.values() if "cuda" in record}
-    head = [
-        "data set",
-        "model",
-        "events a sequence",
-        "paper, ms",
-        f"CPU ({', '.join(map(str, sorted(cpus)))} threads), ms",
-        f"GPU ({', '.join(sorted(str(one) for one in gpus)) or 'none'}), ms",
-    ]
+            about = f"{record['events'] / record['sequences']:.0f}", "–" if paper is None else f"{paper:,}"
+            rows.append([one["name"], name, *about, *(_milliseconds(record.get(on)) for on in DEVICES)])
+    cpus = ", ".join(map(str, sorted({record["cpu"]["threads"] for record in found.values()})))
+    gpus = ", ".join(sorted({str(record["cuda"]["gpu"]) for record in found.values() if "cuda" in record}))
+    devices = f"CPU ({cpus} threads), ms", f"GPU ({gpus or 'none'}), ms"
+    head = ["data set", "model", "events a sequence", "paper, ms", *devices]
     note = (
         "Milliseconds a training sequence, forward, backward and step: median of the epochs, [fastest, slowest]. The paper has an NVIDIA "
         "K80, and on RoboCup six Haswell cores."

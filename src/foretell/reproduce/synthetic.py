@@ -7,8 +7,7 @@ a number of layers (dev alone), and with the best one fit a seed with its test s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,12 @@ import numpy as np
 from foretell.data import Card, Dataset, load, save_dataset
 from foretell.errors import ForetellError
 from foretell.models.build import save_model
-from foretell.reproduce.bench import Bench
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import Results, Summary
 from foretell.reproduce.models import best_of
 from foretell.reproduce.random_models import draw, random_model
 from foretell.reproduce.unit import Record, Unit, slug
+from foretell.reproduce.workspace import Workspace, whole
 from foretell.train.config import make_config
 
 KEYS = ("kind", "title", "paper", "device", "seeds", "minutes", "draw", "train", "model", "close", "reference", "rival")
@@ -36,9 +35,18 @@ class Drawing:
     """How data are drawn."""
 
     types: int = 10
-    sequences: tuple[int, ...] = (800, 100, 100)  # of train, dev and test
-    lengths: tuple[int, int] = (49, 99)  # uniform, both included
+    sequences: Sequence[int] = (800, 100, 100)  # of train, dev and test
+    lengths: Sequence[int] = (49, 99)  # uniform, both included
     seed: int = 0
+
+    def check(self, source: str) -> None:
+        if len(self.sequences) != 3 or min(self.sequences) < 1 or len(self.lengths) != 2:
+            raise ForetellError(f"{source}, [draw]: expected three numbers of sequences and two lengths")
+        if self.types < 1 or not 1 <= self.lengths[0] <= self.lengths[1]:
+            raise ForetellError(f"{source}, [draw]: expected types and lengths from 1 on, the shorter length first")
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self) | {"sequences": list(self.sequences), "lengths": list(self.lengths)}
 
 
 @dataclass(frozen=True)
@@ -56,16 +64,15 @@ class Synthetic:
         table = definition.table
         check_keys(table, KEYS, definition.source)
         self.definition = definition
-        self.drawing = _drawing(table.get("draw", {}), definition.source)
-        self.all = [_family(entry, definition.source) for entry in table.get("model", ())]
-        wanted = {slug(one) for one in definition.models}
-        self.families = [one for one in self.all if not wanted or slug(one.name) in wanted]
-        if not self.families:
-            known = ", ".join(one.name for one in self.all)
-            raise ForetellError(
-                f"{definition.name}: none of the models {', '.join(definition.models)}; there are {known}"
-            )
-        self.seeds = definition.seeds or tuple(table.get("seeds", (0,)))
+        check_keys(table.get("draw", {}), [one.name for one in fields(Drawing)], f"{definition.source}, [draw]")
+        self.drawing = Drawing(**table.get("draw", {}))
+        self.drawing.check(definition.source)
+        self.all = [
+            Family(str(one["name"]), dict(one["model"]), dict(one.get("draw", {})), tuple(one.get("layers", ())))
+            for one in definition.entries("model", OF_A_MODEL)
+        ]
+        chosen = definition.chosen(one.name for one in self.all)
+        self.families = [one for one in self.all if one.name in chosen]
         self.device = table.get("device", "cpu")
         self.minutes = float(table.get("minutes", 1.0))
 
@@ -81,29 +88,23 @@ class Synthetic:
                 if not sizes:
                     best = {"layers": one.layers[0]} if one.layers else {}
                 if best is not None:
-                    found += [self._fit_unit(source, one, "final", best.get("layers"), seed) for seed in self.seeds]
+                    found += [
+                        self._fit_unit(source, one, "final", best.get("layers"), seed)
+                        for seed in self.definition.own_seeds
+                    ]
         return found
 
-    def work(self, unit: Unit, bench: Bench) -> dict[str, Any]:
+    def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
         if unit.settings["part"] == "draw":
-            return self._draw(unit, bench)
+            return self._draw(unit, workspace)
         settings = unit.settings
-        dataset = load(bench.folder.parent / f"data-{slug(settings['data'])}" / DATA)
-        if dataset.train is None or dataset.dev is None or dataset.test is None:
-            raise ForetellError(
-                f"{bench.folder.parent}: the data of {settings['data']} are not whole; remove their unit"
-            )
-        final = settings["part"] == "final"
-        fitted = bench.fit(
-            settings["config"],
-            dataset.train,
-            dataset.dev,
-            source=f"{self.definition.source}, {settings['model']}",
-            keep=False,
-        )
+        folder = workspace.folder.parent / f"data-{slug(settings['data'])}" / DATA
+        train, dev, test = whole(load(folder), f"{folder} (remove its unit)")
+        source = f"{self.definition.source}, {settings['model']}"
+        fitted = workspace.fit(settings["config"], train, dev, source=source, keep=False)
         about = {name: settings[name] for name in ("part", "data", "model", "seed", "layers")} | fitted.facts
-        if final:
-            about["test"] = bench.score(fitted.model, dataset.test, times=False).evaluation.to_json()
+        if settings["part"] == "final":
+            about["test"] = workspace.score(fitted.model, test, times=False).evaluation.to_json()
         return about
 
     def summarise(self, results: Results) -> Summary:
@@ -111,28 +112,28 @@ class Synthetic:
 
         return summary_of(self, results)
 
-    def _draw(self, unit: Unit, bench: Bench) -> dict[str, Any]:
+    def _draw(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
         settings, drawing = unit.settings, self.drawing
         lowest, highest = drawing.lengths
         made = random_model(settings["generator"], drawing.types, drawing.seed, (lowest + highest) // 2)
-        bench.give_way()
+        workspace.give_way()
         lengths = np.random.default_rng([drawing.seed, 3]).integers(lowest, highest + 1, sum(drawing.sequences))
-        whole = draw(made.model, len(lengths), lengths, drawing.seed, lambda done, of: bench.give_way())
+        drawn = draw(made.model, len(lengths), lengths, drawing.seed, lambda done, of: workspace.give_way())
         ends = np.cumsum(drawing.sequences)
-        parts = [whole.select(range(end - size, end)) for end, size in zip(ends, drawing.sequences, strict=True)]
+        parts = [drawn.select(range(end - size, end)) for end, size in zip(ends, drawing.sequences, strict=True)]
         card = Card(f"{settings['data']} data", "window", "mean gaps", drawing.types)
-        save_dataset(Dataset(*parts, vocabulary=whole.vocabulary, card=card), bench.folder / DATA)
-        save_model(made.model, bench.folder / MODEL)
-        test = load(bench.folder / DATA).test
+        save_dataset(Dataset(*parts, vocabulary=drawn.vocabulary, card=card), workspace.folder / DATA)
+        save_model(made.model, workspace.folder / MODEL)
+        test = load(workspace.folder / DATA).test
         assert test is not None
-        truth = bench.score(made.model, test, times=False)
+        truth = workspace.score(made.model, test, times=False)
         return {
             "part": "draw",
             "data": settings["data"],
             "gain": made.gain,
             "spread": made.spread,
             "share_spread": made.shares,
-            "mean_gap": float(whole.gaps().mean()),
+            "mean_gap": float(drawn.gaps().mean()),
             "events": {name: part.event_count for name, part in zip(SPLITS, parts, strict=True)},
             "lengths": [int(lengths.min()), float(lengths.mean()), int(lengths.max())],
             "truth": truth.evaluation.to_json(),
@@ -141,7 +142,7 @@ class Synthetic:
     def _draw_unit(self, one: Family) -> Unit:
         generator = dict(merged(one.model, one.draw))
         make_config({"model": generator}, f"{self.definition.source}, {one.name}")
-        settings = {"part": "draw", "data": one.name, "generator": generator, "drawing": self._drawing_settings()}
+        settings = {"part": "draw", "data": one.name, "generator": generator, "drawing": self.drawing.settings()}
         return Unit(drawn_name(one), settings, 4.0 * self.minutes)
 
     def _fit_unit(self, source: Family, one: Family, part: str, layers: int | None, seed: int) -> Unit:
@@ -153,48 +154,17 @@ class Synthetic:
             "part": part,
             "data": source.name,
             "generator": dict(merged(source.model, source.draw)),
-            "drawing": self._drawing_settings(),
+            "drawing": self.drawing.settings(),
             "model": one.name,
             "layers": layers,
             "size": size,
             "seed": seed,
             "config": config,
         }
-        name = f"{slug(source.name)}-data-{slug(one.name)}" + (
-            f"-grid-layers{layers}" if part == "grid" else f"-seed{seed}"
-        )
+        last = f"grid-layers{layers}" if part == "grid" else f"seed{seed}"
+        name = f"{slug(source.name)}-data-{slug(one.name)}-{last}"
         return Unit(name, settings, self.minutes * (1.0 if layers is None else 0.5 + 0.25 * layers), self.device)
-
-    def _drawing_settings(self) -> dict[str, Any]:
-        one = self.drawing
-        return {"types": one.types, "sequences": list(one.sequences), "lengths": list(one.lengths), "seed": one.seed}
 
 
 def drawn_name(one: Family) -> str:
     return f"data-{slug(one.name)}"
-
-
-def drawn_data(units: Path, name: str) -> Path:
-    """Where the data of a kind of model are, among the folders of units."""
-    return units / f"data-{slug(name)}" / DATA
-
-
-def _drawing(table: Mapping[str, Any], source: str) -> Drawing:
-    check_keys(table, ("types", "sequences", "lengths", "seed"), f"{source}, [draw]")
-    made = Drawing(
-        int(table.get("types", 10)),
-        tuple(table.get("sequences", (800, 100, 100))),
-        tuple(table.get("lengths", (49, 99))),  # pyright: ignore[reportArgumentType]
-        int(table.get("seed", 0)),
-    )
-    if len(made.sequences) != 3 or min(made.sequences) < 1 or len(made.lengths) != 2:
-        raise ForetellError(f"{source}, [draw]: expected three numbers of sequences and two lengths")
-    if made.types < 1 or not 1 <= made.lengths[0] <= made.lengths[1]:
-        raise ForetellError(f"{source}, [draw]: expected types and lengths from 1 on, the shorter length first")
-    return made
-
-
-def _family(entry: Mapping[str, Any], source: str) -> Family:
-    check_keys(entry, OF_A_MODEL, f"{source}, [[model]] {entry.get('name')}")
-    layers: Sequence[int] = entry.get("layers", ())
-    return Family(str(entry["name"]), dict(entry["model"]), dict(entry.get("draw", {})), tuple(layers))

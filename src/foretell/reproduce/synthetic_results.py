@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.compare import SIGNIFICANT, Difference, difference_of
+from foretell.evaluate.bootstrap import Estimate
+from foretell.evaluate.compare import Difference
 from foretell.evaluate.scores import plain
-from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, Verdict
-from foretell.reproduce.rows import Rows, check_same_data, pooled
+from foretell.reproduce.experiment import (
+    Finding,
+    Picture,
+    Results,
+    Section,
+    Summary,
+    Verdict,
+    estimate_cell,
+    verdict_of,
+)
+from foretell.reproduce.rows import Rows, SeedRows, difference_between, estimate_of, is_significant, seed_rows
 
 if TYPE_CHECKING:
     from foretell.reproduce.synthetic import Synthetic
 
-METRICS = {"log_likelihood": "whole", "time_log_likelihood": "times", "type_log_likelihood": "types"}
+WHOLE = "log_likelihood"
+METRICS = {WHOLE: "whole", "time_log_likelihood": "times", "type_log_likelihood": "types"}
 
 
 @dataclass(frozen=True)
@@ -28,18 +38,16 @@ class Column:
     data: str
     drawn: Mapping[str, Any]  # the record of its drawing
     truth: Rows
-    models: Mapping[str, Rows]  # each pooled over its seeds
-    seeds: Mapping[str, Sequence[Rows]]
+    models: Mapping[str, SeedRows]
     layers: Mapping[str, int | None]
 
-    def estimate(self, rows: Rows, metric: str) -> Estimate:
-        return estimates([rows.by_key[metric].ratio(rows.units)], rows.units.resampling(0))[0]
+    def value(self, model: str) -> float:
+        return self.models[model].estimate(WHOLE).value
 
-    def difference(self, first: Rows, second: Rows, metric: str, names: tuple[str, str]) -> Difference:
-        """First less second, over the same sequences; p is not corrected."""
-        check_same_data([first, second])
-        over = "sequences" if first.units.whole_sequences else "events"
-        return difference_of(names, first.by_key[metric], second.by_key[metric], first.units, [over])
+    def lead(self, first: str, second: str | None, metric: str = WHOLE) -> Difference:
+        """Of one model over another, or (None) over the truth."""
+        other = self.truth if second is None else self.models[second].pooled
+        return difference_between((first, second or "truth"), self.models[first].pooled, other, metric)
 
 
 def columns_of(experiment: Synthetic, results: Results) -> list[Column]:
@@ -51,18 +59,15 @@ def columns_of(experiment: Synthetic, results: Results) -> list[Column]:
         truth = results.rows(name) if name in results.records else None
         if truth is None:
             continue
-        seeds: dict[str, list[Rows]] = {}
-        layers: dict[str, int | None] = {}
-        for unit in results.units:
-            settings = unit.settings
-            if settings["part"] == "final" and settings["data"] == source.name and unit.name in results.records:
-                rows = results.rows(unit.name)
-                if rows is not None:
-                    seeds.setdefault(settings["model"], []).append(rows)
-                    layers[settings["model"]] = settings["layers"]
-        together = {model: pooled(some) for model, some in seeds.items()}
-        found.append(Column(source.name, results.records[name], truth, together, seeds, layers))
+        final = [one.settings for one in results.units if one.settings["part"] == "final"]
+        layers = {one["model"]: one["layers"] for one in final if one["data"] == source.name}
+        models = seed_rows(results, lambda one, data=source.name: _fitted_to(data, one))
+        found.append(Column(source.name, results.records[name], truth, models, layers))
     return found
+
+
+def _fitted_to(data: str, settings: Mapping[str, Any]) -> str | None:
+    return settings["model"] if settings["part"] == "final" and settings["data"] == data else None
 
 
 def summary_of(experiment: Synthetic, results: Results) -> Summary:
@@ -81,66 +86,37 @@ def _drawn(columns: Sequence[Column]) -> Section:
     for one in columns:
         about = one.drawn
         low, mean, high = about["lengths"]
-        rows.append(
-            [
-                one.data,
-                f"{about['gain']:g}",
-                f"{about['spread']:.2f}",
-                f"{about['share_spread']:.2f}",
-                " / ".join(str(count) for count in about["events"].values()),
-                f"{low} / {mean:.1f} / {high}",
-            ]
-        )
-    head = [
-        "drawn from",
-        "gain",
-        "total varies by",
-        "shares vary by",
-        "events (train / dev / test)",
-        "lengths (min / mean / max)",
-    ]
+        varies = f"{about['gain']:g}", f"{about['spread']:.2f}", f"{about['share_spread']:.2f}"
+        events = " / ".join(str(count) for count in about["events"].values())
+        rows.append([one.data, *varies, events, f"{low} / {mean:.1f} / {high}"])
+    varies = "gain", "total varies by", "shares vary by"
+    head = ["drawn from", *varies, "events (train / dev / test)", "lengths (min / mean / max)"]
     note = "Paper, all of its data sets in one row: 59904 / 7425 / 7505 events, lengths 49 / 75 / 99."
     return Section("Data", head, rows, note)
 
 
 def _table(column: Column) -> Section:
-    rows = [["truth", "–", "–", *(_shown(column.estimate(column.truth, key)) for key in METRICS), "0"]]
+    rows = [["truth", "–", "–", *(estimate_cell(estimate_of(column.truth, key)) for key in METRICS), "0"]]
     for name, found in column.models.items():
-        values = [one.by_key["log_likelihood"].ratio(one.units).value for one in column.seeds[name]]
-        spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
-        cells = [_shown(column.estimate(found, key)) for key in METRICS]
-        behind = column.difference(found, column.truth, "log_likelihood", (name, "truth")).difference.value
+        spreads = {WHOLE: found.spread(WHOLE)}
+        cells = [estimate_cell(found.estimate(key), spread=spreads.get(key)) for key in METRICS]
+        behind = f"{column.lead(name, None).difference.value:+.3f}".replace("-", "−")
         layers = column.layers[name]
-        rows.append(
-            [
-                name,
-                "–" if layers is None else str(layers),
-                str(len(values)),
-                cells[0] + spread,
-                *cells[1:],
-                f"{behind:+.3f}",
-            ]
-        )
+        rows.append([name, "–" if layers is None else str(layers), str(len(found.by_seed)), *cells, behind])
     head = ["model", "L", "seeds", "log-likelihood", "of times", "of types", "less truth"]
     note = "Nats an event of test, means over seeds, [95 % bootstrap interval], ± standard deviation over seeds."
-    return Section(
-        f"{column.data} data", head, [[row[0], *(cell.replace("-", "−") for cell in row[1:])] for row in rows], note
-    )
-
-
-def _shown(one: Estimate) -> str:
-    return f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
+    return Section(f"{column.data} data", head, rows, note)
 
 
 def _numbers(column: Column) -> dict[str, Any]:
-    def of(rows: Rows) -> dict[str, Any]:
-        return {key: asdict(column.estimate(rows, key)) for key in METRICS}
+    def of(estimate: Callable[[str], Estimate]) -> dict[str, Any]:
+        return {key: asdict(estimate(key)) for key in METRICS}
 
     models = {
-        name: of(rows) | {"seeds": len(column.seeds[name]), "layers": column.layers[name]}
-        for name, rows in column.models.items()
+        name: of(found.estimate) | {"seeds": len(found.by_seed), "layers": column.layers[name]}
+        for name, found in column.models.items()
     }
-    return {"data": column.data, "truth": of(column.truth), "models": models}
+    return {"data": column.data, "truth": of(lambda key: estimate_of(column.truth, key)), "models": models}
 
 
 # ---- what the paper says -------------------------------------------------------------------------------------------------------------
@@ -174,60 +150,44 @@ def _findings(experiment: Synthetic, columns: Sequence[Column]) -> list[Finding]
     ]
 
 
-def _all_close(columns: Sequence[Column], others: Sequence[str], close: float) -> tuple[Verdict, str, float]:
-    apart = {}
-    for column in columns:
-        values = [column.estimate(column.models[name], "log_likelihood").value for name in others]
-        apart[column.data] = max(values) - min(values)
+CheckOutcome = tuple[Verdict, str, float]
+
+
+def _all_close(columns: Sequence[Column], others: Sequence[str], close: float) -> CheckOutcome:
+    values = {column.data: [column.value(name) for name in others] for column in columns}
+    apart = {data: max(some) - min(some) for data, some in values.items()}
     worst = max(apart.values())
     told = "; ".join(f"{data} data: {value:.3f}" for data, value in apart.items())
-    return (
-        "holds" if worst <= close else "does not hold",
-        f"best less worst, nats an event: {told} (close: up to {close:g})",
-        worst,
-    )
+    detail = f"best less worst, nats an event: {told} (close: up to {close:g})"
+    return "holds" if worst <= close else "does not hold", detail, worst
 
 
-def _better(columns: Sequence[Column], others: Sequence[str], rival: str) -> tuple[Verdict, str, float]:
-    tests = [
-        (column.data, column.difference(column.models[name], column.models[rival], "log_likelihood", (name, rival)))
-        for column in columns
-        if column.data != rival
-        for name in others
-    ]
-    weak = [one for _, one in tests if not one.tests or one.tests[0].test.p_value >= SIGNIFICANT]
+def _leads(columns: Sequence[Column], others: Sequence[str], rival: str, metric: str) -> list[tuple[str, Difference]]:
+    """Of all others over the rival, on all data but its own."""
+    found = [column for column in columns if column.data != rival]
+    return [(column.data, column.lead(name, rival, metric)) for column in found for name in others]
+
+
+def _better(columns: Sequence[Column], others: Sequence[str], rival: str) -> CheckOutcome:
+    tests = _leads(columns, others, rival, WHOLE)
+    weak = [one for _, one in tests if not is_significant(one)]
     lost = [one for _, one in tests if one.better == rival and one not in weak]
     told = "; ".join(f"{data} data, {one.first}: {one.difference.value:+.3f}" for data, one in tests)
-    verdict: Verdict = "does not hold" if lost else "not significant" if weak else "holds"
-    return verdict, told, float(len(tests) - len(lost) - len(weak))
+    return verdict_of(bool(lost), bool(weak)), told, float(len(tests) - len(lost) - len(weak))
 
 
-def _in_time(columns: Sequence[Column], others: Sequence[str], rival: str) -> tuple[Verdict, str, float]:
-    def lead(metric: str) -> float:
-        return float(
-            np.mean(
-                [
-                    column.difference(column.models[name], column.models[rival], metric, (name, rival)).difference.value
-                    for column in columns
-                    if column.data != rival
-                    for name in others
-                ]
-            )
-        )
-
-    times, types = lead("time_log_likelihood"), lead("type_log_likelihood")
+def _in_time(columns: Sequence[Column], others: Sequence[str], rival: str) -> CheckOutcome:
+    times, types = (
+        float(np.mean([one.difference.value for _, one in _leads(columns, others, rival, f"{of}_log_likelihood")]))
+        for of in ("time", "type")
+    )
     told = f"mean lead over {rival} on the other data: {times:+.3f} in times, {types:+.3f} in types"
     return "holds" if times > types and times > 0 else "does not hold", told, times - types
 
 
-def _misspecified(columns: Sequence[Column], own: str, close: float) -> tuple[Verdict, str, float]:
-    behind = {
-        column.data: column.difference(
-            column.models[own], column.models[column.data], "log_likelihood", (own, column.data)
-        ).difference.value
-        for column in columns
-        if column.data != own
-    }
+def _misspecified(columns: Sequence[Column], own: str, close: float) -> CheckOutcome:
+    others = [column for column in columns if column.data != own]
+    behind = {column.data: column.lead(own, column.data).difference.value for column in others}
     worst = min(behind.values())
     told = "; ".join(f"{data} data: {value:+.3f}" for data, value in behind.items())
     return "holds" if worst >= -close else "does not hold", f"{own} less the model of the true kind: {told}", worst
@@ -244,17 +204,17 @@ def draw_pilot(columns: Sequence[Column], names: Sequence[str], path: Path) -> N
     for place, (key, title) in enumerate(METRICS.items()):
         for number, column in enumerate(columns):
             panel = axes[place * len(columns) + number]
-            truth = column.estimate(column.truth, key)
+            truth = estimate_of(column.truth, key)
             panel.axhline(truth.value, color=COLOURS[1], linestyle="--", linewidth=1.0)
             for x, name in enumerate(names):
                 if name not in column.models:
                     continue
-                one = column.estimate(column.models[name], key)
+                one = column.models[name].estimate(key)
                 colour = COLOURS[1] if name == column.data else COLOURS[0] if name == names[-1] else FAINT
                 panel.plot([x, x], [one.low, one.high], color=colour, linewidth=2.0, solid_capstyle="round")
                 panel.plot([x], [one.value], "o", color=colour, markersize=6)
-                for rows in column.seeds[name]:
-                    panel.plot([x + 0.2], [rows.by_key[key].ratio(rows.units).value], ".", color=FAINT, markersize=3)
+                for value in column.models[name].values(key):
+                    panel.plot([x + 0.2], [value], ".", color=FAINT, markersize=3)
             panel.set_xticks(range(len(names)), names, fontsize=8)
             panel.set_xlim(-0.5, len(names) - 0.5)
             if place == 0:

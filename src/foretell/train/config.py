@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 import tomli_w
 
 from foretell.batches.batch import Window
 from foretell.errors import ForetellError
-from foretell.models.build import OPTIONS, AnhpOptions, Options
+from foretell.models.registry import DEFAULT, ModelOptions, model_options
 from foretell.objective.integral import Integral
-from foretell.objective.timed import NoiseKind
-from foretell.train.task import TASKS, Task
-from foretell.wording import did_you_mean
+from foretell.objective.timed_noise import NoiseKind
+from foretell.options import ConfigError, check_choice, from_table, unknown_keys
+from foretell.train.task import TASKS, TaskOptions
 
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
-
-
-class ConfigError(ForetellError):
-    """A key or value of a configuration that cannot be used; all of them at once."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +68,9 @@ class TrainOptions:
 @dataclass(frozen=True)
 class RunConfig:
     data: DataOptions = field(default_factory=DataOptions)
-    model: Options = field(default_factory=AnhpOptions)
+    model: ModelOptions = field(default_factory=lambda: model_options(DEFAULT)())
     train: TrainOptions = field(default_factory=TrainOptions)
-    task: Task | None = None  # None: what happens next, and when
+    task: TaskOptions | None = None  # None: what happens next, and when
 
     def check(self) -> RunConfig:
         """Values that have the right type but make no sense."""
@@ -151,97 +144,34 @@ def read_config(path: Path) -> dict[str, Any]:
 def make_config(table: Mapping[str, Any], source: str = "configuration") -> RunConfig:
     """Check a table of tables; every mistake is reported, with its key."""
     problems: list[str] = []
-    sections = {"data": DataOptions, "model": OPTIONS, "train": TrainOptions, "task": TASKS}
-    problems += _unknown(table, list(sections), source, "")
+    problems += unknown_keys(table, [section.name for section in dataclasses.fields(RunConfig)], source, "")
     made: dict[str, Any] = {}
-    for name, cls in sections.items():
+    for name in ("data", "model", "train", "task"):
         given = table.get(name, {})
         if not isinstance(given, Mapping):
             problems.append(f"{source}: [{name}] is {given!r}: expected a table")
-            continue
-        if name == "task" and name not in table:
-            continue
-        if isinstance(cls, dict):
-            kind = given.get("kind", "anhp" if name == "model" else None)
-            kinds = cls
-            cls = kinds.get(kind) if isinstance(kind, str) else None
-            if cls is None:
-                hint = did_you_mean(str(kind), kinds, before="; ")
-                problems.append(f"{source}: {name}.kind = {kind!r}: expected one of {', '.join(kinds)}{hint}")
-                continue
-            given = {key: value for key, value in given.items() if key != "kind"}
-        made[name] = _section(cls, given, source, name, problems)
+        elif name != "task" or name in table:
+            options = _options_of(name, given, source, problems)
+            if options is not None:
+                values = {key: value for key, value in given.items() if key != "kind" or name not in ("model", "task")}
+                made[name] = from_table(options, values, source, name, problems)
     if problems:
         raise ConfigError("\n".join(problems))
     return RunConfig(**made).check()
 
 
-MODEL_KINDS = tuple(OPTIONS)
-
-
-def _section(cls: type, given: Mapping[str, Any], source: str, name: str, problems: list[str]) -> Any:
-    hints = get_type_hints(cls)
-    known = [f.name for f in dataclasses.fields(cls)]
-    problems += _unknown(given, known, source, f"{name}.")
-    values = {}
-    for key in known:
-        if key in given:
-            value, fine = _coerce(given[key], hints[key])
-            if fine:
-                values[key] = value
-            else:
-                problems.append(f"{source}: {name}.{key} = {given[key]!r}: expected {_said(hints[key])}")
-    return cls(**values)
-
-
-def _unknown(given: Mapping[str, Any], known: list[str], source: str, prefix: str) -> list[str]:
-    found = []
-    for key in given:
-        if key not in known:
-            hint = did_you_mean(key, known, otherwise=f"known are {', '.join(known)}")
-            found.append(f"{source}: unknown key `{prefix}{key}`; {hint}")
-    return found
-
-
-def _coerce(value: Any, hint: Any) -> tuple[Any, bool]:
-    """The value as the annotated type, and whether that was possible; ints may stand for floats, nothing else bends."""
-    origin = get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        for option in get_args(hint):
-            made, fine = _coerce(value, option)
-            if fine:
-                return made, True
-        return None, False
-    if origin is Literal:
-        return value, any(value == option and type(value) is type(option) for option in get_args(hint))
-    if hint is type(None):
-        return None, value is None
-    if hint is float:
-        fine = isinstance(value, int | float) and not isinstance(value, bool)
-        return (float(value), True) if fine else (None, False)
-    if hint in (int, str, bool):
-        return value, type(value) is hint
-    if origin in (list, tuple) and isinstance(value, list | tuple):
-        inner = get_args(hint)[0]
-        parts = [_coerce(item, inner) for item in value]
-        return tuple(part for part, _ in parts), all(fine for _, fine in parts)
-    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
-        fine = all(isinstance(key, str) and isinstance(item, str) for key, item in value.items())
-        return dict(value), fine
-    return None, False
-
-
-def _said(hint: Any) -> str:
-    origin = get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(_said(option) for option in get_args(hint) if option is not type(None))
-    if origin is Literal:
-        return " or ".join(json.dumps(option) for option in get_args(hint))
-    if origin in (list, tuple):
-        return "a list of numbers" if get_args(hint)[0] is float else "a list of strings"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "a table of strings"
-    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}.get(hint, str(hint))
+def _options_of(section: str, given: Mapping[str, Any], source: str, problems: list[str]) -> Any:
+    """The dataclass of a section's options; where it has a kind, that of its kind."""
+    if section in ("data", "train"):
+        return DataOptions if section == "data" else TrainOptions
+    try:
+        if section == "model":
+            return model_options(given.get("kind", DEFAULT))
+        check_choice("task.kind", given.get("kind"), list(TASKS), repr)
+        return TASKS[given["kind"]]
+    except ForetellError as error:
+        problems.append(f"{source}: {error}")
+    return None
 
 
 def to_toml(config: RunConfig) -> str:
@@ -255,10 +185,3 @@ def to_toml(config: RunConfig) -> str:
         given = {option.name: getattr(options, option.name) for option in dataclasses.fields(options)}
         tables[section.name] = kind | {name: value for name, value in given.items() if value is not None}
     return tomli_w.dumps(tables)
-
-
-def check_choice(name: str, value: str, choices: Any) -> None:
-    """Refuse a word that is none of a Literal's."""
-    if value not in get_args(choices):
-        hint = did_you_mean(value, get_args(choices), before="; ")
-        raise ConfigError(f"{name} = {value}: expected one of {', '.join(get_args(choices))}{hint}")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
-from foretell.data import EventData
+from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
@@ -17,24 +15,23 @@ from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.hawkes_fit import fit_hawkes
 from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.rule_model import RuleModel
-from foretell.objective.noise_source import NoiseSource
+from foretell.objective.nce import NoiseSource
+from foretell.train.callbacks import Callback, CallbackList, FunctionCallback
 from foretell.train.config import ConfigError, TrainOptions, contradictions
-from foretell.train.lesson import Likelihood
-from foretell.train.loop import Interrupted
+from foretell.train.likelihood_task import LikelihoodTask
 from foretell.train.noise import noise_of_run
 from foretell.train.run import RunFolder
 from foretell.train.score import mean_log_likelihood
-from foretell.train.teach import Watched, changed, choose_device, teach
+from foretell.train.trainer import (
+    Trainer,
+    TrainingInterrupt,
+    TrainingResult,
+    changed_options,
+    check_data,
+    choose_device,
+)
 
-
-@dataclass(frozen=True)
-class Fit:
-    """What came of a fit: the records of its epochs, and the best one's dev (or train) log-likelihood an event."""
-
-    model: IntensityModel
-    records: list[dict[str, Any]]
-    best: float
-    best_epoch: int
+Fit = TrainingResult[IntensityModel]
 
 
 def fit(
@@ -45,24 +42,48 @@ def fit(
     *,
     run: RunFolder | None = None,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
     on_step: Callable[[int, int, int], None] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
     stop: Callable[[], bool] | None = None,
     **changes: Any,
 ) -> Fit:
-    """Train in place. `changes` are single options: `fit(model, data.train, dev=data.dev, epochs=5, lr=2e-3)`."""
-    options = changed(options or TrainOptions(), changes, "fit")
+    """Train a model in place, by maximum likelihood or noise-contrastive estimation.
+
+    Args:
+        model: any model; Poisson and Hawkes are fitted directly.
+        train: what is learned from.
+        dev: what epochs are compared on; without it, the training score.
+        options: how to train, a whole `TrainOptions`.
+        run: a folder that is written as training goes.
+        resume: go on from the checkpoint of `run`.
+        callbacks: told of steps, epochs and checkpoints, and asked whether to stop.
+        on_step, on_epoch, stop: functions that do the same, for short.
+        **changes: single options: `fit(model, data.train, dev=data.dev, epochs=5, lr=2e-3)`.
+
+    Returns:
+        The model with its best parameters, the records of its epochs, and the best epoch's log-likelihood per event.
+    """
+    options = changed_options(options, changes, "fit")
     if train.event_count == 0:
         raise ForetellError(f"{train.name}: there is no event to learn from")
     model.meet(train)
-    for data in (train, dev):
-        if data is not None and data.vocabulary != model.vocabulary:
-            raise ForetellError(f"{data.name}: its event types are not those of the model")
-    on_epoch = on_epoch or (lambda record: None)
-    model.unseen = tuple(int(kind) for kind in np.flatnonzero(train.type_counts() == 0))
-    model.longest = max(sequence.t_end for sequence in train)
-    if model.longest <= 0.0:
-        raise ForetellError(f"{train.name}: every sequence ends at time 0, so there is no time to learn from")
+    check_data(model, train, dev)
+    _check_options(model, options)
+    callback = CallbackList([FunctionCallback(on_step, on_epoch, stop), *callbacks])
+    if model.closed_form:
+        return _fit_directly(model, train, dev, run, callback, options)
+    _ground(model, train, dev)
+    model.to(choose_device(options.device))
+    noise = None
+    if options.objective == "nce":
+        process = noise_of_run(model, train, dev, options.noise, run, resume)
+        noise = NoiseSource(model, process, options.noise_streams)
+    task = LikelihoodTask(model, train, options, noise)
+    return Trainer(task, train, dev, options, callback, run, resume).run()
+
+
+def _check_options(model: IntensityModel, options: TrainOptions) -> None:
     if model.closed_form and options.window != "all":
         raise ForetellError(
             f'{model.title} is fitted to everything that happened: train with window = "all", evaluate in another'
@@ -76,17 +97,6 @@ def fit(
         raise ForetellError(
             f"{model.title} is fitted directly, by maximum likelihood: leave out objective, or train another model"
         )
-    if model.closed_form:
-        return _fit_directly(model, train, dev, run, on_epoch, stop or (lambda: False), options)
-    _ground(model, train, dev)
-    model.to(choose_device(options.device))
-    watched = Watched(run, resume, on_step, on_epoch, stop)
-    noise = None
-    if options.objective == "nce":
-        process = noise_of_run(model, train, dev, options.noise, run, resume)
-        noise = NoiseSource(model, process, options.noise_streams)
-    progress, best = teach(Likelihood(model, train, options, noise), train, dev, options, watched)
-    return Fit(model, progress.records, best, progress.best_epoch)
 
 
 def _ground(model: IntensityModel, train: EventData, dev: EventData | None) -> None:
@@ -103,8 +113,7 @@ def _fit_directly(
     train: EventData,
     dev: EventData | None,
     run: RunFolder | None,
-    on_epoch: Callable[[dict[str, Any]], None],
-    stop: Callable[[], bool],
+    callback: Callback,
     options: TrainOptions,
 ) -> Fit:
     """Models whose maximum likelihood needs no gradient steps."""
@@ -113,9 +122,9 @@ def _fit_directly(
 
     def record(number: int, value: float) -> None:
         records.append({"epoch": number + 1, "train": value, "train_seconds": time.monotonic() - began})
-        on_epoch(records[-1])
-        if stop():
-            raise Interrupted
+        callback.on_epoch(records[-1])
+        if callback.stop():
+            raise TrainingInterrupt
 
     if isinstance(model, Poisson):
         model.fit_closed_form(train)
@@ -131,4 +140,18 @@ def _fit_directly(
     return Fit(model.eval(), records, best, len(records))
 
 
-__all__ = ["Fit", "Interrupted", "choose_device", "fit"]
+def floors_for(vocabulary: Vocabulary) -> list[IntensityModel]:
+    """The floors that every model must beat: unfitted Hawkes and Poisson processes."""
+    return [Hawkes(vocabulary), Poisson(vocabulary)]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Interrupted":
+        warnings.warn(
+            "foretell.train.fit.Interrupted is now foretell.TrainingInterrupt", DeprecationWarning, stacklevel=2
+        )
+        return TrainingInterrupt
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["Fit", "TrainingInterrupt", "choose_device", "fit", "floors_for"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
@@ -15,11 +14,11 @@ from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.possible_events import possible_events
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
-from foretell.objective.noise_source import functor_marks, marks_of_types
-from foretell.objective.timed import Noise, NoiseKind, Timed
-from foretell.train.floors import scored_alike
+from foretell.objective.nce import functor_marks, marks_of_types
+from foretell.objective.timed_noise import Noise, NoiseKind, TimedNoise
 from foretell.train.noise_profiles import own_profile, start_profile
 from foretell.train.run import RunFolder
+from foretell.train.scored_events import scored_alike
 
 # Noise must come wherever events may, and not in bursts sharper than the model can follow: bursts weigh so much that the rest of the time
 # is hardly learned. So the memories of Hawkes noise are given and not fitted, and half of it is Poisson.
@@ -75,7 +74,7 @@ def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, ki
     with torch.no_grad():
         hawkes.mu.mul_(factors)
         hawkes.alpha.mul_(factors[:, None, None])
-    return Timed(
+    return TimedNoise(
         hawkes, start_profile(train).scaled(SINCE_START * factors), own_profile(train).scaled(SINCE_OWN * factors)
     )
 
@@ -128,7 +127,7 @@ def _time_possible(model: RuleModel, data: EventData) -> np.ndarray:
     """For how long some event of each mark was possible: [marks]."""
     found = np.zeros(len(functor_marks(model)))
     for index in range(len(data)):
-        batch = make_batch(data, [index])
+        batch = model.collator.batch(data, [index], planned=False)
         count = possible_events(model, batch).count[0]
         found[: len(model.functors)] += batch.gap_length[0].numpy() @ (count > 0)
     return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.models.units import mean_gap, scored
-from foretell.objective.profile import Profile
+from foretell.objective.noise_parts import Profile
 
 STEPS, EVENTS_A_STEP = 64, 8  # at most that many steps, of at least so many events each
 WIDTHS = (0.01, 0.1, 1.0)  # mean gaps

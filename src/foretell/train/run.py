@@ -23,7 +23,7 @@ from foretell.data.writing import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, load_model, load_network, save_model
-from foretell.objective.timed import Timed, load_noise, save_noise
+from foretell.objective.timed_noise import TimedNoise, load_noise, save_noise
 from foretell.train.config import RunConfig, make_config, read_config, to_toml
 
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
@@ -153,11 +153,11 @@ class RunFolder:
     def save_model(self, model: Network) -> None:
         save_model(model, self.path / MODEL)
 
-    def save_noise(self, process: IntensityModel | Timed) -> None:
+    def save_noise(self, process: IntensityModel | TimedNoise) -> None:
         """What the noise of noise-contrastive estimation is drawn from."""
         save_noise(process, self.path / NOISE)
 
-    def noise(self) -> IntensityModel | Timed | None:
+    def noise(self) -> IntensityModel | TimedNoise | None:
         path = self.path / NOISE
         return load_noise(path) if path.exists() else None
 

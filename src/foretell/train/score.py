@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from foretell.batches.batch import Batch, Window, make_batch
+from foretell.batches.batch import Batch, Window
 from foretell.batches.buckets import length_buckets
 from foretell.batches.queries import Sample
 from foretell.data import EventData
@@ -22,7 +22,8 @@ def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: in
     gaps = data.lengths + 1
     in_order = np.random.default_rng(0)  # any fixed order: it changes no sum
     for indices in length_buckets(gaps, max(1, len(data)), in_order, max_tokens=max(1, limit // nodes)):
-        yield indices.tolist(), make_batch(data, indices, window=window, device=model.device, unscored=model.unscored)
+        batch = model.collator.batch(data, indices, window=window, device=model.device, unscored=model.unscored)
+        yield indices.tolist(), batch
 
 
 @torch.no_grad()

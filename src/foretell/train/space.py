@@ -5,6 +5,7 @@ A setting is a flat dict, `{"model.dim": 32, "train.lr": 0.003}`: only what is s
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -13,13 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 
-from foretell.models.build import model_options
-from foretell.train.config import ConfigError, DataOptions, RunConfig, TrainOptions, make_config
+from foretell.errors import ForetellError
+from foretell.models.registry import model_options
+from foretell.options import ConfigError, names_of
+from foretell.train.config import DataOptions, RunConfig, TrainOptions, make_config
 
 Setting = dict[str, Any]
 
-# The paper's search space (appendix "Training Details"), for a configuration that leaves nothing open.
-PAPER = {"dim": (4, 8, 16, 32, 64, 128), "layers": (1, 2, 3, 4, 5, 6)}
 RANGE_KEYS = ("low", "high", "log", "step")
 # Scores of two settings must be of the same events, taken the same way; and a seed that was chosen by its score is luck.
 FIXED = ("train.window", "train.dev_points", "train.seed")
@@ -158,11 +159,12 @@ class Space:
         return {"fixed": self.fixed, "open": {name: one.to_json() for name, one in self.open.items()}}
 
     def _of_paper(self) -> Space:
-        grid = {f"model.{key}": Choices(values) for key, values in PAPER.items() if key in self._known[self.kinds[0]]}
+        options = dataclasses.fields(model_options(self.kinds[0]))
+        grid = {f"model.{one.name}": Choices(one.metadata["tuned"]) for one in options if one.metadata.get("tuned")}
         if not grid:
             raise ConfigError(
                 f"{self.source}: nothing to search: {self.kinds[0]} has neither dim nor layers; give lists of values, "
-                f"such as {'decays = [1, 2, 4]' if self.kinds[0] == 'hawkes' else 'lr = [1e-3, 3e-3]'}"
+                f"such as {'lr = [1e-3, 3e-3]' if not options else f'{options[0].name} = [1, 2, 4]'}"
             )
         return Space(self.fixed, grid, self.kinds, True, self.source, self._known)
 
@@ -189,8 +191,12 @@ def _ends(one: Choices | Range) -> tuple[Any, ...]:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    options = model_options(kind) if isinstance(kind, str) else None
-    return {} if options is None else {k: v for k, v in get_type_hints(options).items() if k != "kind"}
+    try:
+        options = model_options(kind)
+    except ForetellError:  # said where the configuration is checked
+        return {}
+    hints = get_type_hints(options)
+    return {name: hints[name] for name in names_of(options)}
 
 
 def _hint(section: str, key: str, known: Mapping[str, Mapping[str, Any]]) -> Any:

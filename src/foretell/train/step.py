@@ -7,15 +7,13 @@ run draws the same.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Hashable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Sample
@@ -23,28 +21,20 @@ from foretell.errors import ForetellError
 from foretell.models.attention.fused import fuses
 from foretell.models.base import IntensityModel
 from foretell.models.pytree import tensors_of, with_tensors
-from foretell.nn.attention import held_tiles
 from foretell.objective.integral import Integral, Points, quadrature, stratified, uniform
 from foretell.objective.loglik import Loss, training_loss
-from foretell.objective.nce import contrast
+from foretell.objective.nce import NoiseSource, contrast
 from foretell.objective.noise import NoiseEvents
-from foretell.objective.noise_source import NoiseSource
-from foretell.train.adam import adam, set_rate
-
-log = logging.getLogger("foretell")
+from foretell.train.executor import Executor
 
 # Gaps, and queries, at a time on a CPU: between the two limits a batch is cut into four, so that threads and caches are well used.
 CPU_LEAST_GAPS, CPU_MOST_GAPS, CPU_MOST = 600, 2048, 1 << 14
 CPU_MOST_IN_ORDER = 20_000  # queries at a time of models that go from event to event and want many sequences together
-SIDE_BY_SIDE = 1 << 13  # queries of a batch from which on threads take pieces side by side and not one after the other
 GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, and its memory
-# Between these two, queries at a time for each gap of the batch: more points a gap are cut, not more sequences.
+# Between these two, queries at a time for each gap of the batch: more points per gap are cut, not more sequences.
 GPU_A_GAP = 16
 GPU_ENCODED = 1 << 19  # events encoded at a time
 GPU_FUSED = 1 << 21  # queries at a time in the fused kernels, which keep four vectors of a query and not dozens
-MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
-# Events of a batch up to which its tensors are copied by few calls: there the calls take longer than the copies.
-COPIED_TOGETHER = 1 << 15
 SEED_STRIDE = 1_000_003
 
 
@@ -66,14 +56,14 @@ class StepOptions:
 
 @dataclass(frozen=True)
 class Limits:
-    """Queries at a time: of sequences encoded together, and of those asked about together."""
+    """Queries at a time: of sequences that are encoded together, and of those whose queries are computed together."""
 
-    whole: int
-    asked: int
+    encoded: int
+    queried: int
 
 
 @dataclass(frozen=True)
-class Integrated:
+class IntegrationPoints:
     """What the likelihood is estimated from: integration times and, where possible events are down-sampled, how."""
 
     points: Points
@@ -81,11 +71,73 @@ class Integrated:
 
 
 Draws = Tensor | NoiseEvents | None  # made before a batch is cut: numbers on [0, 1) for integration times, or noise
-Question = Integrated | NoiseEvents
+StepQueries = IntegrationPoints | NoiseEvents
+
+
+class Adam:
+    """AdamW with clipped gradients, in which matrices and embeddings shrink and levels and scales do not."""
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], lr: float, decay: float, clip: float, device: torch.device
+    ) -> None:
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.clip, self.on_cuda = clip, device.type == "cuda"
+        kept, free = ([p for p in self.parameters if (p.ndim > 1) == matrix] for matrix in (True, False))
+        groups = [{"params": kept, "weight_decay": decay}, {"params": free, "weight_decay": 0.0}]
+        rate = torch.tensor(lr, device=device) if self.on_cuda else lr  # a captured graph reads it anew each time
+        self.optimizer = torch.optim.AdamW(
+            [group for group in groups if group["params"]], lr=rate, fused=True, capturable=self.on_cuda
+        )
+
+    def clear(self) -> None:
+        """Before a backward pass. On CUDA the first gradient is taken as it is, and not added to zeros."""
+        for parameter in self.parameters:
+            if self.on_cuda:
+                parameter.grad = None
+            elif parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if gradients:
+            torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
+
+    def finish(self) -> None:
+        """After a backward pass: parameters that the loss does not touch have a gradient of zero, and the norm is clipped."""
+        for parameter in self.parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+
+    def descend(self, loss: Tensor) -> None:
+        """One whole update from a loss."""
+        self.clear()
+        loss.backward()
+        self.finish()
+        self.optimizer.step()
+
+    def set_lr(self, lr: float) -> None:
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
+
+    def start(self) -> None:
+        """Make the moments, all zero, without moving a parameter: a captured graph must find them in place."""
+        if self.optimizer.state:
+            return
+        lr = float(self.optimizer.param_groups[0]["lr"])
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        self.set_lr(0.0)
+        self.optimizer.step()
+        self.set_lr(lr)
+        for state in self.optimizer.state.values():
+            state["step"].zero_()
 
 
 class Stepper:
-    """Holds the optimiser; `__call__` takes one step and gives the batch's summed loss as a tensor on the device.
+    """`__call__` makes one update and returns the batch's summed loss as a tensor on the device.
 
     With `noise` it contrasts real events with drawn ones instead of integrating.
     """
@@ -93,27 +145,18 @@ class Stepper:
     def __init__(
         self, model: IntensityModel, lr: float, options: StepOptions, noise: NoiseSource | None = None
     ) -> None:
-        self.model, self.options, self.noise = model, options, noise
-        self.device = model.device
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = adam(self.parameters, lr, options.decay, self.device)
-        self.generator = torch.Generator(self.device)
-        self.threads = torch.get_num_threads() if self.device.type == "cpu" else 1
-        self.pool: ThreadPoolExecutor | None = None
-        self.capturing = (
-            options.capture
-            and self.device.type == "cuda"
-            and not model.dropout
-            and options.integral != "uniform"
-            and not options.downsample  # what is drawn decides what is computed
-            and noise is None  # as it does here
-        )
-        self.graphs: dict[Hashable, _Graph] = {}
-        self.met: dict[Hashable, int] = {}  # how often, of what is not captured
         if options.downsample and not model.samples:
             raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
+        self.model, self.options, self.noise = model, options, noise
+        self.device = model.device
+        self.adam = Adam(model.parameters(), lr, options.decay, options.clip, self.device)
+        self.parameters = self.adam.parameters
+        self.generator = torch.Generator(self.device)
+        # Where draws decide what is computed, a graph cannot be replayed with others.
+        fixed = not model.dropout and options.integral != "uniform" and not options.downsample and noise is None
+        self.executor = Executor(self.device, options.capture and fixed)
         self.number = self.sampled = 0  # of the step, and how often events were drawn in it
-        self.inside = options.points  # queries a gap, besides the event that ends it
+        self.inside = options.points  # queries per gap, besides the event that ends it
         self.drawn = 0  # noise events of the last step
         self.uniform: list[Points] = []  # integration times of the last step that do not lie gap by gap
 
@@ -121,109 +164,67 @@ class Stepper:
         self.generator.manual_seed(self.options.seed * SEED_STRIDE + number)
         self.number, self.sampled, self.uniform = number, 0, []
         self.model.noise = self.generator
-        if self.capturing:
-            return self._captured(batch)
-        loss = self._gradients(batch, None)
-        self.optimizer.step()
-        return loss
+        return self.executor.update(self, batch)
 
-    def set_lr(self, lr: float) -> None:
-        set_rate(self.optimizer, lr)
+    def start(self) -> None:
+        self.adam.start()
 
-    def start_optimizer(self) -> None:
-        """Give Adam its moments, all zero, without moving a parameter: a graph must find them in place."""
-        if self.optimizer.state:
-            return
-        lr = float(self.optimizer.param_groups[0]["lr"])
-        self._zero_gradients()
-        self.set_lr(0.0)
-        self.optimizer.step()
-        self.set_lr(lr)
-        for state in self.optimizer.state.values():
-            state["step"].zero_()
+    def apply(self) -> None:
+        self.adam.optimizer.step()
 
-    def _gradients(self, batch: Batch, draws: Draws) -> Tensor:
-        """Fill `.grad` with the gradient of the loss an event; the summed loss comes back."""
+    def room_for_draws(self, batch: Batch) -> Tensor | None:
+        if self.options.integral != "stratified":
+            return None
+        shape = *batch.gap_start.shape, self.options.points
+        return torch.rand(shape, dtype=torch.float64, device=self.device)
+
+    def gradients(self, batch: Batch, draws: Draws = None) -> Tensor:
+        """Fill `.grad` with the gradient of the loss per event; returns the summed loss."""
         if self.noise is not None:
             draws = self.noise.draw(batch, self.generator, self.options.pseudo_rate)
             self.inside = -(-draws.times.shape[1] // batch.gap_start.shape[1])  # on average, rounded up
             self.drawn = draws.drawn
-        if self.device.type == "cuda":
-            for parameter in self.parameters:
-                parameter.grad = None  # the first piece's gradient is taken as it is, and not added to zeros
-        else:
-            self._zero_gradients()
+        self.adam.clear()
         if self.options.events:
             scored = torch.full((), self.options.events, dtype=self.model.dtype, device=self.device)
         else:
             scored = batch.event_counts.sum().clamp(min=1).to(self.model.dtype)
-        pieces = list(batch.pieces(self.inside + 1, self._limits(batch).whole))
-        # Many small operations one after the other are done by one thread sooner than by several that wait for each other.
-        small = self.model.rows_at_a_time > 1 and batch.gap_start.numel() * (self.inside + 1) < SIDE_BY_SIDE
-        if (len(pieces) > 1 or small) and self.threads > 1 and not self.model.dropout:
-            summed = self._side_by_side(pieces, draws, scored)
+        pieces = list(batch.pieces(self.inside + 1, self._limits(batch).encoded))
+        queries = batch.gap_start.numel() * (self.inside + 1)
+        in_order = self.model.rows_at_a_time > 1
+        if not self.model.dropout and self.executor.on_threads(len(pieces), queries, in_order):
+            summed = self._on_threads(pieces, draws, scored)
         else:
             summed = torch.zeros((), dtype=torch.float64, device=self.device)
             row = 0
             for piece in pieces:
                 summed += self._piece(piece, _of_rows(draws, row, row + len(piece)), scored)
                 row += len(piece)
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        if self.options.clip:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
+        self.adam.finish()
         return summed
 
-    def _side_by_side(self, pieces: list[Batch], draws: Draws, scored: Tensor) -> Tensor:
-        """On a CPU: a thread for each piece, of which each works alone, instead of all threads on every small operation.
-
-        Draws are made before and gradients added after, both in the order of the pieces: threads change no number.
-        """
-        if self.pool is None:
-            self.pool = ThreadPoolExecutor(self.threads, "piece", initializer=lambda: torch.set_num_threads(1))
+    def _on_threads(self, pieces: list[Batch], draws: Draws, scored: Tensor) -> Tensor:
+        """Draws are made before, in the order of the pieces."""
         first = np.cumsum([0, *map(len, pieces)]).tolist()
-        tasks = [
-            (piece, self._question(piece, _of_rows(draws, start, start + len(piece))))
+        asked = [
+            (piece, self._queries(piece, _of_rows(draws, start, start + len(piece))))
             for piece, start in zip(pieces, first, strict=False)
         ]
+
+        def losses(one: tuple[Batch, StepQueries]) -> tuple[Tensor, Tensor]:
+            loss = self._loss(*one, None)
+            return loss.objective / scored, loss.negative_log_likelihood
+
         queries = sum(piece.gap_start.numel() for piece in pieces) * (self.inside + 1)
-        summed = torch.zeros((), dtype=torch.float64)
-        try:
-            for group in [tasks] if queries >= SIDE_BY_SIDE else [[task] for task in tasks]:
-                done = self.pool.map(lambda task: self._apart(task[0], task[1], scored), group)
-                summed += self._gather(done)
-        finally:
-            torch.set_num_threads(self.threads)  # a pool thread's own number becomes that of threads to come
-        return summed
-
-    def _gather(self, done: Iterable[tuple[Tensor, tuple[Tensor | None, ...]]]) -> Tensor:
-        summed = torch.zeros((), dtype=torch.float64)
-        for loss, gradients in done:
-            summed += loss
-            for parameter, gradient in zip(self.parameters, gradients, strict=True):
-                if gradient is not None and parameter.grad is not None:
-                    parameter.grad += gradient
-        return summed
-
-    def _apart(self, piece: Batch, question: Question, scored: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-        loss = self._loss(piece, question, None)
-        gradients = torch.autograd.grad(loss.objective / scored, self.parameters, allow_unused=True)
-        return loss.negative_log_likelihood.detach().double(), gradients
-
-    def _zero_gradients(self) -> None:
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
+        return self.executor.add_gradients(self.parameters, asked, losses, queries)
 
     def _piece(self, batch: Batch, draws: Draws, scored: Tensor) -> Tensor:
         """Encode some sequences once, then ask about them in pieces whose gradients meet again at the encoded history."""
         if self._is_fused():
             return self._descend(batch, draws, None, scored)
+        batch = self.model.collator.plan_batch(batch)
         history = self.model.encode(batch)
-        pieces = list(batch.pieces(self.inside + 1, self._limits(batch).asked))
+        pieces = list(batch.pieces(self.inside + 1, self._limits(batch).queried))
         if len(pieces) == 1:
             return self._descend(batch, draws, history, scored)
         tensors = tensors_of(history)
@@ -234,7 +235,7 @@ class Stepper:
             rows = slice(row, row + len(piece))
             part = [tensor[rows].detach().requires_grad_(tensor.requires_grad) for tensor in tensors]
             piece_draws = _of_rows(draws, row, row + len(piece))
-            summed += self._descend(piece, piece_draws, with_tensors(history, part), scored)
+            summed += self._descend(piece, piece_draws, with_tensors(history, part, rows), scored)
             for gradient, tensor in zip(gradients, part, strict=True):
                 gradient[rows] = 0.0 if tensor.grad is None else tensor.grad
             row += len(piece)
@@ -244,20 +245,20 @@ class Stepper:
         return summed
 
     def _descend(self, batch: Batch, draws: Draws, history: Any, scored: Tensor) -> Tensor:
-        loss = self._loss(batch, self._question(batch, draws), history)
+        loss = self._loss(batch, self._queries(batch, draws), history)
         (loss.objective / scored).backward()
         return loss.negative_log_likelihood.detach().double()
 
-    def _question(self, batch: Batch, draws: Draws) -> Question:
+    def _queries(self, batch: Batch, draws: Draws) -> StepQueries:
         if isinstance(draws, NoiseEvents):
             return draws
-        return Integrated(self._points(batch, draws), self._sample())
+        return IntegrationPoints(self._points(batch, draws), self._sample())
 
-    def _loss(self, batch: Batch, question: Question, history: Any) -> Loss:
-        if isinstance(question, NoiseEvents):
-            loss = contrast(self.model, batch, question, history)
+    def _loss(self, batch: Batch, queries: StepQueries, history: Any) -> Loss:
+        if isinstance(queries, NoiseEvents):
+            loss = contrast(self.model, batch, queries, history)
             return Loss(loss, loss)
-        return training_loss(self.model, batch, question.points, self.options.pseudo_rate, history, question.sample)
+        return training_loss(self.model, batch, queries.points, self.options.pseudo_rate, history, queries.sample)
 
     def _limits(self, batch: Batch) -> Limits:
         """A CPU does best with few whole sequences at a time, a GPU with one encoding and large pieces of queries."""
@@ -268,7 +269,7 @@ class Stepper:
             piece = min(gaps * (self.inside + 1), CPU_MOST)
             # A piece for each thread, unless that is too few sequences, or too much memory.
             if self.model.rows_at_a_time > 1:
-                rows = max(self.model.rows_at_a_time, -(-len(batch) // self.threads))
+                rows = max(self.model.rows_at_a_time, -(-len(batch) // self.executor.threads))
                 piece = max(piece, min(rows * batch.gap_start.shape[1] * (self.inside + 1), CPU_MOST_IN_ORDER))
             return Limits(piece, piece)
         if self._is_fused():
@@ -295,59 +296,8 @@ class Stepper:
         self.sampled += 1
         return Sample(self.options.downsample, np.random.default_rng([self.options.seed, self.number, self.sampled]))
 
-    def _captured(self, batch: Batch) -> Tensor:
-        kind = self.model.captured_as(batch)
-        graph = self.graphs.get(kind)
-        if graph is None:
-            met = self.met[kind] = self.met.get(kind, 0) + 1
-            if met < self.model.captured_when_met or len(self.graphs) >= MOST_GRAPHS:
-                loss = self._gradients(batch, None)
-                self.optimizer.step()
-                return loss
-            graph = self.graphs[kind] = _Graph(self, batch)
-        return graph.replay(batch, self.generator)
-
 
 def _of_rows(draws: Draws, start: int, stop: int) -> Draws:
     if isinstance(draws, NoiseEvents):
         return draws.rows(start, stop)
     return None if draws is None else draws[start:stop]
-
-
-class _Graph:
-    """The gradients of one batch shape as a CUDA graph: inputs are copied in, draws are made anew, the graph is replayed."""
-
-    def __init__(self, stepper: Stepper, batch: Batch) -> None:
-        self.inputs = Batch(*(tensor.clone() for tensor in batch.tensors()))
-        kinds = [tensor.dtype for tensor in batch.tensors()]
-        # Tensors of one dtype can be copied by one call.
-        self.alike = [[i for i, one in enumerate(kinds) if one == kind] for kind in dict.fromkeys(kinds)]
-        rows, width = batch.times.shape
-        self.draws: Tensor | None = None
-        if stepper.options.integral == "stratified":
-            self.draws = torch.rand(rows, width + 1, stepper.options.points, dtype=torch.float64, device=stepper.device)
-        stepper.start_optimizer()
-        with held_tiles() as self.tiles, stepper.model.holding() as self.held:
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up
-                stepper._gradients(self.inputs, self.draws)
-            torch.cuda.current_stream().wait_stream(side)
-            torch._C._cuda_clearCublasWorkspaces()  # those of the side stream; the capture gets its own
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                self.loss = stepper._gradients(self.inputs, self.draws)
-                stepper.optimizer.step()
-
-    def replay(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        targets, sources = self.inputs.tensors(), batch.tensors()
-        if batch.times.numel() < COPIED_TOGETHER:
-            for alike in self.alike:
-                torch._foreach_copy_([targets[i] for i in alike], [sources[i] for i in alike], non_blocking=True)  # pyright: ignore[reportPrivateImportUsage]
-        else:
-            for target, source in zip(targets, sources, strict=True):
-                target.copy_(source, non_blocking=True)
-        if self.draws is not None:
-            self.draws.uniform_(generator=generator)
-        self.graph.replay()
-        return self.loss.clone()

@@ -1,4 +1,4 @@
-"""Ctrl-C in, a wish to stop out, which long work asks after between its steps."""
+"""Turns SIGINT and SIGTERM into a flag that long loops poll."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from types import FrameType
 
 @contextmanager
 def stopping() -> Iterator[dict[str, bool]]:
-    """The first Ctrl-C (or SIGTERM) asks for a checkpoint and an end; a second one stops at once."""
-    asked = {"stop": False}
+    """The flag, as `{"stop": False}`; the first signal sets it, a second one raises KeyboardInterrupt."""
+    flag = {"stop": False}
 
-    def ask(signum: int, frame: FrameType | None) -> None:
-        if asked["stop"]:
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        if flag["stop"]:
             raise KeyboardInterrupt
-        asked["stop"] = True
+        flag["stop"] = True
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield flag
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

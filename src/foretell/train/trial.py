@@ -17,9 +17,8 @@ from foretell.errors import ForetellError
 from foretell.ground.impossible import settle_impossible
 from foretell.models.rules.rule_model import RuleModel
 from foretell.train.config import RunConfig
-from foretell.train.fit import fit
-from foretell.train.lesson import sum_scored
-from foretell.train.loop import Interrupted
+from foretell.train.fit import TrainingInterrupt, fit
+from foretell.train.scored_events import sum_scored
 from foretell.train.space import Setting, Space
 from foretell.train.study import ABOUT, Tried, finished, load_optuna, put_back, spelled, suggested, tried_of
 
@@ -64,7 +63,7 @@ def one_trial(
             state = states.COMPLETE
         except _Hopeless:
             score, state = None, states.PRUNED
-        except (Interrupted, KeyboardInterrupt):
+        except (TrainingInterrupt, KeyboardInterrupt):
             put_back(study, trial)
             return
         except Exception as error:  # whatever a setting breaks, the others are still to be tried

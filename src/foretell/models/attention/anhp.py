@@ -7,9 +7,9 @@ coarse types at its time by attending to those tables, and never touches the eve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,22 +23,54 @@ from foretell.errors import ForetellError
 from foretell.models.attention.anhp_sampler import ANHPSampler
 from foretell.models.attention.layers import AttentionLayer, Drop, Folded, History, LayerMatrices, Parts, Table
 from foretell.models.attention.start import fade, start
-from foretell.models.attention.structure import Coarse, Edge, make_structure
+from foretell.models.attention.structure import make_structure, parse_edge
 from foretell.models.base import EndsAndInside, IntensityModel
-from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
+from foretell.models.registry import HeadOptions, ModelSpec, register
+from foretell.models.units import mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Visible, attention_with_null, with_null
 from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.nn.lookup import lookup
 from foretell.nn.time import TimeEmbedding
+from foretell.options import option
 from foretell.sampling.bounds.values import Value, affine, components, side_by_side, softplus
 
 # With fewer keys than this many times the dimension, it is cheaper to fold Q into the keys than to project every query.
 FOLD_BELOW = 2
 
 
-class ANHP(IntensityModel):
-    kind = "anhp"
-    title = "A-NHP"
+@dataclass(frozen=True)
+class AnhpOptions(HeadOptions):
+    time_dim: int | None = None  # as dim
+    coarse: Literal["one", "none"] | Mapping[str, str] | None = None  # "one", or "none" where there are edges
+    edges: tuple[str, ...] | None = None  # "e <- f": e sees past f; None: everything sees everything
+    bos: bool = False
+    fading: float = option(
+        0.5, free=True
+    )  # attention starts as a memory that fades like this power of the elapsed time
+    echo: float = option(2.0, free=True)  # an event starts by raising its own type this much; 0: not at all
+
+    def mistakes(self) -> list[str]:
+        found = super().mistakes()
+        if self.time_dim is not None and self.time_dim < 1:
+            found.append(f"time_dim = {self.time_dim}: expected 1 or more")
+        if not 0.0 <= self.fading < math.inf:
+            found.append(f"fading = {self.fading}: expected 0 or a positive power of the elapsed time")
+        if not math.isfinite(self.echo):
+            found.append(f"echo = {self.echo}: expected a number")
+        return found
+
+    def resolved(self) -> AnhpOptions:
+        """With what depends on other options: a table of coarse types, and edges as pairs."""
+        edges: Any = None
+        if self.edges is not None:
+            edges = tuple(parse_edge(edge) if isinstance(edge, str) else tuple(edge) for edge in self.edges)
+        coarse: Any = self.coarse if self.coarse is None or isinstance(self.coarse, str) else dict(self.coarse)
+        time_dim = self.dim if self.time_dim is None else self.time_dim
+        return replace(self, time_dim=time_dim, feed_forward=self.feed_forward or 0, edges=edges, coarse=coarse)
+
+
+@register(ModelSpec("anhp", "A-NHP", AnhpOptions, "attention over all earlier events", "Yang, Mei & Eisner 2022"))
+class ANHP(IntensityModel[AnhpOptions]):
     back_to_types: Tensor
     group_order: Tensor
     group_of_type: Tensor
@@ -46,50 +78,32 @@ class ANHP(IntensityModel):
     def __init__(
         self,
         vocabulary: Vocabulary | int,
+        options: AnhpOptions | None = None,
         *,
-        dim: int = 32,
-        layers: int = 2,
-        heads: int = 1,
-        time_dim: int | None = None,
-        coarse: Coarse | None = None,
-        edges: Sequence[Edge] | None = None,
-        layer_norm: bool = False,
-        feed_forward: int = 0,
-        bos: bool = False,
-        dropout: float = 0.0,
-        shortest_wave: ShortestWave = "quantile",
-        fading: float = 0.5,
-        echo: float = 2.0,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
+        **changes: Any,
     ) -> None:
-        super().__init__(vocabulary)
-        _check_sizes(dim=dim, layers=layers, time_dim=time_dim, feed_forward=feed_forward, dropout=dropout)
-        if bos and "bos" in self.vocabulary:
+        super().__init__(vocabulary, self.chosen(options, changes).resolved())
+        chosen = self.options
+        if chosen.bos and "bos" in self.vocabulary:
             raise ForetellError(
                 "bos: the data have an event type `bos` of their own; rename it, or turn the option off"
             )
-        self.dim, self.layers, self.heads = dim, layers, heads
-        self.time_dim = dim if time_dim is None else time_dim
-        self.coarse, self.edges = coarse, None if edges is None else [(e, f) for e, f in edges]
-        self.layer_norm, self.feed_forward, self.bos = layer_norm, feed_forward, bos
-        self.dropout = dropout
-        self.shortest_wave: ShortestWave = shortest_wave
-        if not 0.0 <= fading < math.inf:
-            raise ForetellError(f"fading = {fading}: expected 0 or a positive power of the elapsed time")
-        if not math.isfinite(echo):
-            raise ForetellError(f"echo = {echo}: expected a number")
-        self.fading, self.echo = fading, echo
-        self.structure = make_structure(self.vocabulary, heads=heads, coarse=coarse, edges=edges)
+        self.dim, self.layers, self.heads = dim, layers, heads = chosen.dim, chosen.layers, chosen.heads
+        self.time_dim = chosen.time_dim or dim
+        edges: Any = chosen.edges  # pairs by now
+        self.structure = make_structure(self.vocabulary, heads=heads, coarse=chosen.coarse, edges=edges)
 
         self.time = TimeEmbedding(self.time_dim)
         width = 1 + self.time_dim + dim
         own = [group for group in self.structure.groups if group.base is None]
         self.fine = nn.Parameter(torch.empty(self.types, dim))
         self.coarse_base = nn.Parameter(torch.empty(len(own), dim))
-        self.bos_base = nn.Parameter(torch.empty(1, dim)) if bos else None
+        self.bos_base = nn.Parameter(torch.empty(1, dim)) if chosen.bos else None
         self.attention = nn.ModuleList(
-            AttentionLayer(len(self.structure.heads), dim, width, layer_norm, feed_forward) for _ in range(layers)
+            AttentionLayer(len(self.structure.heads), dim, width, chosen.layer_norm, chosen.feed_forward or 0)
+            for _ in range(layers)
         )
         self.w = nn.Parameter(torch.empty(self.types, dim))
         self.w_constant = nn.Parameter(torch.empty(self.types))
@@ -112,7 +126,7 @@ class ANHP(IntensityModel):
         return [layer for layer in self.attention if isinstance(layer, AttentionLayer)]
 
     def prepare(self, data: EventData) -> None:
-        m, longest = wave_range(data, self.shortest_wave)
+        m, longest = wave_range(data, self.options.shortest_wave)
         self.time.set_range(m, longest)
         self.start_rates(data)
         fade(self, self.time_scale)
@@ -133,7 +147,7 @@ class ANHP(IntensityModel):
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
         """The embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""
-        first = 2 if self.bos else 1
+        first = 2 if self.options.bos else 1
         return [layer[:, first:] for layer in self._encode(batch, self.layers).embeddings]
 
     def _encode(self, batch: Batch, top: int) -> History:
@@ -259,7 +273,7 @@ class ANHP(IntensityModel):
     def state(self, history: History, queries: Queries) -> Tensor:
         """The top layer's embedding of each coarse type at each query, counted from its base vector: [B, Q, groups·D]."""
         time = self.time.with_one(queries.times, self.dtype)
-        visible = replace(queries.visible, extra=1) if self.bos else queries.visible
+        visible = replace(queries.visible, extra=1) if self.options.bos else queries.visible
         layers = self.layer_list()
 
         def attend(number: int, head: int, moved: Tensor | None, base: Tensor) -> Tensor:
@@ -370,45 +384,12 @@ class ANHP(IntensityModel):
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPSampler:
         return ANHPSampler.start(self, histories, seen)
 
-    def spec(self) -> dict[str, Any]:
-        return {
-            "dim": self.dim,
-            "layers": self.layers,
-            "heads": self.heads,
-            "time_dim": self.time_dim,
-            "coarse": dict(self.coarse)
-            if self.coarse is not None and not isinstance(self.coarse, str)
-            else self.coarse,
-            "edges": None if self.edges is None else [list(edge) for edge in self.edges],
-            "layer_norm": self.layer_norm,
-            "feed_forward": self.feed_forward,
-            "bos": self.bos,
-            "dropout": self.dropout,
-            "shortest_wave": self.shortest_wave,
-            "fading": self.fading,
-            "echo": self.echo,
-            "m": self.time.m,
-            "M": self.time.M,
-            "time_scale": self.time_scale,
-            "fitted": self.fitted,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
+    def units(self) -> dict[str, float]:
+        return {"m": self.time.m, "M": self.time.M, **super().units()}
 
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
-        options = dict(spec)
-        m, longest, scale, fitted = (options.pop(key) for key in ("m", "M", "time_scale", "fitted"))
-        dtype: Literal["float32", "float64"] = options.pop("dtype")
-        edges = options.pop("edges")
-        model = cls(
-            vocabulary,
-            **options,
-            edges=None if edges is None else [(e, f) for e, f in edges],
-            dtype=getattr(torch, dtype),
-        )
-        model.time.set_range(m, longest)
-        model.time_scale, model.fitted = scale, fitted
-        return model
+    def set_units(self, units: dict[str, float]) -> None:
+        super().set_units(units)
+        self.time.set_range(units["m"], units["M"])
 
     def named_arrays(self) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
@@ -446,19 +427,3 @@ class ANHP(IntensityModel):
                 w = arrays[f"intensity.{name}.w"] * self.time_scale
                 self.w_constant[index], self.w[index] = w[0], w[1:]
                 self.log_tau[index] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
-
-
-def _check_sizes(*, dim: int, layers: int, time_dim: int | None, feed_forward: int, dropout: float) -> None:
-    problems = []
-    if dim < 1:
-        problems.append(f"dim = {dim}: expected 1 or more")
-    if layers < 1:
-        problems.append(f"layers = {layers}: expected 1 or more")
-    if time_dim is not None and time_dim < 1:
-        problems.append(f"time_dim = {time_dim}: expected 1 or more")
-    if feed_forward < 0:
-        problems.append(f"feed_forward = {feed_forward}: expected 0 (none) or the width of the hidden layer")
-    if not 0.0 <= dropout < 1.0:
-        problems.append(f"dropout = {dropout}: expected a share from 0 to below 1")
-    if problems:
-        raise ForetellError("\n".join(problems))

@@ -141,7 +141,7 @@ class ANHPSampler(Sampler):
         model = in_float64(model)
         batch = past_batch(histories, seen, model.vocabulary, model.device)
         encoded = model.encode(batch)
-        ahead = 2 if model.bos else 1
+        ahead = 2 if model.options.bos else 1
         inside = torch.arange(batch.times.shape[1] + ahead, device=model.device)[None] < batch.lengths[:, None] + ahead
         tables = []
         for layer, by_head in zip(model.layer_list(), encoded.tables, strict=True):

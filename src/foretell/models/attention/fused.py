@@ -29,7 +29,7 @@ def _is_plain(model: ANHP) -> bool:
     return (
         model.dtype == torch.float32
         and len(model.structure.groups) == 1
-        and model.edges is None
+        and model.options.edges is None
         and all(layer.is_plain for layer in model.layer_list())
         and not (model.dropout and model.training)
         and SMALLEST <= model.dim <= LARGEST
@@ -52,7 +52,7 @@ def losses(model: ANHP, batch: Batch, inside: Tensor, weights: Tensor, pseudo_ra
         weights.contiguous(),
         model.time.turns_per_unit[1:],
         model.time.quarter_turns[1:],
-        model.bos,
+        model.options.bos,
         -math.log(model.time_scale),
         pseudo_rate,
     )

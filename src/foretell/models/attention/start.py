@@ -37,7 +37,7 @@ def start_intensities(model: ANHP, generator: torch.Generator) -> None:
     """
     with torch.no_grad():
         noise = torch.empty(model.w.shape).normal_(generator=generator).mul_(0.1 / math.sqrt(model.dim))
-        model.w.copy_(noise).add_(model.fine * (model.echo / model.dim))
+        model.w.copy_(noise).add_(model.fine * (model.options.echo / model.dim))
         model.w_constant.zero_()
         model.log_tau.zero_()
 
@@ -54,8 +54,8 @@ def fade(model: ANHP, gap: float) -> None:
         return
     chosen = torch.linspace(0, model.time_dim // 2 - 2, waves).round().long()
     span = math.log(5.0 * model.time.M / model.time.m)
-    strength = model.fading * span * math.sqrt(model.dim) / waves
-    level = model.fading * (span - math.log(max(gap / model.time.m, 1.0))) * math.sqrt(model.dim)
+    strength = model.options.fading * span * math.sqrt(model.dim) / waves
+    level = model.options.fading * (span - math.log(max(gap / model.time.m, 1.0))) * math.sqrt(model.dim)
     columns = torch.cat([2 * chosen, 2 * chosen + 1])
     rows = torch.arange(len(columns))
     longest = 2 * (model.time_dim // 2) - 1

@@ -20,6 +20,7 @@ from foretell.data import EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.classical.sampler import HawkesSampler
+from foretell.models.registry import ModelOptions, ModelSpec, register
 from foretell.sampling.core.start import past_batch
 
 
@@ -31,19 +32,35 @@ class DecayedCounts:
     since: Tensor  # float64 [B, N + 1]
 
 
-class Hawkes(IntensityModel):
-    kind = "hawkes"
-    title = "Hawkes"
+@dataclass(frozen=True)
+class HawkesOptions(ModelOptions):
+    decays: int = 2
+
+    def mistakes(self) -> list[str]:
+        return [f"decays = {self.decays}: expected 1 or more"] if self.decays < 1 else []
+
+
+@register(ModelSpec("hawkes", "Hawkes", HawkesOptions, "exponential decays, by maximum likelihood", "Hawkes 1971"))
+class Hawkes(IntensityModel[HawkesOptions]):
     closed_form = True
 
-    def __init__(self, vocabulary: Vocabulary | int, *, decays: int = 2, dtype: torch.dtype = torch.float64) -> None:
-        super().__init__(vocabulary)
-        if decays < 1:
-            raise ForetellError(f"decays = {decays}: expected 1 or more")
-        self.decays = decays
+    def __init__(
+        self,
+        vocabulary: Vocabulary | int,
+        options: HawkesOptions | None = None,
+        *,
+        dtype: torch.dtype = torch.float64,
+        **changes: Any,
+    ) -> None:
+        super().__init__(vocabulary, self.chosen(options, changes))
+        self.decays = decays = self.options.decays
         self.mu = nn.Parameter(torch.ones(self.types, dtype=dtype))
         self.alpha = nn.Parameter(torch.zeros(self.types, self.types, decays, dtype=dtype))
         self.beta = nn.Parameter(torch.ones(decays, dtype=dtype))
+
+    @classmethod
+    def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
+        return cls(vocabulary, options)  # always in float64, and nothing is drawn
 
     def encode(self, batch: Batch) -> DecayedCounts:
         return decayed_counts(batch, self.beta, self.types)
@@ -80,14 +97,11 @@ class Hawkes(IntensityModel):
             self.vocabulary, mu, alpha, beta, past.counts[row, batch.lengths], past.since[row, batch.lengths]
         )
 
-    def spec(self) -> dict[str, Any]:
-        return {"decays": self.decays, "dtype": str(self.dtype).removeprefix("torch."), "fitted": self.fitted}
+    def units(self) -> dict[str, float]:
+        return {}  # all rates and decays are parameters
 
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
-        model = cls(vocabulary, decays=spec["decays"], dtype=getattr(torch, spec["dtype"]))
-        model.fitted = spec["fitted"]
-        return model
+    def set_units(self, units: dict[str, float]) -> None:
+        pass
 
     def named_arrays(self) -> dict[str, Tensor]:
         names = self.vocabulary.names

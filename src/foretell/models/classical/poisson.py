@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -14,17 +15,33 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.classical.sampler import HawkesSampler
+from foretell.models.registry import ModelOptions, ModelSpec, register
 from foretell.models.units import scored_counts
 
 
-class Poisson(IntensityModel):
-    kind = "poisson"
-    title = "Poisson"
+@dataclass(frozen=True)
+class PoissonOptions(ModelOptions):
+    """There are none."""
+
+
+@register(ModelSpec("poisson", "Poisson", PoissonOptions, "a constant rate for each type", "closed form"))
+class Poisson(IntensityModel[PoissonOptions]):
     closed_form = True
 
-    def __init__(self, vocabulary: Vocabulary | int, *, dtype: torch.dtype = torch.float64) -> None:
-        super().__init__(vocabulary)
+    def __init__(
+        self,
+        vocabulary: Vocabulary | int,
+        options: PoissonOptions | None = None,
+        *,
+        dtype: torch.dtype = torch.float64,
+        **changes: Any,
+    ) -> None:
+        super().__init__(vocabulary, self.chosen(options, changes))
         self.log_rate = nn.Parameter(torch.zeros(self.types, dtype=dtype))
+
+    @classmethod
+    def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
+        return cls(vocabulary, options)  # always in float64, and nothing is drawn
 
     def fit_closed_form(self, data: EventData) -> None:
         """Maximum likelihood: events of a type over observed time, with a pseudo-count of ½."""
@@ -55,14 +72,11 @@ class Poisson(IntensityModel):
         alpha, counts = rate.new_zeros(self.types, self.types, 0), rate.new_zeros(len(seen), self.types, 0)
         return HawkesSampler(self.vocabulary, rate, alpha, rate.new_zeros(0), counts, rate.new_zeros(len(seen)))
 
-    def spec(self) -> dict[str, Any]:
-        return {"dtype": str(self.dtype).removeprefix("torch."), "fitted": self.fitted}
+    def units(self) -> dict[str, float]:
+        return {}  # all rates are parameters
 
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
-        model = cls(vocabulary, dtype=getattr(torch, spec["dtype"]))
-        model.fitted = spec["fitted"]
-        return model
+    def set_units(self, units: dict[str, float]) -> None:
+        pass
 
     def named_arrays(self) -> dict[str, Tensor]:
         rate = self.log_rate.detach().exp()

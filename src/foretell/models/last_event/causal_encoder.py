@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
-from foretell.errors import ForetellError
 from foretell.models.attention.layers import Drop, Sublayers
 from foretell.nn.attention import Visible, attention_with_first
 from foretell.nn.lookup import lookup
@@ -134,19 +133,3 @@ class CausalEncoder(nn.Module):
                 elif name != "QKV":
                     found[f"layer.{number}.{name}"] = parameter
         return found
-
-
-def check_sizes(*, dim: int, layers: int, heads: int, feed_forward: int, dropout: float) -> None:
-    problems = []
-    if dim < 1:
-        problems.append(f"dim = {dim}: expected 1 or more")
-    if layers < 1:
-        problems.append(f"layers = {layers}: expected 1 or more")
-    if heads < 1 or (dim >= 1 and dim % heads):
-        problems.append(f"heads = {heads}: expected a divisor of dim = {dim}, which the heads share")
-    if feed_forward < 0:
-        problems.append(f"feed_forward = {feed_forward}: expected 0 (none) or the width of the hidden layer")
-    if not 0.0 <= dropout < 1.0:
-        problems.append(f"dropout = {dropout}: expected a share from 0 to below 1")
-    if problems:
-        raise ForetellError("\n".join(problems))

@@ -10,22 +10,23 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch, make_batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.batch import Batch
+from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.layers import Drop
 from foretell.models.base import EndsAndInside, IntensityModel
-from foretell.models.last_event.causal_encoder import CausalEncoder, Encoding, check_sizes
+from foretell.models.last_event.causal_encoder import CausalEncoder, Encoding
 from foretell.models.last_event.sampler import LastEventSampler
-from foretell.models.units import ShortestWave, mean_gap, starting_rates, wave_range
+from foretell.models.registry import HeadOptions
+from foretell.models.units import mean_gap, starting_rates, wave_range
 from foretell.nn.intensity import log_softplus, softplus
 from foretell.nn.lookup import lookup
 from foretell.nn.time import TimeEmbedding
@@ -42,7 +43,21 @@ class LastEvents:
     time: Tensor  # float64 [B, N + 1]
 
 
-class LastEventModel(IntensityModel):
+@dataclass(frozen=True)
+class LastEventOptions(HeadOptions):
+    """`heads` are of dim / heads components each."""
+
+    layer_norm: bool = True
+    feed_forward: int | None = None  # width of the hidden layer: twice dim; 0: none
+
+    def mistakes(self) -> list[str]:
+        found = super().mistakes()
+        if self.heads < 1 or (self.dim >= 1 and self.dim % self.heads):
+            found.append(f"heads = {self.heads}: expected a divisor of dim = {self.dim}, which the heads share")
+        return found
+
+
+class LastEventModel(IntensityModel[LastEventOptions]):
     rows_at_a_time = 16  # there is little to do for each of them
     encoding: ClassVar[Encoding]
     per_type: ClassVar[tuple[str, ...]]  # vectors and scales of a type, under their public names
@@ -50,29 +65,22 @@ class LastEventModel(IntensityModel):
     def __init__(
         self,
         vocabulary: Vocabulary | int,
+        options: LastEventOptions | None = None,
         *,
-        dim: int = 32,
-        layers: int = 2,
-        heads: int = 1,
-        layer_norm: bool = True,
-        feed_forward: int | None = None,
-        dropout: float = 0.0,
-        shortest_wave: ShortestWave = "quantile",
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
+        **changes: Any,
     ) -> None:
-        super().__init__(vocabulary)
-        feed_forward = 2 * dim if feed_forward is None else feed_forward
-        check_sizes(dim=dim, layers=layers, heads=heads, feed_forward=feed_forward, dropout=dropout)
-        self.dim, self.layers, self.heads, self.time_dim = dim, layers, heads, dim
-        self.layer_norm, self.feed_forward, self.dropout = layer_norm, feed_forward, dropout
-        self.shortest_wave: ShortestWave = shortest_wave
+        chosen = self.chosen(options, changes)
+        feed_forward = 2 * chosen.dim if chosen.feed_forward is None else chosen.feed_forward
+        super().__init__(vocabulary, replace(chosen, feed_forward=feed_forward))
+        self.dim, self.layers, self.heads, self.time_dim = chosen.dim, chosen.layers, chosen.heads, chosen.dim
         self.encoder = CausalEncoder(
             self.types,
-            dim=dim,
-            layers=layers,
-            heads=heads,
-            layer_norm=layer_norm,
+            dim=self.dim,
+            layers=self.layers,
+            heads=self.heads,
+            layer_norm=chosen.layer_norm,
             feed_forward=feed_forward,
             encoding=self.encoding,
         )
@@ -130,12 +138,12 @@ class LastEventModel(IntensityModel):
 
     @torch.no_grad()
     def prepare(self, data: EventData) -> None:
-        self.time.set_range(*wave_range(data, self.shortest_wave))
+        self.time.set_range(*wave_range(data, self.options.shortest_wave))
         self.time_scale = mean_gap(data)
         rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
         with self.evaluating():
             nothing_yet = EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 1.0, "nothing yet")
-            batch = make_batch(EventData([nothing_yet], self.vocabulary), [0], device=self.device)
+            batch = self.collator.batch(EventData([nothing_yet], self.vocabulary), [0], device=self.device)
             self.start_at(rates.to(self.device), self.encode(batch).embedding[0, 0])
         self.fitted = True
 
@@ -181,13 +189,12 @@ class LastEventModel(IntensityModel):
         return lookup(self._log_unit()[:, None], types).squeeze(-1)
 
     def ends_and_inside(
-        self, history: LastEvents, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
+        self, history: LastEvents, batch: Batch, queries: Queries, pseudo: bool
     ) -> EndsAndInside | None:
         """Where the points lie gap by gap, each event's curves are worked out once and followed to all of its gap's points."""
         per_gap = queries.visible.per_gap
         if per_gap is None:
             return None
-        assert sample is None, "all types are possible, and all are looked at"
         curves, since = self.curves(history.embedding), history.time
         inside = self.elapsed(queries.times.unflatten(1, (-1, per_gap)), since.unsqueeze(-1))
         scores = self.follow(tuple(one.unsqueeze(-2) for one in curves), inside.unsqueeze(-1))
@@ -205,31 +212,12 @@ class LastEventModel(IntensityModel):
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> LastEventSampler:
         return LastEventSampler.start(self, histories, seen)
 
-    def spec(self) -> dict[str, Any]:
-        return {
-            "dim": self.dim,
-            "layers": self.layers,
-            "heads": self.heads,
-            "layer_norm": self.layer_norm,
-            "feed_forward": self.feed_forward,
-            "dropout": self.dropout,
-            "shortest_wave": self.shortest_wave,
-            "m": self.time.m,
-            "M": self.time.M,
-            "time_scale": self.time_scale,
-            "fitted": self.fitted,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
+    def units(self) -> dict[str, float]:
+        return {"m": self.time.m, "M": self.time.M, **super().units()}
 
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
-        options = dict(spec)
-        m, longest, scale, fitted = (options.pop(key) for key in ("m", "M", "time_scale", "fitted"))
-        dtype: Literal["float32", "float64"] = options.pop("dtype")
-        model = cls(vocabulary, **options, dtype=getattr(torch, dtype))
-        model.time.set_range(m, longest)
-        model.time_scale, model.fitted = scale, fitted
-        return model
+    def set_units(self, units: dict[str, float]) -> None:
+        super().set_units(units)
+        self.time.set_range(units["m"], units["M"])
 
     def named_arrays(self) -> dict[str, Tensor]:
         names = self.vocabulary.names

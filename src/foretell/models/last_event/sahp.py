@@ -8,21 +8,35 @@ stands in. A scale makes the softplus the same function in every unit of time, f
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.models.last_event.last_event import Curves, LastEventModel
+from foretell.models.last_event.last_event import Curves, LastEventModel, LastEventOptions
+from foretell.models.registry import ModelSpec, register
 from foretell.nn.intensity import inverse_softplus, softplus
 
 LEVELS = ("mu", "eta", "gamma")
 DECAY = 1.0  # of a fresh model, in mean gaps
 
 
+@dataclass(frozen=True)
+class SahpOptions(LastEventOptions):
+    """Those of all models of the last event."""
+
+
+@register(
+    ModelSpec(
+        "sahp",
+        "SAHP",
+        SahpOptions,
+        "a transformer embeds the last event, from which intensities decay",
+        "Zhang et al. 2020, corrected",
+    )
+)
 class SAHP(LastEventModel):
-    kind = "sahp"
-    title = "SAHP"
     encoding = "shifted"
     per_type = (*LEVELS, "tau", "nu")
 

@@ -7,21 +7,34 @@ stands in.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.data import EventData, Vocabulary
-from foretell.models.last_event.last_event import Curves, LastEventModel
+from foretell.data import EventData
+from foretell.models.last_event.last_event import Curves, LastEventModel, LastEventOptions
+from foretell.models.registry import ModelSpec, register
 from foretell.nn.intensity import inverse_softplus
 
 
+@dataclass(frozen=True)
+class ThpOptions(LastEventOptions):
+    """Those of all models of the last event."""
+
+
+@register(
+    ModelSpec(
+        "thp",
+        "THP",
+        ThpOptions,
+        "a transformer embeds the last event; intensities follow a line",
+        "Zuo et al. 2020, corrected",
+    )
+)
 class THP(LastEventModel):
-    kind = "thp"
-    title = "THP"
     encoding = "time"
     per_type = ("w", "tau")
 
@@ -69,16 +82,12 @@ class THP(LastEventModel):
         self.w.copy_(w[:, 2:])
         self.log_tau.copy_((arrays["tau"] * self.time_scale).log())
 
-    def spec(self) -> dict[str, Any]:
-        return super().spec() | {"elapsed_scale": self.elapsed_scale}
+    def units(self) -> dict[str, float]:
+        return {**super().units(), "elapsed_scale": self.elapsed_scale}
 
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
-        options = dict(spec)
-        scale = options.pop("elapsed_scale")
-        model = super().from_spec(options, vocabulary)
-        model.elapsed_scale = scale
-        return model
+    def set_units(self, units: dict[str, float]) -> None:
+        super().set_units(units)
+        self.elapsed_scale = units["elapsed_scale"]
 
 
 def _elapsed_size(data: EventData, m: float) -> float:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import EndsAndInside, IntensityModel
 from foretell.models.recurrent.nhp_sampler import NHPSampler
+from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates
 from foretell.nn.ctlstm import Cells, ctlstm, read
 from foretell.nn.ctlstm_steps import DECAY, GATES
@@ -39,19 +40,27 @@ class History:
     since: Tensor  # float64 [B, N + 1]: when each cell was made
 
 
-class NHP(IntensityModel):
-    kind = "nhp"
-    title = "NHP"
+@dataclass(frozen=True)
+class NhpOptions(EmbeddingOptions):
+    """The dimension alone."""
+
+
+@register(ModelSpec("nhp", "NHP", NhpOptions, "a continuous-time LSTM whose cell decays", "Mei & Eisner 2017"))
+class NHP(IntensityModel[NhpOptions]):
     # An event is a dozen small operations on all sequences: few sequences at a time take almost as long as many.
     rows_at_a_time = 32
 
     def __init__(
-        self, vocabulary: Vocabulary | int, *, dim: int = 32, seed: int = 0, dtype: torch.dtype = torch.float32
+        self,
+        vocabulary: Vocabulary | int,
+        options: NhpOptions | None = None,
+        *,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        **changes: Any,
     ) -> None:
-        super().__init__(vocabulary)
-        if dim < 1:
-            raise ForetellError(f"dim = {dim}: expected 1 or more")
-        self.dim = dim
+        super().__init__(vocabulary, self.chosen(options, changes))
+        self.dim = dim = self.options.dim
         self.embedding = nn.Parameter(torch.empty(self.types, dim))
         self.bos = nn.Parameter(torch.empty(1, dim))
         self.W = nn.Parameter(torch.empty(len(GATES), dim, dim))
@@ -145,9 +154,7 @@ class NHP(IntensityModel):
         score = (w * state).sum(-1, keepdim=True) + constant
         return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
 
-    def ends_and_inside(
-        self, history: History, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
-    ) -> EndsAndInside:
+    def ends_and_inside(self, history: History, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside:
         """What is read just before each event is known: the next cell was made from it."""
         scores = self._scores(self.state(history, queries))
         log_unit = self.log_tau - math.log(self.time_scale)
@@ -169,21 +176,6 @@ class NHP(IntensityModel):
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
         return NHPSampler.start(self, histories, seen)
-
-    def spec(self) -> dict[str, Any]:
-        return {
-            "dim": self.dim,
-            "time_scale": self.time_scale,
-            "fitted": self.fitted,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
-
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
-        dtype: Literal["float32", "float64"] = spec["dtype"]
-        model = cls(vocabulary, dim=spec["dim"], dtype=getattr(torch, dtype))
-        model.time_scale, model.fitted = spec["time_scale"], spec["fitted"]
-        return model
 
     def named_arrays(self) -> dict[str, Tensor]:
         """`w` and `τ` in the data's unit; what the decay gate gives counts in the model's, which `time_scale` tells."""

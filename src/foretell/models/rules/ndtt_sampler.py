@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.models.rules.ndtt_cells import CellTable, FactCells, GateSums, NDTTParameters, joined_cells, moved_cells
@@ -229,7 +228,7 @@ def _recall(
     own = copy.deepcopy(model)
     own.ground(data)  # names that training never met start in the model's own precision
     own.double().eval()
-    cells = own.encode(make_batch(data, range(len(data)), device=model.device)).cells
+    cells = own.encode(own.collator.batch(data, range(len(data)), device=model.device)).cells
     found = []
     for row, (one, seen) in enumerate(histories):
         key, timeline = model.histories.timeline(model.vocabulary, one.types, one.times, one.unscored)

@@ -34,14 +34,10 @@ def possible_totals(model: RuleModel, sequence: EventSequence) -> np.ndarray:
 
 def possible_events(model: RuleModel, batch: Batch) -> PossibleEvents:
     """In the order of the model's functors. A query that has seen `g` events looks at state `g + 1`."""
-    lengths = batch.lengths.cpu().numpy()
-    types, when, history_only = (one.cpu().numpy() for one in (batch.types, batch.times, batch.history_only))
-    count = np.zeros((len(batch), types.shape[1] + 1, len(model.functors)), dtype=np.int64)
+    assert batch.rules is not None, "a batch for a model made of rules is made by its collator"
+    count = np.zeros((*batch.gap_start.shape, len(model.functors)), dtype=np.int64)
     rows = []
-    for row, length in enumerate(lengths.tolist()):
-        key, timeline = model.histories.timeline(
-            model.vocabulary, types[row, :length], when[row, :length], history_only[row, :length]
-        )
+    for row, (key, timeline) in enumerate(zip(batch.rules.keys, batch.rules.timelines, strict=True)):
         rows.append(model.histories.possible(key, timeline, model.functors))
-        count[row, : length + 1] = rows[-1].count[1 : length + 2]
+        count[row, : timeline.states - 1] = rows[-1].count[1 : timeline.states]
     return PossibleEvents(rows, count)

@@ -6,37 +6,39 @@ that the rules make impossible have no intensity; those of the rules that the mo
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch, make_batch
-from foretell.batches.plan_cache import Plans, Prepared
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.batch import Batch
+from foretell.batches.plan_cache import QueryPlan
+from foretell.batches.queries import Queries
+from foretell.batches.rule_collator import RuleCollator
 from foretell.batches.timelines import Histories
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
 from foretell.models.base import EndsAndChosen, EndsAndInside, IntensityModel, asked_times
-from foretell.models.rules.program_parts import program_parts
+from foretell.models.rules.program_parts import program_from_parts, program_parts
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
+from foretell.models.rules.rule_options import RuleOptions
 from foretell.models.units import mean_gap
 from foretell.nn.intensity import inverse_softplus, log_softplus
+from foretell.options import names_of
 from foretell.plan.layout import Layout
 from foretell.plan.parameters import ParameterBook, events_of
 from foretell.plan.plan import Frame, events_by_dim
-from foretell.plan.slots import SequenceSlots
 from foretell.terms import split
 
+PROGRAM_OPTIONS = ("program", "undeclared")  # a file has the program itself
 EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # possible events at all queries that are asked together
 PSEUDO_EVENTS = (
     0.5  # of every functor, so that one that never happens in training starts with a small rate and not none
@@ -47,12 +49,15 @@ PSEUDO_EVENTS = (
 class Answer:
     """Log-intensities of all possible events at some queries, and of the events that happened."""
 
-    prepared: Prepared
+    about: QueryPlan
     possible: Tensor  # [E]: log λ, one for each of the plan's possible events
     happened: Tensor  # [events of all sequences]: log λ, 0 where the event is not scored
 
 
-class RuleModel(IntensityModel):
+OptionsT = TypeVar("OptionsT", bound=RuleOptions)
+
+
+class RuleModel(IntensityModel[OptionsT]):
     """A program of rules is the network; what a fact remembers of the past is up to each model."""
 
     open_ended = samples = True
@@ -62,18 +67,24 @@ class RuleModel(IntensityModel):
     def rule_network(self) -> RuleNetwork:
         """All parameters of the rules."""
 
-    def __init__(self, program: Program, vocabulary: Vocabulary | None, dim: int, time_dim: int | None) -> None:
-        super().__init__(vocabulary if vocabulary is not None else Vocabulary(()))
-        self.program, self.dim = program, dim
+    def __init__(
+        self, rules: Program | str | Path, vocabulary: Vocabulary | None, options: OptionsT, time_dim: int | None
+    ) -> None:
+        super().__init__(vocabulary if vocabulary is not None else Vocabulary(()), options)
+        self.dim = dim = options.dim
+        self.program = program = (
+            rules if isinstance(rules, Program) else Program.from_file(rules, undeclared=options.undeclared, dim=dim)
+        )
         self.layout = Layout(program, dim)
         self.book = ParameterBook(self.layout, time_dim)
         self.histories = Histories(program, self.layout)
         self.book.read(self.histories.grounding)
         self.functors = events_of(program)
         self._events_by_dim = events_by_dim(self.layout)
-        self._plans = Plans()
-        self._held: dict[tuple[int, ...], Prepared] = {}
-        self._holding = False
+        self.collator = self._make_collator()
+
+    def _make_collator(self) -> RuleCollator:
+        return RuleCollator(self.histories, self.book)
 
     def _start(self, seed: int) -> None:
         """Intensities of event functors; called once the network is there."""
@@ -148,113 +159,28 @@ class RuleModel(IntensityModel):
         """The batch that was encoded."""
 
     @abstractmethod
-    def make_plan(self, parts: Sequence[SequenceSlots]) -> Frame:
-        """What is asked, for the network."""
-
-    @abstractmethod
     def slot_embeddings(self, history: Any, plan: Any, times: Tensor) -> Embeddings:
         """Of a plan's slots; `times` are those of its points, float64."""
 
-    def _answer(
-        self, history: Any, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None
-    ) -> Answer:
-        batch = self.batch_of(history)
-        prepared = self._prepared(batch, queries, sample) if chosen is None else self._about(batch, queries, chosen)
-        plan = prepared.plan
+    def grow(self) -> None:
+        """Parameters of names that a plan has met first: they start as they would have in training."""
+        if self.rule_network.is_behind:
+            with self.collator.plans.building:
+                self.rule_network.grow(self.dtype, self.device)
+
+    def _answer(self, history: Any, queries: Queries) -> Answer:
+        assert queries.plan is not None, "queries to a model made of rules are planned by its collator"
+        self.grow()
+        batch, about, plan = self.batch_of(history), queries.plan, queries.plan.plan
         times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), queries.times.flatten()])
-        embeddings = self.slot_embeddings(history, plan, times.index_select(0, prepared.source))
-        return Answer(prepared, *self._logs(plan, embeddings))
-
-    def _prepared(self, batch: Batch, queries: Queries, sample: Sample | None) -> Prepared:
-        """Queries see a number of events each; those that would see more than there are, are padding."""
-        keep, rng = (None, None) if sample is None else (sample.keep, sample.rng)
-        shape = len(batch), batch.times.shape[1], *queries.times.shape
-        place = (batch.types.data_ptr(), *shape)
-        if place in self._held:
-            return self._held[place]
-        lengths = batch.lengths.cpu().numpy()
-        types, when, history_only = (one.cpu().numpy() for one in (batch.types, batch.times, batch.history_only))
-        seen = np.broadcast_to(queries.seen().cpu().numpy(), (len(batch), queries.times.shape[1]))
-        known = (*shape, digest(types, history_only, lengths, seen), self.device, keep)
-        found: Prepared | None = self._plans.get(known)
-        if found is None:
-            again = queries.visible.per_gap is not None  # as a step of training will
-            parts = []
-            for row, length in enumerate(lengths.tolist()):
-                key, timeline = self.histories.timeline(
-                    self.vocabulary, types[row, :length], when[row, :length], history_only[row, :length]
-                )
-                states = seen[row][seen[row] <= length].astype(np.int64) + 1
-                parts.append(self.histories.slots(key, timeline, states, keep, rng, again and len(batch) > 1))
-            with self._plans.building:
-                found = self._prepare(parts, lengths, seen, shape)
-            if again and found.plan.possible_weight is None:  # what was drawn will not be drawn again
-                self._plans.keep(known, found, found.plan.slots)
-        if self._holding:
-            self._held[place] = found
-        return found
-
-    def _about(self, batch: Batch, queries: Queries, chosen: Tensor) -> Prepared:
-        """As `_prepared`, with one given fact a query [B, Q] and nothing else that is possible; negative: padding."""
-        lengths = batch.lengths.cpu().numpy()
-        types, when, history_only = (one.cpu().numpy() for one in (batch.types, batch.times, batch.history_only))
-        facts = chosen.cpu().numpy()
-        seen = np.where(facts >= 0, queries.seen().cpu().numpy(), lengths[:, None] + 1)
-        parts = []
-        for row, length in enumerate(lengths.tolist()):
-            key, timeline = self.histories.timeline(
-                self.vocabulary, types[row, :length], when[row, :length], history_only[row, :length]
-            )
-            asked = seen[row] <= length
-            parts.append(self.histories.slots(key, timeline, seen[row][asked] + 1, chosen=facts[row][asked]))
-        with self._plans.building:
-            return self._prepare(parts, lengths, seen, (len(batch), batch.times.shape[1], *queries.times.shape))
-
-    def _prepare(
-        self, parts: list[SequenceSlots], lengths: np.ndarray, seen: np.ndarray, shape: tuple[int, ...]
-    ) -> Prepared:
-        plan = self.make_plan(parts)
-        self.rule_network.grow(self.dtype, self.device)  # names that training never met start as they would have then
-        rows, width, rows_asked, asked = shape
-        is_event = np.arange(width)[None] < lengths[:, None]
-        event = np.flatnonzero(is_event)
-        row, column = np.nonzero(seen <= lengths[:, None])
-        source = np.zeros(plan.points, dtype=np.int64)
-        with_bos = np.concatenate(
-            [np.zeros((rows, 1), dtype=np.int64), 1 + np.arange(rows * width).reshape(rows, width)], 1
-        )
-        source[plan.event_point.cpu().numpy()] = with_bos[np.concatenate([np.ones((rows, 1), dtype=bool), is_event], 1)]
-        query = (row if rows_asked > 1 else 0) * asked + column
-        source[plan.query_point.cpu().numpy()] = 1 + rows * width + query
-        by_event = plan.possible_query.cpu().numpy()
-        row, column = row[by_event], column[by_event]
-        indices = (source, event, row, column, row * asked + column)
-        return Prepared(plan, *(torch.from_numpy(np.ascontiguousarray(one)).to(self.device) for one in indices))
+        embeddings = self.slot_embeddings(history, plan, times.index_select(0, about.source))
+        return Answer(about, *self._logs(plan, embeddings))
 
     @property
     def queries_at_a_time(self) -> int:
         """Each query looks at all events that are possible then."""
         events = EVENTS_AT_A_TIME.get(self.device.type, EVENTS_AT_A_TIME["cuda"])
         return max(1, events // max(1, self.histories.most))
-
-    def captured_as(self, batch: Batch) -> Hashable:
-        """A plan is of one batch's events."""
-        known = (batch.types, batch.lengths, batch.history_only)
-        return *batch.times.shape, digest(*(one.cpu().numpy() for one in known))
-
-    @property
-    def captured_when_met(self) -> int:
-        """Batches that are put together anew in every epoch hardly ever come again, and capturing them would be wasted."""
-        return 2
-
-    @contextmanager
-    def holding(self) -> Iterator[object]:
-        """Inside, what was prepared is found again by where a batch lies, without a look at its events."""
-        self._held, self._holding = {}, True
-        try:
-            yield self._held
-        finally:
-            self._held, self._holding = {}, False
 
     def _logs(self, plan: Frame, embeddings: Embeddings) -> tuple[Tensor, Tensor]:
         """Log-intensities of all possible events, and of all that happened: 0 for those that are not scored."""
@@ -270,11 +196,9 @@ class RuleModel(IntensityModel):
         possible, happened = out.split(split_up)
         return possible, happened
 
-    def ends_and_inside(
-        self, history: Any, batch: Batch, queries: Queries, pseudo: bool, sample: Sample | None = None
-    ) -> EndsAndInside:
+    def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> EndsAndInside:
         """What the likelihood needs: only possible events are looked at inside gaps, and only the event itself at their ends."""
-        answer = self._answer(history, queries, sample)
+        answer = self._answer(history, queries)
         shape = len(batch), queries.times.shape[1]
         total = self._summed(answer, answer.possible.exp(), shape)
         logs = self._summed(answer, answer.possible, shape) if pseudo else None
@@ -286,25 +210,25 @@ class RuleModel(IntensityModel):
         return EndsAndInside(ends, total.unflatten(1, split_up), None if logs is None else logs.unflatten(1, split_up))
 
     def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> EndsAndChosen:
-        answer = self._answer(history, queries, chosen=chosen)
+        answer = self._answer(history, queries)
         shape = len(batch), queries.times.shape[1]
         return EndsAndChosen(self._at_ends(answer, batch), self._summed(answer, answer.possible, shape))
 
     def _at_ends(self, answer: Answer, batch: Batch) -> Tensor:
         ends = answer.happened.new_zeros(batch.times.numel())
-        return ends.index_copy(0, answer.prepared.event, answer.happened).view(batch.times.shape)
+        return ends.index_copy(0, answer.about.event, answer.happened).view(batch.times.shape)
 
     def _summed(self, answer: Answer, values: Tensor, shape: tuple[int, int]) -> Tensor:
-        weight = answer.prepared.plan.possible_weight
+        weight = answer.about.plan.possible_weight
         values = values if weight is None else values * weight.to(values.dtype)
-        return values.new_zeros(shape[0] * shape[1]).index_add(0, answer.prepared.query, values).view(shape)
+        return values.new_zeros(shape[0] * shape[1]).index_add(0, answer.about.query, values).view(shape)
 
     def state(self, history: Any, queries: Queries) -> Tensor:
         """Log-intensities [B, Q, K + 1]: of every type, −∞ where it is impossible, and last of all others together."""
         answer = self._answer(history, queries)
-        prepared = answer.prepared
-        columns = self._column_of(prepared.plan.possible_fact)
-        row, column = prepared.row, prepared.column
+        about = answer.about
+        columns = self._column_of(about.plan.possible_fact)
+        row, column = about.row, about.column
         shape = len(self.batch_of(history)), queries.times.shape[1]
         out = torch.full((*shape, self.types + 1), -math.inf, dtype=self.dtype, device=self.device)
         known = columns < self.types
@@ -340,14 +264,14 @@ class RuleModel(IntensityModel):
         self, history: EventSequence, times: Sequence[float] | np.ndarray
     ) -> list[dict[str, float]]:
         asked = asked_times(times)
-        batch = make_batch(EventData([history], self.vocabulary), [0], device=self.device)
+        batch = self.collator.batch(EventData([history], self.vocabulary), [0], device=self.device)
         queries = Queries.at_times(batch, torch.from_numpy(asked).to(self.device)[None])
         found: list[dict[str, float]] = [{} for _ in asked]
         with self.evaluating():
-            answer = self._answer(self.encode(batch), queries)
-        prepared, logs = answer.prepared, answer.possible.tolist()
+            answer = self._answer(self.encode(batch), self.collator.plan_queries(batch, queries))
+        about, logs = answer.about, answer.possible.tolist()
         text = self.histories.grounding.text
-        for place, fact, log in zip(prepared.column.tolist(), prepared.plan.possible_fact.tolist(), logs, strict=True):
+        for place, fact, log in zip(about.column.tolist(), about.plan.possible_fact.tolist(), logs, strict=True):
             found[place][text(fact)] = math.exp(log)
         return [dict(sorted(one.items())) for one in found]
 
@@ -356,17 +280,32 @@ class RuleModel(IntensityModel):
     def program_text(self) -> str:
         return program_parts(self.program)["text"]
 
-    def rule_spec(self) -> dict[str, Any]:
-        """What every model of rules needs to be made again."""
-        return {
-            "program": program_parts(self.program),
-            "names": [[family.place, name] for family, name in self.book.order],
-            "seed": self.rule_network.seed,  # from which names that are still to be met will start
-            "dim": self.dim,
-            "time_scale": self.time_scale,
-            "fitted": self.fitted,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
+    @classmethod
+    def from_options(cls, options: OptionsT, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
+        if not options.program:
+            raise ForetellError(
+                f'model.program: {cls.title} needs a program: give --program P.ndtt, or program = "P.ndtt"'
+            )
+        make: Any = cls
+        return make(options.program, vocabulary, options, seed=seed, dtype=dtype)
+
+    def spec(self) -> dict[str, Any]:
+        """The program's text instead of its path, the names that have parameters, and the seed of those still to be met."""
+        found = {key: value for key, value in super().spec().items() if key not in PROGRAM_OPTIONS}
+        names = [[family.place, name] for family, name in self.book.order]
+        return {"program": program_parts(self.program), "names": names, "seed": self.rule_network.seed, **found}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
+        make: Any = cls
+        options = {name: spec[name] for name in names_of(cls.about.options) if name not in PROGRAM_OPTIONS}
+        program = program_from_parts(spec["program"], spec["dim"])
+        seed = spec.get("seed", 0)  # files of earlier versions have none
+        model = make(program, vocabulary, **options, seed=seed, dtype=getattr(torch, spec["dtype"]))
+        model.meet_names(spec)
+        model.set_units(spec)
+        model.fitted = spec["fitted"]
+        return model
 
     def meet_names(self, spec: dict[str, Any]) -> None:
         """The names of a saved model's parameters, which must be those of its program."""
@@ -378,7 +317,6 @@ class RuleModel(IntensityModel):
         if [[family.place, name] for family, name in self.book.order] != [list(one) for one in spec["names"]]:
             raise ValueError("its parameters are not those of its program")
         self.rule_network.grow(self.dtype, self.device)
-        self.time_scale, self.fitted = spec["time_scale"], spec["fitted"]
 
     def named_arrays(self) -> dict[str, Tensor]:
         found = self.rule_network.named_arrays()
@@ -396,10 +334,3 @@ class RuleModel(IntensityModel):
             for number, name in enumerate(self.functors):
                 self.w[number].copy_(arrays[f"intensity.{name}.w"] * self.time_scale)
                 self.log_tau[number] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
-
-
-def digest(*arrays: np.ndarray) -> bytes:
-    found = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        found.update(array.tobytes())
-    return found.digest()

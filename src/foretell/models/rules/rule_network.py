@@ -62,6 +62,11 @@ class RuleNetwork(nn.Module):
         self.stacks = nn.ParameterDict()
         self._met = 0  # names that have parameters
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the book has met names that have no parameters here."""
+        return self._met < len(self.book.order)
+
     def grow(self, dtype: torch.dtype, device: torch.device) -> None:
         """Parameters for names that the book has met since; those there are keep their values."""
         fresh: dict[str, list[Tensor]] = {}

@@ -1,4 +1,4 @@
-"""What a configuration asks for, learned: a model of what happens next, a pretrained encoder, or a classifier."""
+"""A configuration, a model and data in, what the configuration asks for out: a trained model, a pretrained encoder, or a classifier."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from foretell.train.fit import Fit, fit
 from foretell.train.pretrain import Pretraining, pretrain
 from foretell.train.task import ClassifyOptions, PretrainOptions
 
-Learned = Fit | Pretraining | Classification
+AnyTraining = Fit | Pretraining | Classification
 
 
-def learn(config: RunConfig, model: IntensityModel, dataset: Dataset, **watching: Any) -> Learned:
-    """`watching` is the folder to write and whom to tell, as in `fit`."""
+def train_from_config(config: RunConfig, model: IntensityModel, dataset: Dataset, **keywords: Any) -> AnyTraining:
+    """Call `fit`, `pretrain` or `classify`; `keywords` are the run folder and callbacks, as in `fit`."""
     assert dataset.train is not None
     task = config.task
     if task is None:
-        return fit(model, dataset.train, dataset.dev, config.train, **watching)
+        return fit(model, dataset.train, dataset.dev, config.train, **keywords)
     encoder = encoder_of(config, model)
     if isinstance(task, PretrainOptions):
         shares = {"mask": task.mask, "drop": task.drop, "dev_rounds": task.dev_rounds}
-        return pretrain(encoder, dataset.train, dataset.dev, config.train, **shares, **watching)
+        return pretrain(encoder, dataset.train, dataset.dev, config.train, **shares, **keywords)
     labels = find_labels(dataset.splits().values(), task.label)
     what = {"label": task.label, "history": task.history, "labels": labels}
-    return classify(encoder, dataset.train, dataset.dev, config.train, **what, **watching)
+    return classify(encoder, dataset.train, dataset.dev, config.train, **what, **keywords)
 
 
-def started(config: RunConfig, model: IntensityModel, source: Network, data: EventData) -> tuple[IntensityModel, Taken]:
-    """The model of a configuration, begun from what another run has learned."""
+def initialised(
+    config: RunConfig, model: IntensityModel, source: Network, data: EventData
+) -> tuple[IntensityModel, Taken]:
+    """The model of a configuration with what another run has learned, and a report of what was taken over."""
     name, seed = config.train.init, config.train.seed
     if config.task is None:
         return start_from(model, source, data, name, seed=seed, head=config.train.init_head)

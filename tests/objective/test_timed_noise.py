@@ -20,9 +20,9 @@ from foretell.data import EventData, Origin
 from foretell.errors import ForetellError
 from foretell.models.rules.possible_events import possible_events
 from foretell.objective import noise as drawing
+from foretell.objective.nce import NoiseSource
 from foretell.objective.noise import NoiseEvents, NoiseProcess
-from foretell.objective.noise_source import NoiseSource
-from foretell.objective.timed import Timed, load_noise, save_noise
+from foretell.objective.timed_noise import TimedNoise, load_noise, save_noise
 from foretell.reference.timed import SlowTimed
 from foretell.train.noise import fit_noise
 from tests.objective.test_nce import hawkes_noise, slow, slow_timed, timed_noise
@@ -36,7 +36,7 @@ TIES = random_data(62, [7, 12, 0, 1], ties=True)
 NEVER = event_data([([1.0, 1.0, 4.0], [0, 0, 2]), ([], []), ([3.0], [2])])  # `b` never happens
 
 
-def draws(process: Timed, batch: Batch, streams: int, seed: int = 0, **options: Any) -> NoiseEvents:
+def draws(process: TimedNoise, batch: Batch, streams: int, seed: int = 0, **options: Any) -> NoiseEvents:
     return NoiseProcess(process, CPU).draw(batch, streams, torch.Generator().manual_seed(seed), **options)
 
 
@@ -161,9 +161,9 @@ def test_pseudo_events_are_told_from_what_clocks_draw():
 
 def test_noise_of_rules_comes_as_often_as_clocks_say_while_something_is_possible():
     model, streams = shop(), 2000
-    batch = make_batch(SHOPPING, [0, 1], unscored=model.unscored)
+    batch = model.collator.batch(SHOPPING, [0, 1], unscored=model.unscored)
     fitted = fit_noise(model, SHOPPING, None, "timed")
-    assert isinstance(fitted, Timed) and fitted.vocabulary.names == ("buy", "leave", "bell")
+    assert isinstance(fitted, TimedNoise) and fitted.vocabulary.names == ("buy", "leave", "bell")
     assert not fitted.since_start.rate[2].any() and not fitted.since_own.rate[2].any()  # it is not predicted
     marks = [[0, 1, 1, 1, 2, 0], [1]]
     by_functor = event_data(
@@ -186,7 +186,7 @@ def test_a_file_gives_back_the_same_numbers(tmp_path: Path):
     process, path = timed_noise(3), tmp_path / "noise.safetensors"
     save_noise(process, path)
     found = load_noise(path)
-    assert isinstance(found, Timed) and found.vocabulary == process.vocabulary
+    assert isinstance(found, TimedNoise) and found.vocabulary == process.vocabulary
     for name in ("mu", "alpha", "beta"):
         assert torch.equal(getattr(found.hawkes, name), getattr(process.hawkes, name))
     for name in ("since_start", "since_own"):
@@ -200,7 +200,7 @@ def test_a_file_gives_back_the_same_numbers(tmp_path: Path):
 def test_other_kinds_are_kept_as_models(tmp_path: Path):
     save_noise(hawkes_noise(2), tmp_path / "noise.safetensors")
     found = load_noise(tmp_path / "noise.safetensors")
-    assert not isinstance(found, Timed) and found.kind == "hawkes"
+    assert not isinstance(found, TimedNoise) and found.kind == "hawkes"
 
 
 Tensors = dict[str, torch.Tensor]

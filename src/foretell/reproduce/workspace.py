@@ -1,4 +1,4 @@
-"""What a unit works with: data by name, a fit that goes on where it was stopped, scores that are kept row by row."""
+"""What the work on a unit needs: data by name, a fit that goes on where it was stopped, scores that are kept row by row."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from foretell.models.base import IntensityModel
 from foretell.reproduce.rows import Rows, write_rows
 from foretell.reproduce.unit import ROWS, RUN
 from foretell.train.config import make_config
-from foretell.train.fit import Interrupted, fit
+from foretell.train.fit import TrainingInterrupt, fit
 from foretell.train.run import RunFolder, environment
 
 VARIABLE = "FORETELL_DATA"
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitReport:
     model: IntensityModel
     facts: dict[str, Any]  # for the record: epochs, dev score, seconds, size
 
 
 @dataclass(frozen=True)
-class Bench:
+class Workspace:
     folder: Path  # the unit's own; whatever is written there stays with it
     data: Path | None  # the folder that holds one folder for each data set; None: FORETELL_DATA, or embedded data alone
     device: str
-    stop: Callable[[], bool]  # True: write a checkpoint and raise Interrupted
+    stop: Callable[[], bool]  # True: write a checkpoint and raise TrainingInterrupt
     loaded: dict[str, Dataset] = field(default_factory=dict)  # shared by the units of one process
 
     def dataset(self, name: str, *, sequences: int = 0, events: int = 0) -> Dataset:
@@ -47,6 +47,10 @@ class Bench:
         found = self.loaded[name]
         return replace(found, **{split: cut(data, sequences, events) for split, data in found.splits().items()})
 
+    def splits(self, name: str, **cut: int) -> tuple[EventData, EventData, EventData]:
+        """Train, dev and test, which must all be there."""
+        return whole(self.dataset(name, **cut), name)
+
     def fit(
         self,
         table: Mapping[str, Any],
@@ -55,7 +59,7 @@ class Bench:
         *,
         source: str = "experiment",
         keep: bool = True,
-    ) -> Fitted:
+    ) -> FitReport:
         """Fit the model of a configuration's tables; what an earlier call began is continued bit for bit.
 
         With `keep`, the model stays in `run/`; else nothing does. (The checkpoint goes when the unit is done.)
@@ -86,7 +90,7 @@ class Bench:
             "dev": result.best,
             "fit_seconds": round(seconds, 2),
         }
-        return Fitted(model, facts)
+        return FitReport(model, facts)
 
     def score(self, model: IntensityModel, test: EventData, *, predict: Sequence[str] = (), **options: Any) -> Scored:
         """Every score of `foretell evaluate`; its rows are kept in the unit's folder."""
@@ -105,7 +109,13 @@ class Bench:
     def give_way(self) -> None:
         """Between two steps of a unit: stop here if that was asked for. What was written stays."""
         if self.stop():
-            raise Interrupted
+            raise TrainingInterrupt
+
+
+def whole(dataset: Dataset, name: object) -> tuple[EventData, EventData, EventData]:
+    if dataset.train is None or dataset.dev is None or dataset.test is None:
+        raise ForetellError(f"{name}: expected the splits train, dev and test")
+    return dataset.train, dataset.dev, dataset.test
 
 
 def find_data(name: str, folder: Path | None) -> Path:

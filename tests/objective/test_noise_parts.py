@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.objective.profile import Profile
+from foretell.objective.noise_parts import Profile
 from foretell.reference.timed import area, height
 
 Pairs = list[tuple[float, float]]

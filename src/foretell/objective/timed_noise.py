@@ -19,13 +19,13 @@ from foretell.models.base import IntensityModel
 from foretell.models.build import FORMAT, describe, load_model, rebuild, save_model
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
-from foretell.objective.profile import Profile
+from foretell.objective.noise_parts import Profile
 
 PROFILES = ("since_start", "since_own")
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedNoise:
     """`λ^q_k(t)` is that of the Hawkes process, plus what its profiles say of mark `k` at two elapsed times."""
 
     kind: ClassVar[str] = "timed"
@@ -38,12 +38,12 @@ class Timed:
         return self.hawkes.vocabulary
 
 
-Noise = Hawkes | Poisson | Timed
+Noise = Hawkes | Poisson | TimedNoise
 NoiseKind = Literal["poisson", "hawkes", "timed"]
 
 
-def save_noise(process: IntensityModel | Timed, path: Path) -> None:
-    if not isinstance(process, Timed):
+def save_noise(process: IntensityModel | TimedNoise, path: Path) -> None:
+    if not isinstance(process, TimedNoise):
         save_model(process, path)
         return
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in process.hawkes.state_dict().items()}
@@ -51,30 +51,25 @@ def save_noise(process: IntensityModel | Timed, path: Path) -> None:
         profile: Profile = getattr(process, name)
         tensors |= {f"{name}.edges": profile.edges.cpu(), f"{name}.rate": profile.rate.cpu()}
     with replacing(path) as temporary:
-        temporary.write_bytes(save(tensors, {"foretell": json.dumps(describe(process.hawkes) | {"kind": Timed.kind})}))
+        temporary.write_bytes(
+            save(tensors, {"foretell": json.dumps(describe(process.hawkes) | {"kind": TimedNoise.kind})})
+        )
 
 
-def load_noise(path: Path) -> IntensityModel | Timed:
+def load_noise(path: Path) -> IntensityModel | TimedNoise:
     """A file that holds none is the user's error."""
     try:
         with safe_open(path, framework="pt") as file:
             description = json.loads((file.metadata() or {})["foretell"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        return _timed(description, tensors) if description["kind"] == Timed.kind else load_model(path)
+        return _timed_noise(description, tensors) if description["kind"] == TimedNoise.kind else load_model(path)
     except (
-        OSError,
-        SafetensorError,
-        LookupError,
-        TypeError,
-        ValueError,
-        ArithmeticError,
-        AttributeError,
-        RuntimeError,
-    ) as error:
+        OSError, SafetensorError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError
+    ) as error:  # fmt: skip
         raise ForetellError(f"{path}: not a foretell model ({type(error).__name__}: {error})") from error
 
 
-def _timed(description: dict[str, Any], tensors: dict[str, Tensor]) -> Timed:
+def _timed_noise(description: dict[str, Any], tensors: dict[str, Tensor]) -> TimedNoise:
     if description["format"] != FORMAT:
         raise ValueError(f"its format is {description['format']}, this version reads format {FORMAT}")
     types, decays = len(description["types"]), len(tensors["beta"])
@@ -89,4 +84,4 @@ def _timed(description: dict[str, Any], tensors: dict[str, Tensor]) -> Timed:
     profiles = [Profile.of(tensors.pop(f"{name}.edges"), tensors.pop(f"{name}.rate")) for name in PROFILES]
     if tensors or any(len(one.rate) != types for one in profiles):
         raise ValueError(f"step functions are not of {types} types, or there is more: {sorted(tensors)}")
-    return Timed(hawkes.eval(), *profiles)
+    return TimedNoise(hawkes.eval(), *profiles)

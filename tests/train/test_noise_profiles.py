@@ -12,8 +12,8 @@ import torch
 from foretell.data import EventData, EventSequence
 from foretell.models.classical.poisson import Poisson
 from foretell.models.units import mean_gap, scored_counts
-from foretell.objective.profile import Profile
-from foretell.objective.timed import Timed
+from foretell.objective.noise_parts import Profile
+from foretell.objective.timed_noise import TimedNoise
 from foretell.reference.timed import area, height
 from foretell.train.noise import fit_noise, levelled
 from foretell.train.noise_profiles import own_profile, start_profile
@@ -141,7 +141,7 @@ def test_timed_noise_is_made_of_four_shares(monkeypatch: pytest.MonkeyPatch):
     fitted = fit_noise(small_model(DATA), DATA, None, "timed")
     monkeypatch.setattr("foretell.train.noise.levelled", np.ones_like)
     plain = fit_noise(small_model(DATA), DATA, None, "timed")
-    assert isinstance(fitted, Timed) and isinstance(plain, Timed)
+    assert isinstance(fitted, TimedNoise) and isinstance(plain, TimedNoise)
     assert torch.equal(plain.since_start.rate, 0.25 * start_profile(DATA).rate)
     assert torch.equal(plain.since_own.rate, 0.25 * own_profile(DATA).rate)
     expected = 1.0 / (np.array([0.001, 0.03, 1.0, 10.0]) * mean_gap(DATA))

@@ -1,0 +1,204 @@
+"""The collator of models made of rules: every row of a batch has its timeline, and whatever is asked about it is planned here.
+
+Queries that lie gap by gap are the same question for the same timelines whatever their times, so their plans are kept and used again;
+queries that see given numbers of events, and those about events that were drawn, are planned anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.batches.batch import Batch, RuleRows, Window, make_batch
+from foretell.batches.collator import Collator
+from foretell.batches.plan_cache import Plans, QueryPlan
+from foretell.batches.queries import Queries, Sample
+from foretell.batches.timelines import Histories
+from foretell.data import EventData
+from foretell.plan.cell_plan import make_cell_plan
+from foretell.plan.parameters import ParameterBook
+from foretell.plan.plan import Frame, Merger, make_plan
+from foretell.plan.slots import SequenceSlots
+from foretell.plan.waves import Recurrence, make_recurrence
+
+
+class RuleCollator(Collator):
+    # Batches that are put together anew in every epoch hardly ever come again, and capturing them would be wasted.
+    captured_after = 2
+
+    def __init__(self, histories: Histories, book: ParameterBook) -> None:
+        self.histories, self.book, self.layout = histories, book, histories.layout
+        self.plans = Plans()
+        self._kept: dict[Hashable, QueryPlan] | None = None
+
+    def batch(
+        self,
+        data: EventData,
+        indices: Sequence[int] | np.ndarray,
+        *,
+        window: Window = "all",
+        device: torch.device | str = "cpu",
+        width: int | None = None,
+        unscored: np.ndarray | None = None,
+        planned: bool = True,
+    ) -> Batch:
+        padded = make_batch(data, indices, window=window, device=device, width=width, unscored=unscored)
+        chosen = [data[int(index)] for index in indices]
+        found = [self.histories.timeline(data.vocabulary, one.types, one.times, one.unscored) for one in chosen]
+        rows = RuleRows(tuple(key for key, _ in found), tuple(timeline for _, timeline in found))
+        batch = replace(padded, rules=rows)
+        return self.plan_batch(batch) if planned else batch
+
+    def plan_queries(
+        self, batch: Batch, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None
+    ) -> Queries:
+        """Queries that would see more events than there are, or with a negative `chosen` fact, are padding."""
+        rows = self._rows(batch)
+        per_gap = queries.visible.per_gap
+        keep = None if sample is None else sample.keep
+        key: Hashable = None
+        if chosen is None and per_gap is not None:
+            key = rows.keys, batch.times.shape[1], tuple(queries.times.shape), per_gap, batch.times.device, keep
+        plan = self._known(key)
+        if plan is None:
+            plan = self._planned(batch, queries, sample, chosen)
+            if key is not None and plan.plan.possible_weight is None:  # what was drawn will not be drawn again
+                self.plans.keep(key, plan, plan.plan.slots)
+                if self._kept is not None:
+                    self._kept[key] = plan
+        return replace(queries, plan=plan)
+
+    def capture_key(self, batch: Batch) -> Hashable:
+        """A plan is of one batch's events."""
+        return tuple(batch.times.shape), self._rows(batch).keys
+
+    @contextmanager
+    def keeping(self) -> Iterator[object]:
+        self._kept = {}
+        try:
+            yield self._kept
+        finally:
+            self._kept = None
+
+    def _rows(self, batch: Batch) -> RuleRows:
+        rows = batch.rules
+        assert rows is not None, "a batch for a model made of rules is made by its collator"
+        assert not rows.timelines or rows.timelines[0].grounding is self.histories.grounding, "another model's batch"
+        return rows
+
+    def _known(self, key: Hashable) -> QueryPlan | None:
+        if key is None:
+            return None
+        if self._kept is None:
+            return self.plans.get(key)
+        found = self._kept.get(key)
+        if found is None and (found := self.plans.get(key)) is not None:
+            self._kept[key] = found
+        return found
+
+    def _planned(self, batch: Batch, queries: Queries, sample: Sample | None, chosen: Tensor | None) -> QueryPlan:
+        rows, asked = self._rows(batch), queries.times.shape
+        lengths = np.asarray([len(one.events) for one in rows.timelines], dtype=np.int64)
+        seen = np.broadcast_to(_seen(queries), (len(batch), asked[1]))
+        facts = None
+        if chosen is not None:
+            facts = chosen.cpu().numpy()
+            seen = np.where(facts >= 0, seen, lengths[:, None] + 1)
+        keep, rng = (None, None) if sample is None else (sample.keep, sample.rng)
+        again = queries.visible.per_gap is not None and len(batch) > 1  # as a step of training will
+        parts = []
+        for row, (key, timeline) in enumerate(zip(rows.keys, rows.timelines, strict=True)):
+            valid = seen[row] <= lengths[row]
+            states = seen[row][valid].astype(np.int64) + 1
+            own = None if facts is None else facts[row][valid]
+            parts.append(self.histories.slots(key, timeline, states, keep, rng, again, own))
+        with self.plans.building:
+            return self._query_plan(parts, batch, lengths, seen, asked)
+
+    def _query_plan(
+        self,
+        parts: list[SequenceSlots],
+        batch: Batch,
+        lengths: np.ndarray,
+        seen: np.ndarray,
+        shape: Sequence[int],
+    ) -> QueryPlan:
+        device = batch.times.device
+        plan = self._frame(parts, device)
+        rows, width = batch.times.shape
+        rows_asked, asked = shape
+        is_event = np.arange(width)[None] < lengths[:, None]
+        event = np.flatnonzero(is_event)
+        row, column = np.nonzero(seen <= lengths[:, None])
+        source = np.zeros(plan.points, dtype=np.int64)
+        with_bos = np.concatenate(
+            [np.zeros((rows, 1), dtype=np.int64), 1 + np.arange(rows * width).reshape(rows, width)], 1
+        )
+        source[plan.event_point.cpu().numpy()] = with_bos[np.concatenate([np.ones((rows, 1), dtype=bool), is_event], 1)]
+        query = (row if rows_asked > 1 else 0) * asked + column
+        source[plan.query_point.cpu().numpy()] = 1 + rows * width + query
+        by_event = plan.possible_query.cpu().numpy()
+        row, column = row[by_event], column[by_event]
+        indices = (source, event, row, column, row * asked + column)
+        return QueryPlan(plan, *(torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in indices))
+
+    def _frame(self, parts: Sequence[SequenceSlots], device: torch.device) -> Frame:
+        """What the network of the rules applies."""
+        return make_plan(parts, self.layout, self.book, device)
+
+
+@dataclass(frozen=True, eq=False)
+class CellUpdates:
+    """How the events of a batch move the cells of facts: known by the events alone."""
+
+    recurrence: Recurrence | None  # None: nothing is ever added
+    source: Tensor  # int64: of `bos` and events of all sequences, in [0, all events' times]
+
+
+class CellCollator(RuleCollator):
+    """For facts that have cells: a batch is planned too, since events move cells one after another."""
+
+    captured_after = sys.maxsize  # never: a graph of all that would be as long as the sequence
+
+    def plan_batch(self, batch: Batch) -> Batch:
+        rows, device = self._rows(batch), batch.times.device
+        if rows.plan is not None:
+            return batch
+        key = "cells", rows.keys, batch.times.shape[1], device
+        found = self.plans.get(key)
+        if found is None:
+            nothing = np.zeros(0, dtype=np.int64)
+            pairs = list(zip(rows.keys, rows.timelines, strict=True))
+            parts = [self.histories.slots(*pair, nothing, remember=len(batch) > 1) for pair in pairs]
+            with self.plans.building:
+                found = self._updates(parts, rows, batch)
+            self.plans.keep(key, found, sum(len(part.slot_fact) for part in parts))
+        return replace(batch, rules=replace(rows, plan=found))
+
+    def _updates(self, parts: Sequence[SequenceSlots], rows: RuleRows, batch: Batch) -> CellUpdates:
+        width, device = batch.times.shape[1], batch.times.device
+        histories = [self.histories.history(*pair) for pair in zip(rows.keys, rows.timelines, strict=True)]
+        recurrence = None
+        if any(len(one.versions) > 1 for one in histories):
+            recurrence = make_recurrence(Merger(parts, self.layout, self.book, device), histories)
+        places = [
+            [0, *range(1 + row * width, 1 + row * width + len(one.events))] for row, one in enumerate(rows.timelines)
+        ]
+        source = torch.tensor([place for row in places for place in row], dtype=torch.int64, device=device)
+        return CellUpdates(recurrence, source)
+
+    def _frame(self, parts: Sequence[SequenceSlots], device: torch.device) -> Frame:
+        return make_cell_plan(parts, [part.history for part in parts], self.layout, self.book, device)
+
+
+def _seen(queries: Queries) -> np.ndarray:
+    """How many events each query sees: [1 or B, Q]."""
+    if queries.visible.per_gap is not None:
+        return (np.arange(queries.times.shape[1]) // queries.visible.per_gap)[None]
+    return queries.seen().cpu().numpy()

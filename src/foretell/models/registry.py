@@ -1,0 +1,197 @@
+"""Which models there are, found by their kind: those of this package, those of other packages, and those registered by hand.
+
+A model states itself once, `@register(ModelSpec(...))` above its class. A package adds one with an entry point of the group
+`foretell.models`: `kind = "module:class"`. A model's module is imported when its kind is asked for; nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_type_hints
+
+from foretell.errors import ForetellError
+from foretell.models import BUILT_IN, TASK_HEADS
+from foretell.options import check_choice, names_of, option
+
+if TYPE_CHECKING:
+    import torch
+
+    from foretell.data import Vocabulary
+    from foretell.models.base import IntensityModel
+
+GROUP = "foretell.models"  # of entry points
+DEFAULT = "anhp"
+M = TypeVar("M", bound=type)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Options of a model: one field each. A constructor, a configuration, flags, a saved file and a search all read them here."""
+
+    kind: ClassVar[str]
+
+    def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> IntensityModel:
+        """A fresh model of this kind."""
+        return find_model(self.kind).from_options(self, vocabulary, seed=seed, dtype=dtype)
+
+    def mistakes(self) -> list[str]:
+        """Values that have the right type but make no sense."""
+        return []
+
+    def check(self) -> None:
+        found = self.mistakes()
+        if found:
+            raise ForetellError("\n".join(found))
+
+
+@dataclass(frozen=True)
+class EmbeddingOptions(ModelOptions):
+    dim: int = option(
+        32, flag="Dimension of the embeddings.", tuned=(4, 8, 16, 32, 64, 128)
+    )  # the paper's best: 32, 64
+
+    smallest: ClassVar[int] = 1  # dimension that makes sense
+
+    def mistakes(self) -> list[str]:
+        return [f"dim = {self.dim}: expected {self.smallest} or more"] if self.dim < self.smallest else []
+
+
+@dataclass(frozen=True)
+class LayerOptions(EmbeddingOptions):
+    """Layers of attention to the past, which has its time embedded in waves."""
+
+    layers: int = option(2, flag="Layers of attention.", tuned=(1, 2, 3, 4, 5, 6))  # the paper's best L is 1 to 3
+    layer_norm: bool = False
+    feed_forward: int | None = 0  # width of the hidden layer; 0: none
+    shortest_wave: Literal["quantile", "min"] | float = option("quantile", free=True)  # of the time embedding
+
+    def mistakes(self) -> list[str]:
+        found = super().mistakes()
+        if self.layers < 1:
+            found.append(f"layers = {self.layers}: expected 1 or more")
+        if self.feed_forward is not None and self.feed_forward < 0:
+            found.append(f"feed_forward = {self.feed_forward}: expected 0 (none) or the width of the hidden layer")
+        return found
+
+
+@dataclass(frozen=True)
+class HeadOptions(LayerOptions):
+    heads: int = option(1, flag="Attention heads.")
+    dropout: float = option(0.0, free=True)
+
+    def mistakes(self) -> list[str]:
+        found = super().mistakes()
+        if not 0.0 <= self.dropout < 1.0:
+            found.append(f"dropout = {self.dropout}: expected a share from 0 to below 1")
+        return found
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What a model says of itself."""
+
+    kind: str  # its name in configurations and files
+    title: str  # its name in text
+    options: type[ModelOptions]
+    summary: str  # what it is, in one line
+    citation: str
+
+    @property
+    def has_rules(self) -> bool:
+        return "program" in names_of(self.options)
+
+
+_registered: dict[str, type[IntensityModel]] = {}
+
+
+def register(spec: ModelSpec) -> Callable[[M], M]:
+    """Above the class of a model; afterwards it is found by its kind, and its constructor shows all options."""
+
+    def decorate(model: M) -> M:
+        home = f"{model.__module__}:{model.__qualname__}"
+        if BUILT_IN.get(spec.kind, home) != home:
+            raise ForetellError(f"model kind {spec.kind!r} is one of foretell's own: {home} needs another name")
+        spec.options.kind = spec.kind
+        found: Any = model
+        found.about, found.kind, found.title = spec, spec.kind, spec.title
+        found.__signature__ = _signature(model, spec.options)
+        _registered[spec.kind] = found
+        return model
+
+    return decorate
+
+
+def _signature(model: type, options: type[ModelOptions]) -> inspect.Signature:
+    """A constructor's, with every option by name in place of `**changes`."""
+    own = [one for one in inspect.signature(model.__init__).parameters.values() if one.name != "self"]
+    plain = [one for one in own if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    hints, taken = get_type_hints(options), {one.name for one in plain}
+    named = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in fields(options)
+        if one.name not in taken and one.default is not MISSING
+    ]
+    first = [one for one in plain if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+    return inspect.Signature([*first, *named, *(one for one in plain if one not in first)])
+
+
+def model_kinds() -> list[str]:
+    """All kinds of models, of which none needs to be loaded for this."""
+    return [*dict.fromkeys([*BUILT_IN, *_registered, *sorted(one.name for one in _entries())])]
+
+
+def find_model(kind: Any) -> type[IntensityModel]:
+    """The class of a kind of model."""
+    if kind not in [*_registered, *BUILT_IN]:
+        check_choice("model.kind", kind, model_kinds(), repr)
+        _load_entry(kind)
+    elif kind not in _registered:
+        _load(BUILT_IN[kind])
+    return _registered[kind]
+
+
+def find_network(kind: str) -> Any:
+    """As `find_model`, or the class of a head for another task."""
+    return _load(TASK_HEADS[kind]) if kind in TASK_HEADS else find_model(kind)
+
+
+def model_options(kind: Any) -> type[ModelOptions]:
+    return find_model(kind).about.options
+
+
+def model_specs() -> list[ModelSpec]:
+    """What each of foretell's own models says of itself."""
+    return [find_model(kind).about for kind in BUILT_IN]
+
+
+def _entries() -> tuple[EntryPoint, ...]:
+    return tuple(one for one in entry_points(group=GROUP) if one.name not in BUILT_IN)
+
+
+def _load(home: str) -> Any:
+    module, _, name = home.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _load_entry(kind: str) -> None:
+    """Import the one package that has a model of this kind; whatever is wrong with it names the package."""
+    found = {(one.value, _package(one)): one for one in _entries() if one.name == kind}
+    if len(found) > 1:
+        packages = " and ".join(package for _, package in found)
+        raise ForetellError(f"model.kind = {kind!r}: both {packages} have one; uninstall all but one of them")
+    entry = next(iter(found.values()))
+    told = f"model.kind = {kind!r}: the package {_package(entry)} should have it, as {entry.value}, but"
+    try:
+        entry.load()
+    except Exception as error:
+        raise ForetellError(f"{told} that cannot be imported: {type(error).__name__}: {error}") from error
+    if kind not in _registered:
+        raise ForetellError(f"{told} that registers no model of this kind: see `foretell.models.registry.register`")
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else entry.value.partition(":")[0]

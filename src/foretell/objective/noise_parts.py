@@ -1,0 +1,212 @@
+"""What noise is a sum of: Poisson processes in every gap, given the real events: constant, falling, or following a clock.
+
+A batch and what its real events left behind in; expected counts, times and rates of one part out. The integral of each part can be
+inverted, so that its events are drawn exactly. A part may have several *columns*, which are drawn apart. Rates that follow a clock are step
+functions of elapsed time (`Profile`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.batches.batch import Batch
+
+
+@dataclass(frozen=True)
+class Profile:
+    """From `edges[k, r]` on, until the next edge, mark `k` has the rate `rate[k, r]`. Last steps never end; before 0 is nothing."""
+
+    edges: Tensor  # float64 [K, R]: they rise from 0; equal ones are steps without length
+    rate: Tensor  # float64 [K, R]
+    mass: Tensor  # float64 [K, R]: the integral up to each edge
+
+    @classmethod
+    def of(cls, edges: Tensor, rate: Tensor) -> Self:
+        """A ValueError says what is wrong with them: they may come from a file."""
+        fine = edges.ndim == 2 and edges.shape == rate.shape and edges.shape[1] > 0
+        if not fine or edges.dtype != torch.float64 or rate.dtype != torch.float64:
+            found = f"{edges.dtype} {list(edges.shape)} and {rate.dtype} {list(rate.shape)}"
+            raise ValueError(f"edges and rates are {found}, expected float64 of one shape, with steps")
+        if not bool(edges.isfinite().all() and (edges[:, 0] == 0.0).all() and (edges.diff(dim=1) >= 0.0).all()):
+            raise ValueError("edges of steps do not rise from 0")
+        if not bool(rate.isfinite().all() and (rate >= 0.0).all()):
+            raise ValueError("rates of steps are not all finite and 0 or more")
+        mass = F.pad((edges.diff(dim=1) * rate[:, :-1]).cumsum(1), (1, 0))
+        if not bool(mass.isfinite().all()):
+            raise ValueError("steps have an infinite integral")
+        return cls(edges.contiguous(), rate.contiguous(), mass.contiguous())
+
+    @classmethod
+    def from_steps(cls, steps: Sequence[tuple[np.ndarray, np.ndarray]]) -> Self:
+        """From edges and rates of each mark, as many as it has: shorter ones get last steps again, without length."""
+        most = max((len(edges) for edges, _ in steps), default=1)
+        padded = [[np.pad(one, (0, most - len(one)), mode="edge") for one in pair] for pair in steps]
+        edges, rate = np.array(padded, dtype=np.float64).reshape(len(steps), 2, most).transpose(1, 0, 2)
+        return cls.of(torch.from_numpy(edges.copy()), torch.from_numpy(rate.copy()))
+
+    def scaled(self, factors: Tensor) -> Self:
+        """With the rates of each mark multiplied by its factor: [K]."""
+        return type(self).of(self.edges, self.rate * factors.unsqueeze(-1))
+
+    def to(self, device: torch.device) -> Self:
+        return type(self)(self.edges.to(device), self.rate.to(device), self.mass.to(device))
+
+    def upto(self, elapsed: Tensor) -> Tensor:
+        """The integrals of all marks from 0: [..., K] from [..., K]."""
+        flat = elapsed.clamp(min=0.0).reshape(-1, len(self.rate)).T.contiguous()
+        step = torch.searchsorted(self.edges, flat, right=True) - 1
+        found = self.mass.gather(1, step) + (flat - self.edges.gather(1, step)) * self.rate.gather(1, step)
+        return found.T.reshape(elapsed.shape)
+
+    def at(self, elapsed: Tensor, marks: Tensor) -> Tensor:
+        """Rates of single marks: [...] from [...] and [...]."""
+        step = _last(self.edges, marks, elapsed.clamp(min=0.0))
+        return torch.where(elapsed >= 0.0, self.rate[marks, step], 0.0)
+
+    def when(self, mass: Tensor, marks: Tensor) -> Tensor:
+        """The elapsed time at which the integral of a mark is `mass`, which it must reach: [...] from [...] and [...]."""
+        # Where a rate is 0 the mass stands still: the last such step is the one before it goes on.
+        step = _last(self.mass, marks, mass)
+        rate = self.rate[marks, step]
+        more = torch.where(rate > 0.0, (mass - self.mass[marks, step]) / rate, 0.0)
+        return self.edges[marks, step] + more
+
+
+def _last(table: Tensor, rows: Tensor, value: Tensor) -> Tensor:
+    """The last place in each one's row that is not above its value, where the first never is: by halving.
+
+    `searchsorted` would need a copy of the row for each value.
+    """
+    flat, width = table.view(-1), table.shape[1]
+    begin = rows * width
+    found = torch.zeros_like(begin)
+    step = 1 << max(0, (width - 1).bit_length() - 1)
+    while step:
+        further = found + step
+        fits = (further < width) & (flat[begin + further.clamp(max=width - 1)] <= value)
+        found, step = torch.where(fits, further, found), step >> 1
+    return found
+
+
+@dataclass(frozen=True)
+class GapMarks:
+    """Marks in gaps of a batch, of any one shape."""
+
+    row: Tensor
+    gap: Tensor
+    mark: Tensor
+
+
+class NoisePart(Protocol):
+    @property
+    def columns(self) -> int: ...
+
+    def expected(self, streams: int) -> Tensor:
+        """How many events of each column and mark come in each gap: [B, G, columns, K]."""
+        ...
+
+    def waits(self, places: GapMarks, column: Tensor, uniform: Tensor) -> Tensor:
+        """How long after the gap's start an event comes that has this share of the gap's integral before it."""
+        ...
+
+    def rate(self, places: GapMarks, time: Tensor) -> Tensor:
+        """Of one stream, of all columns together."""
+        ...
+
+
+@dataclass(frozen=True)
+class ConstantPart:
+    batch: Batch
+    mu: Tensor  # [K]
+    columns: int = 1
+
+    def expected(self, streams: int) -> Tensor:
+        return (streams * self.batch.gap_length[..., None, None]) * self.mu
+
+    def waits(self, places: GapMarks, column: Tensor, uniform: Tensor) -> Tensor:
+        return self.batch.gap_length[places.row, places.gap] * uniform
+
+    def rate(self, places: GapMarks, time: Tensor) -> Tensor:
+        return self.mu[places.mark]
+
+
+@dataclass(frozen=True)
+class FallingPart:
+    """`Σ_j r_j·exp(−β_j(t−s))` in the gap that begins at `s`, with a column for each decay."""
+
+    batch: Batch
+    raised: Tensor  # r: [B, G, J, K]
+    beta: Tensor  # [J]
+
+    @property
+    def columns(self) -> int:
+        return len(self.beta)
+
+    def expected(self, streams: int) -> Tensor:
+        beta = self.beta[:, None]
+        return self.raised * (-torch.expm1(-self.batch.gap_length[..., None, None] * beta) / beta * streams)
+
+    def waits(self, places: GapMarks, column: Tensor, uniform: Tensor) -> Tensor:
+        beta = self.beta[column]
+        return -torch.log1p(uniform * torch.expm1(-beta * self.batch.gap_length[places.row, places.gap])) / beta
+
+    def rate(self, places: GapMarks, time: Tensor) -> Tensor:
+        elapsed = (time - self.batch.gap_start[places.row, places.gap]).unsqueeze(-1)
+        raised = self.raised.transpose(2, 3)[places.row, places.gap, places.mark]
+        return (raised * torch.exp(-elapsed * self.beta)).sum(-1)
+
+
+@dataclass(frozen=True)
+class ClockPart:
+    """A step function of the time since an origin, which every gap and mark has its own of; nothing where it is infinite."""
+
+    batch: Batch
+    profile: Profile
+    origin: Tensor  # float64 [B, G, K]
+    columns: int = 1
+
+    @cached_property
+    def _before(self) -> Tensor:
+        """The integral up to the start of each gap: [B, G, K]."""
+        return self.profile.upto(self.batch.gap_start.unsqueeze(-1) - self.origin)
+
+    @cached_property
+    def _mass(self) -> Tensor:
+        """The integral over each gap, and 0 over those that are not scored: [B, G, K]."""
+        found = self.profile.upto(self.batch.gap_end.unsqueeze(-1) - self.origin) - self._before
+        return torch.where(self.batch.gap_length.unsqueeze(-1) > 0.0, found.clamp(min=0.0), 0.0)
+
+    def expected(self, streams: int) -> Tensor:
+        return (self._mass * streams).unsqueeze(2)
+
+    def waits(self, places: GapMarks, column: Tensor, uniform: Tensor) -> Tensor:
+        place = places.row, places.gap, places.mark
+        wanted = self._before[place] + self._mass[place] * uniform
+        found = self.origin[place] + self.profile.when(wanted, places.mark)
+        return (found - self.batch.gap_start[places.row, places.gap]).clamp(min=0.0)
+
+    def rate(self, places: GapMarks, time: Tensor) -> Tensor:
+        return self.profile.at(time - self.origin[places.row, places.gap, places.mark], places.mark)
+
+
+def since_start(batch: Batch, marks: int) -> Tensor:
+    """The origin of a clock that runs from the beginning of the sequence."""
+    return batch.times.new_zeros(1, 1, 1).expand(*batch.gap_start.shape, marks)
+
+
+def since_own(batch: Batch, mark_of_event: Tensor, marks: int) -> Tensor:
+    """The time of the last event of each mark that each gap sees; infinite where there is none."""
+    number = torch.arange(1, batch.times.shape[1] + 1, device=batch.times.device).expand_as(mark_of_event)
+    last = number.new_zeros(*batch.gap_start.shape, marks)
+    last[:, 1:].scatter_(2, mark_of_event.unsqueeze(-1), number.unsqueeze(-1))
+    last = last.cummax(1).values
+    times = F.pad(batch.times, (1, 0), value=torch.inf)
+    return times.gather(1, last.flatten(1)).view(last.shape)

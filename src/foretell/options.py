@@ -1,0 +1,121 @@
+"""Options as frozen dataclasses: each is stated once, with its default, and read from keywords, TOML tables and command-line flags.
+
+A field made by `option` may have a command-line flag. Nothing here imports torch, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from foretell.errors import ForetellError
+from foretell.wording import did_you_mean
+
+T = TypeVar("T")
+
+
+class ConfigError(ForetellError):
+    """A key or value of a configuration that cannot be used; all of them at once."""
+
+
+def option(default: Any, *, flag: str = "", free: bool = False, tuned: tuple[Any, ...] = ()) -> Any:
+    """A field with a default.
+
+    flag: help of its command-line flag; without one it is set in TOML or by `--set`.
+    free: a run that starts from another one may choose it anew, since no tensor depends on it.
+    tuned: the values that `foretell tune` tries where a configuration leaves nothing open.
+    """
+    return dataclasses.field(default=default, metadata={"flag": flag, "free": free, "tuned": tuned})
+
+
+def names_of(options: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(options)]
+
+
+def changed(options: T, changes: Mapping[str, Any], caller: str) -> T:
+    """The options with single ones changed; a name that is unknown is refused."""
+    unknown = unknown_keys(changes, names_of(options), caller, "")
+    if unknown:
+        raise ConfigError("\n".join(unknown))
+    return replace(options, **changes) if changes else options  # pyright: ignore[reportArgumentType, reportType]
+
+
+def unknown_keys(given: Iterable[str], known: list[str], source: str, prefix: str) -> list[str]:
+    """A message for each key that is not known."""
+    found = []
+    for key in given:
+        if key not in known:
+            hint = did_you_mean(key, known, otherwise=f"known are {', '.join(known)}")
+            found.append(f"{source}: unknown key `{prefix}{key}`; {hint}")
+    return found
+
+
+def from_table(cls: type[T], given: Mapping[str, Any], source: str, name: str, problems: list[str]) -> T:
+    """The options of a table of TOML called `name`; what is wrong with it is added to `problems`."""
+    hints = get_type_hints(cls)
+    known = names_of(cls)
+    problems += unknown_keys(given, known, source, f"{name}.")
+    values = {}
+    for key in known:
+        if key in given:
+            value, fine = coerce(given[key], hints[key])
+            if fine:
+                values[key] = value
+            else:
+                problems.append(f"{source}: {name}.{key} = {given[key]!r}: expected {expected(hints[key])}")
+    return cls(**values)
+
+
+def coerce(value: Any, hint: Any) -> tuple[Any, bool]:
+    """The value as the annotated type, and whether that was possible; ints may stand for floats, nothing else bends."""
+    origin = get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        for one in get_args(hint):
+            made, fine = coerce(value, one)
+            if fine:
+                return made, True
+        return None, False
+    if origin is Literal:
+        return value, any(value == one and type(value) is type(one) for one in get_args(hint))
+    if hint is type(None):
+        return None, value is None
+    if hint is float:
+        fine = isinstance(value, int | float) and not isinstance(value, bool)
+        return (float(value), True) if fine else (None, False)
+    if hint in (int, str, bool):
+        return value, type(value) is hint
+    if origin in (list, tuple) and isinstance(value, list | tuple):
+        inner = get_args(hint)[0]
+        parts = [coerce(item, inner) for item in value]
+        return tuple(part for part, _ in parts), all(fine for _, fine in parts)
+    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
+        fine = all(isinstance(key, str) and isinstance(item, str) for key, item in value.items())
+        return dict(value), fine
+    return None, False
+
+
+def expected(hint: Any) -> str:
+    """What values an annotation allows, in words."""
+    origin = get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(expected(one) for one in get_args(hint) if one is not type(None))
+    if origin is Literal:
+        return " or ".join(json.dumps(one) for one in get_args(hint))
+    if origin in (list, tuple):
+        return "a list of numbers" if get_args(hint)[0] is float else "a list of strings"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "a table of strings"
+    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}.get(hint, str(hint))
+
+
+def check_choice(name: str, value: Any, choices: Any, show: Callable[[Any], str] = str) -> None:
+    """Refuse a word that is none of the choices, a list or a Literal."""
+    known = list(get_args(choices) or choices)
+    if value not in known:
+        hint = did_you_mean(str(value), known, before="; ")
+        raise ConfigError(f"{name} = {show(value)}: expected one of {', '.join(known)}{hint}")

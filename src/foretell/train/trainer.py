@@ -1,0 +1,209 @@
+"""The trainer: epochs of shuffled batches, a dev score after each, early stopping, callbacks, and a state that can be resumed bit for bit.
+
+Nothing random is carried along: the order of an epoch comes from (seed, epoch) and the draws of a step from (seed, step), so a
+checkpoint needs only tensors and counters.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.batches.buckets import length_buckets
+from foretell.data import EventData
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel
+from foretell.models.build import Network
+from foretell.train.callbacks import Callback
+from foretell.train.checkpoint import Progress, load_checkpoint, save_checkpoint
+from foretell.train.config import TrainOptions, make_config
+from foretell.train.run import RunFolder
+from foretell.train.task import Task, TaskScore
+
+
+class TrainingInterrupt(Exception):  # noqa: N818 (not an error)
+    """A callback or the user asked to stop; the state is in a checkpoint."""
+
+
+ModelT = TypeVar("ModelT", bound=Network)
+
+
+@dataclass(frozen=True)
+class TrainingResult(Generic[ModelT]):
+    """The trained model, the records of its epochs, and the best epoch's score on dev (on train where there is no dev)."""
+
+    model: ModelT
+    records: list[dict[str, Any]]
+    best: float
+    best_epoch: int
+
+
+class Trainer(Generic[ModelT]):
+    """Trains the model of a task; with a run folder, all of it on disk as it goes."""
+
+    def __init__(
+        self,
+        task: Task[ModelT],
+        train: EventData,
+        dev: EventData | None,
+        options: TrainOptions,
+        callback: Callback,
+        run: RunFolder | None = None,
+        resume: bool = False,
+    ) -> None:
+        self.task, self.train, self.dev, self.options = task, train, dev, options
+        self.callback, self.run_folder = callback, run
+        self.model, self.adam = task.model, task.adam
+        self.progress = Progress(lr=options.lr)
+        self.best: dict[str, Tensor] = {}  # the parameters of the best epoch
+        self.saved_at = time.monotonic()
+        if resume and run is not None:
+            checkpoint = load_checkpoint(run.checkpoint)
+            checkpoint.restore(self.model, self.adam.optimizer)
+            self.progress, self.best = checkpoint.progress, checkpoint.best_model
+            self.adam.set_lr(self.progress.lr)
+
+    def run(self) -> TrainingResult[ModelT]:
+        """Train to the end, and leave the model with its best parameters."""
+        try:
+            while not self.progress.done:
+                self._epoch()
+        finally:
+            self.model.noise = None
+        if self.best:
+            self.model.load_state_dict({name: tensor.to(self.model.device) for name, tensor in self.best.items()})
+        self.model.eval()
+        progress = self.progress
+        assert progress.best is not None
+        return TrainingResult(self.model, progress.records, progress.best, progress.best_epoch)
+
+    def _epoch(self) -> None:
+        progress, options = self.progress, self.options
+        began = time.monotonic()
+        self.model.train()
+        rng = np.random.default_rng([options.seed, progress.epoch])
+        batches = length_buckets(self.train.lengths, options.batch, rng)
+        running = torch.zeros((), dtype=torch.float64, device=self.model.device)
+        running += progress.epoch_loss
+        while progress.step_in_epoch < len(batches):
+            found = self.task.step(batches[progress.step_in_epoch], progress.step)
+            running += found.loss
+            progress.epoch_events += found.count
+            progress.states += found.states
+            progress.intensities += found.intensities
+            progress.step_in_epoch += 1
+            progress.step += 1
+            try:
+                self.callback.on_step(progress.epoch + 1, progress.step_in_epoch, len(batches))
+                if self.callback.stop():
+                    raise TrainingInterrupt
+            except Exception:
+                progress.epoch_loss = float(running)
+                self._checkpoint()
+                raise
+        self._finish_epoch(float(running), time.monotonic() - began)
+
+    def _finish_epoch(self, loss: float, seconds: float) -> None:
+        progress, options = self.progress, self.options
+        if not math.isfinite(loss):
+            raise ForetellError(
+                f"the loss is {loss} in epoch {progress.epoch + 1}; lower train.lr (now {progress.lr:g}) or train.clip "
+                f"(now {options.clip:g}) and train again"
+            )
+        mean = -loss / max(progress.epoch_events, 1)
+        progress.epoch += 1
+        progress.step_in_epoch, progress.epoch_loss, progress.epoch_events = 0, 0.0, 0
+        progress.records.append(self._scored_record(mean, seconds))
+        self._cool_or_stop()
+        try:
+            self.callback.on_epoch(progress.records[-1])
+            if self.callback.stop() and not progress.done:
+                raise TrainingInterrupt
+        except Exception:
+            self._checkpoint()
+            raise
+        if progress.done or time.monotonic() - self.saved_at >= options.checkpoint_seconds:
+            self._checkpoint()
+            self.saved_at = time.monotonic()
+
+    def _scored_record(self, mean: float, seconds: float) -> dict[str, Any]:
+        """Score the epoch, keep its parameters if they are the best so far, and return its line of the metrics."""
+        progress = self.progress
+        self.model.eval()
+        began = time.monotonic()
+        found = None if self.dev is None else self.task.score(self.dev)
+        if found is not None and math.isnan(found.score):
+            assert self.dev is not None
+            raise ForetellError(f"the score of {self.dev.name} is not a number in epoch {progress.epoch}")
+        training = self.task.train_metrics(mean, progress, self.dev)
+        score = training["train"] if found is None else found.score
+        if progress.best is None or score > progress.best:
+            progress.best, progress.best_epoch, progress.cooled = score, progress.epoch, progress.epoch
+            self.best = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
+            if self.run_folder is not None:
+                self.run_folder.save_model(self.model)
+        return {
+            "epoch": progress.epoch,
+            "step": progress.step,
+            "lr": progress.lr,
+            **training,
+            "dev": None if found is None else found.score,
+            **(found or TaskScore(score)).more,
+            "best_epoch": progress.best_epoch,
+            "train_seconds": seconds,
+            "dev_seconds": time.monotonic() - began,
+        }
+
+    def _cool_or_stop(self) -> None:
+        progress, options = self.progress, self.options
+        waited = progress.epoch - progress.best_epoch
+        progress.done = progress.epoch >= options.epochs or bool(options.patience and waited >= options.patience)
+        if options.cool and progress.epoch - progress.cooled >= options.cool:
+            progress.lr, progress.cooled = progress.lr / 2.0, progress.epoch
+            self.adam.set_lr(progress.lr)
+
+    def _checkpoint(self) -> None:
+        if self.run_folder is None:
+            return
+        path = self.run_folder.checkpoint
+        save_checkpoint(path, self.progress, self.model, self.best, self.adam.optimizer)
+        self.run_folder.write_metrics(self.progress.records)
+        self.callback.on_checkpoint(path)
+
+
+def check_data(model: IntensityModel, train: EventData, dev: EventData | None) -> None:
+    """Refuse data that cannot be learned from: no events, no time, or other types; also notes in the model what it is about to see."""
+    if train.event_count == 0:
+        raise ForetellError(f"{train.name}: there is no event to learn from")
+    for data in (train, dev):
+        if data is not None and data.vocabulary != model.vocabulary:
+            raise ForetellError(f"{data.name}: its event types are not those of the model")
+    model.unseen = tuple(int(kind) for kind in np.flatnonzero(train.type_counts() == 0))
+    model.longest = max(sequence.t_end for sequence in train)
+    if model.longest <= 0.0:
+        raise ForetellError(f"{train.name}: every sequence ends at time 0, so there is no time to learn from")
+
+
+def changed_options(options: TrainOptions | None, changes: dict[str, Any], caller: str) -> TrainOptions:
+    """The options with single ones changed, their names and values checked."""
+    options = options or TrainOptions()
+    return make_config({"train": asdict(options) | changes}, caller).train if changes else options
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError("expected cpu, cuda, cuda:1 or auto")
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ForetellError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
+    return device
