@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """Of every walk, as of its last event: float64 [W, D] each, and the event's time [W]."""
+    """Of every sequence, as of its last event: float64 [W, D] each, and the event's time [W]."""
 
     memory: Tensor
     target: Tensor
@@ -36,9 +36,9 @@ class Cell:
     def select(self, rows: Tensor) -> Cell:
         return Cell(*(getattr(self, one.name)[rows] for one in fields(self)))
 
-    def put(self, walks: Tensor, other: Cell) -> None:
+    def put(self, sequences: Tensor, other: Cell) -> None:
         for one in fields(self):
-            getattr(self, one.name)[walks] = getattr(other, one.name)
+            getattr(self, one.name)[sequences] = getattr(other, one.name)
 
 
 class NHPSampler(Sampler):
@@ -48,7 +48,7 @@ class NHPSampler(Sampler):
     @classmethod
     @torch.inference_mode()
     def start(cls, model: NHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
-        """Sampler that begin with the first `seen` events of each history."""
+        """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
         batch = past_batch(histories, seen, model.vocabulary, model.device)
         past = model.encode(batch)

@@ -107,7 +107,7 @@ class SequenceGroup:
 
 
 @dataclass(frozen=True, eq=False)
-class EventScores:
+class ScoreRows:
     """Possible events whose embeddings have one dimension."""
 
     dim: int
@@ -125,14 +125,14 @@ class EventScores:
 
 
 @dataclass(frozen=True, eq=False)
-class PossibleEvents:
+class EventChoices:
     """Some sequences, and what can happen next in them."""
 
     members: list[int]  # which sequences these are
     sequences: Tensor  # int64 [w]: the same
     copies: Copies
     group: SequenceGroup
-    by_dim: tuple[EventScores, ...]  # E in all
+    by_dim: tuple[ScoreRows, ...]  # E in all
     kind: Tensor  # int64 [E]: of which kind of sequence
     column: Tensor  # int64 [E]
     scale: Tensor  # float64 [E]: tau in the data's unit of time
@@ -143,7 +143,7 @@ class PossibleEvents:
 class RuleSampler(Sampler):
     def __init__(self, context: RuleContext, sequences: Sequence[SampledSequence]) -> None:
         self.context, self.sequences = context, list(sequences)
-        self._known: list[PossibleEvents] = []  # of sequences about which something was asked
+        self._known: list[EventChoices] = []  # of sequences about which something was asked
 
     # What each model says for itself
 
@@ -243,7 +243,7 @@ class RuleSampler(Sampler):
 
     # What can happen next
 
-    def _possible(self) -> list[PossibleEvents]:
+    def _possible(self) -> list[EventChoices]:
         kinds: dict[int, list[int]] = {}
         known = {number for events in self._known for number in events.members}
         for number, sequence in enumerate(self.sequences):
@@ -258,7 +258,7 @@ class RuleSampler(Sampler):
                 some, rows = [], 0
         return self._known
 
-    def _events(self, kinds: Sequence[Sequence[int]]) -> PossibleEvents:
+    def _events(self, kinds: Sequence[Sequence[int]]) -> EventChoices:
         parameters = self.context.parameters
         device, grounding = parameters.device, parameters.grounding
         states = [self.sequences[members[0]].state for members in kinds]
@@ -276,7 +276,7 @@ class RuleSampler(Sampler):
         tau = parameters.tau[_on(device, functor[order])]
         size = max(self.context.query.size(group.prepared), 1)
         members = [one for some in kinds for one in some]
-        return PossibleEvents(
+        return EventChoices(
             members,
             torch.tensor(members, dtype=torch.int64, device=device),
             Copies.of(kinds, device),
@@ -289,7 +289,7 @@ class RuleSampler(Sampler):
             max(1, NUMBERS_AT_A_TIME // size),
         )
 
-    def _scores(self, tables: SlotTables, slot: np.ndarray, functor: np.ndarray) -> tuple[EventScores, ...]:
+    def _scores(self, tables: SlotTables, slot: np.ndarray, functor: np.ndarray) -> tuple[ScoreRows, ...]:
         """Events come in the order of their dimensions."""
         parameters, dims = self.context.parameters, tables.dim[slot]
         found = []
@@ -297,10 +297,10 @@ class RuleSampler(Sampler):
             mine = np.flatnonzero(dims == dim)
             which = _on(parameters.device, functor[mine])
             w = parameters.w[which, : 1 + dim] / parameters.tau[which].unsqueeze(-1)
-            found.append(EventScores(dim, _on(parameters.device, tables.row[slot[mine]]), w))
+            found.append(ScoreRows(dim, _on(parameters.device, tables.row[slot[mine]]), w))
         return tuple(found)
 
-    def _rates(self, events: PossibleEvents, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+    def _rates(self, events: EventChoices, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
         """Intensities of possible events [E, P], where `P` goes over the pieces of all copies of a sequence."""
         middle, half = events.copies.spread(middle), events.copies.spread(half)
         if not events.by_dim:  # nothing is possible
