@@ -10,11 +10,11 @@ import torch
 
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.evaluate.likelihood import score_events
-from foretell.evaluate.long_horizon import Futuring
+from foretell.evaluate.long_horizon import FutureOptions
 from foretell.evaluate.next_time import predict_next_times
 from foretell.evaluate.open_vocabulary import UNMET, with_all_names
 from foretell.evaluate.record import read_scores, score_columns, write_scores
-from foretell.evaluate.scores import score
+from foretell.evaluate.scores import ScoringOptions, score
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
 from foretell.report.confusion import NEVER_MET, confusion_of
@@ -104,7 +104,7 @@ def test_the_next_type_without_its_time_may_be_unmet(rules: ANDTT):
 
 
 def test_futures_may_have_events_that_the_vocabulary_lacks(rules: ANDTT):
-    found = score(rules, data(), times=False, futures=Futuring(5, 3.0)).evaluation.futures
+    found = score(rules, data(), ScoringOptions(times=False, futures=FutureOptions(5, 3.0))).evaluation.futures
     assert found is not None and found.predicted_events > 0.0 and 0.0 <= found.t_map.value <= 1.0
 
 

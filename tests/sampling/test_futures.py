@@ -58,7 +58,7 @@ def test_threads_other_histories_and_how_many_are_held_at_a_time_change_nothing(
     beside = sample_futures(model, [PAST, PAST], n=5, horizon=4.0, seed=3)
     assert beside[0].to_json() == alone.to_json()
     assert beside[1].to_json() != alone.to_json()
-    monkeypatch.setattr(module, "WALKS_AT_A_TIME", 2)
+    monkeypatch.setattr(module, "SEQUENCES_AT_A_TIME", 2)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     one_by_one = sample_futures(model, [PAST], n=5, horizon=4.0, seed=3)[0]

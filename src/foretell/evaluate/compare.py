@@ -21,17 +21,15 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, interval, replicates
 from foretell.evaluate.by_functor import FunctorScores, by_functor
-from foretell.evaluate.metrics import Metric
+from foretell.evaluate.metrics import ALL, Metric, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over, PairedTest, compare_values
-from foretell.evaluate.scores import Evaluation, Scored, plain
+from foretell.evaluate.scores import Evaluation, ScoredModel, plain
 from foretell.evaluate.units import Units
 from foretell.wording import counted
 
 FEWEST_SEQUENCES = 6  # of fewer, no pattern of signs is rare enough for p < 0.05
 SIGNIFICANT = 0.05
 ALL_PAIRS_UP_TO = 4  # runs; of more, each is compared with the best
-# MAE and RMSE tell the same story, and each test makes the correction for their number harder on the others.
-NOT_TESTED = ("mae",)
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Contender:
     """A run's name and its scores."""
 
     name: str
-    scored: Scored
+    scored: ScoredModel
     data: EventData
 
 
@@ -161,7 +159,7 @@ def compare(
         _tested(runs, metrics, pair, which, units, ways, {"permutations": permutations, "seed": seed})
         for pair in pairs
         for which in range(len(keys))
-        if keys[which] not in NOT_TESTED
+        if (known := score_of(keys[which])) is None or known.tested
     ]
     # Of many runs only some pairs are shown; which ones was decided by looking at all.
     wider = comb(len(runs), 2) / len(pairs)
@@ -316,7 +314,10 @@ def _corrected(differences: Sequence[Difference], wider: float) -> list[Differen
 
 
 def _of_functors(metrics: Sequence[Metric]) -> list[Metric]:
-    """What the scatter plots show: fit, time, type or who; the patterns of participants are of single functors anyway."""
-    wanted = ("log_likelihood", "rmse", "error_rate", "participants all")
-    alone = [one for one in metrics if one.key.startswith("participants ")]
-    return [one for one in metrics if one.key in wanted or (len(alone) == 1 and one is alone[0])]
+    """The main scores; of those with several patterns all of them together, since a pattern is of a single functor anyway."""
+    by_score: dict[str, list[Metric]] = {}
+    for one in metrics:
+        known = score_of(one.key)
+        if known is not None and known.main:
+            by_score.setdefault(known.key, []).append(one)
+    return [one for key, some in by_score.items() for one in some if len(some) == 1 or one.key == f"{key} {ALL}"]

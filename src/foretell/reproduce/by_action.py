@@ -19,7 +19,7 @@ from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.by_functor import by_functor, functors_of
 from foretell.evaluate.compare import Comparison, Difference, difference_of
 from foretell.evaluate.scores import plain
-from foretell.reproduce.comparison import TITLES
+from foretell.reproduce.comparison import title_of
 from foretell.reproduce.definition import Choice, Definition, check_keys, read_definition
 from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, estimate_cell, verdict_of
 from foretell.reproduce.models import Models
@@ -178,7 +178,7 @@ def _table(pair: tuple[str, str], found: Sequence[Action]) -> Section:
         difference = f"{scale * one.difference.difference.value:+.{digits}f}".replace("-", "−")
         rows.append(
             [
-                *(one.functor, TITLES.get(one.metric, one.metric), str(one.events)),
+                *(one.functor, title_of(one.metric), str(one.events)),
                 *(estimate_cell(score, kind) for score in one.scores),
                 *(difference, f"{one.p:.2g}".replace("-", "−")),
                 *(f"{one.ahead} of {one.ahead + one.behind}", one.better or "–"),

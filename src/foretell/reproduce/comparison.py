@@ -16,6 +16,7 @@ import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.compare import Difference, in_words
+from foretell.evaluate.metrics import score_of
 from foretell.evaluate.scores import plain
 from foretell.reproduce.experiment import Picture, Results, Section, Summary, estimate_cell
 from foretell.reproduce.rows import WHO, Rows, difference_between, is_significant, participants_key, seed_rows
@@ -172,18 +173,9 @@ def _pairs(asked: Any, models: Sequence[str]) -> list[tuple[str, str]]:
     return [(first, second) for first, second in asked]
 
 
-TITLES = {
-    "log_likelihood": "log-likelihood",
-    "time_log_likelihood": "of times",
-    "type_log_likelihood": "of types",
-    "rmse": "RMSE",
-    "error_rate": "type error, %",
-    WHO: "participants' error, %",
-}
-
-
-def title_of(metric: str, otherwise: str = "") -> str:
-    return TITLES.get(WHO if metric.startswith(f"{WHO} ") else metric, otherwise or metric)
+def title_of(metric: str) -> str:
+    known = score_of(metric)
+    return metric if known is None else known.short_column
 
 
 def _score_table(found: Comparison, columns: Sequence[str]) -> Section:
@@ -222,7 +214,7 @@ def _test_table(tests: Sequence[_Tests]) -> list[Section]:
         test = one.tests[0] if one.tests else None
         p = "–" if test is None else in_words(test.test.p_value, test.test).removeprefix("= ")
         better = one.better if one.better and is_significant(one) else "–"
-        rows.append([one.first, one.second, title_of(one.metric, one.title), size, p, better, both.better_seeds()])
+        rows.append([one.first, one.second, title_of(one.metric), size, p, better, both.better_seeds()])
     first = tests[0].pooled
     over = first.tests[0].over if first.tests else "events"
     note = (
@@ -285,7 +277,8 @@ def draw_scores(found: Comparison, columns: Sequence[str], title: str, path: Pat
                 axis.plot(seeds, [place + 0.22] * len(seeds), "o", color=FAINT, markersize=2.5)
         axis.set_yticks(range(len(found.models)), found.models if axis is axes[0] else [])
         axis.set_ylim(len(found.models) - 0.5, -0.5)
-        better = "higher" if column.endswith("log_likelihood") else "lower"
+        known = score_of(column)
+        better = "higher" if known is not None and known.higher_is_better else "lower"
         axis.set_xlabel(f"{title_of(column)} ({better} is better)", fontsize=9, color=INK)
     figure.suptitle(title, fontsize=10, color=INK)
     save_figure(figure, path)

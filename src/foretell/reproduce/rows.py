@@ -20,10 +20,10 @@ from foretell.data.writing import replacing
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.compare import SIGNIFICANT, Difference, difference_of
-from foretell.evaluate.metrics import Metric
+from foretell.evaluate.metrics import ALL, Metric, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over
 from foretell.evaluate.record import digest_of
-from foretell.evaluate.scores import Scored
+from foretell.evaluate.scores import ScoredModel
 from foretell.evaluate.units import Units
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class Rows:
         return {one.key: one for one in self.metrics}
 
     @classmethod
-    def of(cls, scored: Scored, data: EventData) -> Rows:
+    def of(cls, scored: ScoredModel, data: EventData) -> Rows:
         events = scored.events
         names = data.vocabulary.names
-        metrics = tuple(one for one in scored.metrics() if one.key != "mae")  # what it tests, the RMSE tests too
+        metrics = tuple(one for one in scored.metrics() if (known := score_of(one.key)) is None or known.tested)
         return cls(digest_of(data), len(data), events.sequence, events.type, names, metrics)
 
 
@@ -176,7 +176,7 @@ def is_significant(one: Difference) -> bool:
 def participants_key(rows: Rows) -> str:
     """The metric that `participants` stands for: that of all patterns, or of the only one."""
     keys = [key for key in rows.by_key if key.startswith(f"{WHO} ")]
-    return next((key for key in keys if key == f"{WHO} all"), keys[0] if keys else WHO)
+    return next((key for key in keys if key == f"{WHO} {ALL}"), keys[0] if keys else WHO)
 
 
 def _mean(metrics: Sequence[Metric]) -> Metric:

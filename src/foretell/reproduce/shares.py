@@ -15,7 +15,7 @@ from typing import Any
 from foretell.data.share import share_of
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate
-from foretell.evaluate.scores import plain
+from foretell.evaluate.scores import ScoringOptions, plain
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import (
     Finding,
@@ -87,7 +87,7 @@ class Shares:
         source = f"{self.definition.source}, {settings['model']}"
         config = {**settings["config"], "model": self.definition.placed(settings["config"]["model"])}
         fitted = workspace.fit(config, train, dev, source=source, keep=False)
-        scored = workspace.score(fitted.model, test, times=False)
+        scored = workspace.score(fitted.model, test, ScoringOptions(times=False))
         about = {name: settings[name] for name in ("model", "share", "seed")} | fitted.facts
         return about | {"sequences": len(train), "events": train.event_count, "test": scored.evaluation.to_json()}
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from foretell.data import Card, Dataset, load, save_dataset
 from foretell.errors import ForetellError
+from foretell.evaluate.scores import ScoringOptions
 from foretell.models.build import save_model
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import Results, Summary
@@ -104,7 +105,7 @@ class Synthetic:
         fitted = workspace.fit(settings["config"], train, dev, source=source, keep=False)
         about = {name: settings[name] for name in ("part", "data", "model", "seed", "layers")} | fitted.facts
         if settings["part"] == "final":
-            about["test"] = workspace.score(fitted.model, test, times=False).evaluation.to_json()
+            about["test"] = workspace.score(fitted.model, test, ScoringOptions(times=False)).evaluation.to_json()
         return about
 
     def summarise(self, results: Results) -> Summary:
@@ -126,7 +127,7 @@ class Synthetic:
         save_model(made.model, workspace.folder / MODEL)
         test = load(workspace.folder / DATA).test
         assert test is not None
-        truth = workspace.score(made.model, test, times=False)
+        truth = workspace.score(made.model, test, ScoringOptions(times=False))
         return {
             "part": "draw",
             "data": settings["data"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from foretell.data import Dataset, EventData, EventSequence, load
 from foretell.data.catalog import folder as embedded_folder
 from foretell.errors import ForetellError
-from foretell.evaluate.scores import Scored, score
+from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
 from foretell.models.base import IntensityModel
 from foretell.reproduce.rows import Rows, write_rows
 from foretell.reproduce.unit import ROWS, RUN
@@ -92,9 +92,9 @@ class Workspace:
         }
         return FitReport(model, facts)
 
-    def score(self, model: IntensityModel, test: EventData, *, predict: Sequence[str] = (), **options: Any) -> Scored:
+    def score(self, model: IntensityModel, test: EventData, options: ScoringOptions) -> ScoredModel:
         """Every score of `foretell evaluate`; its rows are kept in the unit's folder."""
-        scored = score(model, test, predict=predict, **options)
+        scored = score(model, test, options)
         write_rows(self.folder / ROWS, Rows.of(scored, test))
         return scored
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foretell.evaluate.by_functor import by_functor
-from foretell.evaluate.metrics import metrics_of
+from foretell.evaluate.metrics import EventRecord, metrics_of
 from foretell.evaluate.units import Units
 from foretell.report.entry import Entry
 from foretell.report.markup import Markup, element, joined
@@ -51,7 +51,7 @@ def functors_section(entries: Sequence[Entry]) -> Section:
 
 def _of_one(entry: Entry) -> tuple[dict[str, list[float]], dict[str, int]]:
     """Of each functor its value, low and high; and its events."""
-    metric = next(one for one in metrics_of(entry.events) if one.key == METRIC)
+    metric = next(one for one in metrics_of(EventRecord(entry.events)) if one.key == METRIC)
     units = Units(entry.events.sequence, len(entry.data))
     found = by_functor([[metric]], entry.events.type, entry.data.vocabulary.names, units)
     rows: dict[str, Any] = {}

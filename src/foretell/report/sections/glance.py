@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foretell.evaluate.metrics import plain_scores
 from foretell.report.entry import Entry
 from foretell.report.markup import Markup, element
 from foretell.report.residual_curves import calibration_of, fit_of
@@ -17,15 +18,14 @@ def glance(entries: Sequence[Entry]) -> Markup:
 
 def _card(place: int, entry: Entry) -> Markup:
     rows: list[tuple[str, str, str]] = []
-    told = entry.evaluation.get("log_likelihood") or {}
-    if told.get("value") is not None:
-        rows.append(
-            ("log-likelihood an event", number(told["value"]), f"{number(told['low'])} to {number(told['high'])}")
-        )
-    told = entry.evaluation.get("error_rate") or {}
-    if told.get("value") is not None:
-        spread = f"{number(told['low'], True)} to {number(told['high'], True)} %"
-        rows.append(("wrong next type", f"{number(told['value'], True)} %", spread))
+    for score in plain_scores():
+        told = entry.evaluation.get(score.key) or {}
+        if score.main and score.needs == "events" and told.get("value") is not None:
+            share = score.kind == "share"
+            value, low, high = (number(told[part], share) for part in ("value", "low", "high"))
+            label = f"{score.page_column} an event" if score.kind == "nats" else score.page_column
+            sign = " %" if share else ""
+            rows.append((label, f"{value}{sign}", f"{low} to {high}{sign}"))
     calibration, fit = calibration_of(entry.events, entry.data), fit_of(entry.events)
     if calibration is not None and fit is not None:
         rows.append(("in 90 % intervals", f"{100 * calibration.coverage(0.9).value:.1f} %", "90 % would be right"))
