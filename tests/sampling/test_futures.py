@@ -17,8 +17,9 @@ from foretell.sampling.bounds.chebyshev import ChebyshevPiece
 from foretell.sampling.core import futures as module
 from foretell.sampling.core import thinning
 from foretell.sampling.core.futures import sample_futures, sample_next
+from foretell.sampling.core.pace import ALIKE, Pace
 from foretell.sampling.core.sampler import Bounds, Sampler
-from foretell.sampling.core.thinning import BoundViolation, EventDraws, Pace, _choice, _judged, next_events
+from foretell.sampling.core.thinning import BoundViolation, EventDraws, _choice, _judged, next_events
 from tests.contract.members import MEMBERS, Member
 from tests.sampling.processes import MODELS, PAST, anhp, hawkes
 
@@ -240,7 +241,7 @@ def test_samplers_with_few_many_and_no_draws_side_by_side_have_their_own_laws():
 @pytest.mark.parametrize("few", [1, 3, 128])
 def test_bounds_do_not_know_what_is_due(build: Callable[[], IntensityModel], few: int, monkeypatch: pytest.MonkeyPatch):
     """Where pieces lie, and how high their bounds are, is the same whenever the proposals come, so that these are a Poisson process."""
-    monkeypatch.setattr(thinning, "ALIKE", few)
+    monkeypatch.setattr("foretell.sampling.core.pace.ALIKE", few)
     start = torch.tensor([2.2], dtype=torch.float64)
     every: list[list[tuple[float, float]]] = []
     for due in (0.05, 0.3, 1.0, 6.0):
@@ -264,7 +265,7 @@ def test_bounds_do_not_know_what_is_due(build: Callable[[], IntensityModel], few
 def test_a_horizon_in_the_last_of_pieces_of_one_length_is_reached(place: float):
     model = hawkes()
     width = module.start_sampler(model, [PAST], [4]).width
-    (found,) = sample_futures(model, [PAST], n=16, seed=1, horizon=(thinning.ALIKE - 1 + place) * width)
+    (found,) = sample_futures(model, [PAST], n=16, seed=1, horizon=(ALIKE - 1 + place) * width)
     assert {one.end for one in found.futures} == {"horizon"}
 
 
