@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from foretell.data import EventData
-from foretell.data.synthetic import Poisson as Truth
+from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
 from foretell.evaluate.calibration import LEVELS, calibrate
 from foretell.evaluate.likelihood import score_events

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from foretell.data import EventData, Vocabulary
-from foretell.data.synthetic import Poisson as Truth
+from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
 from foretell.errors import ForetellError
 from foretell.evaluate.by_functor import by_functor, functors_of

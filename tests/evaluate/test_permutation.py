@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy import stats
 
-from foretell.data.synthetic import Poisson as Truth
+from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
 from foretell.errors import ForetellError
 from foretell.evaluate import permutation

@@ -13,8 +13,8 @@ import pytest
 import torch
 from scipy import stats
 
-from foretell.data.synthetic import Hawkes as HawkesTruth
-from foretell.data.synthetic import Poisson as Truth
+from foretell.data.synthetic import HawkesProcess as HawkesTruth
+from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
 from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.residuals import (

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.data.synthetic import Poisson as PoissonProcess
-from foretell.data.synthetic import simulate
+from foretell.data.synthetic import PoissonProcess, simulate
 from foretell.evaluate.explain import explain
 from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.prediction import QUANTILES

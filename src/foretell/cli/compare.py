@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from foretell.cli.replay import OtherImpossibleOption
+from foretell.cli.options import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -36,10 +36,9 @@ def compare(
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
-    from foretell.cli.open_run import open_run
+    from foretell.cli.open_run import open_run, unfinished
     from foretell.cli.scoring import kept_scores, score_run, show_comparison
     from foretell.cli.show import bar, print_json
-    from foretell.cli.unfinished import unfinished
     from foretell.evaluate.compare import Contender
     from foretell.evaluate.compare import compare as compared
     from foretell.evaluate.scores import ScoringOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from foretell.cli.open_run import Opened
+from foretell.cli.open_run import OpenRun, unfinished
 from foretell.cli.show import (
     Bar,
     bar,
@@ -19,7 +19,6 @@ from foretell.cli.show import (
     remarks,
     score_table,
 )
-from foretell.cli.unfinished import unfinished
 from foretell.evaluate.compare import Comparison
 from foretell.evaluate.metrics import EventRecord
 from foretell.evaluate.participants import check_patterns, guess_participants, parse_pattern
@@ -28,11 +27,11 @@ from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summari
 from foretell.models.base import IntensityModel
 from foretell.train.fit import fit, floors_for
 from foretell.train.run import MODEL
-from foretell.train.scored_events import scored_alike
+from foretell.train.score import scored_alike
 from foretell.train.splits import in_vocabulary
 
 
-def score_run(opened: Opened, options: ScoringOptions, name: str, progress: Bar) -> ScoredModel:
+def score_run(opened: OpenRun, options: ScoringOptions, name: str, progress: Bar) -> ScoredModel:
     """New scores of a run."""
     return score(
         opened.model,
@@ -42,7 +41,7 @@ def score_run(opened: Opened, options: ScoringOptions, name: str, progress: Bar)
     )
 
 
-def kept_scores(opened: Opened, options: ScoringOptions) -> ScoredModel | None:
+def kept_scores(opened: OpenRun, options: ScoringOptions) -> ScoredModel | None:
     """The scores that `foretell evaluate` left in the folder, where they are of just this; who takes part is guessed anew."""
     model, data = opened.model, opened.data
     patterns = [parse_pattern(text) for text in options.predict]
@@ -56,7 +55,7 @@ def kept_scores(opened: Opened, options: ScoringOptions) -> ScoredModel | None:
     return summarise(model, data, options, EventRecord(kept.events, kept.times, guesses))
 
 
-def fitted_floors(opened: Opened, without: Collection[str], progress: Bar) -> Iterator[IntensityModel]:
+def fitted_floors(opened: OpenRun, without: Collection[str], progress: Bar) -> Iterator[IntensityModel]:
     """Poisson, then Hawkes, fitted to what the run was trained on; those of the kinds in `without` are left out."""
     dataset = opened.dataset()
     train, dev = (
@@ -71,7 +70,7 @@ def fitted_floors(opened: Opened, without: Collection[str], progress: Bar) -> It
         yield floor
 
 
-def show_evaluation(opened: Opened, options: ScoringOptions, *, floors: bool, as_json: bool, quiet: bool) -> None:
+def show_evaluation(opened: OpenRun, options: ScoringOptions, *, floors: bool, as_json: bool, quiet: bool) -> None:
     """Scores a run (and the floors), writes its scores into its folder and prints them."""
     results, run = [], opened.run.path
     with bar(quiet) as progress:

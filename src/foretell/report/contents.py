@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from foretell.data.summary import Summary
+from foretell.data.summary import DataSummary
 from foretell.report.entry import Entry
 from foretell.report.page import page
 from foretell.report.sections.calibration import calibration_section
@@ -24,7 +24,7 @@ from foretell.report.sections.scores import scores_section
 class Contents:
     """What a report is made of."""
 
-    summary: Summary
+    summary: DataSummary
     entries: Sequence[Entry]  # floors among them; at least one that is none
     places: Sequence[int]  # of the chosen sequence in the data of each entry that is no floor
     time_unit: str = ""

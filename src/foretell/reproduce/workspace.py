@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from foretell.data import Dataset, EventData, EventSequence, load
-from foretell.data.catalog import folder as embedded_folder
+from foretell.data.loading import embedded_folder
 from foretell.errors import ForetellError
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
 from foretell.models.base import IntensityModel

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from foretell.data import EventData
-from foretell.data.summary import SplitSummary, Summary
+from foretell.data.summary import DataSummary, SplitSummary
 from foretell.report.markup import joined
 from foretell.report.section import Section, chart, figure, remark, table
 from foretell.wording import counted
@@ -15,7 +15,7 @@ from foretell.wording import counted
 BINS = 40
 
 
-def data_section(summary: Summary, data: EventData) -> Section:
+def data_section(summary: DataSummary, data: EventData) -> Section:
     """`data` are the events that the runs are scored on."""
     unit = f" Times are in {summary.time_unit}." if summary.time_unit not in ("", "none") else ""
     intro = remark(
