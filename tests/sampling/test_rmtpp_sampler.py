@@ -29,26 +29,26 @@ def sloped(slope: float) -> RMTPP:
 
 @pytest.mark.parametrize("slope", SLOPES)
 def test_the_integral_up_to_an_inverted_time_is_the_mass(slope: float):
-    walks = start_sampler(sloped(slope), [PAST] * 5, [4] * 5)
-    assert isinstance(walks, InverseSampler)
+    sampler = start_sampler(sloped(slope), [PAST] * 5, [4] * 5)
+    assert isinstance(sampler, InverseSampler)
     start, mass = torch.full((5,), 2.2, dtype=torch.float64), torch.tensor([1e-12, 1e-3, 0.02, 0.4, 3.0]).double()
-    end = walks.invert(start, mass)
+    end = sampler.invert(start, mass)
     place, weight = (torch.from_numpy(one) for one in np.polynomial.legendre.leggauss(60))
     for row in end.isfinite().nonzero().flatten().tolist():
         half = (end[row] - start[row]) / 2.0
         times = (start[row] + half * (1.0 + place)).expand(5, -1)
-        integral = float((walks.intensities(times)[row].sum(-1) * weight).sum() * half)
+        integral = float((sampler.intensities(times)[row].sum(-1) * weight).sum() * half)
         assert integral == pytest.approx(float(mass[row]), rel=1e-9, abs=1e-15)
 
 
 def test_a_mass_that_a_falling_intensity_never_has_is_never_reached():
-    walks = start_sampler(sloped(-0.8), [PAST], [4])
-    assert isinstance(walks, InverseSampler)
+    sampler = start_sampler(sloped(-0.8), [PAST], [4])
+    assert isinstance(sampler, InverseSampler)
     start = torch.tensor([2.2], dtype=torch.float64)
-    rate = float(walks.intensities(start[:, None]).sum())
+    rate = float(sampler.intensities(start[:, None]).sum())
     whole = rate * 0.7 / 0.8
-    assert math.isinf(float(walks.invert(start, torch.tensor([whole * 1.0001], dtype=torch.float64))))
-    assert math.isfinite(float(walks.invert(start, torch.tensor([whole * 0.9999], dtype=torch.float64))))
+    assert math.isinf(float(sampler.invert(start, torch.tensor([whole * 1.0001], dtype=torch.float64))))
+    assert math.isfinite(float(sampler.invert(start, torch.tensor([whole * 0.9999], dtype=torch.float64))))
 
 
 @pytest.mark.parametrize("slope", SLOPES)
@@ -56,10 +56,10 @@ def test_next_times_have_their_law_and_are_missing_as_often_as_they_should(slope
     """The integral up to the next event is exponential, cut off where all of it is used up."""
     n, horizon, model = 4000, 4.0, sloped(slope)
     (found,) = sample_next(model, [PAST], n=n, horizon=horizon, seed=3)
-    walks = start_sampler(model, [PAST], [4])
-    assert isinstance(walks, InverseSampler)
+    sampler = start_sampler(model, [PAST], [4])
+    assert isinstance(sampler, InverseSampler)
     start = torch.tensor([2.2], dtype=torch.float64)
-    rate = float(walks.intensities(start[:, None]).sum())
+    rate = float(sampler.intensities(start[:, None]).sum())
 
     def mass(length: np.ndarray) -> np.ndarray:
         w = slope / 0.7

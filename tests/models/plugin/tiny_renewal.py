@@ -85,8 +85,8 @@ class TinySampler(Sampler):
     def append(self, times: Tensor, choices: Tensor) -> None:
         self.since = torch.where(choices >= 0, times, self.since)
 
-    def taken(self, walks: Tensor) -> Self:
-        return type(self)(self.model, self.since[walks])
+    def select(self, rows: Tensor) -> Self:
+        return type(self)(self.model, self.since[rows])
 
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]

@@ -194,10 +194,10 @@ class RmtppSampler(InverseSampler):
     def width(self) -> float:
         return 0.5 * self.model.time_scale
 
-    def taken(self, walks: Tensor) -> Self:
-        return type(self)(self.model, self.h[walks], self.since[walks])
+    def select(self, rows: Tensor) -> Self:
+        return type(self)(self.model, self.h[rows], self.since[rows])
 
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.inference_mode()
