@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from foretell.ground.timeline import Timeline
-from foretell.plan.grounded import Grounded
+from foretell.plan.grounded import GroundingArrays
 from foretell.plan.int_arrays import Ints
-from foretell.plan.sample import Cells
+from foretell.plan.sample import PossibleByState
 from foretell.plan.versions import Versions, versions_of
 
 
@@ -55,7 +55,7 @@ class Additions:
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class LookUps:
     """Facts that additions and events look at, whatever is asked: each (fact, event) once, sorted; event 0 for what never changes."""
 
     fact: Ints
@@ -64,8 +64,8 @@ class Looked:
     happened: Ints  # which of them each event is, -1 likewise
 
 
-class History:
-    def __init__(self, grounded: Grounded, timeline: Timeline) -> None:
+class SlotHistory:
+    def __init__(self, grounded: GroundingArrays, timeline: Timeline) -> None:
         grounded.refresh()
         self.grounded, self.timeline = grounded, timeline
         self.grounding = timeline.grounding
@@ -86,8 +86,8 @@ class History:
         self.possible = Intervals.of(timeline.holds[is_event[timeline.holds[:, 0]]])
 
     @cached_property
-    def cells(self) -> Cells:
-        return Cells(self.always, self.possible.item, self.possible.start, self.possible.stop, self.states)
+    def cells(self) -> PossibleByState:
+        return PossibleByState(self.always, self.possible.item, self.possible.start, self.possible.stop, self.states)
 
     @cached_property
     def versions(self) -> Versions:
@@ -135,7 +135,7 @@ class History:
             width,
         )
 
-    def _looked(self) -> Looked:
+    def _looked(self) -> LookUps:
         facts, additions = self.grounded.facts, self.additions
         body, row, _ = self.grounded.instances.bodies(additions.instance)
         events = self.timeline.events.astype(np.int64)
@@ -146,7 +146,7 @@ class History:
         distinct, which = np.unique(code[true], return_inverse=True)
         place = np.full(len(fact), -1, dtype=np.int64)
         place[true] = which
-        return Looked(
+        return LookUps(
             distinct // (self.events + 1), distinct % (self.events + 1), place[: len(body)], place[len(body) :]
         )
 

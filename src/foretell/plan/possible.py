@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from foretell.plan.history import History
+from foretell.plan.history import SlotHistory
 from foretell.plan.int_arrays import Ints
-from foretell.plan.sample import Cells
+from foretell.plan.sample import PossibleByState
 
 
 class PossibleByFunctor:
     """Numbers of facts are those of the timeline's grounding; `functors` are named in the order of the columns of `count`."""
 
-    def __init__(self, history: History, functors: list[str]) -> None:
+    def __init__(self, history: SlotHistory, functors: list[str]) -> None:
         column = {name: number for number, name in enumerate(functors)}
         of_name = np.asarray([column.get(str(name), -1) for name in history.grounding.functors], dtype=np.int64)
         of_fact = of_name[history.grounded.facts.functor]
         always, possible = history.always, history.possible
-        self.cells: list[Cells] = []
+        self.cells: list[PossibleByState] = []
         for number in range(len(functors)):
             mine = of_fact[possible.item] == number
             self.cells.append(
-                Cells(
+                PossibleByState(
                     always[of_fact[always] == number],
                     possible.item[mine],
                     possible.start[mine],

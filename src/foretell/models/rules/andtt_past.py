@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from foretell.ground.timeline import Timeline
-from foretell.models.rules.andtt_network import Attended
+from foretell.models.rules.andtt_network import AttentionRecord
 from foretell.models.rules.andtt_parameters import Parameters
 from foretell.models.rules.sampler_parameters import Bank
-from foretell.plan.grounded import Grounded
-from foretell.plan.history import History, Intervals
+from foretell.plan.grounded import GroundingArrays
+from foretell.plan.history import Intervals, SlotHistory
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
@@ -58,10 +58,10 @@ class Memory:
         return self.values[layer - 1].take(values)
 
 
-class _Recalled(History):
+class _Recalled(SlotHistory):
     """Asks, at the end, for all facts with additions in force, whether or not anything needs them then."""
 
-    def __init__(self, grounded: Grounded, timeline: Timeline) -> None:
+    def __init__(self, grounded: GroundingArrays, timeline: Timeline) -> None:
         super().__init__(grounded, timeline)
         left = timeline.additions[timeline.additions[:, 2] >= timeline.states, 0]
         heads = np.unique(grounded.instances.head[left])
@@ -98,13 +98,13 @@ def _recall(
     when = np.concatenate([np.zeros(0), *(np.concatenate([[0.0], times]) for _, times in histories)])
     at[plan.event_point] = torch.from_numpy(when).to(model.device)
     # The end of a history is no time of an event, and what is known then is not looked at: any time will do.
-    attended: list[Attended] = []
+    attended: list[AttentionRecord] = []
     network(plan, at, attended)
     return _taken(attended, parts, plan.query_point.cpu().numpy(), parameters, memory)
 
 
 def _taken(
-    attended: Sequence[Attended],
+    attended: Sequence[AttentionRecord],
     parts: Sequence[SequenceSlots],
     query: np.ndarray,
     parameters: Parameters,

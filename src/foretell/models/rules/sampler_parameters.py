@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from foretell.plan.parameters import Family
+from foretell.plan.parameters import ParameterFamily
 from foretell.sampling.rules.local_plan import DeductionRows
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class RuleParameters:
             found = self._deductions[group] = DeductionRows(vector, blocks, beta)
         return found
 
-    def _deduced(self, group: int, family: Family, number: int) -> tuple[int, tuple[int, ...]]:
+    def _deduced(self, group: int, family: ParameterFamily, number: int) -> tuple[int, tuple[int, ...]]:
         """Groups of one rule have their blocks at the same columns; another rule may share the name and cut it up differently."""
         rule = self.grounding.groups[group][0]
         written = self.layout.rules[rule]

@@ -16,9 +16,9 @@ import numpy as np
 
 from foretell.batches.timelines import Histories
 from foretell.errors import ForetellError
-from foretell.ground.engine import Fired, Rows
+from foretell.ground.engine import EndedRows, EventEffect
 from foretell.ground.timeline import Timeline
-from foretell.plan.history import History
+from foretell.plan.history import SlotHistory
 from foretell.plan.slots import slots_of_history
 
 KEPT_SITUATIONS = 20_000  # of a model's walks, with the events that were seen to leave them
@@ -120,7 +120,7 @@ class DatabaseStates:
             np.zeros((0, 2), dtype=np.int32),
         )
         with self._lock:
-            slots_of_history(History(self.grounded, timeline), np.asarray([1]))
+            slots_of_history(SlotHistory(self.grounded, timeline), np.asarray([1]))
         raise ForetellError("the proofs of some facts' embeddings need one another")
 
     # With the engine
@@ -129,7 +129,9 @@ class DatabaseStates:
         engine = self.engine
         there = set(np.flatnonzero(np.frombuffer(bytes(engine.added), dtype=np.uint8)).tolist())
         if there != added:
-            engine.apply(Fired([], [], [], tuple(sorted(added - there)), tuple(sorted(there - added))), 1, Rows())
+            engine.apply(
+                EventEffect([], [], [], tuple(sorted(added - there)), tuple(sorted(there - added))), 1, EndedRows()
+            )
 
     def _read(self, added: frozenset[int]) -> DatabaseState:
         self._move(added)
