@@ -16,9 +16,8 @@ from foretell.ground.replay import ReplayOptions, adopt_chunks, grounding_of, re
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
 from foretell.plan.grounded import GroundingArrays
-from foretell.plan.history import SlotHistory
+from foretell.plan.history import PossibleByFunctor, SlotHistory
 from foretell.plan.layout import DimensionLayout
-from foretell.plan.possible import PossibleByFunctor
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_EVENTS = 4_000_000  # of timelines that are remembered

@@ -9,6 +9,7 @@ a component settles is in `settle.py`.
 from __future__ import annotations
 
 import heapq
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -265,3 +266,10 @@ class Engine:
         gone = [fact for fact in fired.removed if flags[fact] and fact not in fired.added] if fired.removed else ()
         if new or gone:
             self._transition(gone, new, now, rows)
+
+
+def __getattr__(name: str) -> type[ReplayLimits]:
+    if name == "Limits":
+        warnings.warn("foretell.ground.engine.Limits is now ReplayLimits", DeprecationWarning, stacklevel=2)
+        return ReplayLimits
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

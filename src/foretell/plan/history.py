@@ -14,7 +14,6 @@ from foretell.ground.timeline import Timeline
 from foretell.plan.grounded import GroundingArrays
 from foretell.plan.int_arrays import Ints
 from foretell.plan.sample import PossibleByState
-from foretell.plan.versions import Versions, versions_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,3 +155,78 @@ class SlotHistory:
         always[self.grounding.always] = True
         holds = Intervals.of(self.timeline.holds)
         return always[fact] | holds.hold(fact, state, self.states + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Versions:
+    fact: Ints  # [V + 1]
+    event: Ints  # [V + 1]: that made it
+    until: Ints  # [V + 1]: that destroyed it
+    before: Ints  # [V + 1]: the version that it was made from
+    addition: Ints  # [A]: additions that propose something, by version
+    made: Ints  # [A]: and the version that each helps to make
+
+    def __len__(self) -> int:
+        """Those that there are, and the one that is none."""
+        return len(self.fact)
+
+    def at(self, fact: Ints, state: Ints) -> Ints:
+        """The version of a fact's cell in a state, just before the event of that number."""
+        if len(self) == 1:
+            return np.zeros(len(fact), dtype=np.int64)
+        width = 1 + max(int(self.event.max()), int(state.max(initial=0)))
+        found = np.searchsorted(self.fact[1:] * width + self.event[1:], fact * width + state)
+        return np.where((self.fact[found] == fact) & (self.until[found] >= state), found, 0)
+
+
+def versions_of(head: Ints, event: Ints, until: Ints, shown: np.ndarray) -> Versions:
+    """From additions [A]; those of heads without embeddings are not `shown`."""
+    rows = np.flatnonzero(shown)
+    rows = rows[np.lexsort((event[rows], head[rows]))]
+    head, event, until = head[rows], event[rows], until[rows]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (head[1:] != head[:-1]) | (event[1:] != event[:-1])
+    first = np.flatnonzero(new)
+    fact, when, gone = (_after_none(column[first]) for column in (head, event, until))
+    before = np.arange(-1, len(first))
+    before[0] = 0
+    # A removal by the very event that adds comes first.
+    from_nothing = (fact[before] != fact) | (gone[before] <= when)
+    return Versions(fact, when, gone, np.where(from_nothing, 0, before), rows, np.cumsum(new))
+
+
+def _after_none(values: Ints) -> Ints:
+    """Facts and events are 0 or more."""
+    return np.concatenate([[-1], values]).astype(np.int64)
+
+
+class PossibleByFunctor:
+    """Numbers of facts are those of the timeline's grounding; `functors` are named in the order of the columns of `count`."""
+
+    def __init__(self, history: SlotHistory, functors: list[str]) -> None:
+        column = {name: number for number, name in enumerate(functors)}
+        of_name = np.asarray([column.get(str(name), -1) for name in history.grounding.functors], dtype=np.int64)
+        of_fact = of_name[history.grounded.facts.functor]
+        always, possible = history.always, history.possible
+        self.cells: list[PossibleByState] = []
+        for number in range(len(functors)):
+            mine = of_fact[possible.item] == number
+            self.cells.append(
+                PossibleByState(
+                    always[of_fact[always] == number],
+                    possible.item[mine],
+                    possible.start[mine],
+                    possible.stop[mine],
+                    history.states,
+                )
+            )
+        counts = [one.count for one in self.cells]
+        self.count = np.stack(counts, axis=1) if counts else np.zeros((history.states, 0), dtype=np.int64)
+
+    def facts(self, functor: Ints, number: Ints, state: Ints) -> Ints:
+        """The fact with each number, below its functor's count in that state."""
+        found = np.empty(len(functor), dtype=np.int64)
+        for which in np.unique(functor).tolist():
+            mine = functor == which
+            found[mine] = self.cells[which].events(number[mine], state[mine])
+        return found

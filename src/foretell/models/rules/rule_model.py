@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from foretell.batches.batch import Batch
-from foretell.batches.plan_cache import QueryPlan
 from foretell.batches.queries import Queries
-from foretell.batches.rule_collator import RuleCollator
+from foretell.batches.rule_collator import QueryPlan, RuleCollator
 from foretell.batches.timelines import Histories
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
