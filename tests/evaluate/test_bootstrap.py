@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.data.synthetic import Poisson as Truth
+from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
 from foretell.evaluate import bootstrap
 from foretell.evaluate.bootstrap import (

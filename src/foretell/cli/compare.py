@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from foretell.cli.replay import OtherImpossibleOption
+from foretell.cli.options import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -36,11 +36,10 @@ def compare(
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
-    from foretell.cli.open_run import open_run
+    from foretell.cli.open_run import open_run, unfinished
     from foretell.cli.scoring import kept_scores, score_run, show_comparison
     from foretell.cli.show import bar, print_json
-    from foretell.cli.unfinished import unfinished
-    from foretell.evaluate.compare import Contender
+    from foretell.evaluate.compare import ComparedRun
     from foretell.evaluate.compare import compare as compared
     from foretell.evaluate.scores import ScoringOptions
     from foretell.objective.integral import Integral
@@ -69,7 +68,7 @@ def compare(
     with bar(quiet) as progress:
         for name, one in zip(names, opened, strict=True):
             scored = kept_scores(one, options) or score_run(one, options, name, progress)
-            made.append(Contender(name, scored, one.data))
+            made.append(ComparedRun(name, scored, one.data))
         progress.move("comparing", 0, 1)
         found = compared(made, cast(Units, over), seed=seed)
     if plot is not None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.replay import OtherImpossibleOption
+from foretell.cli.options import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.cli.open_run import Opened
+    from foretell.cli.open_run import OpenRun
     from foretell.cli.show import Bar
     from foretell.data import EventSequence
-    from foretell.data.summary import Summary
+    from foretell.data.summary import DataSummary
     from foretell.report.entry import Entry
 
 Option = typer.Option
@@ -48,8 +48,8 @@ def report(
     from foretell.cli.show import bar, print_json
     from foretell.data.writing import replacing
     from foretell.evaluate.metrics import has_times
-    from foretell.report.contents import Contents, report_page
-    from foretell.report.places import place_of_same
+    from foretell.report.entry import place_of_same
+    from foretell.report.page import Contents, report_page
 
     begun = time.monotonic()
     if out.suffix.lower() not in SUFFIXES:
@@ -97,8 +97,8 @@ def _names(runs: list[Path]) -> list[str]:
     raise AssertionError("distinct folders have distinct paths")
 
 
-def _chosen(opened: Opened, sequence: str | None) -> EventSequence:
-    from foretell.cli.sequences import chosen_sequences
+def _chosen(opened: OpenRun, sequence: str | None) -> EventSequence:
+    from foretell.cli.input_data import chosen_sequences
 
     data = opened.data
     if not len(data):
@@ -108,7 +108,7 @@ def _chosen(opened: Opened, sequence: str | None) -> EventSequence:
     return data[int(data.lengths.argmax())]
 
 
-def _summary(opened: Opened, data: str | None, columns: str) -> Summary:
+def _summary(opened: OpenRun, data: str | None, columns: str) -> DataSummary:
     from foretell.data import ColumnMap, load
     from foretell.data.summary import summarise
     from foretell.train.splits import load_splits
@@ -118,7 +118,7 @@ def _summary(opened: Opened, data: str | None, columns: str) -> Summary:
     return summarise(load(data, columns=ColumnMap.parse(columns) if columns else None))
 
 
-def _entry(opened: Opened, name: str, progress: Bar) -> Entry:
+def _entry(opened: OpenRun, name: str, progress: Bar) -> Entry:
     """A run with its scores: those of its folder where they fit, else new ones."""
     from foretell.cli.scoring import kept_scores, score_run
     from foretell.evaluate.scores import ScoringOptions
@@ -132,9 +132,9 @@ def _entry(opened: Opened, name: str, progress: Bar) -> Entry:
     return Entry(name, opened.model, opened.data, scored.events, evaluation, records, reused=kept is not None)
 
 
-def _floors(runs: list[Opened], timed: bool, progress: Bar) -> list[Entry]:
+def _floors(runs: list[OpenRun], timed: bool, progress: Bar) -> list[Entry]:
     """Poisson and Hawkes, fitted to what the first run was trained on and scored on the same events; `timed`: their next times, too."""
-    from foretell.cli.scoring import fitted_floors
+    from foretell.cli.open_run import fitted_floors
     from foretell.evaluate.scores import ScoringOptions, score
     from foretell.report.entry import Entry
     from foretell.train.score import scored_alike

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from foretell.cli.open_run import OpenedNetwork, data_for
-from foretell.cli.sequences import chosen_sequences
+from foretell.cli.input_data import chosen_sequences, piped_content, piped_data
+from foretell.cli.open_run import OpenNetwork, data_for, unfinished
 from foretell.cli.show import cell, out, print_json
-from foretell.cli.stdin import piped_content, piped_data
-from foretell.cli.unfinished import unfinished
 from foretell.data.writing import text_file
 from foretell.errors import ForetellError
 from foretell.evaluate.labels import LabelEvaluation, LabelPrediction, predict_labels, score_labels
@@ -35,7 +33,7 @@ def is_task(run: Path) -> bool:
     return RunFolder.open(run).config().task is not None
 
 
-def evaluate_task(opened: OpenedNetwork, seed: int, as_json: bool) -> None:
+def evaluate_task(opened: OpenNetwork, seed: int, as_json: bool) -> None:
     """Also writes `evaluation.json` into the run folder."""
     task = opened.run.config().task
     if isinstance(opened.network, Classifier):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from foretell.nn.cells import Pooled, Products, Stage, Update, Waves
+from foretell.nn.cells import CellUpdate, DeductionStage, PoolRows, Products, Waves
 from foretell.plan.history import SlotHistory
 from foretell.plan.int_arrays import Ints, joined, offsets, runs
 from foretell.plan.parameters import ParameterFamily
@@ -145,7 +145,7 @@ class _Builder:
         for number, updated in enumerate(is_update.tolist()):
             if updated:
                 made.append(
-                    Update(
+                    CellUpdate(
                         int(version_edge[number + 1] - version_edge[number]),
                         int(moves.edge[number + 1] - moves.edge[number]),
                         before[number],
@@ -158,7 +158,7 @@ class _Builder:
             else:
                 low, high = int(slot_edge[number]), int(slot_edge[number + 1])
                 of_cells = cells[number] if has_cell[number] and high > low else None
-                made.append(Stage(high - low, of_cells, products[number], pools[number]))
+                made.append(DeductionStage(high - low, of_cells, products[number], pools[number]))
         tensor = self.merger.tensor
         point, read = self.merger.point[slots], self.slot_version[slots]
         own = joined([np.zeros(1, dtype=np.int64), order])
@@ -358,7 +358,7 @@ class _Assembled:
         every = counts == np.diff(self.edge)
         return [None if whole else part for part, whole in zip(parts, every.tolist(), strict=True)]
 
-    def pools(self, target: Ints | None) -> list[Pooled | None]:
+    def pools(self, target: Ints | None) -> list[PoolRows | None]:
         """Of each step; rows are targets, or counted within the step."""
         rows, steps, tensor = self.rows, len(self.heads) - 1, self.merger.tensor
         many = np.flatnonzero(~rows.alone)
@@ -372,4 +372,4 @@ class _Assembled:
         by_pool = [rows.beta[at], rows.head[at] - self.heads[self.step[at]]]
         parts = [tensor(one).split(row_counts.tolist()) for one in by_row]
         parts += [tensor(one).split(pool_counts.tolist()) for one in by_pool]
-        return [Pooled(*one) if len(one[0]) else None for one in zip(*parts, strict=True)]
+        return [PoolRows(*one) if len(one[0]) else None for one in zip(*parts, strict=True)]

@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.lang.shapes import GATES
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
-from foretell.nn.cells import Update, cells_in_waves, drifted
+from foretell.nn.cells import CellUpdate, cells_in_waves, drifted
 from foretell.nn.pool import at_least_one
 from foretell.plan.cell_plan import CellPlan
 from foretell.plan.parameters import ParameterBook, ParameterFamily
@@ -66,7 +66,7 @@ class CellNetwork(RuleNetwork):
             blocks = _rows(recurrence.blocks, True).split(list(recurrence.block_tiles))
             gate_blocks = _rows(recurrence.gate_blocks, True).split(list(recurrence.gate_tiles))
             matrices = [
-                other if isinstance(step, Update) else one
+                other if isinstance(step, CellUpdate) else one
                 for step, one, other in zip(recurrence.waves.steps, blocks, gate_blocks, strict=True)
             ]
             found = _rows(recurrence.vectors, False), _rows(recurrence.gates, False), matrices

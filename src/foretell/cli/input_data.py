@@ -1,6 +1,6 @@
-"""Events that come through a pipe, for a model that exists: JSON lines, CSV or Parquet, told apart by how they begin.
+"""Which events a command is asked about: a file, a folder, embedded data, or a pipe; some of its splits; one of its sequences. No torch.
 
-Messages call the file `stdin`.
+What comes through a pipe is JSON lines, CSV or Parquet, told apart by how it begins; messages call it `stdin`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,58 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from foretell.cli.open_run import Opened
-from foretell.cli.replay import Impossible
-from foretell.data import ColumnMap, EventData, Origin, Vocabulary, formats
-from foretell.data.assembly import assembled
+from foretell.data import ColumnMap, EventData, Origin, Vocabulary, formats, load, load_file
+from foretell.data.assembly import assemble_file
 from foretell.data.formats.lines import GZIP_MAGIC
 from foretell.data.raw import RawEvents
-from foretell.errors import DataError
-from foretell.train.fit import choose_device
-from foretell.train.run import RunFolder
-from foretell.train.splits import in_vocabulary
+from foretell.errors import DataError, ForetellError
 
 log = logging.getLogger("foretell")
 
 NAME = "stdin"
 PATIENCE = 2.0  # seconds without a word after which we say that we are waiting
+
+
+def open_data(path: str, split: str | None = None, columns: str = "") -> list[EventData]:
+    """A file as it is; of a data set the named split, or all of them in order."""
+    mapped = ColumnMap.parse(columns) if columns else None
+    if Path(path).is_file():
+        if split is not None:
+            raise ForetellError(f"{path}: this is one file and has no split {split!r}")
+        return [load_file(path, columns=mapped)]
+    splits = load(path, columns=mapped).splits()
+    if split is None:
+        return list(splits.values())
+    if split not in splits:
+        raise ForetellError(f"{path}: there is no split {split!r}; there are {', '.join(splits)}")
+    return [splits[split]]
+
+
+def chosen_sequences(data: EventData, sequence: str | None) -> EventData:
+    """All sequences, or the one with this id or (if no id matches) this place."""
+    return chosen_among([data], sequence)[0]
+
+
+def chosen_among(parts: list[EventData], sequence: str | None) -> list[EventData]:
+    """The same over several splits; places count through all of them."""
+    if sequence is None:
+        return parts
+    for data in parts:
+        by_id = [place for place, one in enumerate(data) if one.id == sequence]
+        if by_id:
+            return [data.select(by_id[:1])]
+    if sequence.isdecimal():
+        place = int(sequence)
+        for data in parts:
+            if place < len(data):
+                return [data.select([place])]
+            place -= len(data)
+    ids = [one.id for data in parts for one in data]
+    some = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")
+    names = ", ".join(data.name for data in parts)
+    raise ForetellError(
+        f"{names}: no sequence {sequence!r}; there are {len(ids)}: {some}; other splits are asked for with --split"
+    )
 
 
 def is_piped() -> bool:
@@ -73,20 +108,9 @@ def piped_content(history: str | None, split: str | None) -> bytes | None:
     return content
 
 
-def open_piped(run: Path, content: bytes, columns: str = "", device: str = "cpu") -> Opened:
-    """A run, and the events that were read for it."""
-    folder = RunFolder.open(run)
-    model = folder.model(str(choose_device(device)))
-    data = piped_data(content, columns, None if model.open_ended else model.vocabulary, folder.origin())
-    if model.open_ended:  # new names are fine where rules say what they mean
-        model.widen(data.vocabulary.names[kind] for kind in np.flatnonzero(data.type_counts()))
-        data = in_vocabulary(data, model.vocabulary)
-    return Opened(folder, model, data, folder.time_unit(), Impossible(folder.config().data.impossible))
-
-
 def piped_data(content: bytes, columns: str, vocabulary: Vocabulary | None, origin: Origin) -> EventData:
     raw = _read(content, ColumnMap.parse(columns) if columns else None)
-    return assembled(raw, vocabulary, origin, NAME)
+    return assemble_file(raw, vocabulary, origin, NAME)
 
 
 def _read(content: bytes, columns: ColumnMap | None) -> RawEvents:

@@ -1,7 +1,4 @@
-"""A data set → one picture: gaps, lengths, type frequencies, and the first sequences as rows of marks.
-
-matplotlib is imported only here and only when a picture is drawn.
-"""
+"""A data set → one picture: gaps, lengths, type frequencies, and the first sequences as rows of marks."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretell.data.dataset import Dataset, EventData
-from foretell.data.writing import replacing
-from foretell.errors import ForetellError
+from foretell.report.canvas import blank_figure, check_suffix, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,44 +21,25 @@ TYPES_SHOWN = 15
 EVENTS_IN_A_ROW = 80  # of a long sequence its start is shown: more marks would run together
 
 
-def draw(dataset: Dataset, path: str | Path) -> None:
+def draw_data(dataset: Dataset, path: str | Path) -> None:
     """Writes the picture as PNG, PDF or SVG, by the suffix."""
-    path = Path(path)
-    try:
-        import matplotlib
-    except ImportError:
-        raise ForetellError(
-            "a picture needs matplotlib, which is not installed; install the extra `report`: foretell[report]"
-        ) from None
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    kind = path.suffix.removeprefix(".").lower()
-    supported = FigureCanvasAgg.get_supported_filetypes()
-    if kind not in supported:
-        raise ForetellError(
-            f"{path}: pictures are written as .png, .pdf or .svg, not {path.suffix or 'without suffix'}"
-        )
+    check_suffix(Path(path))
     splits = dataset.splits()
-    with matplotlib.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(11, 7.5), layout="constrained", dpi=130)
-        FigureCanvasAgg(figure)
-        events = sum(data.event_count for data in splits.values())
-        sequences = sum(len(data) for data in splits.values())
-        figure.suptitle(
-            f"{dataset.card.name}: {sequences:,} sequences, {events:,} events, {len(dataset.vocabulary):,} types",
-            fontweight="bold",
-        )
-        grid = figure.add_gridspec(2, 2)
-        unit = f" ({dataset.card.time_unit})" if dataset.card.time_unit not in ("", "none") else ""
-        _gaps(figure.add_subplot(grid[0, 0]), splits, unit)
-        _lengths(figure.add_subplot(grid[0, 1]), splits)
-        counts = sum((data.type_counts() for data in splits.values()), np.zeros(len(dataset.vocabulary), np.int64))
-        order = np.argsort(-counts, kind="stable")
-        _frequencies(figure.add_subplot(grid[1, 0]), dataset, counts, order)
-        _raster(figure.add_subplot(grid[1, 1]), dataset, order, unit)
-        with replacing(path) as temporary:
-            figure.savefig(temporary, format=kind)
+    figure, (gaps, lengths, frequencies, raster) = blank_figure(2, (11, 7.5), columns=2)
+    events = sum(data.event_count for data in splits.values())
+    sequences = sum(len(data) for data in splits.values())
+    figure.suptitle(
+        f"{dataset.card.name}: {sequences:,} sequences, {events:,} events, {len(dataset.vocabulary):,} types",
+        fontweight="bold",
+    )
+    unit = f" ({dataset.card.time_unit})" if dataset.card.time_unit not in ("", "none") else ""
+    _gaps(gaps, splits, unit)
+    _lengths(lengths, splits)
+    counts = sum((data.type_counts() for data in splits.values()), np.zeros(len(dataset.vocabulary), np.int64))
+    order = np.argsort(-counts, kind="stable")
+    _frequencies(frequencies, dataset, counts, order)
+    _raster(raster, dataset, order, unit)
+    save_figure(figure, path)
 
 
 def _gaps(axes: Axes, splits: dict[str, EventData], unit: str) -> None:
