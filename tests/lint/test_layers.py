@@ -13,7 +13,7 @@ KERNELS = ("nn/fused/",)
 GIVES_ARRAYS = {
     "models/base.py": "intensities and embeddings of one history",
     "models/rules/andtt_attention.py": "what an explanation shows",
-    "models/rules/andtt_past.py": "where samplers start",
+    "models/rules/andtt_memory.py": "where samplers start",
 }
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from foretell.nn.sparse_sum import SparseSum, sparse_sum
 from foretell.plan.int_arrays import distinct, joined, runs
-from foretell.plan.layout import DimensionLayout
 from foretell.plan.parameters import ParameterFamily
 from foretell.plan.tiles import pack
 
@@ -34,7 +33,7 @@ class TableRows:
     def of(self, tables: dict[int, Tensor]) -> Tensor:
         table = tables[self.dim]
         if self.columns != (0, self.dim):
-            table = table[:, slice(*self.columns)]
+            table = table[..., slice(*self.columns)]
         return table.index_select(0, self.rows)
 
 
@@ -75,6 +74,10 @@ class DeductionPlan:
     vectors: SparseSum  # of the stack of vectors, to the targets of all levels
     levels: tuple[DeductionLevel, ...]
     rules: tuple[tuple[int, int], ...]  # how many proofs each rule has; a fact of the program is none
+
+    def targets(self) -> Ints:
+        """Of every slot, its row in the sum of vectors: [slots]."""
+        return joined([level.targets[0] + np.arange(level.stop - level.start) for level in self.levels])
 
 
 @dataclass(frozen=True)
@@ -121,17 +124,33 @@ Numbers = Callable[
 
 
 def deduce(
-    proofs: Proofs, layout: DimensionLayout, numbers: Numbers, vectors: Callable[[int], int], device: torch.device
+    proofs: Proofs,
+    layout: DimensionLayout,
+    numbers: Numbers,
+    vectors: Callable[[int], int],
+    device: torch.device,
+    heights: tuple[int, int] | None = None,
 ) -> dict[int, DeductionPlan]:
-    """By dimension; `vectors` says how many rows the stack of vectors of a dimension has."""
-    return {dim: _Table(proofs, layout, numbers, device, dim).build(vectors) for dim in distinct(proofs.dim) if dim > 0}
+    """By dimension; `vectors` says how many rows the stack of vectors of a dimension has, `heights` (else the device) that of tiles."""
+    return {
+        dim: _Table(proofs, layout, numbers, device, dim, heights).build(vectors)
+        for dim in distinct(proofs.dim)
+        if dim > 0
+    }
 
 
 class _Table:
     def __init__(
-        self, proofs: Proofs, layout: DimensionLayout, numbers: Numbers, device: torch.device, dim: int
+        self,
+        proofs: Proofs,
+        layout: DimensionLayout,
+        numbers: Numbers,
+        device: torch.device,
+        dim: int,
+        heights: tuple[int, int] | None,
     ) -> None:
         self.proofs, self.layout, self.numbers, self.device, self.dim = proofs, layout, numbers, device, dim
+        self.heights = heights
         self.vector_target: list[Ints] = []
         self.vector_row: list[Ints] = []
         self.counts: dict[int, int] = {}
@@ -208,7 +227,7 @@ class _Table:
             matrix, row, target = (joined([one[k] for one in found]) for k in range(3))
             rows = int((self.proofs.dim == dim).sum())
             codes, inverse = _sorted_out(matrix * rows + row, (int(matrix.max()) + 1) * rows)
-            packed = pack(codes // rows, self.device.type)
+            packed = pack(codes // rows, self.device.type, self.heights)
             for tiling in packed.tilings:
                 inputs = TableRows(dim, columns, self._tensor((codes % rows)[tiling.row]))
                 projections.append(Projection(stack, self._tensor(tiling.matrix), inputs))
