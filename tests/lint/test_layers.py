@@ -1,6 +1,7 @@
 """What a layer may not do: look at addresses, leave the device inside a model, or import against the direction."""
 
 import ast
+import re
 import tomllib
 
 import pytest
@@ -55,3 +56,12 @@ def test_every_folder_of_the_library_has_a_short_page():
         if not 0 < lines <= MOST_LINES_OF_A_README:
             wrong[folder.relative_to(LIBRARY).as_posix()] = lines
     assert not wrong
+
+
+def test_pages_say_in_which_order_layers_import():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    plain = [re.sub(r"[()]|foretell\.", "", layer) for layer in layers]
+    order = " → ".join(f"({layer})" if "|" in layer else layer for layer in plain)
+    for page in ("docs/explanation/architecture.md", "CONTRIBUTING.md"):
+        assert order in " ".join((ROOT / page).read_text(encoding="utf-8").split()), page
