@@ -119,8 +119,6 @@ def replayed(
     cache: Path | None,
     quiet: bool,
 ) -> Replay:
-    import os
-
     from foretell.cli.show import bar
     from foretell.ground.engine import Limits
     from foretell.ground.replay import replay as run
@@ -132,7 +130,7 @@ def replayed(
             program,
             data,
             impossible=impossible.value,
-            workers=workers or os.cpu_count() or 1,
+            workers=workers,
             cache=cache,
             limits=limits,
             progress=lambda done, of: shown.move(f"replaying {data.name}", done, of),

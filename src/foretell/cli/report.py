@@ -137,7 +137,7 @@ def _floors(runs: list[OpenRun], timed: bool, progress: Bar) -> list[Entry]:
     from foretell.cli.scoring import fitted_floors
     from foretell.evaluate.scores import ScoringOptions, score
     from foretell.report.entry import Entry
-    from foretell.train.scored_events import scored_alike
+    from foretell.train.score import scored_alike
 
     opened, there = runs[0], {one.model.kind for one in runs}
     data, found = scored_alike(opened.data, opened.model), []

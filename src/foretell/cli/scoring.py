@@ -27,7 +27,7 @@ from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summari
 from foretell.models.base import IntensityModel
 from foretell.train.fit import fit, floors_for
 from foretell.train.run import MODEL
-from foretell.train.scored_events import scored_alike
+from foretell.train.score import scored_alike
 from foretell.train.splits import in_vocabulary
 
 

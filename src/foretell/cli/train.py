@@ -151,8 +151,8 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
     assert dataset.train is not None
     import torch
 
+    from foretell.train.callbacks import stopping
     from foretell.train.fit import choose_device
-    from foretell.train.stopping import stopping
 
     choose_device(config.train.device)
     dtype = getattr(torch, config.train.dtype)

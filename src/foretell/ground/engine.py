@@ -96,6 +96,12 @@ class Engine:
         self.base_constants, self.base_facts = len(self.symbols.constants), len(self.keys)
         self.base_groups, self.base_instances = len(self.instances.groups), len(self.instances)
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it knows the loaded program alone."""
+        known = len(self.symbols.functors), len(self.symbols.constants), len(self.keys), len(self.instances)
+        return known == (self.base_functors, self.base_constants, self.base_facts, self.base_instances)
+
     # Names and instantiations
 
     def fact(self, key: FactKey) -> int:

@@ -7,6 +7,8 @@ depend on; the result is the same in each case.
 from __future__ import annotations
 
 import logging
+import os
+import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +20,11 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import DataError, ForetellError
-from foretell.ground.assemble import assemble, permanent, with_erasures
 from foretell.ground.cache import Cache, chunk_hash
-from foretell.ground.chunk import Chunk, SequenceRows, make_chunk
+from foretell.ground.chunk import Chunk, SequenceRows, adopt, make_chunk
 from foretell.ground.engine import Engine, Limits, Rows
 from foretell.ground.explain import why
-from foretell.ground.timeline import Grounding, Timeline
+from foretell.ground.timeline import Grounding, Timeline, with_erasures
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
 
@@ -32,6 +33,7 @@ log = logging.getLogger("foretell")
 Impossible = OneOf["error", "skip", "exogenous"]
 EXPLAINED = 5  # impossible events of a chunk for which the failing conditions are looked for
 CHUNK_EVENTS = 20_000  # a chunk is whole sequences with at least this many events
+START_SECONDS = 1.0  # what processes take to start
 Progress = Callable[[int, int], None]
 
 
@@ -75,34 +77,67 @@ def replay(
     undeclared = check_declared(program, data)
     options = ReplayOptions(impossible, limits or Limits())
     engine = Engine(program, options.limits)
+    chunks = replay_chunks(engine, data, options, workers, cache, progress)
+    return Replay(adopt_chunks(engine, chunks, data), sum(chunk.impossible for chunk in chunks), undeclared)
+
+
+def replay_chunks(
+    engine: Engine,
+    data: EventData,
+    options: ReplayOptions,
+    workers: int = 1,
+    cache: Path | str | None = None,
+    progress: Progress | None = None,
+) -> list[Chunk]:
+    """The chunks of a split, found on disk or replayed each by an engine of its own, so that they are the same however work is shared out.
+
+    `engine` has the program loaded. `workers` are processes; 0: one per core where they save more time than they take to start.
+    """
     parts = list(chunks_of(data))
     store = None if cache is None else Cache(Path(cache))
-    hashes = [chunk_hash(program, part, impossible) for part in parts] if store is not None else []
+    hashes = [chunk_hash(engine.program, part, options.impossible) for part in parts] if store is not None else []
     done: list[Chunk | None] = [store.get(key) for key in hashes] if store is not None else [None] * len(parts)
     todo = [place for place, chunk in enumerate(done) if chunk is None]
-    counted = sum(parts[place].event_count for place in range(len(parts)) if done[place] is not None)
     total = max(data.event_count, 1)
 
-    def finished(place: int, chunk: Chunk) -> None:
-        nonlocal counted
+    def finish(place: int, chunk: Chunk) -> None:
         done[place] = chunk
         if store is not None:
             store.put(hashes[place], chunk)
-        counted += parts[place].event_count
         if progress is not None:
-            progress(counted, total)
+            progress(sum(part.event_count for part, one in zip(parts, done, strict=True) if one is not None), total)
 
+    def replay_here(place: int) -> None:
+        # The first chunk may use the engine that will adopt it, which does not know more than the program either.
+        own = engine if place == 0 and engine.is_fresh else Engine(engine.program, options.limits)
+        finish(place, replay_chunk(own, parts[place], options))
+
+    if workers == 0 and len(todo) > 1:
+        began = time.perf_counter()
+        first = todo.pop(0)
+        replay_here(first)
+        left = (time.perf_counter() - began) * sum(parts[place].event_count for place in todo)
+        cores = os.cpu_count() or 1
+        workers = cores if left * (1 - 1 / cores) > START_SECONDS * parts[first].event_count else 1
     if workers > 1 and len(todo) > 1:
         from foretell.ground.parallel import in_processes
 
-        for place, chunk in in_processes(program, [(place, parts[place]) for place in todo], options, workers):
-            finished(place, chunk)
+        some = [(place, parts[place]) for place in todo]
+        for place, chunk in in_processes(engine.program, some, options, workers):
+            finish(place, chunk)
     else:
         for place in todo:
-            finished(place, replay_chunk(engine, parts[place], options))
-    chunks = [chunk for chunk in done if chunk is not None]
-    timelines = assemble(engine, chunks, data)
-    return Replay(timelines, sum(chunk.impossible for chunk in chunks), undeclared)
+            replay_here(place)
+    return [chunk for chunk in done if chunk is not None]
+
+
+def adopt_chunks(
+    engine: Engine, chunks: Sequence[Chunk], data: EventData, grounding: Grounding | None = None
+) -> list[Timeline]:
+    """Timelines of all sequences in the engine's numbering, of which `grounding` is what was known of it so far."""
+    rows = [rows for chunk in chunks for rows in adopt(engine, chunk)]
+    grounding = grounding_of(engine) if grounding is None else grounding
+    return [timeline_of(grounding, one.id, one.times, found) for one, found in zip(data, rows, strict=True)]
 
 
 def chunks_of(data: EventData) -> Iterator[EventData]:
@@ -201,20 +236,13 @@ class Walk:
 
     def timeline(self, sequence: str, times: np.ndarray, grounding: Grounding | None = None) -> Timeline:
         """So far, in the engine's own numbering."""
-        rows = self.rows()
-        grounding = grounding_of(self.engine) if grounding is None else grounding
-        additions = with_erasures(grounding, rows.additions, rows.removals)
-        return Timeline(
-            grounding,
-            sequence,
-            np.asarray(times)[rows.kept],
-            rows.events,
-            rows.possible,
-            rows.holds,
-            rows.proofs,
-            additions,
-            rows.removals,
-        )
+        return timeline_of(grounding_of(self.engine) if grounding is None else grounding, sequence, times, self.rows())
+
+
+def timeline_of(grounding: Grounding, sequence: str, times: np.ndarray, rows: SequenceRows) -> Timeline:
+    additions = with_erasures(grounding, rows.additions, rows.removals)
+    applied = np.asarray(times)[rows.kept], rows.events, rows.possible
+    return Timeline(grounding, sequence, *applied, rows.holds, rows.proofs, additions, rows.removals)
 
 
 def grounding_of(engine: Engine) -> Grounding:
@@ -230,7 +258,8 @@ def grounding_of(engine: Engine) -> Grounding:
         made.head,
         made.body,
         made.groups,
-        *permanent(engine),
+        np.asarray([fact for fact in range(engine.base_facts) if engine.permanent[fact]], dtype=np.int32),
+        np.asarray(sorted(engine.permanent_proofs), dtype=np.int32),
     )
 
 

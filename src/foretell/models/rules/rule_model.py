@@ -120,30 +120,28 @@ class RuleModel(IntensityModel[OptionsT]):
 
     def ground(self, data: EventData) -> None:
         """Replay data, so that there are parameters for all that they give rise to."""
-        for sequence in data:
-            self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
+        self.histories.replay(data)
         self.book.read(self.histories.grounding)
         self.rule_network.grow(self.dtype, self.device)
 
     def prepare(self, data: EventData) -> None:
         self.time_scale = mean_gap(data)
         counts, exposure = np.full(len(self.functors), PSEUDO_EVENTS), np.zeros(len(self.functors))
+        self.ground(data)
         place = {name: number for number, name in enumerate(self.functors)}
+        grounding = self.histories.grounding
+        of_type = np.asarray([place.get(split(name)[0], -1) for name in data.vocabulary.names], dtype=np.int64)
+        of_fact = np.asarray([place.get(grounding.functors[key[0]], -1) for key in grounding.keys], dtype=np.int64)
+        always = grounding.always
         for sequence in data:
             _, timeline = self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
-            grounding = timeline.grounding
             ends = np.concatenate([[0.0, 0.0], sequence.times, [sequence.t_end]])  # of states 0, 1, …
-            always = grounding.always.tolist()
-            rows = [*((fact, 0, timeline.states) for fact in always), *timeline.holds.tolist()]
-            for fact, start, stop in rows:
-                number = place.get(str(grounding.functors[grounding.keys[fact][0]]))
-                if number is not None:
-                    exposure[number] += ends[stop] - ends[start]
-            for name, scored in zip(data.names_of(sequence), timeline.possible_events.tolist(), strict=True):
-                number = place.get(split(name)[0])
-                if number is not None and scored:
-                    counts[number] += 1
-        self.ground(data)
+            whole = np.column_stack([always, np.zeros_like(always), np.full_like(always, timeline.states)])
+            rows = np.concatenate([whole, timeline.holds])
+            rows = rows[of_fact[rows[:, 0]] >= 0]
+            np.add.at(exposure, of_fact[rows[:, 0]], ends[rows[:, 2]] - ends[rows[:, 1]])
+            happened = of_type[sequence.types[timeline.possible_events]]
+            counts += np.bincount(happened[happened >= 0], minlength=len(counts))
         # What was never possible tells nothing about its rate: it counts as if it had been so all the time.
         observed = sum(sequence.t_end for sequence in data) or 1.0
         exposure = np.where(exposure > 0.0, exposure, observed)
