@@ -25,7 +25,7 @@ from foretell.models.rules.rule_model import RuleModel
 from foretell.train.checkpoint import load_checkpoint
 from foretell.train.fit import choose_device, fit, floors_for
 from foretell.train.run import RunFolder
-from foretell.train.scored_events import scored_alike
+from foretell.train.score import scored_alike
 from foretell.train.splits import in_vocabulary, load_splits, open_for
 
 if TYPE_CHECKING:
