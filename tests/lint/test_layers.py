@@ -15,7 +15,13 @@ GIVES_ARRAYS = {
     "models/base.py": "intensities and embeddings of one history",
     "models/rules/andtt_attention.py": "what an explanation shows",
     "models/rules/andtt_past.py": "where samplers start",
+    "models/rules/andtt_memory.py": "the same",
 }
+# Folders that have no page yet. The list only ever gets shorter.
+STILL_WITHOUT_PAGE = """
+batches evaluate models models/attention models/classical models/last_event models/recurrent models/rules
+report report/sections sampling sampling/bounds sampling/core sampling/rules
+""".split()  # noqa: SIM905
 
 
 def test_addresses_of_tensors_are_read_by_kernels_alone():
@@ -48,15 +54,15 @@ def test_import_contracts_have_no_exceptions():
     assert not [one["id"] for one in contracts if one.get("ignore_imports")]
 
 
-@pytest.mark.xfail(strict=False, reason="pages are being written")
 def test_every_folder_of_the_library_has_a_short_page():
     folders = sorted({(LIBRARY / file).parent for file in trees()} - {LIBRARY})
     wrong = {}
     for folder in folders:
         page = folder / "README.md"
         lines = len(page.read_text(encoding="utf-8").splitlines()) if page.is_file() else 0
-        if not 0 < lines <= MOST_LINES_OF_A_README:
-            wrong[folder.relative_to(LIBRARY).as_posix()] = lines
+        name = folder.relative_to(LIBRARY).as_posix()
+        if not 0 < lines <= MOST_LINES_OF_A_README and not (lines == 0 and name in STILL_WITHOUT_PAGE):
+            wrong[name] = lines
     assert not wrong
 
 

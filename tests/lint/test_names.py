@@ -9,23 +9,33 @@ from tests.lint.source import ROOT, public_classes, words
 
 # Nouns that end as participles do.
 NOUNS = {"seed", "speed", "feed", "bed", "need", "token", "kitchen", "garden", "screen", "span", "children"}
+NOUNS |= {"embed"}  # the declaration `:- embed(…)`, whose name the tree of a program shows
+# Names from before these rules. The lists only ever get shorter.
+STILL_TWICE = """
+Addition Answer Asked Attention Cells Columns Comparison Deduced Drawn Explanation Family Fired Group Head History
+Level Limits Looked Parameters Pattern Plan Points Prepared Proof Queries Query Rows Rule Section Table Walk
+""".split()  # noqa: SIM905
+STILL_UNEXPLAINED = """
+absent alike asking because beginning by care come drop founding holds inside likely look news precise walk who
+""".split()  # noqa: SIM905
+STILL_PARTICIPLES = """
+Asked Attended BoundExceeded Contributed Deduced Drawn Encoded EndsAndChosen Explained Fired Folded Gathered Grounded Headed
+IntegralUsed Known Looked Marched Named Packed Prepared Recalled Remembered Settled Shared Shown Taken Tested
+""".split()  # noqa: SIM905
 GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 
 
-@pytest.mark.xfail(strict=False, reason="names are being changed")
 def test_no_public_class_is_there_twice():
     files = defaultdict(list)
     for file, name in public_classes():
         files[name].append(file)
-    assert not {name: found for name, found in files.items() if len(found) > 1}
+    assert not {name: found for name, found in files.items() if len(found) > 1 and name not in STILL_TWICE}
 
 
-@pytest.mark.xfail(strict=False, reason="names are being changed")
 def test_no_public_class_is_a_bare_participle():
-    assert not [name for _, name in public_classes() if _is_participle(name)]
+    assert not [name for _, name in public_classes() if _is_participle(name) and name not in STILL_PARTICIPLES]
 
 
-@pytest.mark.xfail(strict=False, reason="names are being changed")
 def test_the_noun_of_every_public_class_stands_in_the_glossary():
     known = glossary_words()
     missing = defaultdict(list)
@@ -37,7 +47,7 @@ def test_the_noun_of_every_public_class_stands_in_the_glossary():
             re.sub("ies$", "y", noun),
             re.sub("ices$", "ix", noun),
         }
-        if not known & {noun, *singular}:
+        if not known & {noun, *singular} and noun not in STILL_UNEXPLAINED and name not in STILL_PARTICIPLES:
             missing[noun].append(f"{file}: {name}")
     assert not dict(missing)
 
@@ -52,7 +62,7 @@ def _is_participle(name: str) -> bool:
 def glossary_words() -> set[str]:
     """The words that the glossary explains: those in bold."""
     terms = re.findall(r"\*\*([^*]+)\*\*", GLOSSARY.read_text(encoding="utf-8"))
-    return {word.strip(" `()").lower() for term in terms for word in re.split(r"[,\s]+", term)}
+    return {word.strip(" `()").lower() for term in terms for word in re.split(r"[,\s-]+", term)}
 
 
 @pytest.mark.parametrize("name", ["Asked", "Begun", "Drawn", "EndsAndChosen", "Prepared"])
