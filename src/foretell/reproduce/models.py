@@ -25,7 +25,7 @@ from foretell.evaluate.scores import ScoringOptions, plain
 from foretell.evaluate.units import Units
 from foretell.models.base import IntensityModel
 from foretell.reproduce.definition import Definition, check_keys, merged
-from foretell.reproduce.experiment import Results, Summary
+from foretell.reproduce.experiment import ExperimentSummary, Results
 from foretell.reproduce.rows import WHO
 from foretell.reproduce.unit import Device, Record, Unit, slug
 from foretell.reproduce.workspace import Workspace
@@ -118,7 +118,7 @@ class Models:
             return about | {"dev": None, "fit_seconds": None, "error": str(error)}  # what does not train is not chosen
         return about | fitted.facts | (test_scores(fitted.model, test, workspace, self) if final else {})
 
-    def summarise(self, results: Results) -> Summary:
+    def summarise(self, results: Results) -> ExperimentSummary:
         from foretell.reproduce.comparison import summary_of
 
         return summary_of(self, results)

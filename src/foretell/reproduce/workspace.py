@@ -17,7 +17,7 @@ from foretell.data.loading import embedded_folder
 from foretell.errors import ForetellError
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
 from foretell.models.base import IntensityModel
-from foretell.reproduce.rows import Rows, write_rows
+from foretell.reproduce.rows import ScoreRows, write_rows
 from foretell.reproduce.unit import ROWS, RUN
 from foretell.train.config import make_config
 from foretell.train.fit import TrainingInterrupt, fit
@@ -95,7 +95,7 @@ class Workspace:
     def score(self, model: IntensityModel, test: EventData, options: ScoringOptions) -> ScoredModel:
         """Every score of `foretell evaluate`; its rows are kept in the unit's folder."""
         scored = score(model, test, options)
-        write_rows(self.folder / ROWS, Rows.of(scored, test))
+        write_rows(self.folder / ROWS, ScoreRows.of(scored, test))
         return scored
 
     def machine(self) -> dict[str, Any]:
