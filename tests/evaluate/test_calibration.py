@@ -12,10 +12,10 @@ import torch
 from foretell.data import EventData
 from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
+from foretell.evaluate.bootstrap import Units
 from foretell.evaluate.calibration import LEVELS, calibrate
 from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.scores import ScoringOptions, evaluate, score
-from foretell.evaluate.units import Units
 from foretell.models.attention.anhp import ANHP
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data, random_data, randomise

@@ -14,12 +14,12 @@ from foretell.data import EventData, Vocabulary
 from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
 from foretell.errors import ForetellError
+from foretell.evaluate.bootstrap import Units
 from foretell.evaluate.by_functor import by_functor, functors_of
-from foretell.evaluate.compare import Contender, compare, holm, in_words
+from foretell.evaluate.compare import ComparedRun, compare, holm, in_words
 from foretell.evaluate.likelihood import EventScores
 from foretell.evaluate.permutation import PairedTest, compare_values
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
-from foretell.evaluate.units import Units
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
 
@@ -30,11 +30,11 @@ def with_events(scored: ScoredModel, events: EventScores) -> ScoredModel:
     return replace(scored, record=replace(scored.record, events=events))
 
 
-def contender(name: str, data: EventData, *rates: float, times: bool = False) -> Contender:
+def contender(name: str, data: EventData, *rates: float, times: bool = False) -> ComparedRun:
     model = Poisson(data.vocabulary)
     with torch.no_grad():
         model.log_rate.copy_(torch.tensor(rates, dtype=torch.float64).log())
-    return Contender(name, score(model, data, ScoringOptions(times=times)), data)
+    return ComparedRun(name, score(model, data, ScoringOptions(times=times)), data)
 
 
 @pytest.fixture(scope="module")

@@ -9,29 +9,29 @@ import torch
 from foretell.errors import ForetellError
 from foretell.evaluate import temporal_precision as precise
 from foretell.evaluate.long_horizon import FutureOptions, compare_futures, score_futures, starting_points
-from foretell.evaluate.temporal_precision import Window
+from foretell.evaluate.temporal_precision import FutureWindow
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
 
 
-def window(true, *futures, sequence: int = 0) -> Window:
+def window(true, *futures, sequence: int = 0) -> FutureWindow:
     """Events as pairs (time, type)."""
 
     def columns(events):
         events = sorted(events)
         return np.array([t for t, _ in events], dtype=float), np.array([k for _, k in events], dtype=np.int64)
 
-    return Window(sequence, *columns(true), tuple(columns(one) for one in futures))
+    return FutureWindow(sequence, *columns(true), tuple(columns(one) for one in futures))
 
 
-def random_window(rng: np.random.Generator, futures: int, sequence: int, types: int = 3) -> Window:
+def random_window(rng: np.random.Generator, futures: int, sequence: int, types: int = 3) -> FutureWindow:
     def drawn():
         return [(float(t), int(rng.integers(types))) for t in rng.random(rng.integers(0, 7)) * 10.0]
 
     return window(drawn(), *(drawn() for _ in range(futures)), sequence=sequence)
 
 
-def slow_t_map(windows: list[Window], delta: float, number: int) -> float:
+def slow_t_map(windows: list[FutureWindow], delta: float, number: int) -> float:
     """By its definition, prediction by prediction: thresholds on the score, the largest matching at each."""
     from tests.evaluate.test_alignment import largest_matching
 
@@ -170,7 +170,7 @@ def test_intervals_of_t_map_cover_that_of_much_data_though_some_types_are_rare()
     rng = np.random.default_rng(6)
     often = np.array([0.5, 0.25, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01])
 
-    def drawn(sequence: int) -> Window:
+    def drawn(sequence: int) -> FutureWindow:
         mean, favoured = rng.gamma(2.0, 2.0) + 0.5, rng.random(len(often)) * 10.0
 
         def events() -> list[tuple[float, int]]:

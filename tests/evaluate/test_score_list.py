@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from foretell.errors import ForetellError
-from foretell.evaluate.compare import Contender, compare
-from foretell.evaluate.metrics import SCORES, Columns, EventRecord, ScoreDefinition, register_score, score_of
+from foretell.evaluate.compare import ComparedRun, compare
+from foretell.evaluate.metrics import SCORES, EventRecord, ScoreColumns, ScoreDefinition, register_score, score_of
 from foretell.evaluate.scores import ScoringOptions, evaluate, score
 from foretell.models.classical.poisson import Poisson
 from tests.cli.invoking import fine
@@ -41,10 +41,10 @@ model = { kind = "hawkes" }
 """
 
 
-def how_late(record: EventRecord) -> Columns:
+def how_late(record: EventRecord) -> ScoreColumns:
     """Whether an event comes later than its median."""
     defined = np.isfinite(record.of_times("median"))
-    return Columns(np.where(defined, record.events.time > record.of_times("median"), 0.0), defined)
+    return ScoreColumns(np.where(defined, record.events.time > record.of_times("median"), 0.0), defined)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_direction_decides_which_run_is_better(late: ScoreDefinition):
     slow, fast = Poisson(data.vocabulary), Poisson(data.vocabulary)
     for model, rate in ((slow, 0.01), (fast, 3.0)):
         model.log_rate.data.fill_(np.log(rate))
-    runs = [Contender(name, score(model, data), data) for name, model in (("slow", slow), ("fast", fast))]
+    runs = [ComparedRun(name, score(model, data), data) for name, model in (("slow", slow), ("fast", fast))]
     (found,) = [one for one in compare(runs, "events").differences if one.metric == "late"]
     assert found.difference.value < 0.0 and found.better == "slow", "fewer events are late where all are expected late"
 

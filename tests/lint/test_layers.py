@@ -14,8 +14,7 @@ KERNELS = ("nn/fused/",)
 GIVES_ARRAYS = {
     "models/base.py": "intensities and embeddings of one history",
     "models/rules/andtt_attention.py": "what an explanation shows",
-    "models/rules/andtt_past.py": "where samplers start",
-    "models/rules/andtt_memory.py": "the same",
+    "models/rules/andtt_memory.py": "where samplers start",
 }
 # Folders that have no page yet. The list only ever gets shorter.
 STILL_WITHOUT_PAGE = """

@@ -39,7 +39,7 @@ def compare(
     from foretell.cli.open_run import open_run, unfinished
     from foretell.cli.scoring import kept_scores, score_run, show_comparison
     from foretell.cli.show import bar, print_json
-    from foretell.evaluate.compare import Contender
+    from foretell.evaluate.compare import ComparedRun
     from foretell.evaluate.compare import compare as compared
     from foretell.evaluate.scores import ScoringOptions
     from foretell.objective.integral import Integral
@@ -68,7 +68,7 @@ def compare(
     with bar(quiet) as progress:
         for name, one in zip(names, opened, strict=True):
             scored = kept_scores(one, options) or score_run(one, options, name, progress)
-            made.append(Contender(name, scored, one.data))
+            made.append(ComparedRun(name, scored, one.data))
         progress.move("comparing", 0, 1)
         found = compared(made, cast(Units, over), seed=seed)
     if plot is not None:

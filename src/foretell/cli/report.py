@@ -48,8 +48,8 @@ def report(
     from foretell.cli.show import bar, print_json
     from foretell.data.writing import replacing
     from foretell.evaluate.metrics import has_times
-    from foretell.report.contents import Contents, report_page
-    from foretell.report.places import place_of_same
+    from foretell.report.entry import place_of_same
+    from foretell.report.page import Contents, report_page
 
     begun = time.monotonic()
     if out.suffix.lower() not in SUFFIXES:
@@ -134,7 +134,7 @@ def _entry(opened: OpenRun, name: str, progress: Bar) -> Entry:
 
 def _floors(runs: list[OpenRun], timed: bool, progress: Bar) -> list[Entry]:
     """Poisson and Hawkes, fitted to what the first run was trained on and scored on the same events; `timed`: their next times, too."""
-    from foretell.cli.scoring import fitted_floors
+    from foretell.cli.open_run import fitted_floors
     from foretell.evaluate.scores import ScoringOptions, score
     from foretell.report.entry import Entry
     from foretell.train.score import scored_alike

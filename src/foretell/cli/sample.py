@@ -62,8 +62,7 @@ def sample(
     from foretell.cli.show import bar, out, print_json
     from foretell.data import EventSequence, save
     from foretell.data.formats import SUFFIXES, suffix_of
-    from foretell.sampling.core.as_data import futures_as_data
-    from foretell.sampling.core.futures import sample_futures
+    from foretell.sampling.core.futures import futures_as_data, sample_futures
 
     if output is not None and suffix_of(output) is None:
         raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from foretell.cli.open_run import OpenRun, unfinished
+from foretell.cli.open_run import OpenRun, fitted_floors, unfinished
 from foretell.cli.show import (
     Bar,
     bar,
@@ -19,16 +19,13 @@ from foretell.cli.show import (
     remarks,
     score_table,
 )
-from foretell.evaluate.compare import Comparison
+from foretell.evaluate.compare import RunComparison
 from foretell.evaluate.metrics import EventRecord
-from foretell.evaluate.participants import check_patterns, guess_participants, parse_pattern
+from foretell.evaluate.patterns import check_patterns, guess_participants, parse_pattern
 from foretell.evaluate.record import Origin, read_scores, write_scores
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summarise
-from foretell.models.base import IntensityModel
-from foretell.train.fit import fit, floors_for
 from foretell.train.run import MODEL
 from foretell.train.score import scored_alike
-from foretell.train.splits import in_vocabulary
 
 
 def score_run(opened: OpenRun, options: ScoringOptions, name: str, progress: Bar) -> ScoredModel:
@@ -53,21 +50,6 @@ def kept_scores(opened: OpenRun, options: ScoringOptions) -> ScoredModel | None:
     with model.evaluating():
         guesses = tuple(guess_participants(model, data, patterns, options.window))
     return summarise(model, data, options, EventRecord(kept.events, kept.times, guesses))
-
-
-def fitted_floors(opened: OpenRun, without: Collection[str], progress: Bar) -> Iterator[IntensityModel]:
-    """Poisson, then Hawkes, fitted to what the run was trained on; those of the kinds in `without` are left out."""
-    dataset = opened.dataset()
-    train, dev = (
-        None if part is None else scored_alike(in_vocabulary(part, opened.model.vocabulary), opened.model)
-        for part in (dataset.train, dataset.dev)
-    )
-    assert train is not None
-    floors = [floor for floor in reversed(floors_for(opened.model.vocabulary)) if floor.kind not in without]
-    for place, floor in enumerate(floors):
-        progress.move(f"fitting {floor.title}", place, len(floors))
-        fit(floor, train, dev)
-        yield floor
 
 
 def show_evaluation(opened: OpenRun, options: ScoringOptions, *, floors: bool, as_json: bool, quiet: bool) -> None:
@@ -105,7 +87,7 @@ def show_evaluation(opened: OpenRun, options: ScoringOptions, *, floors: bool, a
     console.print(f"event by event: {written}", markup=False)
 
 
-def show_comparison(found: Comparison, time_unit: str, notes: Sequence[str]) -> None:
+def show_comparison(found: RunComparison, time_unit: str, notes: Sequence[str]) -> None:
     """Prints the scores of runs side by side, and a verdict on every difference."""
     console, evaluations = out(), found.named()
     for table in (score_table(evaluations, time_unit), fit_table(evaluations), functor_table(found)):

@@ -18,7 +18,7 @@ from rich.table import Table
 from foretell.wording import counted
 
 if TYPE_CHECKING:
-    from foretell.evaluate.compare import Comparison
+    from foretell.evaluate.compare import RunComparison
     from foretell.evaluate.metrics import ScoreDefinition
     from foretell.evaluate.scores import Evaluation
 
@@ -178,7 +178,7 @@ def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     return table
 
 
-def difference_tables(comparison: Comparison) -> list[Table]:
+def difference_tables(comparison: RunComparison) -> list[Table]:
     """One table a pair, one row a score: how much they differ, and the corrected p of each test."""
     from foretell.evaluate.compare import in_words
 
@@ -203,7 +203,7 @@ def difference_tables(comparison: Comparison) -> list[Table]:
     return made
 
 
-def functor_table(comparison: Comparison) -> Table:
+def functor_table(comparison: RunComparison) -> Table:
     """Log-likelihood by functor, a column a run; the most frequent functors."""
     table = Table(title="log-likelihood by functor, nats an event", title_justify="left")
     for name in ("functor", "events", *comparison.names):

@@ -19,12 +19,11 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Estimate, interval, replicates
+from foretell.evaluate.bootstrap import Estimate, Units, interval, replicates
 from foretell.evaluate.by_functor import FunctorScores, by_functor
 from foretell.evaluate.metrics import ALL, Metric, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over, PairedTest, compare_values
 from foretell.evaluate.scores import Evaluation, ScoredModel, plain
-from foretell.evaluate.units import Units
 from foretell.wording import counted
 
 FEWEST_SEQUENCES = 6  # of fewer, no pattern of signs is rare enough for p < 0.05
@@ -33,7 +32,7 @@ ALL_PAIRS_UP_TO = 4  # runs; of more, each is compared with the best
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedRun:
     """A run's name and its scores."""
 
     name: str
@@ -42,7 +41,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Tested:
+class CorrectedTest:
     over: Over
     test: PairedTest
     corrected: float  # p by Holm's method
@@ -59,7 +58,7 @@ class Difference:
     second: str
     difference: Estimate
     events: int
-    tests: tuple[Tested, ...]
+    tests: tuple[CorrectedTest, ...]
     better: str | None  # the run with the better score; None where they are equal
 
     @property
@@ -109,7 +108,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     names: tuple[str, ...]
     evaluations: tuple[Evaluation, ...]
     differences: tuple[Difference, ...]
@@ -138,12 +137,12 @@ class Comparison:
 
 
 def compare(
-    runs: Sequence[Contender],
+    runs: Sequence[ComparedRun],
     over: Literal["events", "sequences", "both"] = "both",
     *,
     permutations: int = PERMUTATIONS,
     seed: int = 0,
-) -> Comparison:
+) -> RunComparison:
     if len(runs) < 2:
         raise ForetellError(f"{len(runs)} run: comparing needs two or more")
     types, names = check_comparable(runs)
@@ -163,7 +162,7 @@ def compare(
     ]
     # Of many runs only some pairs are shown; which ones was decided by looking at all.
     wider = comb(len(runs), 2) / len(pairs)
-    return Comparison(
+    return RunComparison(
         names=tuple(one.name for one in runs),
         evaluations=tuple(one.scored.evaluation for one in runs),
         differences=tuple(_corrected(tested, wider)),
@@ -174,7 +173,7 @@ def compare(
     )
 
 
-def check_comparable(runs: Sequence[Contender]) -> tuple[np.ndarray, tuple[str, ...]]:
+def check_comparable(runs: Sequence[ComparedRun]) -> tuple[np.ndarray, tuple[str, ...]]:
     """That all runs score the same events; the type of each row, and the names that these point into."""
     first = runs[0]
     names = first.data.vocabulary.names
@@ -227,7 +226,7 @@ def _pairs(metrics: Sequence[Sequence[Metric]]) -> list[tuple[int, int]]:
 
 
 def _tested(
-    runs: Sequence[Contender],
+    runs: Sequence[ComparedRun],
     metrics: Sequence[Sequence[Metric]],
     pair: tuple[int, int],
     which: int,
@@ -259,7 +258,7 @@ def difference_of(
     asked = (one.counts > 0) | (one.values != 0.0) | (other.values != 0.0)
     first, second, sequence = (part[asked] for part in (one.values, other.values, units.sequence))
     tests = tuple(
-        Tested(way, compare_values(first, second, sequence, way, permutations=permutations, seed=seed), 1.0)
+        CorrectedTest(way, compare_values(first, second, sequence, way, permutations=permutations, seed=seed), 1.0)
         for way in ways
         if asked.any()
     )

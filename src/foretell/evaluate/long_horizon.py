@@ -19,9 +19,8 @@ import numpy as np
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
 from foretell.evaluate.alignment import transport_distances
-from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.temporal_precision import Window, temporal_precision
-from foretell.evaluate.units import Units
+from foretell.evaluate.bootstrap import Estimate, Units, estimates
+from foretell.evaluate.temporal_precision import FutureWindow, temporal_precision
 from foretell.models.base import IntensityModel
 
 STEPS = 10  # events of the optimal transport distance: HoTPP's `otd_steps`, in all of its data sets
@@ -99,7 +98,7 @@ def score_futures(
     windows = []
     for (place, event), one in zip(starts, drawn, strict=True):
         futures = tuple((future.times - one.start, _numbered(future.events, numbers)) for future in one.futures)
-        windows.append(Window(place, *_happened(data[place], event, asked.horizon, model.unscored), futures))
+        windows.append(FutureWindow(place, *_happened(data[place], event, asked.horizon, model.unscored), futures))
     return compare_futures(windows, len(data), asked, seed)
 
 
@@ -151,7 +150,9 @@ def _happened(
     return sequence.times[chosen] - start, sequence.types[chosen].astype(np.int64)
 
 
-def compare_futures(windows: Sequence[Window], sequences: int, asked: FutureOptions, seed: int = 0) -> FutureScores:
+def compare_futures(
+    windows: Sequence[FutureWindow], sequences: int, asked: FutureOptions, seed: int = 0
+) -> FutureScores:
     """Scores of sampled futures, with intervals over sequences, or over neighbouring windows where sequences are few."""
     units = Units(np.array([one.sequence for one in windows]), sequences)
     resampling = units.resampling(seed)
@@ -181,7 +182,7 @@ def compare_futures(windows: Sequence[Window], sequences: int, asked: FutureOpti
     )
 
 
-def _transport(windows: Sequence[Window], asked: FutureOptions) -> np.ndarray:
+def _transport(windows: Sequence[FutureWindow], asked: FutureOptions) -> np.ndarray:
     pairs, owner = [], []
     for row, window in enumerate(windows):
         true = _by_type(window.times[: asked.steps], window.types[: asked.steps])

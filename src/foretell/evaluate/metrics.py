@@ -13,11 +13,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Ratio
+from foretell.evaluate.bootstrap import Ratio, Units
 from foretell.evaluate.likelihood import EventScores
 from foretell.evaluate.next_time import UNDEFINED_ABOVE, NextTimes
-from foretell.evaluate.participants import Guesses
-from foretell.evaluate.units import Units
+from foretell.evaluate.patterns import Guesses
 
 Kind = Literal["nats", "time", "share"]  # nats per event, the data's unit of time, a share of events
 Needs = Literal["events", "times", "participants"]
@@ -46,7 +45,7 @@ class EventRecord:
         return self.of_times("no_event", np.inf) <= UNDEFINED_ABOVE
 
 
-class Columns(NamedTuple):
+class ScoreColumns(NamedTuple):
     """A score row by row."""
 
     values: np.ndarray  # float64 [rows]
@@ -66,7 +65,7 @@ class ScoreDefinition:
     title: str  # in a sentence
     kind: Kind
     higher_is_better: bool
-    columns: Callable[[EventRecord], Columns | Mapping[str, Columns]]
+    columns: Callable[[EventRecord], ScoreColumns | Mapping[str, ScoreColumns]]
     needs: Needs = "events"  # what a record must have
     heading: str = ""  # of its column in a terminal; default: the title
     page_heading: str = ""  # … in the report; default: the same
@@ -92,12 +91,12 @@ class ScoreDefinition:
         """None where the record lacks what the score needs."""
         there = {"events": True, "times": record.times is not None, "participants": bool(record.guesses)}
         found = self.columns(record) if there[self.needs] else {}
-        if isinstance(found, Columns):
+        if isinstance(found, ScoreColumns):
             return [self._metric(self.key, self.title, found)]
         titles = {name: self.title if name == ALL else f"{self.title}, {name}" for name in found}
         return [self._metric(f"{self.key} {name}", titles[name], one) for name, one in found.items()]
 
-    def _metric(self, key: str, title: str, found: Columns) -> Metric:
+    def _metric(self, key: str, title: str, found: ScoreColumns) -> Metric:
         return Metric(key, title, self.kind, found.values, found.counts, found.variances, found.root)
 
 
@@ -158,50 +157,50 @@ def has_times(evaluation: Mapping[str, Any]) -> bool:
     return any(evaluation.get(one.key) is not None for one in SCORES.values() if one.kind == "time")
 
 
-def _log_likelihood(record: EventRecord) -> Columns:
-    return Columns(record.events.log_likelihood, record.events.is_event, record.events.integral_variance)
+def _log_likelihood(record: EventRecord) -> ScoreColumns:
+    return ScoreColumns(record.events.log_likelihood, record.events.is_event, record.events.integral_variance)
 
 
-def _time_log_likelihood(record: EventRecord) -> Columns:
-    return Columns(record.events.time_log_likelihood, record.events.is_event, record.events.integral_variance)
+def _time_log_likelihood(record: EventRecord) -> ScoreColumns:
+    return ScoreColumns(record.events.time_log_likelihood, record.events.is_event, record.events.integral_variance)
 
 
-def _type_log_likelihood(record: EventRecord) -> Columns:
-    return Columns(record.events.type_log_likelihood, record.events.is_event)
+def _type_log_likelihood(record: EventRecord) -> ScoreColumns:
+    return ScoreColumns(record.events.type_log_likelihood, record.events.is_event)
 
 
-def _time_errors(record: EventRecord) -> Columns:
+def _time_errors(record: EventRecord) -> ScoreColumns:
     defined = record.defined_times()
-    return Columns(np.where(defined, np.abs(record.of_times("predicted") - record.events.time), 0.0), defined)
+    return ScoreColumns(np.where(defined, np.abs(record.of_times("predicted") - record.events.time), 0.0), defined)
 
 
-def _squared_time_errors(record: EventRecord) -> Columns:
+def _squared_time_errors(record: EventRecord) -> ScoreColumns:
     errors = _time_errors(record)
     return errors._replace(values=errors.values**2, root=True)
 
 
-def _wrong_types(record: EventRecord) -> Columns:
+def _wrong_types(record: EventRecord) -> ScoreColumns:
     real = record.events.is_event
-    return Columns(((record.events.predicted_type != record.events.type) & real).astype(float), real)
+    return ScoreColumns(((record.events.predicted_type != record.events.type) & real).astype(float), real)
 
 
-def _wrong_types_without_time(record: EventRecord) -> Columns:
+def _wrong_types_without_time(record: EventRecord) -> ScoreColumns:
     real = record.events.is_event
-    return Columns(((record.of_times("type_without_time", -1) != record.events.type) & real).astype(float), real)
+    return ScoreColumns(((record.of_times("type_without_time", -1) != record.events.type) & real).astype(float), real)
 
 
-def _wrong_participants(record: EventRecord) -> dict[str, Columns]:
+def _wrong_participants(record: EventRecord) -> dict[str, ScoreColumns]:
     """Of each pattern, and of all of them together where there are several."""
     found = {}
     for one in record.guesses:
         rows = _rows_of(record.events, one)
         wrong, asked = np.zeros(len(record.events.event)), np.zeros(len(record.events.event), dtype=bool)
         wrong[rows], asked[rows] = one.wrong, True
-        found[one.pattern] = Columns(wrong, asked)
+        found[one.pattern] = ScoreColumns(wrong, asked)
     if len(found) > 1:
         # An event that two patterns ask about is asked about twice.
         wrong, asked = (np.sum([one[part] for one in found.values()], axis=0) for part in (0, 1))
-        found[ALL] = Columns(wrong, asked)
+        found[ALL] = ScoreColumns(wrong, asked)
     return found
 
 

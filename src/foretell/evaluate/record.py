@@ -19,10 +19,10 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.data.writing import replacing
+from foretell.evaluate.calibration import residuals
 from foretell.evaluate.likelihood import EventScores, IntegralUsed
 from foretell.evaluate.metrics import EventRecord, has_times
 from foretell.evaluate.next_time import NextTimes
-from foretell.evaluate.residuals import residuals
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, summarise
 from foretell.models.base import IntensityModel
 

@@ -13,15 +13,13 @@ import numpy as np
 from foretell.batches.batch import Window
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.calibration import Calibration, calibrate
+from foretell.evaluate.bootstrap import Estimate, Units, estimates
+from foretell.evaluate.calibration import Calibration, RescalingTest, calibrate, rescaling_test, residuals
 from foretell.evaluate.likelihood import EventScores, IntegralUsed, score_events
 from foretell.evaluate.long_horizon import FutureOptions, FutureScores, score_futures
 from foretell.evaluate.metrics import SCORES, EventRecord, Metric, metrics_of, plain_scores
 from foretell.evaluate.next_time import NextTimes, predict_next_times
-from foretell.evaluate.participants import Guesses, check_patterns, guess_participants, parse_pattern
-from foretell.evaluate.residuals import RescalingTest, rescaling_test, residuals
-from foretell.evaluate.units import Units
+from foretell.evaluate.patterns import Guesses, check_patterns, guess_participants, parse_pattern
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import RuleModel

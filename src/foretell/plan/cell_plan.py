@@ -57,10 +57,9 @@ def make_cell_plan(
     read = {}
     for dim in distinct(merger.dim[whole > 0]):
         mine = np.flatnonzero((whole > 0) & (merger.dim == dim))
-        shift = np.concatenate(
-            [np.full(level.stop - level.start, level.targets[0] - level.start) for level in deduced[dim].levels]
+        mine = mine[np.argsort(merger.row[mine])]
+        read[dim] = Read(
+            merger.tensor(deduced[dim].targets()[merger.row[mine]]),
+            *(merger.tensor(column[mine]) for column in columns),
         )
-        rows = merger.row[mine]
-        mine, rows = mine[np.argsort(rows)], np.sort(rows)
-        read[dim] = Read(merger.tensor(rows + shift[rows]), *(merger.tensor(column[mine]) for column in columns))
     return CellPlan(**vars(merger.frame()), deduced=deduced, read=read)

@@ -34,7 +34,7 @@ class Gathered:
     def of(self, tables: dict[int, Tensor]) -> Tensor:
         table = tables[self.dim]
         if self.columns != (0, self.dim):
-            table = table[:, slice(*self.columns)]
+            table = table[..., slice(*self.columns)]
         return table.index_select(0, self.rows)
 
 
@@ -75,6 +75,10 @@ class Deduced:
     vectors: SparseSum  # of the stack of vectors, to the targets of all levels
     levels: tuple[Level, ...]
     rules: tuple[tuple[int, int], ...]  # how many proofs each rule has; a fact of the program is none
+
+    def targets(self) -> Ints:
+        """Of every slot, its row in the sum of vectors: [slots]."""
+        return joined([level.targets[0] + np.arange(level.stop - level.start) for level in self.levels])
 
 
 @dataclass(frozen=True)
@@ -121,15 +125,33 @@ Numbers = Callable[
 
 
 def deduce(
-    proofs: Proofs, layout: Layout, numbers: Numbers, vectors: Callable[[int], int], device: torch.device
+    proofs: Proofs,
+    layout: Layout,
+    numbers: Numbers,
+    vectors: Callable[[int], int],
+    device: torch.device,
+    heights: tuple[int, int] | None = None,
 ) -> dict[int, Deduced]:
-    """By dimension; `vectors` says how many rows the stack of vectors of a dimension has."""
-    return {dim: _Table(proofs, layout, numbers, device, dim).build(vectors) for dim in distinct(proofs.dim) if dim > 0}
+    """By dimension; `vectors` says how many rows the stack of vectors of a dimension has, `heights` (else the device) that of tiles."""
+    return {
+        dim: _Table(proofs, layout, numbers, device, dim, heights).build(vectors)
+        for dim in distinct(proofs.dim)
+        if dim > 0
+    }
 
 
 class _Table:
-    def __init__(self, proofs: Proofs, layout: Layout, numbers: Numbers, device: torch.device, dim: int) -> None:
+    def __init__(
+        self,
+        proofs: Proofs,
+        layout: Layout,
+        numbers: Numbers,
+        device: torch.device,
+        dim: int,
+        heights: tuple[int, int] | None,
+    ) -> None:
         self.proofs, self.layout, self.numbers, self.device, self.dim = proofs, layout, numbers, device, dim
+        self.heights = heights
         self.vector_target: list[Ints] = []
         self.vector_row: list[Ints] = []
         self.counts: dict[int, int] = {}
@@ -204,7 +226,7 @@ class _Table:
             matrix, row, target = (joined([one[k] for one in found]) for k in range(3))
             rows = int((self.proofs.dim == dim).sum())
             codes, inverse = _sorted_out(matrix * rows + row, (int(matrix.max()) + 1) * rows)
-            packed = pack(codes // rows, self.device.type)
+            packed = pack(codes // rows, self.device.type, self.heights)
             for tiling in packed.tilings:
                 inputs = Gathered(dim, columns, self._tensor((codes % rows)[tiling.row]))
                 projections.append(Projection(stack, self._tensor(tiling.matrix), inputs))

@@ -28,9 +28,10 @@ class Packed:
     size: int  # places in all
 
 
-def pack(matrix: np.ndarray, device: str) -> Packed:
-    """`matrix` [rows], ascending in runs: rows of one matrix stay together, in their order."""
-    heights = HEIGHTS.get(device, HEIGHTS["cuda"])
+def pack(matrix: np.ndarray, device: str, heights: tuple[int, int] | None = None) -> Packed:
+    """`matrix` [rows], ascending in runs: rows of one matrix stay together, in their order. `heights` are else those of the device."""
+    if heights is None:
+        heights = HEIGHTS.get(device, HEIGHTS["cuda"])
     count = len(matrix)
     new = np.ones(count, dtype=bool)
     new[1:] = matrix[1:] != matrix[:-1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate
-from foretell.evaluate.compare import Comparison
+from foretell.evaluate.compare import RunComparison
 from foretell.evaluate.metrics import score_of
 from foretell.report.plots import COLOURS, FAINT, INK, blank_figure
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NAMED = 12  # functors with their name beside the dot; of more the names would cover each other
 
 
-def scatter_plot(comparison: Comparison, time_unit: str = "") -> Figure:
+def scatter_plot(comparison: RunComparison, time_unit: str = "") -> Figure:
     """One panel each for the fit, the time and the type or participants, as far as they were scored."""
     assert len(comparison.names) == 2
     found = comparison.functors[0].scores if comparison.functors else {}
@@ -34,7 +34,7 @@ def scatter_plot(comparison: Comparison, time_unit: str = "") -> Figure:
     return figure
 
 
-def _panel(axes: Any, comparison: Comparison, key: str, scale: float) -> None:
+def _panel(axes: Any, comparison: RunComparison, key: str, scale: float) -> None:
     dots = [(one.functor, *one.scores[key]) for one in comparison.functors]
     dots = [(name, first, second) for name, first, second in dots if not np.isnan([first.value, second.value]).any()]
     for place, (name, first, second) in enumerate(dots):

@@ -17,7 +17,7 @@ import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.by_functor import by_functor, functors_of
-from foretell.evaluate.compare import Comparison, Difference, difference_of
+from foretell.evaluate.compare import Difference, RunComparison, difference_of
 from foretell.evaluate.scores import plain
 from foretell.reproduce.comparison import title_of
 from foretell.reproduce.definition import Choice, Definition, check_keys, read_definition
@@ -234,6 +234,6 @@ def _drawing(first: SeedRows, second: SeedRows, names: tuple[str, str], metrics:
         keys = [(a, b) for a, b in keys if a in one.by_key and b in other.by_key]
         runs = [[one.by_key[a] for a, _ in keys], [replace(other.by_key[b], key=a) for a, b in keys]]
         functors = tuple(by_functor(runs, one.type, one.names, one.units))
-        save_figure(scatter_plot(Comparison(names, (), (), functors, None, 0, 0)), path)
+        save_figure(scatter_plot(RunComparison(names, (), (), functors, None, 0, 0)), path)
 
     return draw

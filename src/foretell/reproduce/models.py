@@ -17,12 +17,11 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import estimates, replicates
+from foretell.evaluate.bootstrap import Units, estimates, replicates
 from foretell.evaluate.likelihood import EventScores, score_events
 from foretell.evaluate.metrics import SCORES, EventRecord, metrics_of, plain_scores
-from foretell.evaluate.participants import guess_participants, parse_pattern
+from foretell.evaluate.patterns import guess_participants, parse_pattern
 from foretell.evaluate.scores import ScoringOptions, plain
-from foretell.evaluate.units import Units
 from foretell.models.base import IntensityModel
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import ExperimentSummary, Results

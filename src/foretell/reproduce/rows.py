@@ -18,13 +18,12 @@ import numpy as np
 from foretell.data import EventData
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Estimate, estimates
+from foretell.evaluate.bootstrap import Estimate, Units, estimates
 from foretell.evaluate.compare import SIGNIFICANT, Difference, difference_of
 from foretell.evaluate.metrics import ALL, Metric, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over
 from foretell.evaluate.record import digest_of
 from foretell.evaluate.scores import ScoredModel
-from foretell.evaluate.units import Units
 
 if TYPE_CHECKING:
     from foretell.reproduce.experiment import Results

@@ -7,11 +7,10 @@ from typing import Any
 
 from foretell.evaluate.metrics import ScoreDefinition, has_times, plain_scores
 from foretell.report.entry import Entry
-from foretell.report.markup import Markup, element, joined
-from foretell.report.section import Section, chart, figure, remarks, table
+from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, remarks, table
 
 
-def scores_section(entries: Sequence[Entry]) -> Section:
+def scores_section(entries: Sequence[Entry]) -> PageSection:
     shown = [score for score in plain_scores() if any(_estimate(entry, score.key) for entry in entries)]
     best = {score.key: _best(entries, score) for score in shown}
     rows = []
@@ -40,7 +39,7 @@ def scores_section(entries: Sequence[Entry]) -> Section:
         "themselves mean that the difference is not significant: both models were scored on the same events, and a paired test sees more.",
     )
     body = joined(figure(numbers, caption=caption), picture, remarks(_remarks(entries)))
-    return Section("scores", "Scores", body, {"forest": {"rows": forest}})
+    return PageSection("scores", "Scores", body, {"forest": {"rows": forest}})
 
 
 def _estimate(entry: Entry, key: str) -> dict[str, float] | None:

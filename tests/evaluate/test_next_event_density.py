@@ -10,8 +10,7 @@ import torch
 from scipy import integrate
 
 from foretell.data import EventData
-from foretell.evaluate.next_event_density import Care, Horizon, Marched, Places, march
-from foretell.evaluate.panel import gauss_kronrod
+from foretell.evaluate.next_event_density import Horizon, NextEventDensity, Places, Tolerance, gauss_kronrod, march
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.classical.hawkes import Hawkes
@@ -38,20 +37,20 @@ def test_the_place_where_an_integral_reaches_a_size_is_found(power: int):
     torch.testing.assert_close(RULE.reaching(values, sizes), sizes ** (1.0 / (power + 1)), rtol=1e-6, atol=1e-12)
 
 
-def from_the_ends(model: IntensityModel, data: EventData, care: Care, *levels: float) -> Marched:
+def from_the_ends(model: IntensityModel, data: EventData, care: Tolerance, *levels: float) -> NextEventDensity:
     """From the end of every sequence."""
     batch = model.collator.batch(data, range(len(data)))
     places = Places(batch.t_end[:, None], batch.lengths[:, None], torch.ones(len(data), 1, dtype=torch.bool))
     return march(model, batch, model.encode(batch), places, Horizon(1e-4, 1000.0), care, levels)
 
 
-CLOSE = Care(1e-7, 0.0)
+CLOSE = Tolerance(1e-7, 0.0)
 DATA = random_data(3, [5, 0, 9], t_end=10.0)
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
 def test_whatever_happens_next_and_nothing_at_all_make_one(member: Member):
-    found = from_the_ends(member.build(), DATA, Care(1e-5, 1.0 / 8.0))
+    found = from_the_ends(member.build(), DATA, Tolerance(1e-5, 1.0 / 8.0))
     total = found.masses.double().sum(-1) + found.survival
     torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-9, atol=1e-9)
 
@@ -82,7 +81,7 @@ def test_where_nothing_may_happen_ever_again_the_mean_is_of_what_does_happen(las
         model.beta.fill_(1.0)
     never = math.exp(-lasting)
     tail = integrate.quad(lambda u: math.exp(-lasting * -math.expm1(-u)) - never, 0.0, 60.0, epsabs=1e-13, limit=200)[0]
-    for care, digits in ((CLOSE, 1e-6), (Care(1e-3, 1.0 / 16.0), 2e-3)):
+    for care, digits in ((CLOSE, 1e-6), (Tolerance(1e-3, 1.0 / 16.0), 2e-3)):
         found = from_the_ends(model, data, care)
         assert float(found.survival) == pytest.approx(never, rel=1e-3 if care is not CLOSE else 1e-6)
         assert float(found.mean) == pytest.approx(tail / (1.0 - never), rel=digits)

@@ -17,7 +17,7 @@ from foretell.evaluate.record import read_scores, score_columns, write_scores
 from foretell.evaluate.scores import ScoringOptions, score
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
-from foretell.report.confusion import NEVER_MET, confusion_of
+from foretell.report.sections.confusion import NEVER_MET, confusion_of
 from tests.evaluate.test_scores import ORIGIN
 from tests.samples import randomise
 

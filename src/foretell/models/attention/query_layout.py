@@ -1,8 +1,8 @@
-"""How queries of several walks lie in memory, and how each meets what its own walk holds.
+"""How queries of several sequences lie in memory, and how each meets what its own sequence holds.
 
-On a GPU they are a grid [W, P], and all walks are multiplied at once. On a CPU they lie one after the other, [1, N], walk by walk and
-without gaps, and walks are multiplied one after the other: what is a walk's own stays in the cache, and walks need not have as many
-queries as each other.
+On a GPU they are a grid [W, P], and all sequences are multiplied at once. On a CPU they lie one after the other, [1, N], by sequence and
+without gaps, and sequences are multiplied one after the other: what is a sequence's own stays in the cache, and sequences need not have as
+many queries as each other.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 
 
-class Queries(Protocol):
+class QueryLayout(Protocol):
     def times(self, rows: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
-        """`plus + rows @ matrix` for rows of queries [nodes, ., ., in], and of each walk `plus` [W, out] and its matrix [W, in, out]."""
+        """`plus + rows @ matrix` for rows of queries [nodes, ., ., in], with `plus` [W, out] and a matrix [W, in, out] per sequence."""
         ...
 
     def each(self, one: Tensor) -> Tensor:
-        """What a walk has, for its queries: [W, R] to something that broadcasts to [., ., R]."""
+        """What a sequence has, for its queries: [W, R] to something that broadcasts to [., ., R]."""
         ...
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridLayout:
     """[W, P]."""
 
     def times(self, rows: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
@@ -39,36 +39,37 @@ class Grid:
         return one.unsqueeze(1)
 
 
-class Runs:
+class RunLayout:
     """[1, N]."""
 
-    def __init__(self, walk: Tensor) -> None:
-        """From the walk of every query, in order: int64 [N]."""
-        walks, self._run, counts = walk.unique_consecutive(return_inverse=True, return_counts=True)
-        self._walks, self._counts, self._walk = walks.tolist(), counts, walk
+    def __init__(self, sequence: Tensor) -> None:
+        """From the sequence of every query, in order: int64 [N]."""
+        sequences, self._run, counts = sequence.unique_consecutive(return_inverse=True, return_counts=True)
+        self._sequences, self._counts, self._sequence = sequences.tolist(), counts, sequence
         self._first = counts.cumsum(0) - counts
         self._places: dict[int, Tensor] = {}
 
-    def taken(self, queries: Tensor) -> Runs:
+    def select(self, queries: Tensor) -> RunLayout:
         """Some of the queries, in order: int64 [n]."""
-        return Runs(self._walk[queries])
+        return RunLayout(self._sequence[queries])
 
     def times(self, rows: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
         nodes = len(rows)
-        if len(self._walks) == 1:
-            (walk,) = self._walks
-            found = rows @ matrix[walk]
-            return found if plus is None else found.add_(plus[walk])
+        if len(self._sequences) == 1:
+            (sequence,) = self._sequences
+            found = rows @ matrix[sequence]
+            return found if plus is None else found.add_(plus[sequence])
         flat, place = rows.flatten(0, 2), self._place(nodes) if nodes > 1 else None
-        if place is not None:  # all nodes of a walk come together
+        if place is not None:  # all nodes of a sequence come together
             flat = torch.empty_like(flat).index_copy_(0, place, flat)
         parts, matrices = flat.split((nodes * self._counts).tolist()), matrix.unbind(0)
         if plus is None:
-            made = [part @ matrices[walk] for walk, part in zip(self._walks, parts, strict=True)]
+            made = [part @ matrices[sequence] for sequence, part in zip(self._sequences, parts, strict=True)]
         else:
             first = plus.unbind(0)
             made = [
-                torch.addmm(first[walk], part, matrices[walk]) for walk, part in zip(self._walks, parts, strict=True)
+                torch.addmm(first[sequence], part, matrices[sequence])
+                for sequence, part in zip(self._sequences, parts, strict=True)
             ]
         found = torch.cat(made)
         if place is not None:
@@ -76,7 +77,7 @@ class Runs:
         return found.view(*rows.shape[:-1], -1)
 
     def _place(self, nodes: int) -> Tensor:
-        """Where each row goes, so that rows lie walk by walk, and of each walk node by node: [nodes · N]."""
+        """Where each row goes, so that rows lie sequence by sequence, and of each sequence node by node: [nodes · N]."""
         if nodes not in self._places:
             first, count = self._first[self._run], self._counts[self._run]
             within = torch.arange(len(first)) - first
@@ -84,6 +85,6 @@ class Runs:
         return self._places[nodes]
 
     def each(self, one: Tensor) -> Tensor:
-        if len(self._walks) == 1:
-            return one[self._walks[0]].expand(1, 1, -1)
-        return one.index_select(0, self._walk).unsqueeze(0)
+        if len(self._sequences) == 1:
+            return one[self._sequences[0]].expand(1, 1, -1)
+        return one.index_select(0, self._sequence).unsqueeze(0)
