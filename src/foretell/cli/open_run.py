@@ -5,8 +5,10 @@ Impossible events are settled as `--impossible` says, and told on stderr; a run 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +23,13 @@ from foretell.models.base import IntensityModel
 from foretell.models.build import Network
 from foretell.models.rules.rule_model import RuleModel
 from foretell.train.checkpoint import load_checkpoint
-from foretell.train.fit import choose_device
+from foretell.train.fit import choose_device, fit, floors_for
 from foretell.train.run import RunFolder
+from foretell.train.score import scored_alike
 from foretell.train.splits import in_vocabulary, load_splits, open_for
+
+if TYPE_CHECKING:
+    from foretell.cli.show import Bar
 
 
 @dataclass(frozen=True)
@@ -159,3 +165,18 @@ def unfinished(run: RunFolder, model: Network) -> str | None:
     except ForetellError as error:
         return f"{run.path}: whether training is finished is not known: {error}"
     return None if progress.done else f"{run.path}: training is not finished ({progress.epoch} epochs so far); {go_on}"
+
+
+def fitted_floors(opened: OpenRun, without: Collection[str], progress: Bar) -> Iterator[IntensityModel]:
+    """Poisson, then Hawkes; those of the kinds in `without` are left out."""
+    dataset = opened.dataset()
+    train, dev = (
+        None if part is None else scored_alike(in_vocabulary(part, opened.model.vocabulary), opened.model)
+        for part in (dataset.train, dataset.dev)
+    )
+    assert train is not None
+    floors = [floor for floor in reversed(floors_for(opened.model.vocabulary)) if floor.kind not in without]
+    for place, floor in enumerate(floors):
+        progress.move(f"fitting {floor.title}", place, len(floors))
+        fit(floor, train, dev)
+        yield floor
