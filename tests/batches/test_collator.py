@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.batches import plan_cache, rule_collator
+from foretell.batches import rule_collator
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries, Sample
 from foretell.models.rules.andtt import ANDTT
@@ -62,7 +62,7 @@ def test_what_is_kept_for_a_graph_is_found_again_though_it_was_dropped(monkeypat
     batch = collator.batch(data, [0, 1])
     with collator.keeping() as kept:
         first = collator.plan_queries(batch, by_gap(batch)).plan
-        monkeypatch.setattr(plan_cache, "KEPT_SLOTS", 0)
+        monkeypatch.setattr(rule_collator, "KEPT_SLOTS", 0)
         other = collator.batch(data, [2])
         collator.plan_queries(other, by_gap(other))
         assert not len(collator.plans)

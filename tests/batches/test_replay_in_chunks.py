@@ -12,7 +12,7 @@ from foretell.data import EventData
 from foretell.ground import replay as replaying
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 from tests.ground.random_programs import random_case
 from tests.ground.test_cache import PROGRAM, _data
 from tests.ground.timelines import event_data
@@ -28,7 +28,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def store(program: Program) -> Histories:
-    return Histories(program, Layout(program, 4))
+    return Histories(program, DimensionLayout(program, 4))
 
 
 def timelines(made: Histories, data: EventData) -> list[Timeline]:

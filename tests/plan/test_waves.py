@@ -8,7 +8,7 @@ import torch
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
 from foretell.nn.cells import CellUpdate, DeductionStage, Waves
-from foretell.plan.versions import versions_of
+from foretell.plan.history import versions_of
 from foretell.plan.waves import Recurrence
 from tests.ground.timelines import event_data
 

@@ -15,10 +15,9 @@ from foretell.ground.engine import Engine
 from foretell.ground.replay import ReplayOptions, adopt_chunks, grounding_of, replay_chunks, walk
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.grounded import Grounded
-from foretell.plan.history import History
-from foretell.plan.layout import Layout
-from foretell.plan.possible import PossibleByFunctor
+from foretell.plan.grounded import GroundingArrays
+from foretell.plan.history import PossibleByFunctor, SlotHistory
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_EVENTS = 4_000_000  # of timelines that are remembered
@@ -27,19 +26,19 @@ KEPT_SLOTS = 4_000_000  # slots that are remembered: some 200 bytes each
 
 
 class Histories:
-    def __init__(self, program: Program, layout: Layout) -> None:
+    def __init__(self, program: Program, layout: DimensionLayout) -> None:
         self.layout = layout
         self.engine = Engine(program)
         self.grounding = grounding_of(self.engine)
-        self.grounded = Grounded(self.grounding, layout)
+        self.grounded = GroundingArrays(self.grounding, layout)
         self._timelines: OrderedDict[bytes, Timeline] = OrderedDict()
-        self._fixed: OrderedDict[bytes, History] = OrderedDict()
+        self._fixed: OrderedDict[bytes, SlotHistory] = OrderedDict()
         self._slots: OrderedDict[tuple[bytes, bytes], SequenceSlots] = OrderedDict()
-        self._possible: WeakKeyDictionary[History, PossibleByFunctor] = WeakKeyDictionary()
+        self._possible: WeakKeyDictionary[SlotHistory, PossibleByFunctor] = WeakKeyDictionary()
         self._events = self._additions = self._kept_slots = 0
         self._lock = threading.Lock()  # threads ask about different sequences, but there is one engine
 
-    def __reduce__(self) -> tuple[type[Histories], tuple[Program, Layout]]:
+    def __reduce__(self) -> tuple[type[Histories], tuple[Program, DimensionLayout]]:
         """In another process histories are replayed again."""
         return Histories, (self.engine.program, self.layout)
 
@@ -99,7 +98,7 @@ class Histories:
             _, gone = self._timelines.popitem(last=False)
             self._events -= len(gone.events)
 
-    def history(self, key: bytes, timeline: Timeline) -> History:
+    def history(self, key: bytes, timeline: Timeline) -> SlotHistory:
         """What a timeline fixes about its slots."""
         with self._lock:
             return self._history(key, timeline)
@@ -140,7 +139,7 @@ class Histories:
                 found = self._possible[history] = PossibleByFunctor(history, functors)
             return found
 
-    def _remembered(self, key: bytes, history: History, states: np.ndarray) -> SequenceSlots:
+    def _remembered(self, key: bytes, history: SlotHistory, states: np.ndarray) -> SequenceSlots:
         place = (key, states.tobytes())
         found = self._slots.get(place)
         if found is None:
@@ -153,10 +152,10 @@ class Histories:
             self._slots.move_to_end(place)
         return found
 
-    def _history(self, key: bytes, timeline: Timeline) -> History:
+    def _history(self, key: bytes, timeline: Timeline) -> SlotHistory:
         found = self._fixed.get(key)
         if found is None:
-            found = self._fixed[key] = History(self.grounded, timeline)
+            found = self._fixed[key] = SlotHistory(self.grounded, timeline)
             self._additions += len(timeline.additions) + len(timeline.events)
             while self._additions > KEPT_ADDITIONS and len(self._fixed) > 1:
                 _, gone = self._fixed.popitem(last=False)

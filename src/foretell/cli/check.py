@@ -135,11 +135,11 @@ def _stage_lines(program: Program, show: ShownStage) -> list[str]:
 
 def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_json: bool) -> Any:
     """What the rules are to a network, without data; `foretell plan` adds how large it becomes for given events."""
-    from foretell.plan.layout import Layout
+    from foretell.plan.layout import DimensionLayout
     from foretell.plan.parameters import ParameterBook
     from foretell.plan.show import network_json, network_lines
 
-    layout = Layout(program, dim)
+    layout = DimensionLayout(program, dim)
     book = ParameterBook(layout, max(dim, 1) if time_dim is None else time_dim)
     return (network_json if as_json else network_lines)(layout, book, layers)
 

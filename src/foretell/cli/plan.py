@@ -47,14 +47,14 @@ def plan(
     from foretell.cli.input_data import chosen_among, open_data
     from foretell.cli.show import print_json
     from foretell.ground.replay import replay
-    from foretell.plan.layout import Layout
+    from foretell.plan.layout import DimensionLayout
     from foretell.plan.parameters import ParameterBook
     from foretell.plan.plan import make_plan
     from foretell.plan.show import network_json, network_lines, sizes_lines, sizes_of
     from foretell.plan.slots import sequence_slots
 
     checked = read_program(program, undeclared)
-    layout = Layout(checked, dim)
+    layout = DimensionLayout(checked, dim)
     book = ParameterBook(layout, max(dim, 1) if time_dim is None else time_dim)
     found, tiled = [], []
     for part in chosen_among(open_data(data, split, columns), sequence):

@@ -120,11 +120,11 @@ def replayed(
     quiet: bool,
 ) -> Replay:
     from foretell.cli.show import bar
-    from foretell.ground.engine import Limits
+    from foretell.ground.engine import ReplayLimits
     from foretell.ground.replay import replay as run
 
-    usual = Limits()
-    limits = Limits(max(1, int(usual.instances * limit)), max(1, int(usual.steps * limit)))
+    usual = ReplayLimits()
+    limits = ReplayLimits(max(1, int(usual.instances * limit)), max(1, int(usual.steps * limit)))
     with bar(quiet) as shown:
         return run(
             program,

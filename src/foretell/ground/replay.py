@@ -22,7 +22,7 @@ from foretell.data import EventData
 from foretell.errors import DataError, ForetellError
 from foretell.ground.cache import Cache, chunk_hash
 from foretell.ground.chunk import Chunk, SequenceRows, adopt, make_chunk
-from foretell.ground.engine import Engine, Limits, Rows
+from foretell.ground.engine import EndedRows, Engine, ReplayLimits
 from foretell.ground.explain import why
 from foretell.ground.timeline import Grounding, Timeline, with_erasures
 from foretell.ground.undeclared import check_declared
@@ -40,7 +40,7 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True)
 class ReplayOptions:
     impossible: Impossible = "error"
-    limits: Limits = field(default_factory=Limits)
+    limits: ReplayLimits = field(default_factory=ReplayLimits)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,7 +62,7 @@ def replay(
     impossible: Impossible = "error",
     workers: int = 1,
     cache: Path | str | None = None,
-    limits: Limits | None = None,
+    limits: ReplayLimits | None = None,
     progress: Progress | None = None,
 ) -> Replay:
     """Timelines of all sequences of a split. Undeclared events are treated as the program was told to (`undeclared`)."""
@@ -75,7 +75,7 @@ def replay(
     if impossible not in get_args(Impossible):
         raise ForetellError(f"impossible = {impossible!r}: expected one of {', '.join(get_args(Impossible))}")
     undeclared = check_declared(program, data)
-    options = ReplayOptions(impossible, limits or Limits())
+    options = ReplayOptions(impossible, limits or ReplayLimits())
     engine = Engine(program, options.limits)
     chunks = replay_chunks(engine, data, options, workers, cache, progress)
     return Replay(adopt_chunks(engine, chunks, data), sum(chunk.impossible for chunk in chunks), undeclared)
@@ -160,7 +160,7 @@ def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chu
     sequences, problems = [], []
     impossible = 0
     for sequence in data:
-        walked = Walk(engine)
+        walked = SequenceReplay(engine)
         for place, kind in enumerate(np.asarray(sequence.types).tolist()):
             event = facts.of(kind)
             given = sequence.unscored is not None and bool(sequence.unscored[place])
@@ -192,13 +192,13 @@ class EventFacts:
         return fact
 
 
-class Walk:
+class SequenceReplay:
     """One sequence through the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         engine.start()
-        self.changes = Rows()
+        self.changes = EndedRows()
         self.kept, self.events, self.possible = array("i"), array("i"), bytearray()
         self.additions, self.counts = array("i"), array("i")
         self.removals, self.removal_counts = array("i"), array("i")
@@ -272,7 +272,7 @@ def walk(
     unscored: np.ndarray | None = None,
 ) -> Timeline:
     """One sequence, in the numbering of an engine that may have seen others; only what is `unscored` may be impossible."""
-    walked = Walk(engine)
+    walked = SequenceReplay(engine)
     for place, name in enumerate(names):
         event = engine.event(name)
         allowed = engine.is_possible(event)
@@ -287,7 +287,7 @@ def _with_events(instances: array[int], counts: array[int]) -> np.ndarray:
     return np.column_stack([np.asarray(instances, dtype=np.int32), events]).reshape(-1, 2)
 
 
-def _named(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
+def _named(walked: SequenceReplay, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
     name = walked.engine.symbols.text(event)
     return (
         f"sequence {sequence}, event {place + 1} at time {float(times[place]):g}: `{name}` happens, "
@@ -295,7 +295,9 @@ def _named(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.
     )
 
 
-def _explained(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
+def _explained(
+    walked: SequenceReplay, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int
+) -> str:
     timeline = walked.timeline(sequence, np.asarray(times))
     reasons = why(timeline, timeline.grounding.text(event), timeline.states - 1).lines()
     tail = "correct the program or the data, or say --impossible=skip (leave such events out) or =exogenous (keep them as unscored history)"

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from foretell.nn.sparse_sum import SparseSum, sparse_sum
 from foretell.plan.int_arrays import distinct, joined, runs
-from foretell.plan.layout import Layout
-from foretell.plan.parameters import Family
+from foretell.plan.parameters import ParameterFamily
 from foretell.plan.tiles import pack
 
 Ints = np.ndarray
@@ -24,7 +23,7 @@ DENSE = 8  # codes are sorted out in a table while it has at most so many places
 
 
 @dataclass(frozen=True)
-class Gathered:
+class TableRows:
     """Rows of the table of one dimension, and which of their components."""
 
     dim: int
@@ -44,7 +43,7 @@ class Projection:
 
     stack: str
     matrix: Tensor  # int64 [T]: rows of the stack
-    inputs: Gathered  # [T·height]
+    inputs: TableRows  # [T·height]
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Pools:
 
 
 @dataclass(frozen=True)
-class Level:
+class DeductionLevel:
     """Slots `[start, stop)` of a table."""
 
     start: int
@@ -68,12 +67,12 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Deduced:
+class DeductionPlan:
     """All slots of one dimension."""
 
     slots: int
     vectors: SparseSum  # of the stack of vectors, to the targets of all levels
-    levels: tuple[Level, ...]
+    levels: tuple[DeductionLevel, ...]
     rules: tuple[tuple[int, int], ...]  # how many proofs each rule has; a fact of the program is none
 
     def targets(self) -> Ints:
@@ -120,18 +119,18 @@ def rows_by_level(dim: Ints, level: Ints) -> Ints:
 
 
 Numbers = Callable[
-    [Ints], tuple[Family, Ints, Ints]
+    [Ints], tuple[ParameterFamily, Ints, Ints]
 ]  # groups of one rule → family, row of a name in it, row of the exponent
 
 
 def deduce(
     proofs: Proofs,
-    layout: Layout,
+    layout: DimensionLayout,
     numbers: Numbers,
     vectors: Callable[[int], int],
     device: torch.device,
     heights: tuple[int, int] | None = None,
-) -> dict[int, Deduced]:
+) -> dict[int, DeductionPlan]:
     """By dimension; `vectors` says how many rows the stack of vectors of a dimension has, `heights` (else the device) that of tiles."""
     return {
         dim: _Table(proofs, layout, numbers, device, dim, heights).build(vectors)
@@ -144,7 +143,7 @@ class _Table:
     def __init__(
         self,
         proofs: Proofs,
-        layout: Layout,
+        layout: DimensionLayout,
         numbers: Numbers,
         device: torch.device,
         dim: int,
@@ -156,7 +155,7 @@ class _Table:
         self.vector_row: list[Ints] = []
         self.counts: dict[int, int] = {}
 
-    def build(self, vectors: Callable[[int], int]) -> Deduced:
+    def build(self, vectors: Callable[[int], int]) -> DeductionPlan:
         proofs = self.proofs
         own = np.sort(proofs.level[proofs.dim == self.dim])
         depth = int(own[-1]) + 1
@@ -175,9 +174,9 @@ class _Table:
             first = level.targets[1]
         targets, rows = joined(self.vector_target), joined(self.vector_row)
         summed = sparse_sum(targets, rows, first, vectors(self.dim), self.device)
-        return Deduced(len(own), summed, tuple(levels), tuple(sorted(self.counts.items())))
+        return DeductionPlan(len(own), summed, tuple(levels), tuple(sorted(self.counts.items())))
 
-    def _level(self, rows: Ints, start: int, stop: int, first: int) -> Level:
+    def _level(self, rows: Ints, start: int, stop: int, first: int) -> DeductionLevel:
         proofs = self.proofs
         head, group = proofs.head[rows], proofs.group[rows]
         place = proofs.row[head] - start
@@ -207,7 +206,9 @@ class _Table:
                 )
         last = stop - start + int(many.sum())
         projections, sums = self._projected(parts, last)
-        return Level(start, stop, (first, first + last), projections, sums, self._pools(many, pool, place, beta))
+        return DeductionLevel(
+            start, stop, (first, first + last), projections, sums, self._pools(many, pool, place, beta)
+        )
 
     def _pools(self, many: Ints, pool: Ints, place: Ints, beta: Ints) -> Pools | None:
         if not many.any():
@@ -228,7 +229,7 @@ class _Table:
             codes, inverse = _sorted_out(matrix * rows + row, (int(matrix.max()) + 1) * rows)
             packed = pack(codes // rows, self.device.type, self.heights)
             for tiling in packed.tilings:
-                inputs = Gathered(dim, columns, self._tensor((codes % rows)[tiling.row]))
+                inputs = TableRows(dim, columns, self._tensor((codes % rows)[tiling.row]))
                 projections.append(Projection(stack, self._tensor(tiling.matrix), inputs))
             sources.append(size + packed.place[inverse])
             summed.append(target)

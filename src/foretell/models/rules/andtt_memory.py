@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from foretell.ground.timeline import Timeline
-from foretell.models.rules.andtt_network import Attended, Network
+from foretell.models.rules.andtt_network import AttentionRecord, Network
 from foretell.models.rules.sampler_parameters import RowBank, RuleParameters
-from foretell.plan.grounded import Grounded
-from foretell.plan.history import History, Intervals
+from foretell.plan.grounded import GroundingArrays
+from foretell.plan.history import Intervals, SlotHistory
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
@@ -100,10 +100,10 @@ class KeyMemory:
         return self.values[layer - 1].append(values)
 
 
-class _WithAdditions(History):
+class _WithAdditions(SlotHistory):
     """Asks, at the end, for all facts with additions in force, whether or not anything needs them then."""
 
-    def __init__(self, grounded: Grounded, timeline: Timeline) -> None:
+    def __init__(self, grounded: GroundingArrays, timeline: Timeline) -> None:
         super().__init__(grounded, timeline)
         left = timeline.additions[timeline.additions[:, 2] >= timeline.states, 0]
         heads = np.unique(grounded.instances.head[left])
@@ -140,13 +140,13 @@ def _recall(
     when = np.concatenate([np.zeros(0), *(np.concatenate([[0.0], times]) for _, times in histories)])
     at[plan.event_point] = torch.from_numpy(when).to(model.device)
     # The end of a history is no time of an event, and what is known then is not looked at: any time will do.
-    attended: list[Attended] = []
+    attended: list[AttentionRecord] = []
     network(plan, at, attended)
     return _taken(attended, parts, plan.query_point.cpu().numpy(), parameters, memory)
 
 
 def _taken(
-    attended: Sequence[Attended],
+    attended: Sequence[AttentionRecord],
     parts: Sequence[SequenceSlots],
     query: np.ndarray,
     parameters: ANDTTParameters,

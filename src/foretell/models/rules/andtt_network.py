@@ -27,17 +27,16 @@ from foretell.models.rules.rule_network import (
 )
 from foretell.nn.range_attention import range_attention
 from foretell.nn.time import TimeEmbedding
-from foretell.plan.deduction import Deduced
 from foretell.plan.parameters import ParameterBook
-from foretell.plan.plan import Keys, Plan, Table
+from foretell.plan.plan import Keys, Plan, SlotTable
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionRecord:
     """What one layer's attention of one table looked at: slot `s` gives addition `a` of one of its ranges the weight `exp(x_s·k_a)`."""
 
     layer: int
-    table: Table
+    table: SlotTable
     x: Tensor  # [slots, width]
     k: Tensor  # [keys, width]
     v: Tensor  # [keys, dim]
@@ -102,7 +101,7 @@ class Network(RuleNetwork):
 
     # Layers
 
-    def forward(self, plan: Plan, times: Tensor, seen: list[Attended] | None = None) -> Embeddings:
+    def forward(self, plan: Plan, times: Tensor, seen: list[AttentionRecord] | None = None) -> Embeddings:
         """The top layer; `times` are those of the plan's points, float64. `seen` is given what was attended to."""
         dtype = next(self.parameters(), torch.empty(0)).dtype  # no parameters, no embeddings: then it is of no account
         time = self.time.with_one(times, dtype)
@@ -122,7 +121,7 @@ class Network(RuleNetwork):
     def layers_above(
         self,
         below: Embeddings,
-        tables: Mapping[int, Deduced],
+        tables: Mapping[int, DeductionPlan],
         blocks: Blocks,
         vectors: Embeddings,
         attend: Callable[[int, Embeddings], Embeddings],
@@ -170,7 +169,7 @@ class Network(RuleNetwork):
         return _KeyParts(time.index_select(0, keys.point), found["K"], found["V"], found["Q"])
 
     def _attended(
-        self, plan: Plan, applied: _Applied, below: Embeddings, layer: int, seen: list[Attended] | None
+        self, plan: Plan, applied: _Applied, below: Embeddings, layer: int, seen: list[AttentionRecord] | None
     ) -> Embeddings:
         padded = below
         if plan.outside:  # behind each table a row of zeros: an event that was no fact
@@ -183,7 +182,7 @@ class Network(RuleNetwork):
             k, v = (parts[0][i] if len(parts) == 1 else torch.cat([part[i] for part in parts]) for i in range(2))
             x = torch.cat([applied.time[dim], below[dim]], dim=-1)
             if seen is not None:
-                seen.append(Attended(layer, table, x, k, v))
+                seen.append(AttentionRecord(layer, table, x, k, v))
             found[dim] = range_attention(x, k, v, table.tiles)
         return found
 

@@ -16,8 +16,8 @@ from foretell.errors import ForetellError
 from foretell.models.attention.layers import Sublayers
 from foretell.nn.pool import at_least_one, pool
 from foretell.nn.sparse_sum import SparseSum
-from foretell.plan.deduction import Deduced, Level
-from foretell.plan.parameters import Family, ParameterBook
+from foretell.plan.deduction import DeductionLevel, DeductionPlan
+from foretell.plan.parameters import ParameterBook, ParameterFamily
 
 Embeddings = dict[int, Tensor]  # by dimension: [slots, dim]
 Blocks = dict[int, Tensor]  # by projection: the block of each tile, transposed
@@ -81,7 +81,7 @@ class RuleNetwork(nn.Module):
                 whole = torch.cat([self.stacks[key].data, whole])
             self.stacks[key] = nn.Parameter(whole)
 
-    def _start(self, family: Family, letter: str, name: str) -> Tensor:
+    def _start(self, family: ParameterFamily, letter: str, name: str) -> Tensor:
         """Drawn from the seed and the name, so that it does not matter when a name is met."""
         if family.stem == "beta":
             return torch.zeros(())
@@ -91,7 +91,7 @@ class RuleNetwork(nn.Module):
         spread = 1.0 / math.sqrt(max(shape[1], 1)) if family.stem != "own" else 1.0
         return torch.randn(*layers, *shape, generator=generator, dtype=torch.float64) * spread
 
-    def _cut(self, family: Family, letter: str, whole: Tensor) -> list[tuple[str, Tensor]]:
+    def _cut(self, family: ParameterFamily, letter: str, whole: Tensor) -> list[tuple[str, Tensor]]:
         """What each stack has of one parameter."""
         keys = [f"{stack.key}_{letter}" for stack in family.stacks]
         if letter != "W":
@@ -99,7 +99,7 @@ class RuleNetwork(nn.Module):
         blocks = (whole[:, low:high] for low, high in family.columns)
         return list(zip(keys, (whole[:, 0], *blocks), strict=True))
 
-    def _whole(self, family: Family, letter: str, place: int) -> Tensor:
+    def _whole(self, family: ParameterFamily, letter: str, place: int) -> Tensor:
         """One parameter, put together again."""
         parts = [
             self.stacks[f"{stack.key}_{letter}"][row]
@@ -148,7 +148,7 @@ class RuleNetwork(nn.Module):
         key = f"vectors_{dim}_W"
         return self.stacks[key] if key in self.stacks else like.new_zeros(0, dim)
 
-    def blocks_of(self, tables: Iterable[Deduced]) -> Blocks:
+    def blocks_of(self, tables: Iterable[DeductionPlan]) -> Blocks:
         """The blocks of all projections, found once for all layers."""
         found: Blocks = {}
         for table in tables:
@@ -159,7 +159,7 @@ class RuleNetwork(nn.Module):
 
     def deduced(
         self,
-        tables: Mapping[int, Deduced],
+        tables: Mapping[int, DeductionPlan],
         blocks: Blocks,
         vectors: Embeddings,
         attended: Embeddings,
@@ -186,7 +186,9 @@ class RuleNetwork(nn.Module):
                 done[dim] = torch.cat([done[dim], rows]) if len(done[dim]) else rows
         return done
 
-    def _level(self, level: Level, blocks: Blocks, vectors: Tensor, done: Embeddings, on: Arithmetic) -> Tensor:
+    def _level(
+        self, level: DeductionLevel, blocks: Blocks, vectors: Tensor, done: Embeddings, on: Arithmetic
+    ) -> Tensor:
         """What is deduced for the slots of a level, before `tanh`."""
         summed = vectors
         if level.sums is not None:
@@ -200,11 +202,11 @@ class RuleNetwork(nn.Module):
         return summed[:slots].index_add(0, level.pools.head, pooled)
 
 
-def _targets(table: Deduced) -> list[int]:
+def _targets(table: DeductionPlan) -> list[int]:
     return [level.targets[1] - level.targets[0] for level in table.levels]
 
 
-def by_level(tables: Mapping[int, Deduced], values: Embeddings) -> Levels:
+def by_level(tables: Mapping[int, DeductionPlan], values: Embeddings) -> Levels:
     return {
         dim: found.split([level.stop - level.start for level in tables[dim].levels])
         for dim, found in values.items()

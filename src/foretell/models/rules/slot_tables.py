@@ -19,7 +19,7 @@ from foretell.models.attention.layers import Sublayers
 from foretell.models.rules.rule_network import Arithmetic, Blocks, Embeddings
 from foretell.models.rules.sampler_parameters import RuleParameters
 from foretell.nn.sparse_sum import SparseSum, summed
-from foretell.plan.deduction import Deduced, deduce
+from foretell.plan.deduction import DeductionPlan, deduce
 from foretell.plan.plan import Merger
 from foretell.sampling.bounds.chebyshev import ROUNDED, ChebyshevPiece, point, tanh
 from foretell.sampling.bounds.values import pool
@@ -76,7 +76,7 @@ def constant_rows(values: Tensor, degree: int) -> Tensor:
 class SlotTables:
     """Slots of all plans are numbered one after the other; each is a row of the table of its dimension."""
 
-    deduced: dict[int, Deduced]
+    deduced: dict[int, DeductionPlan]
     blocks: Blocks
     vectors: Embeddings  # [targets, dim]
     dim: np.ndarray  # int64 [S]

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from foretell.batches.timelines import Histories
-from foretell.ground.engine import Fired, Rows
+from foretell.ground.engine import EndedRows, EventEffect
 from foretell.ground.timeline import Timeline
-from foretell.plan.history import History, Intervals
+from foretell.plan.history import Intervals, SlotHistory
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_STATES = 20_000  # per sampler, with the events that were seen to leave them
@@ -59,7 +59,7 @@ class DatabaseState:
     names: tuple[str, ...]
     true: frozenset[int]  # without what is true for ever
     proofs: tuple[int, ...]  # without those that hold for ever
-    history: History | None = None  # the same, as a plan reads it
+    history: SlotHistory | None = None  # the same, as a plan reads it
     transitions: dict[int, Transition] = field(default_factory=dict)
     plans: dict[int | None, LocalPlan] = field(default_factory=dict)  # by event; None: of all that is possible
 
@@ -116,7 +116,7 @@ class DatabaseStates:
 
     # With the engine
 
-    def _history(self, state: DatabaseState) -> History:
+    def _history(self, state: DatabaseState) -> SlotHistory:
         """A sequence without events in which all that is true now is true throughout; what is possible is given with each plan."""
         nothing = np.zeros(0)
         timeline = Timeline(
@@ -130,7 +130,7 @@ class DatabaseStates:
             np.zeros((0, 3), dtype=np.int32),
             np.zeros((0, 2), dtype=np.int32),
         )
-        found = History(self.grounded, timeline)
+        found = SlotHistory(self.grounded, timeline)
         found.possible = NOTHING_POSSIBLE
         return found
 
@@ -138,7 +138,9 @@ class DatabaseStates:
         engine = self.engine
         there = set(np.flatnonzero(np.frombuffer(bytes(engine.added), dtype=np.uint8)).tolist())
         if there != added:
-            engine.apply(Fired([], [], [], tuple(sorted(added - there)), tuple(sorted(there - added))), 1, Rows())
+            engine.apply(
+                EventEffect([], [], [], tuple(sorted(added - there)), tuple(sorted(there - added))), 1, EndedRows()
+            )
 
     def _read(self, added: frozenset[int]) -> DatabaseState:
         self._move(added)
