@@ -50,7 +50,7 @@ def measured(events: str, given: argparse.Namespace) -> dict[str, Any]:
     import foretell as ft
     from foretell.data import EventData, EventSequence
     from foretell.lang.program import Program
-    from foretell.nn.cells import Update
+    from foretell.nn.cells import CellUpdate
     from foretell.train.step import StepOptions, Stepper
 
     torch.set_num_threads(given.threads)
@@ -83,7 +83,7 @@ def measured(events: str, given: argparse.Namespace) -> dict[str, Any]:
     return {
         "events": sum(len(one) for one in sequences),
         "sequences": len(sequences),
-        "waves": sum(isinstance(step, Update) for step in rows.plan.recurrence.waves.steps),
+        "waves": sum(isinstance(step, CellUpdate) for step in rows.plan.recurrence.waves.steps),
         "dim": DIM,
         "device": given.device,
         "threads": given.threads,

@@ -31,9 +31,9 @@ import torch
 from foretell.batches.timelines import Histories
 from foretell.data import EventSequence, Vocabulary, load
 from foretell.lang.program import Program
-from foretell.plan.grounded import Grounded
-from foretell.plan.history import History
-from foretell.plan.layout import Layout
+from foretell.plan.grounded import GroundingArrays
+from foretell.plan.history import SlotHistory
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import slots_of_history
@@ -55,8 +55,8 @@ def measure(
     known: Histories, vocabulary: Vocabulary, types: np.ndarray, times: np.ndarray, given: argparse.Namespace
 ) -> dict[str, Any]:
     replayed, (_, timeline) = median_ms(1, lambda: known.timeline(vocabulary, types, times))
-    grounded = Grounded(timeline.grounding, known.layout)
-    once, history = median_ms(given.repeats, lambda: History(grounded, timeline))
+    grounded = GroundingArrays(timeline.grounding, known.layout)
+    once, history = median_ms(given.repeats, lambda: SlotHistory(grounded, timeline))
     states, rng = np.arange(1, timeline.states), np.random.default_rng(0)
     took, slots = median_ms(given.repeats, lambda: slots_of_history(history, states, given.keep, rng))
     row = {
@@ -84,7 +84,7 @@ def rows(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     program = Program.named("robocup", dim=DIM) if given.program is None else Program.from_file(given.program, dim=DIM)
     dataset = load("robocup" if given.data is None else given.data)
     data = dataset.splits()[given.split]
-    known = Histories(program, Layout(program, DIM))
+    known = Histories(program, DimensionLayout(program, DIM))
     for sequence, size in sequences(given, list(data)):
         yield {
             "sequence": sequence.id,

@@ -22,7 +22,7 @@ import numpy as np
 import foretell.data as data
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.ground.engine import Engine
-from foretell.ground.replay import EventFacts, ReplayOptions, Walk, replay, replay_chunk
+from foretell.ground.replay import EventFacts, ReplayOptions, SequenceReplay, replay, replay_chunk
 from foretell.lang.program import Program
 from foretell.terms import build, constant
 
@@ -122,7 +122,7 @@ def long_past() -> float:
     ratios = []
     for _ in range(REPEATS):
         engine = Engine(program)
-        facts, walk = EventFacts(engine, data), Walk(engine)
+        facts, walk = EventFacts(engine, data), SequenceReplay(engine)
         blocks = []
         for block in range(30):
             start = time.process_time()

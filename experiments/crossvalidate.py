@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 from foretell.data import Dataset, EventData, load
-from foretell.data.catalog import folder as embedded_folder
+from foretell.data.loading import embedded_folder
 from foretell.data.writing import text_file
 from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import score_events

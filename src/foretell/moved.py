@@ -32,7 +32,7 @@ class MovedModules(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         if not fullname.startswith("foretell.") or fullname not in moved_modules():
             return None
-        return ModuleSpec(fullname, self)
+        return ModuleSpec(fullname, self, is_package=True)  # what was inside an old package may be looked for, too
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None  # an empty one, as Python makes it

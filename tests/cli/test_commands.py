@@ -122,12 +122,12 @@ def test_a_device_that_is_not_there_is_a_message(anhp: Path):
 
 
 def test_ctrl_c_while_nothing_is_being_trained_ends_with_130(anhp: Path, monkeypatch: pytest.MonkeyPatch):
-    from foretell.cli import opened
+    from foretell.cli import open_run
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(opened.RunFolder, "open", interrupted)
+    monkeypatch.setattr(open_run.RunFolder, "open", interrupted)
     outcome = foretell("evaluate", anhp)
     assert outcome.code == 130 and "Traceback" not in outcome.err
 

@@ -37,12 +37,12 @@ def test_scores_that_evaluate_left_are_used_where_they_fit(
 ):
     before = fine("compare", copied, trained["poisson"], "--json").json
     fine("evaluate", copied, "--json")
-    from foretell.evaluate import scores
+    from foretell.cli import scoring
 
     counted = []
-    scoring = scores.score
+    score = scoring.score
     monkeypatch.setattr(
-        scores, "score", lambda model, *a, **k: (counted.append(model.title), scoring(model, *a, **k))[1]
+        scoring, "score", lambda model, *a, **k: (counted.append(model.title), score(model, *a, **k))[1]
     )
     after = fine("compare", copied, trained["poisson"], "--json").json
     assert counted == ["Poisson"] and after == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,12 +64,13 @@ def test_describe_draws_a_picture(jsonl, tmp_path, suffix: str) -> None:
 
 def test_a_picture_of_an_unknown_kind_is_refused(tmp_path) -> None:
     pytest.importorskip("matplotlib")
-    with pytest.raises(ForetellError, match=r"\.png, \.pdf or \.svg"):
+    with pytest.raises(ForetellError, match=r"ends in \.png, \.svg, \.pdf"):
         run("describe", "robocup", "--plot", tmp_path / "picture.docx")
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    for module in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ForetellError, match=r"foretell\[report\]"):
         run("describe", "robocup", "--plot", tmp_path / "picture.png")
 

@@ -332,10 +332,10 @@ def test_the_embedded_finals_have_their_events_types_and_card() -> None:
 
 
 def test_the_embedded_archives_carry_no_date() -> None:
-    from foretell.data import catalog
+    from foretell.data.loading import embedded_folder, embedded_names
 
-    assert catalog.names() == ("robocup",)
-    for path in catalog.folder("robocup").glob("*.gz"):
+    assert embedded_names() == ("robocup",)
+    for path in embedded_folder("robocup").glob("*.gz"):
         assert path.read_bytes()[4:8] == b"\0\0\0\0"
         assert gzip.decompress(path.read_bytes())
 

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from foretell.data import load_foreign
-from foretell.data.readers import pickles
+from foretell.data import load_foreign, pickles
 from foretell.errors import DataError
 
 
@@ -231,7 +230,7 @@ def test_a_pickle_that_calls_something_is_refused_and_nothing_is_called(tmp_path
         b"cnumpy\ndtype\n(S'O8'\ntR.",
         b"cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(S'O8'\ntRS'x'\ntR.",
         b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I1000000000000\ntS'b'\ntR.",
-        b"cforetell.data.readers.pickles\nload\n.",
+        b"cforetell.data.foreign.pickles\nload\n.",
         b"cnumpy\ndtype.__class__\n.",
         b"\x80\x04\x8c\x08builtins\x8c\x10set.__init_subclass__\x93.",
         b"Pid\n.",

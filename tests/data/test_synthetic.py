@@ -13,20 +13,20 @@ from scipy import stats
 from scipy.integrate import quad
 
 from foretell.data import load
-from foretell.data.synthetic import Hawkes, Poisson, Process, SelfCorrecting, nll, simulate
+from foretell.data.synthetic import HawkesProcess, PoissonProcess, Process, SelfCorrectingProcess, nll, simulate
 from foretell.errors import ForetellError
 
 FALSE_ALARM = 1e-6
-TWO_TYPES = Hawkes([0.3, 0.1], [[[0.2, 1.0], [0.1, 0.0]], [[0.4, 0.5], [0.0, 2.0]]], [1.0, 8.0])
+TWO_TYPES = HawkesProcess([0.3, 0.1], [[[0.2, 1.0], [0.1, 0.0]], [[0.4, 0.5], [0.0, 2.0]]], [1.0, 8.0])
 PROCESSES: dict[str, Process] = {
-    "poisson": Poisson((0.5, 1.5)),
+    "poisson": PoissonProcess((0.5, 1.5)),
     "hawkes": TWO_TYPES,
-    "self-correcting": SelfCorrecting(1.2, 0.7),
+    "self-correcting": SelfCorrectingProcess(1.2, 0.7),
 }
 
 
 def test_poisson_counts_have_the_poisson_mean_and_variance() -> None:
-    data = simulate(Poisson((0.5, 1.5, 0.0)), 2000, 10.0, seed=1)
+    data = simulate(PoissonProcess((0.5, 1.5, 0.0)), 2000, 10.0, seed=1)
     counts = np.stack([np.bincount(one.types, minlength=3) for one in data])
     for column, mean in enumerate((5.0, 15.0)):
         total = counts[:, column].sum()
@@ -53,7 +53,7 @@ def test_time_rescaling_makes_unit_exponentials_of_the_gaps(name: str) -> None:
 
 
 def test_a_wrong_process_does_not_pass_for_the_right_one() -> None:
-    wrong = Poisson((0.7, 0.7))
+    wrong = PoissonProcess((0.7, 0.7))
     data = simulate(TWO_TYPES, 60, 80.0, seed=3)
     residuals = np.concatenate([wrong.integrals(one.times, one.types, one.t_end)[:-1] for one in data])
     assert stats.kstest(residuals, "expon").pvalue < FALSE_ALARM
@@ -71,7 +71,7 @@ def test_types_of_a_hawkes_process_follow_their_intensities() -> None:
     assert abs(seen - expected) / np.sqrt(variance) < stats.norm.isf(FALSE_ALARM / 2)
 
 
-def _intensity(process: Hawkes, times: np.ndarray, types: np.ndarray, at: float) -> np.ndarray:
+def _intensity(process: HawkesProcess, times: np.ndarray, types: np.ndarray, at: float) -> np.ndarray:
     """The definition, as loops."""
     total = np.array(process.mu)
     for time, kind in zip(times, types, strict=True):
@@ -95,7 +95,7 @@ def test_hawkes_integrals_and_intensities_agree_with_the_definition() -> None:
 
 
 def test_self_correcting_integrals_agree_with_the_definition() -> None:
-    process = SelfCorrecting(1.2, 0.7)
+    process = SelfCorrectingProcess(1.2, 0.7)
     one = simulate(process, 1, 10.0, seed=2)[0]
     borders = [0.0, *one.times.tolist(), one.t_end]
     for place, (start, stop) in enumerate(pairwise(borders)):
@@ -112,10 +112,10 @@ def test_every_sequence_carries_its_true_likelihood(name: str) -> None:
 @pytest.mark.parametrize(
     ("folder", "process"),
     [
-        ("synth_stationary_poisson", Poisson((1.0,))),
-        ("synth_hawkes1", Hawkes([0.2], [[0.8]], [1.0])),
-        ("synth_hawkes2", Hawkes([0.2], [[[0.4, 8.0]]], [1.0, 20.0])),
-        ("synth_self_correcting", SelfCorrecting(1.0, 1.0)),
+        ("synth_stationary_poisson", PoissonProcess((1.0,))),
+        ("synth_hawkes1", HawkesProcess([0.2], [[0.8]], [1.0])),
+        ("synth_hawkes2", HawkesProcess([0.2], [[[0.4, 8.0]]], [1.0, 20.0])),
+        ("synth_self_correcting", SelfCorrectingProcess(1.0, 1.0)),
     ],
 )
 def test_the_true_likelihoods_of_published_simulations_are_reproduced(shared, folder: str, process: Process) -> None:
@@ -141,18 +141,18 @@ def test_simulating_leaves_the_global_random_state_alone() -> None:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: Poisson(()), "rates"),
-        (lambda: Poisson((0.0,)), "rates"),
-        (lambda: Poisson((-1.0, 2.0)), "rates"),
-        (lambda: Poisson((float("nan"),)), "finite"),
-        (lambda: Hawkes([0.2], [[1.0]], [1.0]), "explodes"),
-        (lambda: Hawkes([0.2, 0.1], [[0.1]], [1.0]), "shape"),
-        (lambda: Hawkes([0.2], [[0.1]], [0.0]), "beta > 0"),
-        (lambda: Hawkes([0.0], [[0.1]], [1.0]), "some mu"),
-        (lambda: Hawkes([0.2], [[0.1], [0.1, 0.2]], [1.0]), "lists of equal lengths"),
-        (lambda: SelfCorrecting(0.0, 1.0), "expected numbers > 0"),
-        (lambda: simulate(Poisson((1.0,)), 0, 1.0, 0), "at least 1"),
-        (lambda: simulate(Poisson((1.0,)), 1, 0.0, 0), "t_end"),
+        (lambda: PoissonProcess(()), "rates"),
+        (lambda: PoissonProcess((0.0,)), "rates"),
+        (lambda: PoissonProcess((-1.0, 2.0)), "rates"),
+        (lambda: PoissonProcess((float("nan"),)), "finite"),
+        (lambda: HawkesProcess([0.2], [[1.0]], [1.0]), "explodes"),
+        (lambda: HawkesProcess([0.2, 0.1], [[0.1]], [1.0]), "shape"),
+        (lambda: HawkesProcess([0.2], [[0.1]], [0.0]), "beta > 0"),
+        (lambda: HawkesProcess([0.0], [[0.1]], [1.0]), "some mu"),
+        (lambda: HawkesProcess([0.2], [[0.1], [0.1, 0.2]], [1.0]), "lists of equal lengths"),
+        (lambda: SelfCorrectingProcess(0.0, 1.0), "expected numbers > 0"),
+        (lambda: simulate(PoissonProcess((1.0,)), 0, 1.0, 0), "at least 1"),
+        (lambda: simulate(PoissonProcess((1.0,)), 1, 0.0, 0), "t_end"),
     ],
 )
 def test_parameters_that_make_no_process_are_refused(make, reason: str) -> None:

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from foretell.data import EventData
-from foretell.data.synthetic import Poisson as Truth
+from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
+from foretell.evaluate.bootstrap import Units
 from foretell.evaluate.calibration import LEVELS, calibrate
 from foretell.evaluate.likelihood import score_events
-from foretell.evaluate.scores import evaluate, score
-from foretell.evaluate.units import Units
+from foretell.evaluate.scores import ScoringOptions, evaluate, score
 from foretell.models.attention.anhp import ANHP
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data, random_data, randomise
@@ -77,7 +77,7 @@ def test_draws_of_the_integral_widen_the_intervals_of_coverage():
     data = random_data(8, [6] * 40)
     model = randomise(ANHP(data.vocabulary, dim=4, dtype=torch.float64), seed=9, spread=2.0)
     model.time.set_range(1e-3, 10.0)
-    noisy = score(model, data, integral="uniform", points=1, times=False)
+    noisy = score(model, data, ScoringOptions(integral="uniform", points=1, times=False))
     from dataclasses import replace
 
     nothing = np.zeros(len(noisy.events.event))

@@ -11,25 +11,30 @@ import torch
 from scipy import stats
 
 from foretell.data import EventData, Vocabulary
-from foretell.data.synthetic import Poisson as Truth
+from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
 from foretell.errors import ForetellError
+from foretell.evaluate.bootstrap import Units
 from foretell.evaluate.by_functor import by_functor, functors_of
-from foretell.evaluate.compare import Contender, compare, holm, in_words
+from foretell.evaluate.compare import ComparedRun, compare, holm, in_words
+from foretell.evaluate.likelihood import EventScores
 from foretell.evaluate.permutation import PairedTest, compare_values
-from foretell.evaluate.scores import score
-from foretell.evaluate.units import Units
+from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
 
 TRUTH = Truth((0.6, 0.4))
 
 
-def contender(name: str, data: EventData, *rates: float, times: bool = False) -> Contender:
+def with_events(scored: ScoredModel, events: EventScores) -> ScoredModel:
+    return replace(scored, record=replace(scored.record, events=events))
+
+
+def contender(name: str, data: EventData, *rates: float, times: bool = False) -> ComparedRun:
     model = Poisson(data.vocabulary)
     with torch.no_grad():
         model.log_rate.copy_(torch.tensor(rates, dtype=torch.float64).log())
-    return Contender(name, score(model, data, times=times), data)
+    return ComparedRun(name, score(model, data, ScoringOptions(times=times)), data)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +79,8 @@ def test_times_are_compared_where_both_runs_can_tell_them(data: EventData):
     assert times is not None
     missing = times.no_event.copy()
     missing[:5] = 0.5
-    odd = replace(one, scored=replace(one.scored, times=replace(times, no_event=missing)))
+    record = replace(one.scored.record, times=replace(times, no_event=missing))
+    odd = replace(one, scored=replace(one.scored, record=record))
     found = {item.metric: item for item in compare([odd, two], permutations=99).differences}
     assert found["rmse"].events == data.event_count - 5 and found["rmse"].better == "a"
     assert found["rmse"].verdict("days").count("days") == 1
@@ -127,7 +133,7 @@ def test_to_choose_the_best_of_many_runs_raises_no_more_false_alarms():
                 plain.scored.events, log_intensity=rng.normal(size=40), log_total=nothing, integral=nothing
             )
             events = replace(events, tail=nothing)
-            runs.append(replace(plain, name=f"run{place}", scored=replace(plain.scored, events=events)))
+            runs.append(replace(plain, name=f"run{place}", scored=with_events(plain.scored, events)))
         found = compare(runs, "events", permutations=4500)
         of_likelihood = [one for one in found.differences if one.metric == "log_likelihood"]
         assert len(of_likelihood) == 19 and found.comparisons == 4 * 190
@@ -161,7 +167,7 @@ def test_scores_of_different_events_are_not_compared(data: EventData):
     with pytest.raises(ForetellError, match="scored on 30 and 29 sequences"):
         compare([one, contender("two", data.select(range(29)), 0.6, 0.4)])
     moved = replace(
-        one, name="two", scored=replace(one.scored, events=replace(one.scored.events, time=one.scored.events.time + 1))
+        one, name="two", scored=with_events(one.scored, replace(one.scored.events, time=one.scored.events.time + 1))
     )
     with pytest.raises(ForetellError, match="one and two are scored on different events"):
         compare([one, moved])

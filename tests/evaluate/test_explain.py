@@ -11,7 +11,7 @@ import torch
 import foretell as ft
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.explain import Explained, explain
+from foretell.evaluate.explain import Explanation, explain
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
 from foretell.report.explain_tables import factor, heading, heads_by_effect, percent, tables
@@ -47,7 +47,7 @@ def asked(text: str = TEXT, **options) -> tuple[ANDTT, EventData]:
 MODEL, DATA = asked()
 
 
-def told(at: float, event: str | None = None) -> Explained:
+def told(at: float, event: str | None = None) -> Explanation:
     return explain(MODEL, DATA[0], at, event)
 
 
@@ -79,7 +79,7 @@ def test_shares_of_a_fact_sum_to_one_and_the_strongest_comes_first():
         assert sum(shares) == pytest.approx(1.0) and shares == sorted(shares, reverse=True)
 
 
-def attention(found: Explained, fact: str) -> dict:
+def attention(found: Explanation, fact: str) -> dict:
     (one,) = [one for one in found.facts if one.fact == fact]
     return {part.name: part.attention for part in one.contributions if part.attention}
 

@@ -8,30 +8,30 @@ import torch
 
 from foretell.errors import ForetellError
 from foretell.evaluate import temporal_precision as precise
-from foretell.evaluate.long_horizon import Futuring, compare_futures, score_futures, starting_points
-from foretell.evaluate.temporal_precision import Window
+from foretell.evaluate.long_horizon import FutureOptions, compare_futures, score_futures, starting_points
+from foretell.evaluate.temporal_precision import FutureWindow
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
 
 
-def window(true, *futures, sequence: int = 0) -> Window:
+def window(true, *futures, sequence: int = 0) -> FutureWindow:
     """Events as pairs (time, type)."""
 
     def columns(events):
         events = sorted(events)
         return np.array([t for t, _ in events], dtype=float), np.array([k for _, k in events], dtype=np.int64)
 
-    return Window(sequence, *columns(true), tuple(columns(one) for one in futures))
+    return FutureWindow(sequence, *columns(true), tuple(columns(one) for one in futures))
 
 
-def random_window(rng: np.random.Generator, futures: int, sequence: int, types: int = 3) -> Window:
+def random_window(rng: np.random.Generator, futures: int, sequence: int, types: int = 3) -> FutureWindow:
     def drawn():
         return [(float(t), int(rng.integers(types))) for t in rng.random(rng.integers(0, 7)) * 10.0]
 
     return window(drawn(), *(drawn() for _ in range(futures)), sequence=sequence)
 
 
-def slow_t_map(windows: list[Window], delta: float, number: int) -> float:
+def slow_t_map(windows: list[FutureWindow], delta: float, number: int) -> float:
     """By its definition, prediction by prediction: thresholds on the score, the largest matching at each."""
     from tests.evaluate.test_alignment import largest_matching
 
@@ -66,7 +66,7 @@ def slow_t_map(windows: list[Window], delta: float, number: int) -> float:
 def test_t_map_is_what_its_definition_says(sequences):
     rng = np.random.default_rng(sequences)
     windows = [random_window(rng, 4, n) for n in range(sequences)]
-    found = compare_futures(windows, sequences, Futuring(4, 10.0, 1.5))
+    found = compare_futures(windows, sequences, FutureOptions(4, 10.0, 1.5))
     expected = np.mean([slow_t_map(windows, 1.5, number) for number in range(4)])
     assert found.t_map.value == pytest.approx(expected)
     assert found.t_map.low < found.t_map.value < found.t_map.high
@@ -74,38 +74,40 @@ def test_t_map_is_what_its_definition_says(sequences):
 
 def test_futures_that_are_the_truth_score_1_and_cost_nothing():
     truth = [(1.0, 0), (2.5, 1), (7.0, 0)]
-    found = compare_futures([window(truth, truth, truth, sequence=n) for n in range(25)], 25, Futuring(2, 10.0, 1.0))
+    found = compare_futures(
+        [window(truth, truth, truth, sequence=n) for n in range(25)], 25, FutureOptions(2, 10.0, 1.0)
+    )
     assert found.t_map.value == found.t_map_weighted.value == 1.0
     assert found.transport[0].distance.value == 0.0 and found.transport[0].cost == 0.5
 
 
 def test_futures_without_events_score_0_and_cost_every_event():
-    found = compare_futures([window([(1.0, 0), (2.0, 1)], [], [])], 1, Futuring(2, 10.0, costs=(0.25, 3.0)))
+    found = compare_futures([window([(1.0, 0), (2.0, 1)], [], [])], 1, FutureOptions(2, 10.0, costs=(0.25, 3.0)))
     assert found.t_map.value == 0.0
     assert [one.distance.value for one in found.transport] == [0.5, 6.0]
     assert found.predicted_events == 0.0 and found.happened_events == 2.0
 
 
 def test_nothing_happened_and_nothing_is_scored():
-    found = compare_futures([window([], [(1.0, 0)], [])], 1, Futuring(2, 10.0))
+    found = compare_futures([window([], [(1.0, 0)], [])], 1, FutureOptions(2, 10.0))
     assert np.isnan(found.t_map.value) and found.transport[0].distance.value == pytest.approx(0.5)
 
 
 def test_transport_is_by_hand_that_of_each_future_on_average():
     true = [(1.0, 0), (4.0, 1)]
     near, other = [(1.5, 0), (4.25, 1)], [(1.0, 1), (4.0, 1)]  # 0.75; the second: move nothing, insert 0@1, delete 1@1
-    found = compare_futures([window(true, near, other)], 1, Futuring(2, 10.0, costs=(1.0,)))
+    found = compare_futures([window(true, near, other)], 1, FutureOptions(2, 10.0, costs=(1.0,)))
     assert found.transport[0].distance.value == pytest.approx((0.75 + 2.0) / 2.0)
 
 
 def test_only_the_first_events_are_transported():
     true, drawn = [(float(t), 0) for t in range(1, 9)], [(float(t), 0) for t in range(1, 4)]
-    few = compare_futures([window(true, drawn, drawn)], 1, Futuring(2, 10.0, costs=(1.0,), steps=3))
+    few = compare_futures([window(true, drawn, drawn)], 1, FutureOptions(2, 10.0, costs=(1.0,), steps=3))
     assert few.transport[0].distance.value == 0.0
 
 
 def test_the_default_parameters_are_in_the_proportions_of_hotpp():
-    asked = Futuring(10, 10.0)
+    asked = FutureOptions(10, 10.0)
     assert asked.window == 2.0 and asked.prices == (1.0,) and asked.steps == 10
 
 
@@ -139,7 +141,7 @@ def test_futures_of_the_true_process_expect_as_many_events_as_happen():
     with torch.no_grad():
         model.log_rate.fill_(0.0)
     model.longest = 40.0
-    found = score_futures(model, data, Futuring(5, 3.0), seed=1)
+    found = score_futures(model, data, FutureOptions(5, 3.0), seed=1)
     assert found.starts > 250 and abs(found.predicted_events - 3.0) < 0.25 and abs(found.happened_events - 3.0) < 0.55
     assert found.true_events == round(found.happened_events * found.starts)
     assert 0.0 < found.t_map.value < 1.0 and found.transport[0].distance.low > 0.0
@@ -156,7 +158,7 @@ def test_unpredicted_events_are_no_targets():
 def test_replicates_of_t_map_are_drawn_some_at_a_time_and_the_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     rng = np.random.default_rng(5)
     windows = [random_window(rng, 3, n) for n in range(25)]
-    asked = Futuring(3, 10.0, 1.0)
+    asked = FutureOptions(3, 10.0, 1.0)
     whole = compare_futures(windows, 25, asked)
     monkeypatch.setattr(precise, "AT_A_TIME", 7)
     assert compare_futures(windows, 25, asked).t_map == whole.t_map
@@ -168,7 +170,7 @@ def test_intervals_of_t_map_cover_that_of_much_data_though_some_types_are_rare()
     rng = np.random.default_rng(6)
     often = np.array([0.5, 0.25, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01])
 
-    def drawn(sequence: int) -> Window:
+    def drawn(sequence: int) -> FutureWindow:
         mean, favoured = rng.gamma(2.0, 2.0) + 0.5, rng.random(len(often)) * 10.0
 
         def events() -> list[tuple[float, int]]:
@@ -180,7 +182,7 @@ def test_intervals_of_t_map_cover_that_of_much_data_though_some_types_are_rare()
         return window(events(), *(events() for _ in range(5)), sequence=sequence)
 
     def scored(count: int):
-        return compare_futures([drawn(n) for n in range(count)], count, Futuring(5, 10.0, 1.0))
+        return compare_futures([drawn(n) for n in range(count)], count, FutureOptions(5, 10.0, 1.0))
 
     truth = scored(3000)
     inside = np.zeros(2)
@@ -203,10 +205,10 @@ def test_intervals_of_t_map_cover_that_of_much_data_though_some_types_are_rare()
 )
 def test_parameters_that_make_no_sense_are_refused(asked, message):
     with pytest.raises(ForetellError, match=message):
-        Futuring(**asked)
+        FutureOptions(**asked)
 
 
 def test_a_horizon_that_no_sequence_has_is_the_users_error():
     data = event_data([([1.0], [0])], types=1, t_end=2.0)
     with pytest.raises(ForetellError, match=r"no sequence of sample is watched so long"):
-        score_futures(Poisson(data.vocabulary), data, Futuring(2, 5.0))
+        score_futures(Poisson(data.vocabulary), data, FutureOptions(2, 5.0))

@@ -12,7 +12,7 @@ from scipy import integrate
 
 from foretell.batches.queries import Queries
 from foretell.data import EventData
-from foretell.evaluate.next_event_density import Care
+from foretell.evaluate.next_event_density import Tolerance
 from foretell.evaluate.next_time import AGAIN, AGAIN_ABOVE, QUICK, UNDEFINED_ABOVE, predict_next_times
 from foretell.evaluate.scores import score
 from foretell.models.attention.anhp import ANHP
@@ -110,9 +110,9 @@ def test_an_anhp_expects_what_brute_force_finds(m: float, options: dict[str, Any
 def test_of_two_cares_the_closer_one_finds_more_digits(m: float):
     data = random_data(4, [9, 5])
     model = anhp(data, m)
-    close = predict_next_times(model, data, cares=(Care(tolerance=1e-8, finest=0.0),))
+    close = predict_next_times(model, data, cares=(Tolerance(tolerance=1e-8, finest=0.0),))
     wait = close.predicted - previous_times(data)
-    for cares, digits in (((QUICK, AGAIN), 1e-3), ((Care(1e-6, 0.0),), 1e-6)):
+    for cares, digits in (((QUICK, AGAIN), 1e-3), ((Tolerance(1e-6, 0.0),), 1e-6)):
         found = predict_next_times(model, data, cares=cares)
         assert (np.abs(found.predicted - close.predicted) <= digits * wait).all()
 
@@ -128,8 +128,8 @@ def test_where_the_intensity_wiggles_on_all_scales_the_reported_error_is_honest(
     """An error is a sum of many that are as likely up as down, so it should behave as a standard deviation does."""
     data = random_data(7, [24, 18])
     model = rough(data)
-    quick = predict_next_times(model, data, cares=(Care(1e-4, 1.0 / 8.0),))
-    close = predict_next_times(model, data, cares=(Care(1e-4, 1.0 / 1024.0),))
+    quick = predict_next_times(model, data, cares=(Tolerance(1e-4, 1.0 / 8.0),))
+    close = predict_next_times(model, data, cares=(Tolerance(1e-4, 1.0 / 1024.0),))
     wait = close.predicted - previous_times(data)
     assert np.median(quick.error / wait) > 1e-3, "the case is rough"
     rough_there = quick.event > 0  # with no event to attend to, intensities are constant
@@ -142,7 +142,7 @@ def test_where_the_intensity_wiggles_on_all_scales_the_reported_error_is_honest(
 def test_predictions_that_are_off_by_much_are_made_again_with_more_care():
     data = random_data(7, [24, 18])
     model = rough(data)
-    coarse, finer = Care(1e-4, 1.0), Care(1e-4, 1.0 / 128.0)
+    coarse, finer = Tolerance(1e-4, 1.0), Tolerance(1e-4, 1.0 / 128.0)
     once = predict_next_times(model, data, cares=(coarse,))
     again = predict_next_times(model, data, cares=(coarse, finer))
     fine = predict_next_times(model, data, cares=(finer,))

@@ -6,7 +6,7 @@ import pytest
 
 import foretell as ft
 from foretell.errors import ForetellError
-from foretell.evaluate.participants import guess_participants, parse_pattern
+from foretell.evaluate.patterns import guess_participants, parse_pattern
 
 PROGRAM = "robocup"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foretell.errors import ForetellError
-from foretell.evaluate.pattern import MayCome, never_matches, parse_event_pattern
+from foretell.evaluate.patterns import PossibleNames, never_matches, parse_event_pattern
 
 NAMES = (
     "kick(purple7)",
@@ -81,12 +81,12 @@ def test_a_pattern_that_can_never_match_is_told_with_what_may_have_been_meant(te
 
 def test_where_names_may_still_come_it_is_enough_that_constants_are_known():
     pattern = parse_event_pattern("pass(zoe,Q)")
-    assert never_matches(pattern, NAMES, MayCome({}, {"zoe"})) is None
-    assert "did you mean `zoey`?" in (never_matches(pattern, NAMES, MayCome({}, {"zoey"})) or "")
+    assert never_matches(pattern, NAMES, PossibleNames({}, {"zoe"})) is None
+    assert "did you mean `zoey`?" in (never_matches(pattern, NAMES, PossibleNames({}, {"zoey"})) or "")
 
 
 def test_an_event_that_is_declared_and_was_never_met_may_come():
-    declared = MayCome({"foul": 1}, {"purple7"})
+    declared = PossibleNames({"foul": 1}, {"purple7"})
     assert never_matches(parse_event_pattern("foul(P)"), NAMES, declared) is None
     assert never_matches(parse_event_pattern("foul(purple7)"), NAMES, declared) is None
     assert "`foul` has 1 places, found 2" in (never_matches(parse_event_pattern("foul(P,Q)"), NAMES, declared) or "")

@@ -6,23 +6,24 @@ Statistical tests are seeded. With another seed, a correct test would fail each 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from foretell.data.synthetic import Poisson as Truth
+from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
 from foretell.errors import ForetellError
 from foretell.evaluate import permutation
-from foretell.evaluate.likelihood import score_events
-from foretell.evaluate.participants import Guesses
+from foretell.evaluate.bootstrap import Units
+from foretell.evaluate.compare import difference_of
+from foretell.evaluate.likelihood import EventScores, score_events
+from foretell.evaluate.metrics import EventRecord, Metric, metrics_of
+from foretell.evaluate.patterns import Guesses
 from foretell.evaluate.permutation import (
-    compare_errors,
-    compare_log_likelihoods,
-    compare_participants,
+    compare_values,
     permutation_test,
 )
 from foretell.models.classical.poisson import Poisson
@@ -181,9 +182,15 @@ def scored():
     return found
 
 
+def compared(first, second, over="events", **options):
+    """By the log-likelihood of every row; the difference is in nats per event."""
+    values = first.log_likelihood, second.log_likelihood
+    return compare_values(*values, first.sequence, over, events=int(first.is_event.sum()), **options)
+
+
 def test_over_events_the_units_add_up_to_the_difference_an_event(scored):
     right, wrong = scored
-    found = compare_log_likelihoods(right, wrong)
+    found = compared(right, wrong)
     events = int(right.is_event.sum())
     assert found.units == events
     assert found.difference == pytest.approx((right.log_likelihoods.sum() - wrong.log_likelihoods.sum()) / events)
@@ -192,39 +199,44 @@ def test_over_events_the_units_add_up_to_the_difference_an_event(scored):
 
 def test_over_sequences_the_difference_is_the_same_and_the_units_are_fewer(scored):
     right, wrong = scored
-    found = compare_log_likelihoods(right, wrong, "sequences")
+    found = compared(right, wrong, "sequences")
     assert found.units == 12 and found.exact
-    assert found.difference == pytest.approx(compare_log_likelihoods(right, wrong).difference)
+    assert found.difference == pytest.approx(compared(right, wrong).difference)
     assert found.p_value == pytest.approx(brute_force(right.log_likelihoods, wrong.log_likelihoods))
+
+
+def metric_of(record: EventRecord, key: str) -> Metric:
+    return next(one for one in metrics_of(record) if one.key == key)
 
 
 def test_errors_of_the_next_type_are_compared(scored):
     right, _ = scored
     never = replace(right, predicted_type=right.type)
-    found = compare_errors(never, right)
-    assert found.difference == pytest.approx(-np.mean(right.predicted_type != right.type))
-    assert found.p_value < 0.001
-    assert compare_errors(never, right, "sequences").difference == pytest.approx(found.difference)
+    one, other = (metric_of(EventRecord(events), "error_rate") for events in (never, right))
+    found = difference_of(("never", "right"), one, other, Units(right.sequence, 12), ["events", "sequences"])
+    assert found.difference.value == pytest.approx(-np.mean(right.predicted_type != right.type))
+    assert found.tests[0].test.p_value < 0.001 and found.better == "never"
+    assert found.tests[1].test.difference == pytest.approx(found.tests[0].test.difference)
 
 
-def test_participants_are_compared_over_all_patterns_together():
-    first = [guesses([False] * 8), guesses([True] * 2, "kick(-P)", 8)]
-    second = [guesses([True] * 6 + [False] * 2), guesses([True] * 2, "kick(-P)", 8)]
-    found = compare_participants(first, second)
-    assert found.difference == pytest.approx(-0.6)
-    assert (found.units, found.differing, found.p_value) == (10, 6, 2 / 64)
-    assert compare_participants(first, second, "sequences").p_value == 2 / 8
+def test_participants_are_compared_over_all_patterns_together(scored):
+    """Ten rows of four sequences; two patterns ask about them, none about both."""
+    sequence, event = np.repeat([0, 1, 2, 3], [4, 2, 2, 2]), np.array([0, 1, 8, 9, 2, 3, 4, 5, 6, 7])
+    columns = {one.name: getattr(scored[0], one.name)[:10] for one in fields(EventScores) if one.name != "used"}
+    events = replace(scored[0], **columns | {"sequence": sequence, "event": event})
+    first = (guesses([False] * 8), guesses([True] * 2, "kick(-P)", 8))
+    second = (guesses([True] * 6 + [False] * 2), guesses([True] * 2, "kick(-P)", 8))
+    one, other = (metric_of(EventRecord(events, None, some), "participants all") for some in (first, second))
+    found = difference_of(("first", "second"), one, other, Units(events.sequence, 4), ["events", "sequences"])
+    assert found.difference.value == pytest.approx(-0.6)
+    test = found.tests[0].test
+    assert (test.units, test.differing, test.p_value) == (10, 6, 2 / 64)
+    assert found.tests[1].test.p_value == 2 / 8
 
 
-def test_other_events_or_patterns_cannot_be_paired(scored):
+def test_units_that_are_none_and_no_scores_are_errors(scored):
     right, _ = scored
-    with pytest.raises(ForetellError, match="same data, in the same window"):
-        compare_log_likelihoods(right, replace(right, time=right.time + 1.0))
-    with pytest.raises(ForetellError, match="expected the same for both"):
-        compare_participants([guesses([True])], [guesses([True], "kick(-P)")])
-    with pytest.raises(ForetellError, match="different events"):
-        compare_participants([guesses([True])], [guesses([True], shift=1)])
     with pytest.raises(ForetellError, match="no scores"):
-        compare_participants([], [])
+        compare_values(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
     with pytest.raises(ForetellError, match="over = 'games'"):
-        compare_log_likelihoods(right, right, "games")  # type: ignore[arg-type]
+        compared(right, right, "games")

@@ -13,8 +13,7 @@ from scipy import stats
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.evaluate.next_time import predict_next_times
-from foretell.evaluate.predict import predict, predict_each, seed_of
-from foretell.evaluate.prediction import QUANTILES
+from foretell.evaluate.predict import QUANTILES, predict, predict_each, seed_of
 from foretell.lang.program import Program
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel

@@ -13,11 +13,10 @@ import pytest
 import torch
 from scipy import stats
 
-from foretell.data.synthetic import Hawkes as HawkesTruth
-from foretell.data.synthetic import Poisson as Truth
+from foretell.data.synthetic import HawkesProcess as HawkesTruth
+from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
-from foretell.evaluate.likelihood import score_events
-from foretell.evaluate.residuals import (
+from foretell.evaluate.calibration import (
     kolmogorov_p,
     kolmogorov_tail,
     ks_distance,
@@ -26,6 +25,7 @@ from foretell.evaluate.residuals import (
     residuals,
     uniform,
 )
+from foretell.evaluate.likelihood import score_events
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
 

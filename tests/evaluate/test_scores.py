@@ -6,7 +6,7 @@ import builtins
 import gzip
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from pyarrow import parquet
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.record import Origin, digest_of, read_scores, write_scores
-from foretell.evaluate.scores import evaluate, score
+from foretell.evaluate.scores import ScoringOptions, evaluate, score
 from foretell.models.attention.anhp import ANHP
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data, random_data, randomise
@@ -49,7 +49,7 @@ def test_the_most_intense_type_is_the_one_predicted_at_each_time():
     data = random_data(2, [6, 4])
     model = randomise(ANHP(data.vocabulary, dim=4, dtype=torch.float64), seed=1)
     model.time.set_range(0.5, 10.0)
-    events = score(model, data, times=False).events
+    events = score(model, data, ScoringOptions(times=False)).events
     wrong = 0
     from foretell.batches.batch import make_batch
     from foretell.batches.queries import Queries
@@ -119,7 +119,11 @@ def test_time_rescaling_and_calibration_are_in_the_evaluation():
 def test_score_and_evaluate_take_the_same_options():
     import inspect
 
-    assert inspect.signature(evaluate).parameters.keys() == inspect.signature(score).parameters.keys()
+    asked = inspect.signature(evaluate).parameters
+    options = {one.name: one.default for one in fields(ScoringOptions)}
+    assert {name: asked[name].default for name in options} == options
+    assert [*asked] == ["model", "data", *options, "progress"]
+    assert [*inspect.signature(score).parameters] == ["model", "data", "options", "progress"]
 
 
 def test_nothing_to_score_is_an_error():
@@ -166,8 +170,7 @@ ORIGIN = Origin("model", "data", "all", "quadrature", 10, 0)
 
 
 def origin_of(path: Path, data: EventData, **changes: object) -> Origin:
-    way = {"window": "all", "integral": "quadrature", "points": 10, "seed": 0, **changes}
-    return Origin.of(path, data, **way)  # type: ignore[arg-type]
+    return Origin.of(path, data, ScoringOptions(**changes))  # type: ignore[arg-type]
 
 
 def test_scores_read_back_are_those_that_were_written(tmp_path: Path):
@@ -190,7 +193,7 @@ def test_scores_of_something_else_are_not_read(tmp_path: Path):
     weights.write_bytes(b"weights")
     origin = origin_of(weights, data)
     assert read_scores(tmp_path, model, data, origin) is None, "there are none"
-    write_scores(score(model, data, times=False), data, tmp_path, origin)
+    write_scores(score(model, data, ScoringOptions(times=False)), data, tmp_path, origin)
     assert read_scores(tmp_path, model, data, origin) is None, "without next times"
     assert read_scores(tmp_path, model, data, origin, times=False) is not None
     other = random_data(7, [4, 3])
@@ -225,7 +228,7 @@ def test_rows_with_times_are_not_read_with_a_summary_without_them(tmp_path: Path
     model = poisson(data, 0.2, 0.2, 0.1)
     write_scores(score(model, data), data, tmp_path, ORIGIN)
     kept = (tmp_path / "evaluation.json").read_bytes()
-    write_scores(score(model, data, times=False), data, tmp_path, ORIGIN)
+    write_scores(score(model, data, ScoringOptions(times=False)), data, tmp_path, ORIGIN)
     (tmp_path / "evaluation.json").write_bytes(kept)
     assert read_scores(tmp_path, model, data, ORIGIN) is None
 

@@ -209,10 +209,18 @@ def explained() -> Found:
 
 
 def replayed() -> Found:
-    """The database of the shipped rules over a game: what is possible, and why."""
+    """The database of the shipped rules over a game: what is possible, by name, since a replay may number facts as it likes."""
     train, _ = games(30)
     timelines = ft.replay(ft.Program.named("robocup"), train).timelines
-    return {"possible": [array(one.possible) for one in timelines], "states": [one.states for one in timelines]}
+    text = timelines[0].grounding.text
+    rows = [sorted((text(fact), start, stop) for fact, start, stop in one.possible.tolist()) for one in timelines]
+    names = sorted({name for one in rows for name, _, _ in one})
+    place = {name: number for number, name in enumerate(names)}
+    return {
+        "names": names,
+        "possible": [array(np.asarray([(place[name], *when) for name, *when in one])) for one in rows],
+        "states": [one.states for one in timelines],
+    }
 
 
 def pretrained() -> Found:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foretell.errors import DataError
-from foretell.ground.engine import Engine, GroundingError, Limits, Rows
+from foretell.ground.engine import EndedRows, Engine, GroundingError, ReplayLimits
 from foretell.ground.timeline import NEVER
 from foretell.lang.program import Program
 from foretell.reference.database import states
@@ -191,7 +191,7 @@ def test_exponential_joins_are_refused_with_the_rule_that_asks_for_them() -> Non
     facts = "".join(f"n({i}). " for i in range(40))
     program = f":- exogenous(e).\n{facts}\nh(A,B,C,D,E) :- n(A), n(B), n(C), n(D), n(E), go.\ngo <- e.\n"
     with pytest.raises(GroundingError, match="rule41"):
-        replay_of(program, ["e"], limits=Limits(10_000, 100_000))
+        replay_of(program, ["e"], limits=ReplayLimits(10_000, 100_000))
 
 
 def test_empty_sequences_and_programs_replay() -> None:
@@ -221,7 +221,7 @@ def _steps(engine: Engine, name: str, state: int) -> int:
     before = engine.limits.steps
     fired = engine.fire(event)
     used = before - engine.steps
-    engine.apply(fired, state, Rows())
+    engine.apply(fired, state, EndedRows())
     return used + before - engine.steps
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from foretell.data import load_file
 from foretell.errors import ForetellError
-from foretell.ground.engine import Limits
+from foretell.ground.engine import ReplayLimits
 from foretell.ground.explain import why
 from foretell.ground.replay import replay
 from foretell.lang.program import Program
 from tests.ground.mutations import mutated
 from tests.ground.random_programs import random_case
 
-LIMITS = Limits(5_000, 50_000)
+LIMITS = ReplayLimits(5_000, 50_000)
 LONGEST = 20.0  # seconds for one case: far more than any takes, so that a busy machine is no failure
 QUICK, ALL, BLOCK = 400, 10_000, 200
 

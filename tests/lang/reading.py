@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.lang.diagnostics import Diagnostic, ProgramError
-from foretell.lang.parse import Parsed, parse
+from foretell.lang.parse import ParseResult, parse
 from foretell.lang.program import Program
 from foretell.lang.source import Source
 from foretell.lang.syntax import Statement
@@ -36,7 +36,7 @@ def warnings(text: str, **options: Any) -> list[str]:
     return [one.code for one in diagnostics(text, **options) if one.severity == "warning"]
 
 
-def parsed(text: str) -> Parsed:
+def parsed(text: str) -> ParseResult:
     return parse(Source("p.ndtt", text))
 
 

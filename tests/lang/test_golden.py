@@ -47,7 +47,9 @@ def test_every_message_has_a_place_and_a_hint():
 
 
 def test_no_code_is_written_in_the_sources_that_is_not_listed():
-    pattern = re.compile(r"""(?:Diagnostic|say|Refused|refuse|_warn)\(\s*"([a-z-]+)"|yield variable, "([a-z-]+)\"""")
+    pattern = re.compile(
+        r"""(?:Diagnostic|say|StatementError|refuse|_warn)\(\s*"([a-z-]+)"|yield variable, "([a-z-]+)\""""
+    )
     used = set()
     for path in (ROOT / "src/foretell/lang").glob("*.py"):
         used |= {one or other for one, other in pattern.findall(path.read_text(encoding="utf-8"))}

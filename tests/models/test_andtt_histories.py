@@ -9,7 +9,7 @@ from foretell.batches.timelines import Histories
 from foretell.data import Vocabulary
 from foretell.lang.program import Program
 from foretell.plan import slots as slots_module
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.slots import SequenceSlots
 from tests.plan.plans import DIM
 
@@ -26,7 +26,7 @@ VOCABULARY = Vocabulary(tuple(f"{what}({who})" for what in ("join", "say") for w
 
 def histories() -> Histories:
     program = Program.from_text(CLUB, dim=DIM)
-    return Histories(program, Layout(program, DIM))
+    return Histories(program, DimensionLayout(program, DIM))
 
 
 def slots_of(known: Histories, types: list[int], **options) -> SequenceSlots:

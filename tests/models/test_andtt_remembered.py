@@ -8,7 +8,7 @@ import pickle
 import pytest
 import torch
 
-from foretell.batches import plan_cache as andtt_plans
+from foretell.batches import rule_collator as andtt_plans
 from foretell.batches import timelines as andtt_histories
 from foretell.batches.queries import Queries
 from foretell.data import EventData

@@ -12,8 +12,7 @@ import torch
 from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.data import EventSequence
-from foretell.data.synthetic import Poisson as PoissonProcess
-from foretell.data.synthetic import simulate
+from foretell.data.synthetic import PoissonProcess, simulate
 from foretell.errors import ForetellError
 from foretell.models.last_event.last_event import LastEventModel
 from foretell.models.last_event.sahp import SAHP

@@ -12,9 +12,7 @@ import torch
 from foretell.batches.batch import make_batch
 from foretell.batches.queries import Queries
 from foretell.data import EventSequence
-from foretell.data.synthetic import Hawkes as HawkesProcess
-from foretell.data.synthetic import Poisson as PoissonProcess
-from foretell.data.synthetic import simulate
+from foretell.data.synthetic import HawkesProcess, PoissonProcess, simulate
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
 from foretell.models.units import mean_gap, scored_counts, starting_rates, wave_range

@@ -1,4 +1,4 @@
-"""`prefix_attention` against its formula, its derivative, and the extremes of its logits."""
+"""`attention_with_null` against its formula, its derivative, and the extremes of its logits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,26 @@ import torch
 from torch import Tensor
 
 from foretell.nn import attention
-from foretell.nn.attention import Visible, prefix_attention
+from foretell.nn.attention import Visible, attention_with_null, with_null
 
 B, N, D, PER_GAP = 2, 7, 3, 2
 QUERIES = (N + 1) * PER_GAP
+
+
+def prefix_attention(
+    queries: list[Tensor], keys: list[Tensor], bias: Tensor, values: Tensor, visible: Visible
+) -> Tensor:
+    """Without null rows: `Σ α v / (1 + Σ α)` for each query, `α = exp(Σ_i x_i·k_i + bias)`; a key with bias -inf is never seen.
+
+    queries: [B, Q, d_i] each; keys: [B, N, d_i] each; bias: [B, N]; values: [B, N, D]; gives [B, Q, D].
+    """
+    hidden = torch.isneginf(bias)
+    ones = queries[0].new_ones(queries[0].shape[0], queries[0].shape[1], 1)
+    level = bias.masked_fill(hidden, 0.0).unsqueeze(-1)
+    tables = [with_null(table) for table in (*keys, level)]
+    return attention_with_null(
+        [*queries, ones], tables, with_null(values), visible, torch.nn.functional.pad(hidden, (1, 0))
+    )
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

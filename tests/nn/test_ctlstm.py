@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.nn import ctlstm as module
 from foretell.nn import ctlstm_steps
-from foretell.nn.ctlstm import Cells, ctlstm, gated, read
+from foretell.nn.ctlstm import CellStates, ctlstm, gated, read
 from foretell.nn.ctlstm_steps import GATES
 
 SHAPES = [(3, 5, 3, 4), (80, 4, 2, 3), (2, 1, 1, 1), (2, 0, 3, 2), (4, 9, 1, 5)]  # kinds, events, sequences, dimension
@@ -30,7 +30,7 @@ def inputs(
     return table, happened, recurrent, torch.rand(rows, events, generator=draw, dtype=dtype)
 
 
-def plain(table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor) -> Cells:
+def plain(table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor) -> CellStates:
     rows, dim = len(events), recurrent.shape[1]
     c = target = h = decay = out = table.new_zeros(rows, dim)
     found: dict[str, list[Tensor]] = {part: [] for part in PARTS}
@@ -49,10 +49,10 @@ def plain(table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor) -> 
         for part, value in zip(PARTS, (c, target, decay, out), strict=False):
             found[part].append(value)
     nothing = table.new_zeros(rows, 0, dim)
-    return Cells(*(torch.stack(found[part], dim=1) if found[part] else nothing for part in PARTS))
+    return CellStates(*(torch.stack(found[part], dim=1) if found[part] else nothing for part in PARTS))
 
 
-def parts(cells: Cells) -> tuple[Tensor, ...]:
+def parts(cells: CellStates) -> tuple[Tensor, ...]:
     return tuple(getattr(cells, part) for part in PARTS)
 
 

@@ -7,7 +7,7 @@ import torch
 
 from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.fused import fuses, matrices
-from foretell.nn.fused.loss import Layout, _of_types, _shares, power_of_two
+from foretell.nn.fused.loss import LossLayout, _of_types, _shares, power_of_two
 
 DIM, TYPES = 16, 5
 CPU = torch.device("cpu")
@@ -25,7 +25,7 @@ def model(**options: object) -> ANHP:
 @pytest.mark.parametrize("time_dim", [16, 10])
 def test_one_product_gives_folded_keys_levels_and_values_of_every_head(heads: int, time_dim: int):
     made = model(heads=heads, time_dim=time_dim, layers=2)
-    layout, base = Layout(heads, DIM, time_dim), made.coarse_base[0]
+    layout, base = LossLayout(heads, DIM, time_dim), made.coarse_base[0]
     times = torch.linspace(0.0, 5.0, 7, dtype=torch.float64)[None]
     features = made.time.with_one(times, torch.float64)
     embedding = torch.randn(1, 7, DIM, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

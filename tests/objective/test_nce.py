@@ -10,7 +10,7 @@ import torch
 
 from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence
-from foretell.data.synthetic import Hawkes as SyntheticHawkes
+from foretell.data.synthetic import HawkesProcess as SyntheticHawkes
 from foretell.data.synthetic import simulate
 from foretell.models.attention.anhp import ANHP
 from foretell.models.classical.hawkes import Hawkes

@@ -9,7 +9,7 @@ import torch
 
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import Plan, make_plan
 from foretell.plan.slots import SequenceSlots, sequence_slots
@@ -21,12 +21,12 @@ DIM, TIME_DIM = 2, 3
 def slots_of(text: str, events: list[str], states: Sequence[int]) -> tuple[Timeline, SequenceSlots]:
     """`states` are those that are asked about: 1 before the first event, 2 after it, …"""
     timeline = replay_of(Program.from_text(text, dim=DIM), events).timelines[0]
-    return timeline, sequence_slots(timeline, Layout(timeline.grounding.program, DIM), np.asarray(states))
+    return timeline, sequence_slots(timeline, DimensionLayout(timeline.grounding.program, DIM), np.asarray(states))
 
 
 def plan_of(text: str, *sequences: list[str], states: Sequence[Sequence[int]] | None = None) -> Plan:
     program = Program.from_text(text, dim=DIM)
-    layout = Layout(program, DIM)
+    layout = DimensionLayout(program, DIM)
     timelines = replay_of(program, *sequences).timelines
     asked = [range(1, one.states) for one in timelines] if states is None else states
     parts = [sequence_slots(one, layout, np.asarray(own)) for one, own in zip(timelines, asked, strict=True)]

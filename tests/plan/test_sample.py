@@ -13,8 +13,8 @@ from scipy import stats
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.layout import Layout
-from foretell.plan.sample import Cells, numbers_below
+from foretell.plan.layout import DimensionLayout
+from foretell.plan.sample import PossibleByState, numbers_below
 from foretell.plan.slots import SequenceSlots, sequence_slots
 from tests.ground.timelines import replay_of
 from tests.plan.plans import DIM, names
@@ -35,9 +35,9 @@ look(X) <- buy(X), shelf(X).
 OPENINGS = [*(f"open({x})" for x in "abcdefg"), "shut(c)", "shut(a)", "open(h)", "open(c)", "shut(g)"]
 
 
-def shop() -> tuple[Timeline, Layout]:
+def shop() -> tuple[Timeline, DimensionLayout]:
     program = Program.from_text(SHOP, dim=DIM)
-    return replay_of(program, OPENINGS).timelines[0], Layout(program, DIM)
+    return replay_of(program, OPENINGS).timelines[0], DimensionLayout(program, DIM)
 
 
 def possible_in(timeline: Timeline, state: int) -> set[int]:
@@ -169,7 +169,7 @@ def by_place(slots: SequenceSlots) -> dict[tuple[int, int], object]:
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_kept_has_the_same_slots_as_without_down_sampling_and_the_past_all_of_its_own(seed: int):
     case = rich_case(seed)
-    layout = Layout(case.program, case.settings.dim)
+    layout = DimensionLayout(case.program, case.settings.dim)
     timeline = replay_of(case.program, case.sequences[0][0]).timelines[0]
     states = np.repeat(np.arange(1, timeline.states), 2)
     try:
@@ -195,7 +195,7 @@ def test_what_is_kept_has_the_same_slots_as_without_down_sampling_and_the_past_a
 def test_facts_that_only_events_left_out_would_need_have_no_slots():
     program = Program.from_text(":- event(e).\nq(a). q(b). q(c). p(X) :- q(X). e(X) :- p(X).\n", dim=DIM)
     timeline = replay_of(program, []).timelines[0]
-    slots = sequence_slots(timeline, Layout(program, DIM), np.asarray([1]), 1, np.random.default_rng(0))
+    slots = sequence_slots(timeline, DimensionLayout(program, DIM), np.asarray([1]), 1, np.random.default_rng(0))
     (event,) = [name for name in names(slots) if name.startswith("e")]
     assert names(slots) == sorted([event, event.replace("e", "p"), event.replace("e", "q")])
 
@@ -231,7 +231,7 @@ def test_the_cells_of_a_state_hold_each_event_that_is_possible_in_it_once(seed: 
         rows += [(100 + fact, start, stop) for start, stop in cuts.reshape(-1, 2).tolist()]
     fact, start, stop = np.asarray(rows, dtype=np.int64).reshape(-1, 3)[rng.permutation(len(rows))].T
     always = np.arange(rng.integers(0, 3))
-    cells = Cells(always, fact, start, stop, states)
+    cells = PossibleByState(always, fact, start, stop, states)
     for state in range(states):
         expected = sorted([*always.tolist(), *fact[(start <= state) & (state < stop)].tolist()])
         assert cells.count[state] == len(expected)
@@ -260,7 +260,7 @@ def test_memory_follows_the_events_that_are_kept_and_not_those_that_are_possible
         f":- event(e). :- exogenous(go). :- embed(on, 0).\n{facts}\n{rule}\non <- go.\n", dim=DIM
     )
     timeline = replay_of(program, ["go", *("e(7)" for _ in range(900))]).timelines[0]
-    layout, states = Layout(program, DIM), np.arange(2, 902)
+    layout, states = DimensionLayout(program, DIM), np.arange(2, 902)
     tracemalloc.start()
     slots = sequence_slots(timeline, layout, states, 4, np.random.default_rng(0))
     _, peak = tracemalloc.get_traced_memory()

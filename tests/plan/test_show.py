@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import foretell as ft
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import make_plan
 from foretell.plan.show import alike_of, network_lines, sizes_of, tensors_of
@@ -60,7 +60,7 @@ def test_the_tensors_that_are_listed_are_those_of_the_model(name: str):
 )
 def test_a_name_with_a_variable_waits_for_data_whatever_else_has_its_functor(written: str, said: bool):
     text = f":- event(e). e <- bos. g(a). g(b). {written}"
-    layout = Layout(ft.Program.from_text(text), 2)
+    layout = DimensionLayout(ft.Program.from_text(text), 2)
     book = ParameterBook(layout, 2)
     waits = "w(X): as many as data give values to X"
     assert (waits in "\n".join(network_lines(layout, book, 1))) == said
@@ -72,7 +72,7 @@ def test_a_name_with_a_variable_waits_for_data_whatever_else_has_its_functor(wri
 @pytest.mark.parametrize("name", ["forum", "library", "outage", "ward"])
 def test_the_parts_of_a_plan_add_up_to_its_sizes(name: str):
     program = ft.Program.from_file(FILES[name], dim=4)
-    layout = Layout(program, 4)
+    layout = DimensionLayout(program, 4)
     for timeline in ft.replay(program, ft.load_file(str(example(name)[0]))).timelines:
         slots = sequence_slots(timeline, layout, np.repeat(np.arange(1, timeline.states), 2))
         found = sizes_of(timeline, slots, layout)

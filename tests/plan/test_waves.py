@@ -7,8 +7,8 @@ import torch
 
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
-from foretell.nn.cells import Stage, Update, Waves
-from foretell.plan.versions import versions_of
+from foretell.nn.cells import CellUpdate, DeductionStage, Waves
+from foretell.plan.history import versions_of
 from foretell.plan.waves import Recurrence
 from tests.ground.timelines import event_data
 
@@ -26,8 +26,8 @@ def recurrence(text: str, *sequences: list[str]) -> Recurrence:
     return found
 
 
-def updates(waves: Waves) -> list[Update]:
-    return [step for step in waves.steps if isinstance(step, Update)]
+def updates(waves: Waves) -> list[CellUpdate]:
+    return [step for step in waves.steps if isinstance(step, CellUpdate)]
 
 
 def test_users_who_know_nothing_of_each_other_are_moved_side_by_side():
@@ -51,7 +51,7 @@ def test_what_no_addition_looks_at_is_left_out():
     text = f"{USERS}:- event(idle).\nidle(U,V) :- user(U), user(V).\n"
     one, two = (recurrence(one, ["click(a)", "click(b)"]).waves for one in (USERS, text))
     assert one.embeddings == two.embeddings
-    assert sum(step.size for step in one.steps if isinstance(step, Stage)) == one.embeddings
+    assert sum(step.size for step in one.steps if isinstance(step, DeductionStage)) == one.embeddings
 
 
 def test_rows_with_one_matrix_share_a_tile():

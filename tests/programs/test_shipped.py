@@ -24,9 +24,9 @@ def test_a_shipped_program_is_found_by_its_name_from_anywhere(tmp_path: Path, mo
 
 
 def test_every_shipped_program_has_embedded_data_of_its_name():
-    from foretell.data import catalog as data
+    from foretell.data.loading import embedded_names
 
-    assert set(catalog.names()) <= set(data.names())
+    assert set(catalog.names()) <= set(embedded_names())
 
 
 def test_a_file_of_the_users_comes_before_a_shipped_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foretell.errors import ForetellError
-from foretell.evaluate.explain import Explained, explain
+from foretell.evaluate.explain import Explanation, explain
 from foretell.report.explain_plot import LARGEST_DOT, SMALLEST_SHOWN, explain_plot
 from foretell.report.explain_tables import heads_by_effect
 from foretell.report.plots import save_figure
@@ -17,17 +17,17 @@ pytest.importorskip("matplotlib")
 
 
 @pytest.fixture(scope="module")
-def found() -> Explained:
+def found() -> Explanation:
     return explain(MODEL, DATA[0], 5.5, "talk(ann,bob)")
 
 
 @pytest.mark.parametrize(("suffix", "head"), [(".png", b"\x89PNG\r\n"), (".svg", b"<?xml")])
-def test_it_is_saved_in_the_format_that_its_name_says(suffix: str, head: bytes, found: Explained, tmp_path: Path):
+def test_it_is_saved_in_the_format_that_its_name_says(suffix: str, head: bytes, found: Explanation, tmp_path: Path):
     save_figure(explain_plot(found, time_unit="minutes"), tmp_path / f"why{suffix}")
     assert (tmp_path / f"why{suffix}").read_bytes().startswith(head)
 
 
-def test_every_head_has_a_row_and_every_addition_a_dot_as_large_as_its_weight(found: Explained):
+def test_every_head_has_a_row_and_every_addition_a_dot_as_large_as_its_weight(found: Explanation):
     from matplotlib.collections import PathCollection
 
     (axes,) = explain_plot(found).axes
@@ -43,7 +43,7 @@ def test_every_head_has_a_row_and_every_addition_a_dot_as_large_as_its_weight(fo
     assert sizes == pytest.approx(shown)
 
 
-def test_what_was_last_is_on_the_right(found: Explained):
+def test_what_was_last_is_on_the_right(found: Explanation):
     (axes,) = explain_plot(found, time_unit="minutes").axes
     left, right = axes.get_xlim()
     assert left > 4.5 and right < 0.5  # the oldest addition, and the latest

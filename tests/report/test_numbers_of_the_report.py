@@ -10,19 +10,18 @@ import pytest
 import torch
 
 from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.data.synthetic import Poisson as PoissonProcess
-from foretell.data.synthetic import simulate
+from foretell.data.synthetic import PoissonProcess, simulate
 from foretell.evaluate.explain import explain
 from foretell.evaluate.likelihood import score_events
-from foretell.evaluate.prediction import QUANTILES
+from foretell.evaluate.next_time import waiting_times
+from foretell.evaluate.predict import QUANTILES
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
-from foretell.report.confusion import confusion_of
 from foretell.report.grouping import OTHERS, group_events
-from foretell.report.moments import MOST_EVENTS, moments_of
-from foretell.report.residual_curves import calibration_of, fit_of
+from foretell.report.sections.confusion import confusion_of
+from foretell.report.sections.fit import calibration_of, fit_of
+from foretell.report.sections.moments import MOST_EVENTS, moments_of
 from foretell.report.sections.over_time import course, grid_of
-from foretell.report.waiting import waiting_times
 from foretell.train.fit import fit
 from tests.evaluate.test_explain import DATA, MODEL
 from tests.samples import event_data, random_data, randomise
@@ -86,7 +85,7 @@ def fitted(data: EventData) -> Poisson:
     return model
 
 
-# --- Fit and calibration
+# --- FitCurves and calibration
 
 
 def poisson_data(seed: int, sequences: int = 40) -> EventData:

@@ -10,34 +10,36 @@ import pytest
 
 from foretell.errors import ForetellError
 from foretell.evaluate.metrics import Metric
-from foretell.reproduce.comparison import Comparison, _scores
+from foretell.reproduce.comparison import ModelComparison, _scores
 from foretell.reproduce.experiment import Results
 from foretell.reproduce.findings import CHECKS, find
-from foretell.reproduce.rows import Rows, pooled, read_rows, write_rows
+from foretell.reproduce.rows import ScoreRows, pooled, read_rows, write_rows
 
 ROWS = 200
 NOISE = np.random.default_rng(0).normal(size=(4, ROWS))
 NOTHING = Results(Path(), (), {})
 
 
-def rows_of(log_likelihood: np.ndarray, wrong: np.ndarray | None = None) -> Rows:
+def rows_of(log_likelihood: np.ndarray, wrong: np.ndarray | None = None) -> ScoreRows:
     counts = np.ones(ROWS, dtype=np.uint8)
     wrong = np.zeros(ROWS) if wrong is None else wrong
     metrics = (
         Metric("log_likelihood", "log-likelihood", "nats", log_likelihood, counts),
         Metric("error_rate", "error of the next type, given its time", "share", wrong, counts),
     )
-    return Rows("d", 1, np.zeros(ROWS, dtype=np.int64), np.zeros(ROWS, dtype=np.int32), ("a",), metrics)
+    return ScoreRows("d", 1, np.zeros(ROWS, dtype=np.int64), np.zeros(ROWS, dtype=np.int32), ("a",), metrics)
 
 
-def comparison_of(**models: Rows) -> Comparison:
+def comparison_of(**models: ScoreRows) -> ModelComparison:
     scores = {(name, one.metric): one for name, rows in models.items() for one in _scores(name, [rows], rows)}
     sizes = {"good": {"dim": 32, "layers": 1}, "poor": {"dim": 4, "layers": 1}, "twin": {"dim": 64, "layers": 3}}
-    return Comparison(tuple(models), (), dict.fromkeys(models, (0,)), scores, models, dict.fromkeys(models, ()), sizes)
+    return ModelComparison(
+        tuple(models), (), dict.fromkeys(models, (0,)), scores, models, dict.fromkeys(models, ()), sizes
+    )
 
 
 @pytest.fixture(scope="module")
-def found() -> Comparison:
+def found() -> ModelComparison:
     """`twin` is as good as `good`, with other noise; `poor` is worse in both scores."""
     base = NOISE[0]
     return comparison_of(
@@ -87,7 +89,7 @@ def test_every_check_is_judged_in_a_test():
 
 def test_what_draws_add_is_read_from_the_records(found):
     records = {"good": ({"monte_carlo": {"of_the_width": 0.14, "wider_by": 0.01}},), "poor": ({},), "twin": ()}
-    made = Comparison(found.models, (), found.seeds, found.scores, found.rows, records, found.sizes)
+    made = ModelComparison(found.models, (), found.seeds, found.scores, found.rows, records, found.sizes)
     table = {"name": "n", "claim": "c", "check": "monte-carlo"}
     assert find(table, made, NOTHING).verdict == "holds"
     assert find({**table, "at_most": 0.005}, made, NOTHING).verdict == "does not hold"
@@ -110,7 +112,7 @@ def test_each_seed_meets_its_like_and_a_single_fit_meets_all():
     good, better, other = (rows_of(NOISE[0] + shift) for shift in (0.5, 1.0, 0.0))
     scores = {}
     singles = {"many": {0: good, 1: better}, "one": {0: other}, "few": {1: other, 2: other}}
-    made = Comparison(
+    made = ModelComparison(
         ("many", "one", "few"), (), {}, scores, {"many": good, "one": other, "few": other}, {}, {}, singles
     )
     met = made.seed_tests("many", "one", "log_likelihood")
@@ -125,7 +127,7 @@ def test_seeds_are_pooled_into_their_mean_where_a_row_counts_for_all():
     off = Metric("rmse", "RMSE", "time", np.where(counts, 4.0, 0.0), counts, root=True)
     whole = Metric("rmse", "RMSE", "time", np.full(ROWS, 16.0), np.ones(ROWS, dtype=np.uint8), root=True)
     one, other = (
-        Rows(r.data, 1, r.sequence, r.type, r.names, (*r.metrics, m)) for r, m in ((one, off), (other, whole))
+        ScoreRows(r.data, 1, r.sequence, r.type, r.names, (*r.metrics, m)) for r, m in ((one, off), (other, whole))
     )
     both = pooled([one, other])
     assert both.by_key["log_likelihood"].values == pytest.approx((NOISE[0] + NOISE[1]) / 2)
@@ -135,7 +137,7 @@ def test_seeds_are_pooled_into_their_mean_where_a_row_counts_for_all():
 
 def test_rows_come_back_from_their_file(tmp_path):
     noisy = Metric("log_likelihood", "log-likelihood", "nats", NOISE[0], np.ones(ROWS), NOISE[1] ** 2)
-    rows = Rows("d", 3, np.repeat([0, 2], 100), np.arange(ROWS, dtype=np.int32), ("kick(a)", "b"), (noisy,))
+    rows = ScoreRows("d", 3, np.repeat([0, 2], 100), np.arange(ROWS, dtype=np.int32), ("kick(a)", "b"), (noisy,))
     write_rows(tmp_path / "rows.npz", rows)
     back = read_rows(tmp_path / "rows.npz")
     assert (back.data, back.sequences, back.names) == ("d", 3, ("kick(a)", "b"))

@@ -1,4 +1,4 @@
-"""Models of rules with random weights, of each kind, and one walk of each: what tests of their walks start from."""
+"""Models of rules with random weights, of each kind, and one sequence of each: what tests of their sampler start from."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from tests.sampling.rule_kinds import told_andtt as told
 from tests.sampling.told import AHEAD, TALK, Told, exceeded
 
 
-def test_copies_of_one_walk_are_asked_at_times_of_their_own():
+def test_copies_of_one_sequence_are_asked_at_times_of_their_own():
     one = told(TALK, ["say(ann)"], [0.5])
-    copies = one.walks.taken(torch.tensor([0, 0]))
+    copies = one.sampler.select(torch.tensor([0, 0]))
     at = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
     torch.testing.assert_close(
         copies.intensities(at).flatten(0, 1), one.rates(at.flatten().numpy()), rtol=1e-12, atol=0.0
@@ -34,10 +34,10 @@ def test_copies_of_one_walk_are_asked_at_times_of_their_own():
 
 def test_an_event_that_removes_and_adds_a_fact_leaves_just_this_addition():
     one = told(TALK, ["say(ann)", "say(bob)", "rain"], [0.5, 0.7, 1.0])
-    (past,) = [by_r for by_r in one.walks.walks[0].past.values() if len(by_r) == 3]
+    (past,) = [by_r for by_r in one.sampler.sequences[0].past.values() if len(by_r) == 3]
     assert sorted(len(rows) for rows in past.values()) == [1, 1, 2]  # of bos, of rain, of what was said
     one.append("hush", 1.2)
-    left = [sorted(len(rows) for rows in by_r.values()) for by_r in one.walks.walks[0].past.values()]
+    left = [sorted(len(rows) for rows in by_r.values()) for by_r in one.sampler.sequences[0].past.values()]
     assert left == [[1], [1]]  # of mood and of quiet
     one.agrees()
     one.append("say(bob)", 1.2)
@@ -48,7 +48,7 @@ def test_an_event_that_removes_and_adds_a_fact_leaves_just_this_addition():
 def test_a_fact_that_is_not_true_any_more_is_not_possible_any_more():
     one = told(TALK, ["say(ann)"], [0.5])
     one.append("hush", 0.9)
-    assert [one.walks.name(0, choice) for choice in range(one.agrees())] == ["say(ann)", "say(bob)"]
+    assert [one.sampler.name(0, choice) for choice in range(one.agrees())] == ["say(ann)", "say(bob)"]
 
 
 def test_an_exogenous_event_that_is_no_fact_adds_with_zeros_for_its_embedding():
@@ -60,7 +60,7 @@ def test_a_program_in_which_nothing_is_possible_has_no_choices_and_a_bound_of_no
         ":- event(boom). :- exogenous(spark).\nfuse(a).\n:- embed(lit, 0).\nlit <- spark.\nboom :- lit, fuse(a).\n"
     )
     assert one.rates([1.0]).shape == (1, 0)
-    assert float(one.walks.bounds(torch.zeros(1, 1).double(), torch.ones(1, 1).double()).upper) == 0.0
+    assert float(one.sampler.bounds(torch.zeros(1, 1).double(), torch.ones(1, 1).double()).upper) == 0.0
 
 
 def test_recursion_through_facts_without_embeddings_is_followed():
@@ -80,7 +80,7 @@ def test_recursion_through_facts_without_embeddings_is_followed():
     for name in ("link(a,b)", "link(b,c)", "send(a,c)", "send(a,b)", "link(c,a)"):
         one.append(name, one.last + 0.2)
         one.agrees()
-    assert "send(a,b)" not in [one.walks.name(0, choice) for choice in range(one.agrees())]
+    assert "send(a,b)" not in [one.sampler.name(0, choice) for choice in range(one.agrees())]
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 5, 7])
@@ -94,7 +94,7 @@ def test_whatever_is_sampled_was_possible_in_the_replay(seed: int):
             return
         *_, state = states(case.program, one.names)
         choice = int(torch.multinomial(rates, 1, generator=draw))
-        name = one.walks.name(0, choice)
+        name = one.sampler.name(0, choice)
         assert is_possible(case.program, state, name)
         one.append(name, one.last + 0.1)
 
@@ -111,17 +111,17 @@ def test_names_that_training_never_met_get_parameters_and_the_model_stays_as_it_
     model.widen(["come(ann)", "come(bob)", "come(cyd)"])
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     history = EventSequence(np.asarray([0.1, 0.2, 0.3]), np.asarray([0, 1, 2], dtype=np.int32), 1.0)
-    walks = ANDTTSampler.start(model, [history], [3])
-    names = [walks.name(0, choice) for choice in range(walks.intensities(torch.ones(1, 1).double()).shape[2])]
-    walks.append(torch.tensor([1.0]).double(), torch.tensor([names.index("meet(ann,bob)")]))
-    found = walks.intensities(torch.full((1, 1), 2.0).double())[0, 0]
+    sampler = ANDTTSampler.start(model, [history], [3])
+    names = [sampler.name(0, choice) for choice in range(sampler.intensities(torch.ones(1, 1).double()).shape[2])]
+    sampler.append(torch.tensor([1.0]).double(), torch.tensor([names.index("meet(ann,bob)")]))
+    found = sampler.intensities(torch.full((1, 1), 2.0).double())[0, 0]
     assert model.state_dict().keys() == kept.keys()
     assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
     assert next(model.parameters()).dtype == torch.float32
     model.widen(["meet(ann,bob)"])
     longer = EventSequence(np.asarray([0.1, 0.2, 0.3, 1.0]), np.asarray([0, 1, 2, 3], dtype=np.int32), 3.0)
     (wanted,) = model.possible_intensities(longer, [2.0])
-    names = [walks.name(0, choice) for choice in range(len(found))]
+    names = [sampler.name(0, choice) for choice in range(len(found))]
     assert dict(zip(names, found.tolist(), strict=True)) == pytest.approx(wanted, rel=1e-5)
 
 
@@ -144,8 +144,8 @@ def test_no_intensity_is_above_its_bound_however_large_the_weights(seed: int, sp
         for name, parameter in one.model.named_parameters():
             if not name.endswith("beta_beta"):
                 parameter.mul_(spread)
-    walks = ANDTTSampler.start(one.model, [one.history], [len(one.names)])
-    exceeded(walks, one.last, widths=(1e-6, 0.02, 0.1, 0.5, 3.0, 100.0))
+    sampler = ANDTTSampler.start(one.model, [one.history], [len(one.names)])
+    exceeded(sampler, one.last, widths=(1e-6, 0.02, 0.1, 0.5, 3.0, 100.0))
 
 
 @pytest.mark.slow
@@ -161,8 +161,8 @@ def test_no_intensity_is_above_its_bound_in_many_more_programs(seed: int):
         for name, parameter in one.model.named_parameters():
             if not name.endswith("beta_beta"):
                 parameter.mul_(random.Random(seed).choice([0.5, 2.0, 4.0, 8.0]))
-    walks = ANDTTSampler.start(one.model, [one.history], [len(one.names)])
-    exceeded(walks, one.last, widths=(0.01, 0.05, 0.2, 1.0, 5.0), times=2000)
+    sampler = ANDTTSampler.start(one.model, [one.history], [len(one.names)])
+    exceeded(sampler, one.last, widths=(0.01, 0.05, 0.2, 1.0, 5.0), times=2000)
 
 
 @pytest.mark.parametrize(
@@ -173,20 +173,20 @@ def test_bounds_are_close_on_windows_as_long_as_the_shortest_wave(options: dict[
     one = told(TALK, names, [0.5, 1.0, 1.5, 1.5, 3.0, 4.0], dim=6, spread=0.3, **options)
     one.agrees()
     shortest = one.model.time.m
-    assert max(exceeded(one.walks, one.last, widths=(shortest / 4.0, shortest / 2.0, shortest))) <= 1.05
+    assert max(exceeded(one.sampler, one.last, widths=(shortest / 4.0, shortest / 2.0, shortest))) <= 1.05
 
 
 def test_a_first_window_is_as_long_as_the_shortest_wave():
-    assert told(TALK).walks.width == pytest.approx(1.0)
+    assert told(TALK).sampler.width == pytest.approx(1.0)
 
 
-def test_a_walk_that_does_not_go_on_stays_as_it_is():
+def test_a_sequence_that_does_not_go_on_stays_as_it_is():
     one = told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
-    walks = one.walks.taken(torch.tensor([0, 0]))
+    sampler = one.sampler.select(torch.tensor([0, 0]))
     at = torch.from_numpy(np.stack([3.0 + AHEAD] * 2))
-    before = walks.intensities(at)
-    walks.append(torch.tensor([2.0, 2.0], dtype=torch.float64), torch.tensor([-1, 0]))
-    after = walks.intensities(at)
+    before = sampler.intensities(at)
+    sampler.append(torch.tensor([2.0, 2.0], dtype=torch.float64), torch.tensor([-1, 0]))
+    after = sampler.intensities(at)
     # Up to the rounding of matrix products of another shape: the two are no longer evaluated together.
     torch.testing.assert_close(after[0], before[0], rtol=1e-14, atol=0.0)
     other = Told(one.model, [*one.names, "hush"], [*one.times, 2.0])
@@ -194,11 +194,11 @@ def test_a_walk_that_does_not_go_on_stays_as_it_is():
     assert not after[1, :, 2:].any()
 
 
-def test_a_walk_is_worked_out_once_however_often_it_is_asked(monkeypatch: pytest.MonkeyPatch):
+def test_a_sequence_is_worked_out_once_however_often_it_is_asked(monkeypatch: pytest.MonkeyPatch):
     one = told(TALK, ["say(ann)"], [0.5])
     asked: list[int] = []
-    made = ANDTTSampler._ask
-    monkeypatch.setattr(ANDTTSampler, "_ask", lambda self, kinds: asked.append(1) or made(self, kinds))
+    made = ANDTTSampler._events
+    monkeypatch.setattr(ANDTTSampler, "_events", lambda self, kinds: asked.append(1) or made(self, kinds))
     for _ in range(3):
         one.rates([1.0])
     assert len(asked) == 1

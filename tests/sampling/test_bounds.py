@@ -12,10 +12,10 @@ import torch
 from foretell.data import EventSequence, Vocabulary
 from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.anhp_sampler import ANHPSampler
+from foretell.models.attention.query_layout import GridLayout
 from foretell.models.base import IntensityModel
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, constant, point
 from foretell.sampling.bounds.values import pool
-from foretell.sampling.core.query_layout import Grid
 from foretell.sampling.core.sampler import Bounds
 from foretell.sampling.core.start import start_sampler
 from foretell.sampling.core.thinning import ROUNDING
@@ -69,15 +69,15 @@ def outside(bounds: Bounds, start: torch.Tensor, length: torch.Tensor, times: to
 
 def broken(model: IntensityModel, pasts: list[EventSequence], windows: int, points: int, seed: int) -> tuple[int, int]:
     """How many of how many random times in random windows are not within the bounds of their window."""
-    walks = start_sampler(model, pasts, [len(one) for one in pasts])
+    sampler = start_sampler(model, pasts, [len(one) for one in pasts])
     draw = np.random.default_rng(seed)
     start = torch.from_numpy(draw.uniform(10.0, 30.0, (len(pasts), windows)))
     length = torch.from_numpy(10.0 ** draw.uniform(-4.0, 0.5, (len(pasts), windows)))
-    bounds = walks.bounds(start, start + length)
+    bounds = sampler.bounds(start, start + length)
     inside = torch.from_numpy(draw.uniform(0.0, 1.0, (len(pasts), windows, points)))
     inside[..., 0], inside[..., -1] = 0.0, 1.0
     times = start[..., None] + length[..., None] * inside
-    rates = walks.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
+    rates = sampler.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
     return outside(bounds, start, length, times, rates), times.numel()
 
 
@@ -99,25 +99,25 @@ def test_bounds_hold_as_walks_go_on_whatever_number_of_windows_each_has(
     options: dict[str, Any], size: float, count: int
 ):
     pasts = histories(count, seed=7)
-    walks = start_sampler(stirred(size, 3, options), pasts, [len(one) for one in pasts])
+    sampler = start_sampler(stirred(size, 3, options), pasts, [len(one) for one in pasts])
     draw = np.random.default_rng(8)
     now = torch.full((count,), 10.0, dtype=torch.float64)
     for number in range(45):
         now = now + torch.from_numpy(draw.exponential(0.2, count))
-        walks.append(now, torch.from_numpy(draw.integers(-1, 3, count)))
+        sampler.append(now, torch.from_numpy(draw.integers(-1, 3, count)))
         if number % 4:
             continue
         windows = draw.integers(0, 4, count)  # behind these there are some without length
         windows[draw.integers(count)] = draw.choice([1, 3, 30])
         length = 10.0 ** draw.uniform(-3.0, 0.0, (count, 1)) * (np.arange(windows.max()) < windows[:, None])
-        walks.look(
+        sampler.look(
             now[:, None] + torch.rand(count, 3, dtype=torch.float64)
         )  # after which bounds may be others, and hold
         edges = now[:, None] + torch.from_numpy(np.concatenate([np.zeros((count, 1)), length.cumsum(1)], axis=1))
         start, end = edges[:, :-1], edges[:, 1:]
-        bounds, some = walks.bounds(start, end), end > start
+        bounds, some = sampler.bounds(start, end), end > start
         times = start[..., None] + (end - start)[..., None] * torch.linspace(0.0, 1.0, 40, dtype=torch.float64)
-        rates = walks.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
+        rates = sampler.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
         assert bool((rates.sum(-1).amax(-1) <= bounds.upper)[some].all())
         assert bounds.rates is not None
         assert bool((rates.amin(2) >= bounds.rates.lower().nan_to_num(nan=-torch.inf))[some].all())
@@ -132,11 +132,11 @@ def test_bounds_of_every_model_hold(member: Member):
 def test_bounds_are_tight_on_windows_as_short_as_the_shortest_waves():
     model = stirred(0.3, 1, {})
     pasts = histories(8, seed=3)
-    walks = start_sampler(model, pasts, [len(one) for one in pasts])
+    sampler = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 12.0, 20, dtype=torch.float64).expand(8, 20)
-    bounds = walks.bounds(start, start + 0.02)
+    bounds = sampler.bounds(start, start + 0.02)
     times = start[..., None] + 0.02 * torch.linspace(0.0, 1.0, 21, dtype=torch.float64)
-    most = walks.intensities(times.flatten(1)).sum(-1).view_as(times).amax(-1)
+    most = sampler.intensities(times.flatten(1)).sum(-1).view_as(times).amax(-1)
     assert float((bounds.upper / most).quantile(0.9)) < 1.05
 
 
@@ -144,11 +144,11 @@ def test_times_as_large_as_unix_time_do_not_break_bounds():
     model = stirred(1.0, 2, {})
     late = 1.7e9
     past = EventSequence(late + np.array([0.5, 0.7, 3.1]), np.array([0, 1, 1]), late + 4.0, "late")
-    walks = start_sampler(model, [past], [3])
+    sampler = start_sampler(model, [past], [3])
     start = (late + 4.0 + 0.03 * torch.arange(60, dtype=torch.float64))[None]
-    bounds = walks.bounds(start, start + 0.03)
+    bounds = sampler.bounds(start, start + 0.03)
     times = start[..., None] + 0.03 * torch.linspace(0.0, 1.0, 31, dtype=torch.float64)
-    rates = walks.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
+    rates = sampler.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
     assert outside(bounds, start, torch.full_like(start, 0.03), times, rates) == 0
 
 
@@ -163,12 +163,12 @@ def test_rounding_of_large_logits_that_cancel_does_not_break_bounds(large: float
             for matrix in (layer.K[:, :, 1 : 1 + model.time_dim], layer.Q[:, :, 1:]):
                 matrix *= 1e-4
     pasts = histories(4, seed=7)
-    walks = start_sampler(model, pasts, [len(one) for one in pasts])
+    sampler = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 30.0, 30, dtype=torch.float64).expand(4, 30)
     length = 10.0 ** torch.linspace(-12.0, -3.0, 30, dtype=torch.float64)
-    bounds = walks.bounds(start, start + length)
+    bounds = sampler.bounds(start, start + length)
     times = start[..., None] + length[:, None] * torch.linspace(0.0, 1.0, 41, dtype=torch.float64)
-    rates = walks.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
+    rates = sampler.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
     assert outside(bounds, start, length.expand_as(start), times, rates) == 0
 
 
@@ -182,23 +182,23 @@ def test_rounding_of_large_values_that_cancel_does_not_break_bounds(large: float
             layer.K[:, :, 0] = layer.Q[:, :, 0] = 4.0
         model.w.mul_(3.0)
     pasts = histories(4, seed=7)
-    walks = start_sampler(model, pasts, [len(one) for one in pasts])
+    sampler = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 30.0, 30, dtype=torch.float64).expand(4, 30)
     length = 10.0 ** torch.linspace(-6.0, -2.0, 30, dtype=torch.float64)
-    walks.look(start[:, :1])
-    bounds = walks.bounds(start, start + length)
+    sampler.look(start[:, :1])
+    bounds = sampler.bounds(start, start + length)
     times = start[..., None] + length[:, None] * torch.linspace(0.0, 1.0, 41, dtype=torch.float64)
-    rates = walks.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
+    rates = sampler.intensities(times.flatten(1)).unflatten(1, times.shape[1:])
     assert outside(bounds, start, length.expand_as(start), times, rates) == 0
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("typical", [True, False])
 def test_attention_is_within_its_remainder_wherever_tables_are_centred(typical: bool):
-    """Queries that use up all that they may be off by, against attention written out."""
+    """QueryLayout that use up all that they may be off by, against attention written out."""
     pasts = histories(1, seed=3)
-    walks = start_sampler(stirred(0.3, 2, {}), pasts, [len(pasts[0])])
-    assert isinstance(walks, ANHPSampler)
+    sampler = start_sampler(stirred(0.3, 2, {}), pasts, [len(pasts[0])])
+    assert isinstance(sampler, ANHPSampler)
     random = torch.Generator().manual_seed(5)
 
     def drawn(*shape: int) -> torch.Tensor:
@@ -215,8 +215,8 @@ def test_attention_is_within_its_remainder_wherever_tables_are_centred(typical: 
 
     places, used = torch.linspace(-1.0, 1.0, 201, dtype=torch.float64), 0.0
     nodes = torch.cos(math.pi * (torch.arange(4, dtype=torch.float64) + 0.5) / 4.0)
-    table, rows, ahead = walks.tables[1][0], int(walks.rows[0]), 1 + walks.model.time_dim
-    width, dim = ahead + walks.model.dim, walks.model.dim
+    table, rows, ahead = sampler.tables[1][0], int(sampler.rows[0]), 1 + sampler.model.time_dim
+    width, dim = ahead + sampler.model.dim, sampler.model.dim
     for _ in range(60):
         series = 0.1 * drawn(4, width) * 0.2 ** torch.arange(4).view(-1, 1)
         series[:, 0] = torch.eye(4)[0]  # the 1
@@ -227,7 +227,7 @@ def test_attention_is_within_its_remainder_wherever_tables_are_centred(typical: 
         table.centre(torch.zeros(1, dtype=torch.int64), centre.view(1, 1, rows))
         whole = ChebyshevPiece((powers(nodes).T @ series).view(4, 1, 1, width), off.view(1, 1, width))
         features, x = (whole.map(lambda one, of=of: one[..., of]) for of in (slice(ahead), slice(ahead, None)))
-        found = walks._attend(Grid(), None, table, features, x)
+        found = sampler._attend(GridLayout(), None, table, features, x)
         each = 1e-6 * torch.eye(width, dtype=torch.float64)
         steep = attention(there[100] + each) - attention(there[100] - each)  # what moves each component most
         true = attention(there + off * steep[:, int(torch.randint(dim, (1,), generator=random))].sign())

@@ -37,9 +37,9 @@ def test_next_events_on_cuda_are_those_on_the_cpu(build):
 
 @pytest.mark.parametrize("build", MODELS)
 def test_bounds_hold_on_cuda(build):
-    walks = start_sampler(build().to("cuda"), [PAST], [len(PAST)])
+    sampler = start_sampler(build().to("cuda"), [PAST], [len(PAST)])
     start = torch.linspace(2.2, 9.0, 60, dtype=torch.float64, device="cuda")[None]
-    bounds = walks.bounds(start, start + 0.1)
+    bounds = sampler.bounds(start, start + 0.1)
     times = start[..., None] + 0.1 * torch.linspace(0.0, 1.0, 41, dtype=torch.float64, device="cuda")
-    total = walks.intensities(times.flatten(1)).sum(-1).view_as(times)
+    total = sampler.intensities(times.flatten(1)).sum(-1).view_as(times)
     assert bool((total <= bounds.upper[..., None]).all())

@@ -14,15 +14,14 @@ from scipy import stats
 
 from foretell.data import EventData, EventSequence
 from foretell.models.base import IntensityModel
-from foretell.sampling.core.as_data import futures_as_data
-from foretell.sampling.core.futures import sample_futures, sample_next
+from foretell.sampling.core.futures import futures_as_data, sample_futures, sample_next
 from tests.sampling.processes import MODELS, PAST, TYPES, andtt, anhp
 
 FALSE_ALARMS = 1e-6
 
 
 def totals(model: IntensityModel, past: EventSequence, times: np.ndarray) -> np.ndarray:
-    """Total intensities, asked of the model itself and not of its walks."""
+    """Total intensities, asked of the model itself and not of its sampler."""
     possible = model.possible_intensities(past, times)
     if possible is not None:
         return np.array([sum(row.values()) for row in possible])

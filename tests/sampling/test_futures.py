@@ -17,17 +17,18 @@ from foretell.sampling.bounds.chebyshev import ChebyshevPiece
 from foretell.sampling.core import futures as module
 from foretell.sampling.core import thinning
 from foretell.sampling.core.futures import sample_futures, sample_next
+from foretell.sampling.core.pace import ALIKE, Pace
 from foretell.sampling.core.sampler import Bounds, Sampler
-from foretell.sampling.core.thinning import BoundExceeded, Drawn, Pace, _choice, _judged, next_events
+from foretell.sampling.core.thinning import BoundViolation, EventDraws, _choice, _judged, next_events
 from tests.contract.members import MEMBERS, Member
 from tests.sampling.processes import MODELS, PAST, anhp, hawkes
 
 
-def next_of_one(walks: Sampler, n: int, begin: float, length: float, seed: int = 0) -> Drawn:
+def next_of_one(sampler: Sampler, n: int, begin: float, length: float, seed: int = 0) -> EventDraws:
     start = torch.tensor([begin], dtype=torch.float64)
     of_draw = torch.zeros(n, dtype=torch.int64)
     random = torch.Generator().manual_seed(seed)
-    return next_events(walks, of_draw, start, start + length, Pace.first(walks, start.device), random)
+    return next_events(sampler, of_draw, start, start + length, Pace.first(sampler, start.device), random)
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
@@ -58,7 +59,7 @@ def test_threads_other_histories_and_how_many_are_held_at_a_time_change_nothing(
     beside = sample_futures(model, [PAST, PAST], n=5, horizon=4.0, seed=3)
     assert beside[0].to_json() == alone.to_json()
     assert beside[1].to_json() != alone.to_json()
-    monkeypatch.setattr(module, "WALKS_AT_A_TIME", 2)
+    monkeypatch.setattr(module, "SEQUENCES_AT_A_TIME", 2)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     one_by_one = sample_futures(model, [PAST], n=5, horizon=4.0, seed=3)[0]
@@ -103,11 +104,11 @@ def test_a_model_with_parameters_that_are_no_numbers_is_refused(start: float):
         sample_futures(model, [PAST], horizon=1.0, start=start)
 
 
-def test_a_walk_without_a_finite_bound_raises_even_from_time_0():
-    walks = module.start_sampler(hawkes(), [PAST], [0])
-    walks.bounds = lambda start, end: Bounds(torch.full_like(start, torch.inf), torch.ones_like(start))  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(BoundExceeded, match="no finite bound"):
-        next_of_one(walks, 1, 0.0, 1.0)
+def test_a_sequence_without_a_finite_bound_raises_even_from_time_0():
+    sampler = module.start_sampler(hawkes(), [PAST], [0])
+    sampler.bounds = lambda start, end: Bounds(torch.full_like(start, torch.inf), torch.ones_like(start))  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(BoundViolation, match="no finite bound"):
+        next_of_one(sampler, 1, 0.0, 1.0)
 
 
 def test_next_events_that_are_not_found_have_no_time():
@@ -131,16 +132,16 @@ def test_a_process_that_explodes_is_stopped_and_says_so():
 
 
 def test_a_bound_that_is_exceeded_raises():
-    walks = module.start_sampler(hawkes(), [PAST], [4])
-    honest = walks.bounds
+    sampler = module.start_sampler(hawkes(), [PAST], [4])
+    honest = sampler.bounds
 
     def lying(start: torch.Tensor, end: torch.Tensor) -> Bounds:
         true = honest(start, end)
         return Bounds(true.upper * 0.8, true.middle)
 
-    walks.bounds = lying  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(BoundExceeded, match="above its bound"):
-        next_of_one(walks, 50, 2.2, 50.0)
+    sampler.bounds = lying  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(BoundViolation, match="above its bound"):
+        next_of_one(sampler, 50, 2.2, 50.0)
 
 
 @pytest.mark.parametrize(
@@ -172,35 +173,35 @@ def test_windows_adapt_so_that_few_proposals_and_bounds_are_needed():
 
 
 def test_a_lower_bound_that_is_exceeded_raises():
-    walks = module.start_sampler(anhp(), [PAST], [4])
-    honest = walks.bounds
+    sampler = module.start_sampler(anhp(), [PAST], [4])
+    honest = sampler.bounds
 
     def lying(start: torch.Tensor, end: torch.Tensor) -> Bounds:
         true = honest(start, end)
         assert true.rates is not None
         return Bounds(true.upper * 1.5, true.middle, ChebyshevPiece(true.rates.v * 1.2, true.rates.remainder))
 
-    walks.bounds = lying  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(BoundExceeded, match="below its bound"):
-        next_of_one(walks, 500, 2.2, 50.0)
+    sampler.bounds = lying  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(BoundViolation, match="below its bound"):
+        next_of_one(sampler, 500, 2.2, 50.0)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["levels", "network"])
 def test_levels_that_tell_the_choice_give_the_same_distribution_as_the_network(known: bool):
     """Time and type of the next event of a sharp model, against quadrature: a false alarm in less than one of 100,000 runs."""
     model, n = anhp(), 20_000
-    walks = module.start_sampler(model, [PAST], [4])
-    honest, asked = walks.bounds, []
+    sampler = module.start_sampler(model, [PAST], [4])
+    honest, asked = sampler.bounds, []
     if not known:
-        walks.bounds = lambda start, end: replace(honest(start, end), rates=None)  # pyright: ignore[reportAttributeAccessIssue]
-    rates_at = walks.intensities
+        sampler.bounds = lambda start, end: replace(honest(start, end), rates=None)  # pyright: ignore[reportAttributeAccessIssue]
+    rates_at = sampler.intensities
 
     def counted(times: torch.Tensor) -> torch.Tensor:
         asked.append(times.numel())
         return rates_at(times)
 
-    walks.intensities = counted  # pyright: ignore[reportAttributeAccessIssue]
-    drawn = next_of_one(walks, n, 2.2, 2.0, seed=1)
+    sampler.intensities = counted  # pyright: ignore[reportAttributeAccessIssue]
+    drawn = next_of_one(sampler, n, 2.2, 2.0, seed=1)
     grid = torch.linspace(2.2, 4.2, 4001, dtype=torch.float64)
     rates = rates_at(grid[None])[0]
     step = float(grid[1] - grid[0])
@@ -216,19 +217,21 @@ def test_levels_that_tell_the_choice_give_the_same_distribution_as_the_network(k
     assert (sum(asked) < n / 4) == known
 
 
-def test_walks_with_few_many_and_no_draws_side_by_side_have_their_own_laws():
+def test_samplers_with_few_many_and_no_draws_side_by_side_have_their_own_laws():
     """A false alarm in less than one of 100,000 runs."""
     model, seen = anhp(), [4, 1, 3, 2]
-    walks = module.start_sampler(model, [PAST] * 4, seen)
+    sampler = module.start_sampler(model, [PAST] * 4, seen)
     draws = [3000, 40, 0, 900]
     of_draw = torch.arange(4).repeat_interleave(torch.tensor(draws))
     start = torch.full((4,), 2.2, dtype=torch.float64)
     end = start + torch.tensor([0.7, 0.9, 1.0, 0.0], dtype=torch.float64)  # the last has no time
-    drawn = next_events(walks, of_draw, start, end, Pace.first(walks, start.device), torch.Generator().manual_seed(2))
-    for walk, n in enumerate(draws):
-        mine = drawn.found[of_draw == walk]
+    drawn = next_events(
+        sampler, of_draw, start, end, Pace.first(sampler, start.device), torch.Generator().manual_seed(2)
+    )
+    for sequence, n in enumerate(draws):
+        mine = drawn.found[of_draw == sequence]
         grid = torch.linspace(0.0, 1.0, 2001, dtype=torch.float64)[None] * (end - start)[:, None] + start[:, None]
-        mass = torch.trapezoid(walks.intensities(grid).sum(-1)[walk], grid[walk])
+        mass = torch.trapezoid(sampler.intensities(grid).sum(-1)[sequence], grid[sequence])
         p = float(1.0 - torch.exp(-mass))
         assert abs(int(mine.sum()) - n * p) <= 5.5 * np.sqrt(n * p * (1.0 - p))
     assert not bool(drawn.found[of_draw == 3].any())
@@ -238,16 +241,16 @@ def test_walks_with_few_many_and_no_draws_side_by_side_have_their_own_laws():
 @pytest.mark.parametrize("few", [1, 3, 128])
 def test_bounds_do_not_know_what_is_due(build: Callable[[], IntensityModel], few: int, monkeypatch: pytest.MonkeyPatch):
     """Where pieces lie, and how high their bounds are, is the same whenever the proposals come, so that these are a Poisson process."""
-    monkeypatch.setattr(thinning, "ALIKE", few)
+    monkeypatch.setattr("foretell.sampling.core.pace.ALIKE", few)
     start = torch.tensor([2.2], dtype=torch.float64)
     every: list[list[tuple[float, float]]] = []
     for due in (0.05, 0.3, 1.0, 6.0):
-        walks = module.start_sampler(build(), [PAST], [4])
-        pace, now, mass = Pace.first(walks, start.device), start, 0.0
+        sampler = module.start_sampler(build(), [PAST], [4])
+        pace, now, mass = Pace.first(sampler, start.device), start, 0.0
         seen: list[tuple[float, float]] = []
         while mass < 6.0 and float(now) < 40.0:
-            steps = thinning._steps(walks, now, start + 40.0, pace, torch.tensor([due], dtype=torch.float64))
-            window, _ = thinning._window(walks, now, start + 40.0, pace, steps, False)
+            steps = thinning._steps(sampler, now, start + 40.0, pace, torch.tensor([due], dtype=torch.float64))
+            window, _ = thinning._window(sampler, now, start + 40.0, pace, steps, False)
             used = window.upper[0] > 0.0
             seen += zip(window.edges[0, 1:][used].tolist(), window.upper[0][used].tolist(), strict=True)
             now, mass = window.end, mass + float(window.whole)
@@ -262,7 +265,7 @@ def test_bounds_do_not_know_what_is_due(build: Callable[[], IntensityModel], few
 def test_a_horizon_in_the_last_of_pieces_of_one_length_is_reached(place: float):
     model = hawkes()
     width = module.start_sampler(model, [PAST], [4]).width
-    (found,) = sample_futures(model, [PAST], n=16, seed=1, horizon=(thinning.ALIKE - 1 + place) * width)
+    (found,) = sample_futures(model, [PAST], n=16, seed=1, horizon=(ALIKE - 1 + place) * width)
     assert {one.end for one in found.futures} == {"horizon"}
 
 
@@ -273,32 +276,34 @@ def test_pieces_shorter_than_the_rounding_of_time_do_not_stand_still():
     assert all(one.times.size == 0 or one.times[0] > 1e12 for one in found.futures)
 
 
-def test_what_happens_in_another_walk_changes_no_bound():
-    """Tables grow, and are centred anew, also while a walk waits."""
-    walks = module.start_sampler(anhp(), [PAST, PAST], [4, 4])
+def test_what_happens_in_another_sequence_changes_no_bound():
+    """Tables grow, and are centred anew, also while a sequence waits."""
+    sampler = module.start_sampler(anhp(), [PAST, PAST], [4, 4])
     start = torch.full((2, 1), 2.2, dtype=torch.float64) + torch.arange(10) * 0.01
-    walks.look(start[:, :1])
-    before = walks.bounds(start, start + 0.01).upper[0]
+    sampler.look(start[:, :1])
+    before = sampler.bounds(start, start + 0.01).upper[0]
     for number in range(60):
-        walks.append(torch.full((2,), 2.0 + 0.001 * number, dtype=torch.float64), torch.tensor([-1, number % 3]))
-        walks.look(start[:, number % 10, None])
-        torch.testing.assert_close(walks.bounds(start, start + 0.01).upper[0], before, rtol=1e-12, atol=0.0)
+        sampler.append(torch.full((2,), 2.0 + 0.001 * number, dtype=torch.float64), torch.tensor([-1, number % 3]))
+        sampler.look(start[:, number % 10, None])
+        torch.testing.assert_close(sampler.bounds(start, start + 0.01).upper[0], before, rtol=1e-12, atol=0.0)
 
 
-def test_walks_that_are_set_aside_change_no_bound(monkeypatch: pytest.MonkeyPatch):
-    walks = module.start_sampler(anhp(), [PAST] * 4, [4] * 4)
+def test_samplers_that_are_set_aside_change_no_bound(monkeypatch: pytest.MonkeyPatch):
+    sampler = module.start_sampler(anhp(), [PAST] * 4, [4] * 4)
     looked: list[float] = []
-    plain = type(walks).look
+    plain = type(sampler).look
 
     def look(self: Sampler, times: torch.Tensor) -> torch.Tensor:
         if bool((self._since >= 24).any()):  # pyright: ignore
             looked.append(float(times[0, 0]))
         return plain(self, times)
 
-    monkeypatch.setattr(type(walks), "look", look)
+    monkeypatch.setattr(type(sampler), "look", look)
     start = torch.full((4,), 2.2, dtype=torch.float64)
     of_draw = torch.tensor([0] * 6 + [1])
-    next_events(walks, of_draw, start, start + 50.0, Pace.first(walks, start.device), torch.Generator().manual_seed(16))
+    next_events(
+        sampler, of_draw, start, start + 50.0, Pace.first(sampler, start.device), torch.Generator().manual_seed(16)
+    )
     assert len(looked) == 1
 
 
@@ -315,10 +320,10 @@ def test_a_piece_without_length_and_without_a_bound_takes_nothing_from_its_windo
 
 
 def test_bounds_do_not_depend_on_how_much_is_worked_on_together(monkeypatch: pytest.MonkeyPatch):
-    walks = module.start_sampler(anhp(), [PAST], [4])
+    sampler = module.start_sampler(anhp(), [PAST], [4])
     start = torch.linspace(2.2, 6.0, 40, dtype=torch.float64)[None]
-    whole = walks.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
+    whole = sampler.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
     monkeypatch.setattr("foretell.models.attention.anhp_sampler.IN_CACHE", 64)
-    parts = walks.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
+    parts = sampler.bounds(start, start + 10.0 ** torch.linspace(-3.0, 1.0, 40, dtype=torch.float64))
     torch.testing.assert_close(parts.upper, whole.upper, rtol=1e-12, atol=0.0)
     torch.testing.assert_close(parts.middle, whole.middle, rtol=1e-12, atol=0.0)

@@ -44,12 +44,12 @@ def histories(count: int, seed: int) -> list[EventSequence]:
 
 def above(model: LastEventModel, pasts: list[EventSequence], start: torch.Tensor, length: torch.Tensor) -> int:
     """How many times in windows, their ends among them, have an intensity above the bound of their window."""
-    walks = start_sampler(model, pasts, [len(one) for one in pasts])
-    bounds = walks.bounds(start, start + length)
+    sampler = start_sampler(model, pasts, [len(one) for one in pasts])
+    bounds = sampler.bounds(start, start + length)
     share = torch.rand(*start.shape, 66, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     times = start[..., None] + length[..., None] * share
     times[..., 0], times[..., 1] = start, start + length
-    total = walks.intensities(times.flatten(1)).sum(-1).view_as(times)
+    total = sampler.intensities(times.flatten(1)).sum(-1).view_as(times)
     return int((total > bounds.upper[..., None]).sum())
 
 
@@ -96,9 +96,9 @@ def test_times_as_large_as_unix_time_do_not_break_bounds(cls: type[LastEventMode
 
 def test_bounds_are_tight_on_short_windows(cls: type[LastEventModel]):
     pasts = histories(8, seed=3)
-    walks = start_sampler(stirred(cls, 0.3, 1, {}), pasts, [len(one) for one in pasts])
+    sampler = start_sampler(stirred(cls, 0.3, 1, {}), pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 12.0, 20, dtype=torch.float64).expand(8, 20)
-    bounds = walks.bounds(start, start + 0.02)
+    bounds = sampler.bounds(start, start + 0.02)
     assert float((bounds.upper / bounds.middle).max()) < 1.05
 
 
@@ -113,15 +113,15 @@ def test_one_more_event_costs_one_more_row(cls: type[LastEventModel]):
     """Tables grow by halves, so that most events find room; what was written before stays as it is."""
     model = stirred(cls, 0.3, 1, {})
     pasts = histories(3, seed=4)
-    walks = start_sampler(model, pasts, [len(one) for one in pasts])
-    before = [(keys.clone(), values.clone()) for keys, values in walks.past]  # pyright: ignore[reportAttributeAccessIssue]
+    sampler = start_sampler(model, pasts, [len(one) for one in pasts])
+    before = [(keys.clone(), values.clone()) for keys, values in sampler.past]  # pyright: ignore[reportAttributeAccessIssue]
     rows = max(len(one) for one in pasts) + 1
-    walks.append(torch.full((3,), 11.0, dtype=torch.float64), torch.tensor([0, -1, 2]))
-    walks.append(torch.full((3,), 12.0, dtype=torch.float64), torch.tensor([1, -1, 0]))
-    for walk, past in enumerate(pasts):
+    sampler.append(torch.full((3,), 11.0, dtype=torch.float64), torch.tensor([0, -1, 2]))
+    sampler.append(torch.full((3,), 12.0, dtype=torch.float64), torch.tensor([1, -1, 0]))
+    for sequence, past in enumerate(pasts):
         seen = len(past) + 1
-        for (keys, values), (old_keys, old_values) in zip(walks.past, before, strict=True):  # pyright: ignore[reportAttributeAccessIssue]
-            assert torch.equal(keys[walk, :seen], old_keys[walk, :seen])
-            assert torch.equal(values[walk, :seen], old_values[walk, :seen])
+        for (keys, values), (old_keys, old_values) in zip(sampler.past, before, strict=True):  # pyright: ignore[reportAttributeAccessIssue]
+            assert torch.equal(keys[sequence, :seen], old_keys[sequence, :seen])
+            assert torch.equal(values[sequence, :seen], old_values[sequence, :seen])
             assert keys.shape[1] in (rows, rows + 16)
-    assert walks.rows.tolist() == [len(past) + 1 + 2 * (walk != 1) for walk, past in enumerate(pasts)]  # pyright: ignore[reportAttributeAccessIssue]
+    assert sampler.rows.tolist() == [len(past) + 1 + 2 * (sequence != 1) for sequence, past in enumerate(pasts)]  # pyright: ignore[reportAttributeAccessIssue]

@@ -42,28 +42,28 @@ def test_intensities_are_those_of_the_slow_twin(seed: int):
     one = of_case(case, len(case.sequences[0][0]))
     for _ in range(2):
         for time, row in zip(one.last + AHEAD, one.rates(one.last + AHEAD), strict=True):
-            found = {one.walks.name(0, choice): float(rate) for choice, rate in enumerate(row)}
+            found = {one.sampler.name(0, choice): float(rate) for choice, rate in enumerate(row)}
             assert found == pytest.approx(of_twin(one, float(time)), rel=1e-9, abs=1e-300)
         if not one.rates([one.last]).shape[1]:
             return
-        one.append(one.walks.name(0, 0), one.last + 0.4)
+        one.append(one.sampler.name(0, 0), one.last + 0.4)
         one.model.possible_intensities(one.history, [one.last])  # which meets the names of what this event adds
 
 
 def test_histories_of_different_lengths_are_replayed_side_by_side():
     one = told(TALK, ["say(ann)", "rain", "hush", "say(bob)"], [0.5, 1.0, 1.0, 2.0])
     other = Told(one.model, ["rain", "say(bob)"], [0.1, 3.0])
-    walks = NDTTSampler.start(one.model, [one.history, other.history], [4, 2])
+    sampler = NDTTSampler.start(one.model, [one.history, other.history], [4, 2])
     at = torch.from_numpy(np.stack([3.0 + AHEAD] * 2))
-    for walk, alone in enumerate((one, other)):
+    for sequence, alone in enumerate((one, other)):
         own = alone.rates(3.0 + AHEAD)
-        torch.testing.assert_close(walks.intensities(at)[walk, :, : own.shape[1]], own, rtol=1e-12, atol=0.0)
+        torch.testing.assert_close(sampler.intensities(at)[sequence, :, : own.shape[1]], own, rtol=1e-12, atol=0.0)
 
 
 def cell(one: Told[NDTT], name: str) -> tuple[torch.Tensor, ...] | None:
     """`c`, `c̄`, rate and time of the last update of a fact without arguments."""
     text = one.model.histories.grounding.text
-    past = one.walks.walks[0].past
+    past = one.sampler.sequences[0].past
     for fact, row in past.place.items():
         if text(fact) == name:
             return tuple(column[row] for column in past.table._columns())
@@ -74,9 +74,9 @@ def test_an_event_that_removes_and_adds_a_fact_starts_its_cell_anew():
     """`hush` destroys the cell of `mood`, which it then moves from zero: nothing is left of what was before."""
     one = told(TALK, ["say(ann)", "say(bob)", "rain"], [0.5, 0.7, 1.0])
     other = told(TALK, ["say(bob)"], [0.9])
-    for walk in (one, other):
-        walk.append("hush", 1.2)
-        walk.agrees()
+    for sequence in (one, other):
+        sequence.append("hush", 1.2)
+        sequence.agrees()
     mine, theirs = cell(one, "mood"), cell(other, "mood")
     assert mine is not None and theirs is not None
     # `hush` itself is embedded with `quiet`, which both saw for the first time.
@@ -128,7 +128,7 @@ def test_names_that_training_never_met_get_parameters_and_the_model_stays_as_it_
     assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
     assert next(model.parameters()).dtype == torch.float32
     (wanted,) = model.possible_intensities(one.history, [2.0])
-    names = [one.walks.name(0, choice) for choice in range(len(found))]
+    names = [one.sampler.name(0, choice) for choice in range(len(found))]
     assert dict(zip(names, found, strict=True)) == pytest.approx(wanted, rel=1e-5)
 
 
@@ -157,13 +157,13 @@ def test_an_impossible_event_that_is_history_moves_cells_all_the_same():
         5.0,
         unscored=np.asarray([True, False, False, False]),
     )
-    walks = NDTTSampler.start(one.model, [history], [4])
+    sampler = NDTTSampler.start(one.model, [history], [4])
     for row, wanted in zip(
-        walks.intensities(torch.from_numpy(1.0 + AHEAD)[None])[0],
+        sampler.intensities(torch.from_numpy(1.0 + AHEAD)[None])[0],
         one.model.possible_intensities(history, 1.0 + AHEAD),
         strict=True,
     ):
-        assert {walks.name(0, n): float(rate) for n, rate in enumerate(row)} == pytest.approx(wanted, rel=1e-9)
+        assert {sampler.name(0, n): float(rate) for n, rate in enumerate(row)} == pytest.approx(wanted, rel=1e-9)
 
 
 # Bounds
@@ -174,7 +174,7 @@ def test_an_impossible_event_that_is_history_moves_cells_all_the_same():
 def test_no_intensity_is_above_its_bound_however_large_the_weights(seed: int, spread: float):
     case = rich_case(seed)
     one = of_case(case, len(case.sequences[0][0]), spread)
-    exceeded(one.walks, one.last, widths=(1e-6, 0.02, 0.1, 0.5, 3.0, 100.0))
+    exceeded(one.sampler, one.last, widths=(1e-6, 0.02, 0.1, 0.5, 3.0, 100.0))
 
 
 @pytest.mark.slow
@@ -183,22 +183,22 @@ def test_no_intensity_is_above_its_bound_in_many_more_programs(seed: int):
     case = rich_case(seed)
     try:
         one = of_case(case, len(case.sequences[0][0]), spread=10.0 ** (seed % 5 / 2.0 - 0.7))
-        exceeded(one.walks, one.last, widths=(0.01, 0.05, 0.2, 1.0, 5.0), times=2000)
+        exceeded(one.sampler, one.last, widths=(0.01, 0.05, 0.2, 1.0, 5.0), times=2000)
     except ForetellError:
         pytest.skip("its embeddings need one another")
 
 
 def test_bounds_are_close_on_windows_in_which_cells_lose_half_of_what_they_have_to_lose():
     one = told(TALK, ["say(ann)", "rain", "hush", "say(bob)", "say(bob)"], [0.5, 1.0, 1.5, 1.5, 3.0], dim=6, spread=0.5)
-    fastest = float(one.walks.walks[0].past.table.rate.max())
+    fastest = float(one.sampler.sequences[0].past.table.rate.max())
     half = math.log(2.0) / fastest
-    assert max(exceeded(one.walks, one.last, widths=(half / 4.0, half))) <= 1.02
+    assert max(exceeded(one.sampler, one.last, widths=(half / 4.0, half))) <= 1.02
 
 
 def test_times_as_large_as_unix_time_do_not_break_bounds():
     late = 1.7e9
     one = told(TALK, ["say(ann)", "rain", "say(bob)"], [late, late + 0.4, late + 1.0], spread=2.0)
-    exceeded(one.walks, one.last, widths=(1e-6, 1e-3, 0.1, 1.0))
+    exceeded(one.sampler, one.last, widths=(1e-6, 1e-3, 0.1, 1.0))
 
 
 def test_a_few_pieces_are_enough_for_an_event():

@@ -39,12 +39,12 @@ def test_rounding_of_scores_that_cancel_does_not_break_bounds(large: float):
         model.w.mul_(large)
         model.w_constant.copy_(-(model.w * 0.01).sum(1))
     pasts = histories(4, seed=7)
-    walks = start_sampler(model, pasts, [len(one) for one in pasts])
+    sampler = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 30.0, 30, dtype=torch.float64).expand(4, 30)
     length = 10.0 ** torch.linspace(-12.0, 1.0, 30, dtype=torch.float64)
-    bounds = walks.bounds(start, start + length)
+    bounds = sampler.bounds(start, start + length)
     times = start[..., None] + length[:, None] * torch.linspace(0.0, 1.0, 41, dtype=torch.float64)
-    total = walks.intensities(times.flatten(1)).sum(-1).view_as(times)
+    total = sampler.intensities(times.flatten(1)).sum(-1).view_as(times)
     assert bool((total <= bounds.upper[..., None]).all())
 
 
@@ -59,25 +59,25 @@ def test_rounding_of_scores_of_saturated_memories_does_not_break_bounds():
         with torch.no_grad():
             model.w.copy_(torch.randn(types, dim, generator=draw, dtype=torch.float64) * 1e8)
             model.w.sub_((model.w @ h.T) * h / h.square().sum())
-        walks = NHPSampler(model, Cell(memory, memory, torch.ones_like(memory), output, memory.new_zeros(1)))
+        sampler = NHPSampler(model, Cell(memory, memory, torch.ones_like(memory), output, memory.new_zeros(1)))
         start = torch.linspace(1.0, 2.0, 5, dtype=torch.float64)[None]
-        upper = walks.bounds(start, start + 0.1).upper
+        upper = sampler.bounds(start, start + 0.1).upper
         for part in (0.0, 0.3, 1.0):
             for one in range(5):  # one time is multiplied in another order than many
-                found = walks.intensities(start[:, one : one + 1] + 0.1 * part).sum()
+                found = sampler.intensities(start[:, one : one + 1] + 0.1 * part).sum()
                 assert float(found) <= float(upper[0, one])
 
 
 def test_windows_that_begin_at_the_last_event_have_bounds_that_hold():
     """Where decays are fastest, and from windows of no length to those that go on for ever."""
     model, pasts = stirred(2.0, 3), histories(8, seed=3)
-    walks = start_sampler(model, pasts, [len(one) for one in pasts])
+    sampler = start_sampler(model, pasts, [len(one) for one in pasts])
     since = torch.tensor([one.times[-1] if len(one) else 0.0 for one in pasts], dtype=torch.float64)
     start = since[:, None].expand(8, 40)
     length = torch.cat([torch.zeros(1), 10.0 ** torch.linspace(-9.0, 6.0, 39)]).double()
-    bounds = walks.bounds(start, start + length)
+    bounds = sampler.bounds(start, start + length)
     times = start[..., None] + length[:, None] * torch.linspace(0.0, 1.0, 61, dtype=torch.float64)
-    total = walks.intensities(times.flatten(1)).sum(-1).view_as(times)
+    total = sampler.intensities(times.flatten(1)).sum(-1).view_as(times)
     assert bool((total <= bounds.upper[..., None]).all())
     assert bool(bounds.upper.isfinite().all())
 
@@ -85,21 +85,21 @@ def test_windows_that_begin_at_the_last_event_have_bounds_that_hold():
 def test_times_as_large_as_unix_time_do_not_break_bounds():
     model, late = stirred(1.0, 2), 1.7e9
     past = EventSequence(late + np.array([0.5, 0.7, 3.1]), np.array([0, 1, 1]), late + 4.0, "late")
-    walks = start_sampler(model, [past], [3])
+    sampler = start_sampler(model, [past], [3])
     start = (late + 4.0 + 0.03 * torch.arange(60, dtype=torch.float64))[None]
-    bounds = walks.bounds(start, start + 0.03)
+    bounds = sampler.bounds(start, start + 0.03)
     times = start[..., None] + 0.03 * torch.linspace(0.0, 1.0, 31, dtype=torch.float64)
-    total = walks.intensities(times.flatten(1)).sum(-1).view_as(times)
+    total = sampler.intensities(times.flatten(1)).sum(-1).view_as(times)
     assert bool((total <= bounds.upper[..., None]).all())
 
 
 def test_bounds_are_tight_on_windows_of_a_tenth_of_the_models_unit():
     model, pasts = stirred(0.6, 1), histories(8, seed=3)
-    walks = start_sampler(model, pasts, [len(one) for one in pasts])
+    sampler = start_sampler(model, pasts, [len(one) for one in pasts])
     start = torch.linspace(10.0, 12.0, 20, dtype=torch.float64).expand(8, 20)
-    bounds = walks.bounds(start, start + 0.07)
+    bounds = sampler.bounds(start, start + 0.07)
     times = start[..., None] + 0.07 * torch.linspace(0.0, 1.0, 21, dtype=torch.float64)
-    most = walks.intensities(times.flatten(1)).sum(-1).view_as(times).amax(-1)
+    most = sampler.intensities(times.flatten(1)).sum(-1).view_as(times).amax(-1)
     assert float((bounds.upper / most).quantile(0.9)) < 1.05
 
 

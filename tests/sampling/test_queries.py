@@ -1,4 +1,4 @@
-"""Queries in a row and queries on a grid meet the same matrices; a model in float64 shares nothing that could change."""
+"""QueryLayout in a row and queries on a grid meet the same matrices; a model in float64 shares nothing that could change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from foretell.errors import ForetellError
-from foretell.sampling.core.query_layout import Grid, Runs
+from foretell.models.attention.query_layout import GridLayout, RunLayout
 from foretell.sampling.core.start import in_float64, past_batch
 from tests.sampling.processes import PAST, TYPES, anhp
 
@@ -20,28 +20,28 @@ def drawn(*shape: int) -> torch.Tensor:
 
 
 def test_queries_in_a_row_are_multiplied_as_on_a_grid():
-    walks, width = 4, 5
+    sampler, width = 4, 5
     some = torch.tensor([[1, 1, 1, 0, 0], [0] * 5, [1] * 5, [1, 0, 0, 0, 0]]).bool()
-    matrix, plus = drawn(walks, 3, 7), drawn(walks, 7)
+    matrix, plus = drawn(sampler, 3, 7), drawn(sampler, 7)
     for nodes in (1, 4):
-        grid = drawn(nodes, walks, width, 3)
+        grid = drawn(nodes, sampler, width, 3)
         row = grid[:, some].unsqueeze(1)
-        runs = Runs(some.nonzero()[:, 0])
+        runs = RunLayout(some.nonzero()[:, 0])
         for added in (None, plus):
-            wanted = Grid().times(grid, matrix, added)[:, some].unsqueeze(1)
+            wanted = GridLayout().times(grid, matrix, added)[:, some].unsqueeze(1)
             torch.testing.assert_close(runs.times(row, matrix, added), wanted)
-        each = Grid().each(plus).expand(walks, width, 7)[some].unsqueeze(0)
+        each = GridLayout().each(plus).expand(sampler, width, 7)[some].unsqueeze(0)
         torch.testing.assert_close(runs.each(plus), each)
 
 
 def test_some_queries_of_a_row_and_those_of_a_single_walk():
     matrix, plus, row = drawn(3, 2, 6), drawn(3, 6), drawn(4, 1, 5, 2)
-    runs = Runs(torch.tensor([0, 0, 2, 2, 2]))
+    runs = RunLayout(torch.tensor([0, 0, 2, 2, 2]))
     whole = runs.times(row, matrix, plus)
     for chosen in ([0, 1, 4], [2, 4]):
-        part = runs.taken(torch.tensor(chosen))
+        part = runs.select(torch.tensor(chosen))
         torch.testing.assert_close(part.times(row[:, :, chosen], matrix, plus), whole[:, :, chosen])
-    assert Runs(torch.tensor([2, 2])).each(plus).shape == (1, 1, 6)
+    assert RunLayout(torch.tensor([2, 2])).each(plus).shape == (1, 1, 6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

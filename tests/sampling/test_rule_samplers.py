@@ -22,6 +22,22 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return request.param
 
 
+@pytest.mark.parametrize("seed", [seed for seed in range(12) if seed not in CYCLIC])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_sampler_and_network_are_one_function_on_random_programs(kind: Kind, seed: int):
+    """The sampler applies the network's deductions and layers to rows of its own, and has an attention and a cell step of its own."""
+    one = kind.of_case(rich_case(seed), 4)
+    for _ in range(3):
+        times = one.last + np.asarray([1e-3, 0.3, 2.0])
+        rates = one.rates(times)
+        for row, wanted in zip(rates, one.model.possible_intensities(one.history, times), strict=True):
+            found = {one.sampler.name(0, choice): float(rate) for choice, rate in enumerate(row)}
+            assert found == pytest.approx(wanted, rel=1e-12, abs=1e-300)
+        if not rates.shape[1]:
+            return
+        one.append(one.sampler.name(0, seed % rates.shape[1]), one.last + 0.4)
+
+
 @pytest.mark.parametrize("seed", sorted(set(range(24)) - CYCLIC))
 def test_intensities_are_those_of_the_model_also_after_sampled_events(kind: Kind, seed: int):
     case = rich_case(seed)
@@ -44,7 +60,7 @@ def test_intensities_are_those_of_the_model_in_many_more_programs(kind: Kind, se
             sampled(one, 5, seed)
 
 
-def test_walks_side_by_side_are_as_each_alone(kind: Kind):
+def test_samplers_side_by_side_are_as_each_alone(kind: Kind):
     case = rich_case(1)
     whole = kind.of_case(case, len(case.sequences[0][0]))
     model, history, starts = whole.model, whole.history, list(range(len(whole.names) + 1))
@@ -53,25 +69,25 @@ def test_walks_side_by_side_are_as_each_alone(kind: Kind):
     at = torch.rand(len(starts), 5, dtype=torch.float64, generator=draw) * 3.0 + whole.last
     end = at + 0.3
     rates, bounds = together.intensities(at), together.bounds(at, end)
-    for walk, seen in enumerate(starts):
+    for sequence, seen in enumerate(starts):
         alone = kind.start(model, [history], [seen])
-        own = alone.intensities(at[walk : walk + 1])[0]
-        torch.testing.assert_close(rates[walk, :, : own.shape[1]], own, rtol=1e-12, atol=0.0)
-        assert not rates[walk, :, own.shape[1] :].any()
-        upper = alone.bounds(at[walk : walk + 1], end[walk : walk + 1]).upper[0]
-        torch.testing.assert_close(bounds.upper[walk], upper, rtol=1e-12, atol=0.0)
+        own = alone.intensities(at[sequence : sequence + 1])[0]
+        torch.testing.assert_close(rates[sequence, :, : own.shape[1]], own, rtol=1e-12, atol=0.0)
+        assert not rates[sequence, :, own.shape[1] :].any()
+        upper = alone.bounds(at[sequence : sequence + 1], end[sequence : sequence + 1]).upper[0]
+        torch.testing.assert_close(bounds.upper[sequence], upper, rtol=1e-12, atol=0.0)
 
 
 def test_copies_go_on_separately(kind: Kind):
     one = kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
     before = one.rates(one.last + AHEAD)
-    copies = one.walks.taken(torch.tensor([0, 0, 0]))
+    copies = one.sampler.select(torch.tensor([0, 0, 0]))
     assert [copies.name(0, choice) for choice in range(before.shape[1])] == ["hush", "say(ann)", "say(bob)"]
     copies.append(torch.tensor([1.5, 1.5, 2.5], dtype=torch.float64), torch.tensor([0, 1, 1]))
     assert torch.equal(one.rates(one.last + AHEAD), before)
-    for walk, (name, time) in enumerate([("hush", 1.5), ("say(ann)", 1.5), ("say(ann)", 2.5)]):
+    for sequence, (name, time) in enumerate([("hush", 1.5), ("say(ann)", 1.5), ("say(ann)", 2.5)]):
         other = Told(one.model, [*one.names, name], [*one.times, time])
-        found = copies.intensities(torch.from_numpy(np.stack([other.last + AHEAD] * 3)))[walk]
+        found = copies.intensities(torch.from_numpy(np.stack([other.last + AHEAD] * 3)))[sequence]
         wanted = other.rates(other.last + AHEAD)
         torch.testing.assert_close(found[:, : wanted.shape[1]], wanted, rtol=1e-9, atol=0.0)
 
@@ -87,7 +103,7 @@ def test_embeddings_that_come_to_need_one_another_are_refused_as_by_the_model(ki
             ask()
 
 
-def test_walks_of_one_model_in_several_threads_do_not_get_in_one_another_s_way(kind: Kind):
+def test_samplers_of_one_model_in_several_threads_do_not_get_in_one_another_s_way(kind: Kind):
     one = kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
     history, seeds = one.history, range(8)
     with ThreadPoolExecutor(4) as pool:
@@ -112,7 +128,9 @@ def test_events_without_embeddings_have_constant_intensities(kind: Kind):
     assert one.agrees() == 1
     one.append("tick", 0.5)
     assert one.agrees() == 2
-    bounds = one.walks.bounds(torch.tensor([[1.0]], dtype=torch.float64), torch.tensor([[900.0]], dtype=torch.float64))
+    bounds = one.sampler.bounds(
+        torch.tensor([[1.0]], dtype=torch.float64), torch.tensor([[900.0]], dtype=torch.float64)
+    )
     assert float(bounds.upper) == pytest.approx(float(one.rates([1.0]).sum()), rel=1e-8)
 
 
@@ -123,24 +141,24 @@ def test_pools_have_the_exponents_of_the_model(kind: Kind, beta: float):
         one.model.rule_network.stacks["beta_beta"].fill_(beta - 1.0)
     one = Told(one.model, one.names, one.times)
     sampled(one, 3, seed=0)
-    exceeded(one.walks, one.last, widths=(0.1, 1.0))
+    exceeded(one.sampler, one.last, widths=(0.1, 1.0))
 
 
 def test_windows_that_are_much_too_long_still_have_finite_bounds(kind: Kind):
     one = kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
-    bounds = one.walks.bounds(torch.full((1, 1), 1.0).double(), torch.full((1, 1), 1e7).double())
+    bounds = one.sampler.bounds(torch.full((1, 1), 1.0).double(), torch.full((1, 1), 1e7).double())
     assert bool(bounds.upper.isfinite().all())
 
 
 @pytest.mark.gpu
-def test_walks_are_the_same_on_a_gpu(kind: Kind):
+def test_samplers_are_the_same_on_a_gpu(kind: Kind):
     one = kind.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
     there = kind.start(copy.deepcopy(one.model).cuda(), [one.history], [2])
     at = torch.from_numpy(one.last + AHEAD)[None]
     for _ in range(3):
-        torch.testing.assert_close(there.intensities(at.cuda()).cpu(), one.walks.intensities(at), rtol=1e-9, atol=0.0)
+        torch.testing.assert_close(there.intensities(at.cuda()).cpu(), one.sampler.intensities(at), rtol=1e-9, atol=0.0)
         upper = there.bounds(at.cuda(), at.cuda() + 0.2).upper.cpu()
-        torch.testing.assert_close(upper, one.walks.bounds(at, at + 0.2).upper, rtol=1e-7, atol=0.0)
-        for walks, when in ((one.walks, at), (there, at.cuda())):
-            walks.append(when[:, 1], torch.zeros(1, dtype=torch.int64, device=when.device))
+        torch.testing.assert_close(upper, one.sampler.bounds(at, at + 0.2).upper, rtol=1e-7, atol=0.0)
+        for sampler, when in ((one.sampler, at), (there, at.cuda())):
+            sampler.append(when[:, 1], torch.zeros(1, dtype=torch.int64, device=when.device))
         at = at + 0.5

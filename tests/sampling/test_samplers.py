@@ -29,47 +29,50 @@ def by_name(member_model, past: EventSequence, times: list[float]) -> list[dict[
     return [dict(zip(names, row.tolist(), strict=True)) for row in member_model.intensity(past, times)]
 
 
-def told(walks, walk: int, times: list[float]) -> list[dict[str, float]]:
-    grid = torch.tensor(times, dtype=torch.float64).expand(walks.count, len(times))
-    rates = walks.intensities(grid)[walk]
+def told(sampler, sequence: int, times: list[float]) -> list[dict[str, float]]:
+    grid = torch.tensor(times, dtype=torch.float64).expand(sampler.count, len(times))
+    rates = sampler.intensities(grid)[sequence]
     return [
-        {walks.name(walk, column): value for column, value in enumerate(row.tolist()) if value > 0.0} for row in rates
+        {sampler.name(sequence, column): value for column, value in enumerate(row.tolist()) if value > 0.0}
+        for row in rates
     ]
 
 
-def check(walks, model, walk: int, past: EventSequence, times: list[float]) -> None:
-    for found, expected in zip(told(walks, walk, times), by_name(model, past, times), strict=True):
+def check(sampler, model, sequence: int, past: EventSequence, times: list[float]) -> None:
+    for found, expected in zip(told(sampler, sequence, times), by_name(model, past, times), strict=True):
         assert set(found) == set(expected)
         for name, value in expected.items():
             assert found[name] == pytest.approx(value, rel=1e-9)
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
-def test_walks_tell_the_intensities_of_the_model(member: Member):
+def test_samplers_tell_the_intensities_of_the_model(member: Member):
     model, histories = member.build(), pasts()
-    walks = start_sampler(model, histories, [len(one) for one in histories])
-    for walk, past in enumerate(histories):
-        check(walks, model, walk, past, [12.0, 12.7, 15.0])
+    sampler = start_sampler(model, histories, [len(one) for one in histories])
+    for sequence, past in enumerate(histories):
+        check(sampler, model, sequence, past, [12.0, 12.7, 15.0])
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
-def test_walks_that_took_in_events_tell_what_the_model_tells_of_the_longer_history(member: Member):
+def test_samplers_that_took_in_events_tell_what_the_model_tells_of_the_longer_history(member: Member):
     model, histories = member.build(), pasts()
-    walks = start_sampler(model, histories, [len(one) for one in histories])
-    walks = walks.taken(torch.tensor([2, 0, 1, 1]))
+    sampler = start_sampler(model, histories, [len(one) for one in histories])
+    sampler = sampler.select(torch.tensor([2, 0, 1, 1]))
     histories = [histories[place] for place in (2, 0, 1, 1)]
     goes_on = [True, False, True, True]  # one of them stays as it is
     names = list(model.vocabulary.names)
     for time in LATER:
-        rates = walks.intensities(torch.full((4, 1), time, dtype=torch.float64))[:, 0]
+        rates = sampler.intensities(torch.full((4, 1), time, dtype=torch.float64))[:, 0]
         chosen = rates.argmax(1)
-        for walk in range(4):
-            if goes_on[walk]:
-                name = walks.name(walk, int(chosen[walk]))
+        for sequence in range(4):
+            if goes_on[sequence]:
+                name = sampler.name(sequence, int(chosen[sequence]))
                 kind = names.index(name)
-                past = histories[walk]
-                histories[walk] = EventSequence(np.append(past.times, time), np.append(past.types, kind), 13.0, past.id)
+                past = histories[sequence]
+                histories[sequence] = EventSequence(
+                    np.append(past.times, time), np.append(past.types, kind), 13.0, past.id
+                )
         choices = torch.where(torch.tensor(goes_on), chosen, -1)
-        walks.append(torch.full((4,), time, dtype=torch.float64), choices)
-    for walk, past in enumerate(histories):
-        check(walks, model, walk, past, [12.6, 12.9, 14.0])
+        sampler.append(torch.full((4,), time, dtype=torch.float64), choices)
+    for sequence, past in enumerate(histories):
+        check(sampler, model, sequence, past, [12.6, 12.9, 14.0])

@@ -1,4 +1,4 @@
-"""One walk of a model of rules, and the same history written down for the model: what tests of such walks compare."""
+"""One sequence of a model of rules, and the same history written down for the model: what tests of such sampler compare."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CYCLIC = {8}  # programs in which an embedding needs itself
 
 
 class Told(Generic[Rules]):
-    """One walk, and the same history written down for the model."""
+    """One sequence, and the same history written down for the model."""
 
     def __init__(self, model: Rules, names: Sequence[str], times: Sequence[float]) -> None:
         self.model, self.names, self.times = model, list(names), list(times)
         found = start_sampler(model, [self.history], [len(self.names)])
         assert isinstance(found, RuleSampler)
-        self.walks = found
+        self.sampler = found
 
     @property
     def history(self) -> EventSequence:
@@ -42,20 +42,20 @@ class Told(Generic[Rules]):
         return self.times[-1] if self.times else 0.0
 
     def append(self, name: str, time: float) -> None:
-        names = [self.walks.name(0, choice) for choice in range(self.rates([time]).shape[1])]
-        self.walks.append(torch.tensor([time], dtype=torch.float64), torch.tensor([names.index(name)]))
+        names = [self.sampler.name(0, choice) for choice in range(self.rates([time]).shape[1])]
+        self.sampler.append(torch.tensor([time], dtype=torch.float64), torch.tensor([names.index(name)]))
         self.names.append(name)
         self.times.append(time)
 
     def rates(self, times: Sequence[float] | np.ndarray) -> Tensor:
-        return self.walks.intensities(torch.as_tensor(np.asarray(times), dtype=torch.float64)[None])[0]
+        return self.sampler.intensities(torch.as_tensor(np.asarray(times), dtype=torch.float64)[None])[0]
 
     def agrees(self) -> int:
         """With the model asked about the whole history; says how many events are possible."""
         times = self.last + AHEAD
         rates = self.rates(times)
         for row, wanted in zip(rates, self.model.possible_intensities(self.history, times), strict=True):
-            found = {self.walks.name(0, choice): float(rate) for choice, rate in enumerate(row)}
+            found = {self.sampler.name(0, choice): float(rate) for choice, rate in enumerate(row)}
             assert found == pytest.approx(wanted, rel=1e-9, abs=1e-300)
         return rates.shape[1]
 
@@ -68,12 +68,12 @@ def sampled(one: Told[Any], steps: int, seed: int) -> None:
         if not count:
             return
         time = one.last + draw.choice([0.0, 0.2, 0.9])
-        one.append(one.walks.name(0, draw.randrange(count)), time)
+        one.append(one.sampler.name(0, draw.randrange(count)), time)
     one.agrees()
 
 
 class CyclesAreRefusedByBoth:
-    """An error of the walk is one of the model, too."""
+    """An error of the sequence is one of the model, too."""
 
     def __init__(self, one: Told[Any]) -> None:
         self.one = one
@@ -122,18 +122,18 @@ stop : b2 :- node(X), seen(X), near.
 
 
 def exceeded(
-    walks: RuleSampler, last: float, widths: Sequence[float], times: int = 200, pieces: int = 6
+    sampler: RuleSampler, last: float, widths: Sequence[float], times: int = 200, pieces: int = 6
 ) -> list[float]:
     """Bounds over the largest intensity that was found on a window."""
     draw = torch.Generator().manual_seed(0)
     ratios: list[float] = []
     for width in widths:
-        start = last + 20.0 * torch.rand(walks.count, pieces, generator=draw, dtype=torch.float64)
-        bounds = walks.bounds(start, start + width)
-        inside = torch.rand(walks.count, pieces, times, generator=draw, dtype=torch.float64)
+        start = last + 20.0 * torch.rand(sampler.count, pieces, generator=draw, dtype=torch.float64)
+        bounds = sampler.bounds(start, start + width)
+        inside = torch.rand(sampler.count, pieces, times, generator=draw, dtype=torch.float64)
         inside[..., 0], inside[..., 1] = 0.0, 1.0
-        found = walks.intensities((start.unsqueeze(-1) + width * inside).flatten(1)).sum(-1)
-        most = found.view(walks.count, pieces, times).amax(-1)
+        found = sampler.intensities((start.unsqueeze(-1) + width * inside).flatten(1)).sum(-1)
+        most = found.view(sampler.count, pieces, times).amax(-1)
         assert bool((most <= bounds.upper).all()), (
             f"{float((most - bounds.upper).max())} above the bound, width {width}"
         )
@@ -144,12 +144,12 @@ def exceeded(
 
 def wandered(model: RuleModel, history: EventSequence, seed: int) -> list[tuple[str, list[float]]]:
     """Events at random, each with the intensities before it."""
-    walks, draw, time = start_sampler(model, [history], [len(history)]), random.Random(seed), 1.0
+    sampler, draw, time = start_sampler(model, [history], [len(history)]), random.Random(seed), 1.0
     found = []
     for _ in range(25):
         time += 0.1
-        rates = walks.intensities(torch.full((1, 1), time, dtype=torch.float64))[0, 0]
+        rates = sampler.intensities(torch.full((1, 1), time, dtype=torch.float64))[0, 0]
         choice = draw.randrange(len(rates))
-        found.append((walks.name(0, choice), rates.tolist()))
-        walks.append(torch.tensor([time], dtype=torch.float64), torch.tensor([choice]))
+        found.append((sampler.name(0, choice), rates.tolist()))
+        sampler.append(torch.tensor([time], dtype=torch.float64), torch.tensor([choice]))
     return found

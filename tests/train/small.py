@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from foretell.data import Card, Dataset, EventData, EventSequence, save_dataset
-from foretell.data.synthetic import Hawkes, Process, simulate
+from foretell.data.synthetic import HawkesProcess, Process, simulate
 from foretell.models.attention.anhp import ANHP
 from foretell.train.config import TrainOptions, make_config
 
-EXCITING = Hawkes(np.array([0.3, 0.2]), np.array([[0.9, 0.05], [0.1, 0.7]]), np.array([1.2]))
+EXCITING = HawkesProcess(np.array([0.3, 0.2]), np.array([[0.9, 0.05], [0.1, 0.7]]), np.array([1.2]))
 
 
 def exciting(sequences: int, seed: int, t_end: float = 8.0, process: Process = EXCITING) -> EventData:

@@ -19,8 +19,7 @@ from foretell.models.rules.andtt import ANDTT
 from foretell.train import likelihood_task
 from foretell.train import step as training
 from foretell.train.fit import TrainingInterrupt, choose_device, fit
-from foretell.train.score import mean_log_likelihood
-from foretell.train.scored_events import sum_scored
+from foretell.train.score import mean_log_likelihood, sum_scored
 from tests.samples import event_data
 from tests.train.small import exciting, in_unit, options, same_tensors, small_model
 

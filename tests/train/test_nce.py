@@ -26,7 +26,7 @@ from foretell.train.likelihood_task import integral_cost
 from foretell.train.noise import NoiseKind, fit_noise, noise_of_run
 from foretell.train.run import RunFolder
 from foretell.train.score import mean_log_likelihood
-from foretell.train.step import Limits, StepOptions, Stepper
+from foretell.train.step import PieceLimits, StepOptions, Stepper
 from tests.objective.test_noise import POSSIBLE, SHOPPING, shop
 from tests.samples import event_data, random_data, random_rows, randomise
 from tests.train.small import exciting, options, same_tensors, small_model
@@ -57,7 +57,7 @@ def test_a_batch_in_pieces_gives_the_gradient_of_the_whole(piece: int):
 
 def test_queries_in_pieces_over_one_encoded_history_give_the_gradient_of_the_whole(monkeypatch: pytest.MonkeyPatch):
     whole = gradients(stepper(clip=0.0))
-    monkeypatch.setattr(Stepper, "_limits", lambda self, batch: Limits(10**6, 60))
+    monkeypatch.setattr(Stepper, "_limits", lambda self, batch: PieceLimits(10**6, 60))
     for one, two in zip(whole, gradients(stepper(clip=0.0)), strict=True):
         torch.testing.assert_close(two, one, rtol=1e-10, atol=1e-12)
 

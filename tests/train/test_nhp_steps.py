@@ -12,7 +12,7 @@ import torch
 from foretell.batches.batch import Batch, make_batch
 from foretell.models.recurrent.nhp import NHP
 from foretell.train.fit import fit
-from foretell.train.step import Limits, StepOptions, Stepper
+from foretell.train.step import PieceLimits, StepOptions, Stepper
 from tests.train.small import exciting, in_unit, options
 
 TRAIN, DEV = exciting(12, 3), exciting(6, 4)
@@ -24,7 +24,7 @@ def made(dtype: torch.dtype = torch.float64, dim: int = 5) -> NHP:
     return model
 
 
-def gradients(limits: Limits | None, threads: int = 1, **more: Any) -> list[torch.Tensor]:
+def gradients(limits: PieceLimits | None, threads: int = 1, **more: Any) -> list[torch.Tensor]:
     stepper = Stepper(made(), 1e-3, StepOptions(points=2, clip=0.0, pseudo_rate=0.1, **more))
     stepper.executor.threads = threads
     if limits is not None:
@@ -35,7 +35,7 @@ def gradients(limits: Limits | None, threads: int = 1, **more: Any) -> list[torc
 
 @pytest.mark.parametrize("integral", ["quadrature", "stratified"])
 def test_queries_in_pieces_over_one_encoded_history_give_the_gradient_of_the_whole(integral: Any):
-    whole, cut = (gradients(Limits(1 << 20, asked), integral=integral) for asked in (1 << 20, 70))
+    whole, cut = (gradients(PieceLimits(1 << 20, asked), integral=integral) for asked in (1 << 20, 70))
     assert len(whole) == 8 and all(bool(one.any()) for one in whole)
     for one, other in zip(whole, cut, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-12)
@@ -44,7 +44,9 @@ def test_queries_in_pieces_over_one_encoded_history_give_the_gradient_of_the_who
 def test_sequences_in_pieces_and_in_threads_give_the_gradient_of_the_whole():
     whole = gradients(None, integral="quadrature")
     for threads in (1, 2):
-        for one, other in zip(whole, gradients(Limits(90, 90), threads=threads, integral="quadrature"), strict=True):
+        for one, other in zip(
+            whole, gradients(PieceLimits(90, 90), threads=threads, integral="quadrature"), strict=True
+        ):
             torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-12)
 
 

@@ -15,7 +15,7 @@ from foretell.objective.integral import quadrature, stratified
 from foretell.objective.loglik import log_likelihood
 from foretell.train import step as stepping
 from foretell.train.fit import fit
-from foretell.train.step import Limits, StepOptions, Stepper
+from foretell.train.step import PieceLimits, StepOptions, Stepper
 from tests.samples import random_data, randomise
 from tests.train.small import exciting, options, small_model
 
@@ -117,7 +117,7 @@ def test_queries_in_pieces_over_one_encoded_history_give_the_gradient_of_the_who
     model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     whole = gradients(stepper(integral="quadrature", points=2, clip=0.0, model=model))
-    monkeypatch.setattr(Stepper, "_limits", lambda self, batch: Limits(10**6, 60))
+    monkeypatch.setattr(Stepper, "_limits", lambda self, batch: PieceLimits(10**6, 60))
     for one, two in zip(whole, gradients(stepper(integral="quadrature", points=2, clip=0.0, model=model)), strict=True):
         torch.testing.assert_close(two, one, rtol=1e-10, atol=1e-12)
 
@@ -183,7 +183,7 @@ def test_a_model_of_rules_is_asked_in_pieces_like_any_other():
     for piece in (0, 1):
         model = ANDTT(program, data.vocabulary, dim=3, layers=1, dtype=torch.float64)
         stepper = Stepper(model, 1e-3, StepOptions(piece=piece))
-        stepper._limits = lambda batch, piece=piece: Limits(
+        stepper._limits = lambda batch, piece=piece: PieceLimits(
             1 << 20, piece or 1 << 20
         )  # one encoding, asked about in pieces
         batch = model.collator.batch(data, [0, 1, 2])

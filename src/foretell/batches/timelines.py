@@ -8,15 +8,16 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from foretell.data import Vocabulary
+from foretell.data import EventData, Vocabulary
+from foretell.ground import replay as replaying
+from foretell.ground.cache import default_folder
 from foretell.ground.engine import Engine
-from foretell.ground.replay import grounding_of, walk
+from foretell.ground.replay import ReplayOptions, adopt_chunks, grounding_of, replay_chunks, walk
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.grounded import Grounded
-from foretell.plan.history import History
-from foretell.plan.layout import Layout
-from foretell.plan.possible import PossibleByFunctor
+from foretell.plan.grounded import GroundingArrays
+from foretell.plan.history import PossibleByFunctor, SlotHistory
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_EVENTS = 4_000_000  # of timelines that are remembered
@@ -25,19 +26,19 @@ KEPT_SLOTS = 4_000_000  # slots that are remembered: some 200 bytes each
 
 
 class Histories:
-    def __init__(self, program: Program, layout: Layout) -> None:
+    def __init__(self, program: Program, layout: DimensionLayout) -> None:
         self.layout = layout
         self.engine = Engine(program)
         self.grounding = grounding_of(self.engine)
-        self.grounded = Grounded(self.grounding, layout)
+        self.grounded = GroundingArrays(self.grounding, layout)
         self._timelines: OrderedDict[bytes, Timeline] = OrderedDict()
-        self._fixed: OrderedDict[bytes, History] = OrderedDict()
+        self._fixed: OrderedDict[bytes, SlotHistory] = OrderedDict()
         self._slots: OrderedDict[tuple[bytes, bytes], SequenceSlots] = OrderedDict()
-        self._possible: WeakKeyDictionary[History, PossibleByFunctor] = WeakKeyDictionary()
+        self._possible: WeakKeyDictionary[SlotHistory, PossibleByFunctor] = WeakKeyDictionary()
         self._events = self._additions = self._kept_slots = 0
         self._lock = threading.Lock()  # threads ask about different sequences, but there is one engine
 
-    def __reduce__(self) -> tuple[type[Histories], tuple[Program, Layout]]:
+    def __reduce__(self) -> tuple[type[Histories], tuple[Program, DimensionLayout]]:
         """In another process histories are replayed again."""
         return Histories, (self.engine.program, self.layout)
 
@@ -53,6 +54,25 @@ class Histories:
                 return max(history.most for history in self._fixed.values())
             return int(self.grounded.facts.is_event.sum())
 
+    def replay(self, data: EventData, workers: int = 0) -> None:
+        """Timelines of all sequences that are not known yet, in the numbering that they would have been given in turn.
+
+        Many events are shared out over processes where that pays, and kept on disk, as `foretell replay` does.
+        """
+        fresh: dict[bytes, int] = {}
+        for place, one in enumerate(data):
+            fresh.setdefault(_key(one.types, one.unscored), place)
+        with self._lock:
+            places = [place for key, place in fresh.items() if key not in self._timelines]
+            some = data.select(places)
+            if some.event_count >= replaying.CHUNK_EVENTS:
+                chunks = replay_chunks(self.engine, some, ReplayOptions(), workers, default_folder())
+                for one, timeline in zip(some, adopt_chunks(self.engine, chunks, some, self.grounding), strict=True):
+                    self._keep(_key(one.types, one.unscored), timeline)
+                return
+        for one in some:
+            self.timeline(data.vocabulary, one.types, one.times, one.unscored)
+
     def timeline(
         self, vocabulary: Vocabulary, types: np.ndarray, times: np.ndarray, history_only: np.ndarray | None = None
     ) -> tuple[bytes, Timeline]:
@@ -60,11 +80,7 @@ class Histories:
 
         An event that is `history_only` may be impossible: it fires rules, and has no intensity.
         """
-        marked = np.flatnonzero(history_only) if history_only is not None else ()
-        if not len(marked):
-            history_only, key = None, np.ascontiguousarray(types, dtype=np.int64).tobytes()
-        else:  # no type is negative
-            key = np.concatenate([types, [-1], marked]).astype(np.int64).tobytes()
+        key = _key(types, history_only)
         with self._lock:
             found = self._timelines.get(key)
             if found is not None:
@@ -72,14 +88,17 @@ class Histories:
             else:
                 names = [vocabulary.names[kind] for kind in types.tolist()]
                 found = walk(self.engine, self.grounding, names, times, "history", history_only)
-                self._timelines[key] = found
-                self._events += len(types)
-                while self._events > KEPT_EVENTS and len(self._timelines) > 1:
-                    _, gone = self._timelines.popitem(last=False)
-                    self._events -= len(gone.events)
+                self._keep(key, found)
             return key, found
 
-    def history(self, key: bytes, timeline: Timeline) -> History:
+    def _keep(self, key: bytes, timeline: Timeline) -> None:
+        self._timelines[key] = timeline
+        self._events += len(timeline.events)
+        while self._events > KEPT_EVENTS and len(self._timelines) > 1:
+            _, gone = self._timelines.popitem(last=False)
+            self._events -= len(gone.events)
+
+    def history(self, key: bytes, timeline: Timeline) -> SlotHistory:
         """What a timeline fixes about its slots."""
         with self._lock:
             return self._history(key, timeline)
@@ -120,7 +139,7 @@ class Histories:
                 found = self._possible[history] = PossibleByFunctor(history, functors)
             return found
 
-    def _remembered(self, key: bytes, history: History, states: np.ndarray) -> SequenceSlots:
+    def _remembered(self, key: bytes, history: SlotHistory, states: np.ndarray) -> SequenceSlots:
         place = (key, states.tobytes())
         found = self._slots.get(place)
         if found is None:
@@ -133,10 +152,10 @@ class Histories:
             self._slots.move_to_end(place)
         return found
 
-    def _history(self, key: bytes, timeline: Timeline) -> History:
+    def _history(self, key: bytes, timeline: Timeline) -> SlotHistory:
         found = self._fixed.get(key)
         if found is None:
-            found = self._fixed[key] = History(self.grounded, timeline)
+            found = self._fixed[key] = SlotHistory(self.grounded, timeline)
             self._additions += len(timeline.additions) + len(timeline.events)
             while self._additions > KEPT_ADDITIONS and len(self._fixed) > 1:
                 _, gone = self._fixed.popitem(last=False)
@@ -144,3 +163,11 @@ class Histories:
         else:
             self._fixed.move_to_end(key)
         return found
+
+
+def _key(types: np.ndarray, history_only: np.ndarray | None) -> bytes:
+    """What a timeline depends on: the events, and which of them may be impossible."""
+    marked = np.flatnonzero(history_only) if history_only is not None else ()
+    if not len(marked):
+        return np.ascontiguousarray(types, dtype=np.int64).tobytes()
+    return np.concatenate([types, [-1], marked]).astype(np.int64).tobytes()  # no type is negative

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.replay import Undeclared
+from foretell.cli.options import UndeclaredChoice
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 Option = typer.Option
 
 
-class Stage(StrEnum):
+class ShownStage(StrEnum):
     """What `--show` prints."""
 
     ast = "ast"
@@ -39,17 +37,18 @@ def check(
         bool, Option("--json", help="Print JSON, and nothing else, on stdout; with --show, the stage, too.")
     ] = False,
     show: Annotated[
-        Stage | None, Option(help="Print a stage instead of the summary: ast, rules, graph or plan.")
+        ShownStage | None, Option(help="Print a stage instead of the summary: ast, rules, graph or plan.")
     ] = None,
     graph: Annotated[Path | None, Option(help="Draw predicates and rules into this SVG file.")] = None,
     dim: Annotated[int, Option(min=0, help="The dimension of functors that declare none.")] = 32,
     layers: Annotated[int, Option(min=0, help="Layers of attention, for counting parameters.")] = 2,
     time_dim: Annotated[int | None, Option(min=0, help="The dimension of times; that of --dim if not given.")] = None,
     undeclared: Annotated[
-        Undeclared, Option(help="Events that the program waits for and does not declare: an error, or exogenous.")
-    ] = Undeclared.error,
+        UndeclaredChoice, Option(help="Events that the program waits for and does not declare: an error, or exogenous.")
+    ] = UndeclaredChoice.error,
 ) -> None:
     """Check a program: all mistakes at once, or its facts, rules, events, dimensions, parameters and strata."""
+    from foretell.cli.show import print_json
     from foretell.lang.diagnostics import ProgramError
     from foretell.lang.program import Program
     from foretell.lang.shapes import count_parameters
@@ -59,7 +58,7 @@ def check(
     except ProgramError as error:
         if not as_json:
             raise
-        _print_json({"ok": False, **_diagnostics(error.diagnostics)})
+        print_json({"ok": False, **_diagnostics(error.diagnostics)})
         raise typer.Exit(1) from None
     if graph is not None:
         _draw(checked, graph, Path(checked.sources[0].name).name)
@@ -68,12 +67,12 @@ def check(
     )
     if as_json:
         report = _summary(checked, counts, dim, layers, dim if time_dim is None else time_dim)
-        planned = {"plan": _network(checked, dim, layers, time_dim, True)} if show is Stage.plan else {}
-        _print_json({**report, **_diagnostics(checked.warnings), **_stage(checked, show), **planned})
+        planned = {"plan": _network(checked, dim, layers, time_dim, True)} if show is ShownStage.plan else {}
+        print_json({**report, **_diagnostics(checked.warnings), **_stage(checked, show), **planned})
         return
     for one in checked.warnings:
         typer.echo(one.render(), err=True)
-    if show is Stage.plan:
+    if show is ShownStage.plan:
         typer.echo("\n".join(_network(checked, dim, layers, time_dim, False)))
     elif show is not None:
         typer.echo("\n".join(_stage_lines(checked, show)))
@@ -105,26 +104,26 @@ def _diagnostics(found: Any) -> dict[str, Any]:
 # --- stages ----------------------------------------------------------------------------------------------------------
 
 
-def _stage(program: Program, show: Stage | None) -> dict[str, Any]:
+def _stage(program: Program, show: ShownStage | None) -> dict[str, Any]:
     from foretell.lang.dump import tree
     from foretell.lang.graph import graph_json, graph_of
     from foretell.lang.pretty import pretty_rule
 
-    if show is Stage.ast:
+    if show is ShownStage.ast:
         return {"ast": tree(_statements(program))}
-    if show is Stage.rules:
+    if show is ShownStage.rules:
         return {"listing": [{"rule": one.name, "text": pretty_rule(one.rule)} for one in program.rules]}
-    return {"graph": graph_json(graph_of(program))} if show is Stage.graph else {}
+    return {"graph": graph_json(graph_of(program))} if show is ShownStage.graph else {}
 
 
-def _stage_lines(program: Program, show: Stage) -> list[str]:
+def _stage_lines(program: Program, show: ShownStage) -> list[str]:
     from foretell.lang.dump import tree, tree_lines
     from foretell.lang.graph import graph_lines, graph_of
     from foretell.lang.pretty import pretty_rule
 
-    if show is Stage.ast:
+    if show is ShownStage.ast:
         return list(tree_lines(tree(_statements(program))))
-    if show is Stage.graph:
+    if show is ShownStage.graph:
         return list(graph_lines(graph_of(program)))
     width = len(f"rule{len(program.rules)}")
     lines = [f"{one.name:{width}}  {pretty_rule(one.rule)}" for one in program.rules]
@@ -136,11 +135,11 @@ def _stage_lines(program: Program, show: Stage) -> list[str]:
 
 def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_json: bool) -> Any:
     """What the rules are to a network, without data; `foretell plan` adds how large it becomes for given events."""
-    from foretell.plan.layout import Layout
+    from foretell.plan.layout import DimensionLayout
     from foretell.plan.parameters import ParameterBook
     from foretell.plan.show import network_json, network_lines
 
-    layout = Layout(program, dim)
+    layout = DimensionLayout(program, dim)
     book = ParameterBook(layout, max(dim, 1) if time_dim is None else time_dim)
     return (network_json if as_json else network_lines)(layout, book, layers)
 
@@ -223,16 +222,16 @@ def _strata(program: Program) -> list[list[str]]:
 def _show(program: Program, counts: Counts, name: str, dim: int) -> None:
     from rich.markup import escape
 
+    from foretell.cli.show import out
     from foretell.wording import counted
 
-    console = _console()
+    console = out()
     rules = [one.rule for one in program.rules]
     kinds = {kind: sum(one.kind == kind and not one.is_fact for one in rules) for kind in ("deduce", "add", "remove")}
     rows = sum(len(one.rows) for one in program.tables)
     parts = [counted(sum(one.is_fact for one in rules), "fact")]
     parts += [f"{counted(len(program.tables), 'table')} with {rows:,} facts"] if program.tables else []
-    words = {"deduce": "deduce", "add": "add", "remove": "remove"}
-    split = ", ".join(f"{count} {words[kind]}" for kind, count in kinds.items() if count)
+    split = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
     parts.append(counted(sum(kinds.values()), "rule") + (f" ({split})" if split else ""))
     console.print(f"[bold]{escape(name)}[/bold] is fine: {', '.join(parts)}")
     _show_functors(console, program, dim)
@@ -323,16 +322,6 @@ def _print_table(console: Console, table: Table) -> None:
         console.print(table)
     for line in captured.get().splitlines():
         typer.echo(line.rstrip())
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=140, soft_wrap=True)
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def _short(text: str, width: int) -> str:

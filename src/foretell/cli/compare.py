@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
 
-from foretell.cli.replay import OtherImpossibleOption
+from foretell.cli.options import OtherImpossibleOption
 from foretell.errors import ForetellError
-
-if TYPE_CHECKING:
-    from foretell.batches.batch import Window
-    from foretell.cli.open_run import Opened
-    from foretell.cli.show import Bar
-    from foretell.evaluate.scores import Scored
-    from foretell.objective.integral import Integral
 
 Option = typer.Option
 Units = Literal["events", "sequences", "both"]
@@ -43,20 +36,12 @@ def compare(
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
-    from foretell.cli.open_run import open_run
-    from foretell.cli.show import (
-        bar,
-        difference_tables,
-        fit_table,
-        functor_table,
-        out,
-        print_json,
-        remarks,
-        score_table,
-    )
-    from foretell.cli.unfinished import unfinished
-    from foretell.evaluate.compare import Contender
+    from foretell.cli.open_run import open_run, unfinished
+    from foretell.cli.scoring import kept_scores, score_run, show_comparison
+    from foretell.cli.show import bar, print_json
+    from foretell.evaluate.compare import ComparedRun
     from foretell.evaluate.compare import compare as compared
+    from foretell.evaluate.scores import ScoringOptions
     from foretell.objective.integral import Integral
     from foretell.options import check_choice
 
@@ -71,6 +56,7 @@ def compare(
         if len(runs) != 2:
             raise ForetellError(f"--plot draws two runs against each other, and there are {len(runs)}")
         check_suffix(plot)
+    options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or ())
     opened = [open_run(run, data, split, columns, device) for run in runs]
     ruled = [one.model.program_text() is not None for one in opened]  # the option is about these, where there are some
     opened = [
@@ -81,8 +67,8 @@ def compare(
     made = []
     with bar(quiet) as progress:
         for name, one in zip(names, opened, strict=True):
-            way = cast("Integral", integral), points, cast("Window", window), times, seed
-            made.append(Contender(name, _scored(one, way, predict or [], name, progress), one.data))
+            scored = kept_scores(one, options) or score_run(one, options, name, progress)
+            made.append(ComparedRun(name, scored, one.data))
         progress.move("comparing", 0, 1)
         found = compared(made, cast(Units, over), seed=seed)
     if plot is not None:
@@ -93,20 +79,9 @@ def compare(
     if as_json:
         print_json({**found.to_json(), "unfinished": notes})
         return
-    console = out()
-    evaluations = found.named()
-    console.print(score_table(evaluations, opened[0].time_unit))
-    console.print(fit_table(evaluations))
-    console.print(functor_table(found))
-    for table in difference_tables(found):
-        console.print(table)
-    unit = opened[0].time_unit if len(opened[0].time_unit) < 20 else ""
-    for one in found.differences:
-        console.print(one.verdict(unit), markup=False)
-    for line in [*remarks(evaluations), *notes, *([] if found.untested is None else [found.untested])]:
-        console.print(line, markup=False)
+    show_comparison(found, opened[0].time_unit, notes)
     if plot is not None:
-        console.print(f"picture: {plot}", markup=False)
+        typer.echo(f"picture: {plot}")
 
 
 def run_names(titles: list[str], runs: list[Path]) -> list[str]:
@@ -120,38 +95,3 @@ def run_names(titles: list[str], runs: list[Path]) -> list[str]:
     if len(set(names)) < len(names):
         raise ForetellError(f"{runs[0]}: a run is named twice; name different runs")
     return names
-
-
-def _scored(
-    opened: Opened, way: tuple[Integral, int, Window, bool, int], predict: list[str], name: str, progress: Bar
-) -> Scored:
-    """The scores that `foretell evaluate` left in the folder, where they are of just this; else new ones."""
-    from foretell.evaluate.participants import check_patterns, guess_participants, parse_pattern
-    from foretell.evaluate.record import Origin, read_scores
-    from foretell.evaluate.scores import Scored, score, summarise
-    from foretell.train.run import MODEL
-
-    integral, points, window, times, seed = way
-    model, data = opened.model, opened.data
-    patterns = [parse_pattern(text) for text in predict]
-    check_patterns(model, patterns)
-    origin = Origin.of(opened.run.path / MODEL, data, window=window, integral=integral, points=points, seed=seed)
-    kept = read_scores(opened.run.path, model, data, origin, times=times)
-    if kept is None:
-        return score(
-            model,
-            data,
-            integral=integral,
-            points=points,
-            window=window,
-            times=times,
-            seed=seed,
-            predict=predict,
-            progress=lambda what, done, of: progress.move(f"{name}: {what}", done, of),
-        )
-    if not patterns:
-        return kept
-    with model.evaluating():
-        guesses = tuple(guess_participants(model, data, patterns, window))
-    evaluation = summarise(model, data, window, kept.events, kept.times, guesses, None, seed)
-    return Scored(evaluation, kept.events, kept.times, guesses)

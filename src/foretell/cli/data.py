@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,13 +13,13 @@ from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
     from foretell.data import Dataset, EventData
-    from foretell.data.summary import Summary
+    from foretell.data.summary import DataSummary
     from foretell.data.synthetic import Process
 
 app = typer.Typer(name="data", help="Look at event data, convert it, simulate some.", no_args_is_help=True)
 
 
-class Source(StrEnum):
+class ReaderName(StrEnum):
     """Which reader `convert` uses."""
 
     auto = "auto"
@@ -59,12 +59,12 @@ def describe(
     """Counts, lengths, gaps, types, and the shares of ties and of times on a grid."""
     from foretell.data.summary import summarise
 
-    dataset = _open(path, columns, Source.auto, None)
+    dataset = _open(path, columns, ReaderName.auto, None)
     summary = summarise(dataset)
     if plot is not None:
-        from foretell.data.picture import draw
+        from foretell.report.data_picture import draw_data
 
-        draw(dataset, plot)
+        draw_data(dataset, plot)
     if as_json:
         typer.echo(json.dumps(summary.as_json(), ensure_ascii=False, indent=2))
         return
@@ -80,8 +80,8 @@ def convert(
         Path, typer.Argument(metavar="OUT", help="A file (.jsonl, .jsonl.gz, .csv, .csv.gz, .parquet), or a folder.")
     ],
     columns: ColumnsOption = "",
-    reader: Annotated[Source, typer.Option("--from", help="The format of IN, where its content does not say.")] = (
-        Source.auto
+    reader: Annotated[ReaderName, typer.Option("--from", help="The format of IN, where its content does not say.")] = (
+        ReaderName.auto
     ),
     origin: Annotated[
         ClockOrigin | None, typer.Option(help="What time 0 is; first-event: the first event, which is not scored.")
@@ -107,13 +107,7 @@ def convert(
         raise ForetellError(f"{source} has {len(splits)} splits ({', '.join(splits)}): OUT must be a folder")
     else:
         save(next(iter(splits.values())), target)
-    written = {name: {"sequences": len(data), "events": data.event_count} for name, data in splits.items()}
-    if as_json:
-        typer.echo(json.dumps({"path": str(target), "types": len(dataset.vocabulary), "splits": written}))
-        return
-    for name, counts in written.items():
-        typer.echo(f"{name}: {counts['sequences']} sequences, {counts['events']} events")
-    typer.echo(f"written: {target}")
+    _say_written(target, splits, as_json)
 
 
 @app.command()
@@ -153,31 +147,32 @@ def simulate(
         splits = dataset.splits()
     nll = sum(float(str(one.metadata["nll_true"])) for one in data)
     per_event = nll / data.event_count if data.event_count else None
-    written = {name: {"sequences": len(part), "events": part.event_count} for name, part in splits.items()}
+    said = "" if per_event is None else f"true negative log-likelihood: {per_event:.4f} nats per event\n"
+    _say_written(out, splits, as_json, said, nll_true_per_event=per_event)
+
+
+def _say_written(path: Path, splits: dict[str, EventData], as_json: bool, said: str = "", **more: object) -> None:
+    """What was written where: the sequences and events of each split."""
     if as_json:
-        typer.echo(
-            json.dumps(
-                {"path": str(out), "types": len(data.vocabulary), "splits": written, "nll_true_per_event": per_event}
-            )
-        )
+        counts = {name: {"sequences": len(data), "events": data.event_count} for name, data in splits.items()}
+        types = len(next(iter(splits.values())).vocabulary)
+        typer.echo(json.dumps({"path": str(path), "types": types, "splits": counts, **more}))
         return
-    for name, counts in written.items():
-        typer.echo(f"{name}: {counts['sequences']} sequences, {counts['events']} events")
-    if per_event is not None:
-        typer.echo(f"true negative log-likelihood: {per_event:.4f} nats an event")
-    typer.echo(f"written: {out}")
+    for name, data in splits.items():
+        typer.echo(f"{name}: {len(data)} sequences, {data.event_count} events")
+    typer.echo(f"{said}written: {path}")
 
 
-def _open(path: str, columns: str, reader: Source, origin: ClockOrigin | None) -> Dataset:
+def _open(path: str, columns: str, reader: ReaderName, origin: ClockOrigin | None) -> Dataset:
     """A data set in one of our formats, or else in a foreign one."""
     from dataclasses import replace
 
     from foretell.data import ColumnMap, load
-    from foretell.data.readers import foreign_files, is_foreign, load_foreign
+    from foretell.data.foreign import foreign_files, is_foreign, load_foreign
 
     mapped = ColumnMap.parse(columns) if columns else None
     place = Path(path)
-    foreign = reader is not Source.auto
+    foreign = reader is not ReaderName.auto
     if not foreign and place.is_file():
         foreign = is_foreign(place)
     elif not foreign and place.is_dir():
@@ -186,7 +181,7 @@ def _open(path: str, columns: str, reader: Source, origin: ClockOrigin | None) -
         if not place.exists():
             return load(path)  # says that there is no such file, and what may have been meant
         clock = ClockOrigin.window if origin is None else origin
-        return load_foreign(place, None if reader is Source.auto else reader.value, clock.value)
+        return load_foreign(place, None if reader is ReaderName.auto else reader.value, clock.value)
     dataset = load(path, columns=mapped)
     if origin is None or origin.value == dataset.card.origin:
         return dataset
@@ -214,7 +209,7 @@ def _split(data: EventData, name: str) -> Dataset:
 
 
 def _process(name: ProcessName, rate: list[str] | None, mu: str | None, alpha: str | None, beta: str | None) -> Process:
-    from foretell.data.synthetic import Hawkes, Poisson, SelfCorrecting
+    from foretell.data.synthetic import HawkesProcess, PoissonProcess, SelfCorrectingProcess
 
     given = {"--rate": rate, "--mu": mu, "--alpha": alpha, "--beta": beta}
     wanted = {"poisson": ("--rate",), "hawkes": ("--mu", "--alpha", "--beta"), "self-correcting": ("--mu", "--alpha")}
@@ -222,15 +217,15 @@ def _process(name: ProcessName, rate: list[str] | None, mu: str | None, alpha: s
     if stray:
         raise ForetellError(f"{name.value} has no {', '.join(stray)}; it takes {', '.join(wanted[name.value])}")
     if name is ProcessName.poisson:
-        rates = _list("--rate", ",".join(rate or ["1.0"]))
-        return Poisson(tuple(rates))  # type: ignore[arg-type]
+        return PoissonProcess(tuple(_list("--rate", ",".join(rate or ["1.0"]))))
     if name is ProcessName.self_correcting:
-        return SelfCorrecting(_single("--mu", mu or "1"), _single("--alpha", alpha or "1"))
+        return SelfCorrectingProcess(_single("--mu", mu or "1"), _single("--alpha", alpha or "1"))
     # the defaults are a common test case: one type, branching ratio 0.8
-    return Hawkes(_list("--mu", mu or "0.2"), _list("--alpha", alpha or "[[0.8]]"), _list("--beta", beta or "1.0"))  # type: ignore[arg-type]
+    rates, jumps, decays = ("--mu", mu or "0.2"), ("--alpha", alpha or "[[0.8]]"), ("--beta", beta or "1.0")
+    return HawkesProcess(*(_list(*one) for one in (rates, jumps, decays)))
 
 
-def _list(option: str, text: str) -> list[object]:
+def _list(option: str, text: str) -> list[Any]:
     """`0.2,0.1`, a JSON list, or the name of a file with one."""
     if text.endswith(".json"):
         try:
@@ -252,16 +247,17 @@ def _single(option: str, text: str) -> float:
         raise ForetellError(f"{option} is {text!r}: expected a number") from None
 
 
-def _show(summary: Summary) -> None:
+def _show(summary: DataSummary) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    from foretell.data.loadreport import grid_name, percent
+    from foretell.data.dataset import grid_name, percent
 
     console = Console()
     clock = "time 0 is the first event, which is not scored" if summary.origin == "first-event" else "clocks start at 0"
     unit = f"; time unit: {summary.time_unit}" if summary.time_unit else ""
-    console.print(f"[bold]{_plain(summary.name)}[/bold]  {clock}{_plain(unit)}", highlight=False)
+    console.print(f"[bold]{escape(summary.name)}[/bold]  {clock}{escape(unit)}", highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for name in summary.splits:
@@ -287,11 +283,4 @@ def _show(summary: Summary) -> None:
     if summary.most_frequent:
         total = sum(one.events for one in splits)
         named = ", ".join(f"{name} {percent(count / total)}" for name, count in summary.most_frequent[:8])
-        console.print(f"most frequent: {_plain(named)}", highlight=False)
-
-
-def _plain(text: str) -> str:
-    """Text of the user's, in which brackets are no markup."""
-    from rich.markup import escape
-
-    return escape(text)
+        console.print(f"most frequent: {escape(named)}", highlight=False)

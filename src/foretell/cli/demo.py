@@ -41,7 +41,7 @@ def demo(
     from foretell.cli.show import bar, out, remarks, score_table
     from foretell.data import load
     from foretell.evaluate.record import write_scores
-    from foretell.evaluate.scores import score
+    from foretell.evaluate.scores import ScoringOptions, score
     from foretell.report.plots import intensity_plot, learning_curves, save_figure
     from foretell.train.fit import fit, floors_for
     from foretell.train.score import mean_log_likelihood
@@ -68,8 +68,8 @@ def demo(
                 score(
                     one,
                     test,
-                    times=False,  # next times are `foretell evaluate`'s: with rules they take longer than all else here
-                    predict=WHO,
+                    # Next times are `foretell evaluate`'s: with rules they take longer than all else here.
+                    ScoringOptions(times=False, predict=WHO),
                     progress=lambda what, done, of, who=one.title: progress.move(f"{who}: {what}", done, of),
                 )
             )

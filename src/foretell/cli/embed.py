@@ -28,8 +28,8 @@ def embed(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Embed events in the context of what came before them, or of all others (--history two-sided, pretrained runs)."""
+    from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_network
-    from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import print_json
     from foretell.data.writing import text_file
     from foretell.evaluate.queries import embeddings_of

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from foretell.cli.replay import OtherImpossibleOption
+from foretell.cli.options import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.evaluate.long_horizon import Futuring
+    from foretell.evaluate.long_horizon import FutureOptions
 
 Option = typer.Option
 
@@ -41,92 +41,36 @@ def evaluate(
 ) -> None:
     """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
     from foretell.batches.batch import Window
-    from foretell.cli.fitted_floors import fitted_floors
-    from foretell.cli.open_run import open_run
-    from foretell.cli.show import bar, fit_table, future_table, out, participant_table, print_json, remarks, score_table
+    from foretell.cli.open_run import open_network, open_run
+    from foretell.cli.scoring import show_evaluation
     from foretell.cli.task_runs import evaluate_task, is_task
-    from foretell.cli.unfinished import unfinished
-    from foretell.evaluate.record import Origin, write_scores
-    from foretell.evaluate.scores import score
+    from foretell.evaluate.scores import ScoringOptions
     from foretell.objective.integral import Integral
     from foretell.options import check_choice
-    from foretell.train.run import MODEL
-    from foretell.train.scored_events import scored_alike
 
     if is_task(run):
-        _refuse(
-            integral=integral != "quadrature",
-            points=points != 10,
-            window=window != "all",
-            no_times=not times,
-            predict=predict,
-            futures=futures,
-            horizon=horizon,
-            delta=delta,
-            costs=costs,
-            floors=floors,
-            impossible=impossible,
-        )
-        evaluate_task(run, data, split, columns, device, seed, as_json)
+        changed = {"integral": integral != "quadrature", "points": points != 10, "window": window != "all"}
+        given = {"predict": predict, "futures": futures, "horizon": horizon, "delta": delta, "costs": costs}
+        _refuse(changed | {"no-times": not times} | given | {"floors": floors, "impossible": impossible})
+        evaluate_task(open_network(run, data, split, columns, device), seed, as_json)
         return
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
     asked = _futures(futures, horizon, delta, costs)
+    options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or (), asked)
     opened = open_run(run, data, split, columns, device).settled(impossible)
-    results = []
-    with bar(quiet) as progress:
-        for model in [*(fitted_floors(opened, (), progress) if floors else ()), opened.model]:
-            results.append(
-                score(
-                    model,
-                    opened.data if model is opened.model else scored_alike(opened.data, opened.model),
-                    integral=cast(Integral, integral),
-                    points=points,
-                    window=cast(Window, window),
-                    times=times,
-                    seed=seed,
-                    predict=predict or (),
-                    futures=asked,
-                    progress=lambda what, done, of, title=model.title: progress.move(f"{title}: {what}", done, of),
-                )
-            )
-    origin = Origin.of(run / MODEL, opened.data, window=window, integral=integral, points=points, seed=seed)
-    written = write_scores(results[-1], opened.data, run, origin)
-    warning = unfinished(opened.run, opened.model)
-    evaluations = [result.evaluation for result in results]
-    if as_json:
-        print_json(
-            {
-                **evaluations[-1].to_json(),
-                "impossible": opened.impossible.value,
-                "impossible_events": opened.impossible_events,
-                "floors": [e.to_json() for e in evaluations[:-1]],
-                "scores": str(written),
-                "unfinished": warning,
-            }
-        )
-        return
-    console = out()
-    console.print(score_table(evaluations, opened.time_unit))
-    console.print(fit_table(evaluations))
-    if asked is not None:
-        console.print(future_table(evaluations, opened.time_unit))
-    if predict:
-        console.print(participant_table(evaluations))
-    for line in [*remarks(evaluations), *([] if warning is None else [warning])]:
-        console.print(line, markup=False)
-    console.print(f"event by event: {written}", markup=False)
+    show_evaluation(opened, options, floors=floors, as_json=as_json, quiet=quiet)
 
 
-def _refuse(**options: object) -> None:
+def _refuse(options: dict[str, object]) -> None:
     """What is asked of a model of what happens next, and of nothing else."""
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
+    given = [f"--{name}" for name, value in options.items() if value]
     if given:
         raise ForetellError(f"{', '.join(given)}: this run was not trained to say what happens next; leave it out")
 
 
-def _futures(number: int, horizon: float, delta: float, costs: str) -> Futuring | None:
-    from foretell.evaluate.long_horizon import Futuring
+def _futures(number: int, horizon: float, delta: float, costs: str) -> FutureOptions | None:
+    from foretell.evaluate.long_horizon import FutureOptions
 
     if not number:
         if horizon or delta or costs:
@@ -140,4 +84,4 @@ def _futures(number: int, horizon: float, delta: float, costs: str) -> Futuring 
         prices = tuple(float(part) for part in costs.split(",") if part.strip())
     except ValueError:
         raise ForetellError(f"--costs {costs!r}: expected numbers with commas, such as 0.5,1,2") from None
-    return Futuring(number, horizon, delta or None, prices)
+    return FutureOptions(number, horizon, delta or None, prices)

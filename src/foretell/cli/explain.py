@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.replay import Impossible
+from foretell.cli.options import Impossible
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -33,9 +33,9 @@ def explain(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Why an event is expected just before a time: which rules and facts make its intensity, and which past events they attend to."""
+    from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_run
     from foretell.cli.replay import before, check_time
-    from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import out, print_json
     from foretell.evaluate.explain import check_explained, checked_time
     from foretell.evaluate.explain import explain as ask

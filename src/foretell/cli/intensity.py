@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.replay import Impossible
+from foretell.cli.options import Impossible
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -35,8 +35,8 @@ def intensity(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Intensities of every event type at given times, each from the events before it."""
+    from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_run
-    from foretell.cli.sequences import chosen_sequences
     from foretell.cli.show import out, print_json
     from foretell.evaluate.queries import intensities_at
     from foretell.lang.program import Undeclared
@@ -52,8 +52,8 @@ def intensity(
     if program is not None or params is not None:
         if program is None or params is None or data is not None:
             raise ForetellError("without a run: foretell intensity DATA --program P.ndtt --params F --times …")
+        from foretell.cli.input_data import chosen_among, open_data
         from foretell.cli.program_model import model_of
-        from foretell.cli.sequences import chosen_among, open_data
 
         check_choice("--undeclared", undeclared, Undeclared)
         found = open_data(str(run), split, columns)

@@ -1,25 +1,39 @@
-"""What most commands begin with: a run folder opened, its model loaded, and the data it is asked about."""
+"""What most commands begin with: a run folder opened, its model loaded, and the data it is asked about.
+
+Impossible events are settled as `--impossible` says, and told on stderr; a run that was stopped early says so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretell.cli.impossible import settled, settled_splits
-from foretell.cli.replay import Impossible
+from foretell.cli.input_data import piped_data
+from foretell.cli.options import Impossible
+from foretell.cli.replay import say_impossible
 from foretell.data import ColumnMap, Dataset, EventData, Vocabulary
 from foretell.errors import ForetellError
+from foretell.ground.impossible import settle_impossible
+from foretell.lang.program import Program
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
-from foretell.train.fit import choose_device
+from foretell.models.rules.rule_model import RuleModel
+from foretell.train.checkpoint import load_checkpoint
+from foretell.train.fit import choose_device, fit, floors_for
 from foretell.train.run import RunFolder
+from foretell.train.score import scored_alike
 from foretell.train.splits import in_vocabulary, load_splits, open_for
+
+if TYPE_CHECKING:
+    from foretell.cli.show import Bar
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenRun:
     run: RunFolder
     model: IntensityModel
     data: EventData
@@ -27,7 +41,7 @@ class Opened:
     impossible: Impossible  # how the run treated impossible events, or how `data` were treated
     impossible_events: int = 0  # of `data`: left out, or kept as unscored history
 
-    def settled(self, impossible: Impossible | None = None, data: EventData | None = None) -> Opened:
+    def settled(self, impossible: Impossible | None = None, data: EventData | None = None) -> OpenRun:
         """With data (or a part of them) as the model may see them: impossible events as the run treated them, or as asked for."""
         chosen = self.impossible if impossible is None else impossible
         found, count = settled(self.model, self.data if data is None else data, chosen)
@@ -38,21 +52,18 @@ class Opened:
         return settled_splits(self.model, load_splits(self.run.config().data), self.impossible, quiet=True)[0]
 
 
-def open_run(run: Path, data: str | None, split: str | None, columns: str = "", device: str = "cpu") -> Opened:
+def open_run(run: Path, data: str | None, split: str | None, columns: str = "", device: str = "cpu") -> OpenRun:
     """Without `data`, the run's own data set is opened (its test split, unless another is named)."""
     folder = RunFolder.open(run)
     impossible = Impossible(folder.config().data.impossible)
     model = folder.model(str(choose_device(device)))
     widens = model.open_ended and data is not None
     found, time_unit = data_for(folder, None if widens else model.vocabulary, data, split, columns)
-    if widens:  # new names are fine where rules say what they mean
-        model.widen(found.vocabulary.names[kind] for kind in np.flatnonzero(found.type_counts()))
-        found = in_vocabulary(found, model.vocabulary)
-    return Opened(folder, model, found, time_unit, impossible)
+    return OpenRun(folder, model, _widened(model, found) if widens else found, time_unit, impossible)
 
 
 @dataclass(frozen=True)
-class OpenedNetwork:
+class OpenNetwork:
     """A run of any task: a point process, a pretrained encoder or a classifier."""
 
     run: RunFolder
@@ -60,16 +71,14 @@ class OpenedNetwork:
     data: EventData
 
 
-def open_network(
-    run: Path, data: str | None, split: str | None, columns: str = "", device: str = "cpu"
-) -> OpenedNetwork:
+def open_network(run: Path, data: str | None, split: str | None, columns: str = "", device: str = "cpu") -> OpenNetwork:
     """The same for a run of any task."""
     folder = RunFolder.open(run)
     network = folder.network(str(choose_device(device)))
     if isinstance(network, IntensityModel):
         opened = open_run(run, data, split, columns, device)
-        return OpenedNetwork(folder, opened.model, opened.data)
-    return OpenedNetwork(folder, network, data_for(folder, network.vocabulary, data, split, columns)[0])
+        return OpenNetwork(folder, opened.model, opened.data)
+    return OpenNetwork(folder, network, data_for(folder, network.vocabulary, data, split, columns)[0])
 
 
 def data_for(
@@ -92,3 +101,82 @@ def open_model(run: Path, device: str = "cpu") -> tuple[IntensityModel, str]:
     """A run's model alone, and its unit of time."""
     folder = RunFolder.open(run)
     return folder.model(str(choose_device(device))), folder.time_unit()
+
+
+def open_piped(run: Path, content: bytes, columns: str = "", device: str = "cpu") -> OpenRun:
+    """A run, and the events that were read for it."""
+    folder = RunFolder.open(run)
+    model = folder.model(str(choose_device(device)))
+    data = piped_data(content, columns, None if model.open_ended else model.vocabulary, folder.origin())
+    data = _widened(model, data) if model.open_ended else data
+    return OpenRun(folder, model, data, folder.time_unit(), Impossible(folder.config().data.impossible))
+
+
+def _widened(model: IntensityModel, data: EventData) -> EventData:
+    """The same data, for a model that has met their names: new ones are fine where rules say what they mean."""
+    model.widen(data.vocabulary.names[kind] for kind in np.flatnonzero(data.type_counts()))
+    return in_vocabulary(data, model.vocabulary)
+
+
+def program_of(model: IntensityModel, impossible: Impossible) -> Program | None:
+    """The rules that may forbid an event; a model without rules forbids nothing, so there is nothing to choose."""
+    if isinstance(model, RuleModel):
+        return model.program
+    if impossible is not Impossible.error:
+        raise ForetellError(
+            f"--impossible={impossible.value}: {model.title} has no rules, and nothing is impossible in it; leave the option out"
+        )
+    return None
+
+
+def settled(
+    model: IntensityModel, data: EventData, impossible: Impossible, quiet: bool = False
+) -> tuple[EventData, int]:
+    """Data as the model may see them, and how many events were left out or marked; `error` names all sequences that have such events."""
+    program = program_of(model, impossible)
+    if program is None:
+        return data, 0
+    found = settle_impossible(program, data, impossible.value)
+    say_impossible(found.impossible, impossible, data.name, quiet)
+    return found.data, found.impossible
+
+
+def settled_splits(
+    model: IntensityModel, dataset: Dataset, impossible: Impossible, quiet: bool = False
+) -> tuple[Dataset, dict[str, int]]:
+    """The same for every split; but with `error` nothing is replayed: `fit` does that anyway, and names what is impossible."""
+    program = program_of(model, impossible)
+    if program is None or impossible is Impossible.error:
+        return dataset, dict.fromkeys(dataset.splits(), 0)
+    found = {name: settled(model, data, impossible, quiet) for name, data in dataset.splits().items()}
+    counts = {name: count for name, (_, count) in found.items()}
+    return replace(dataset, **{name: data for name, (data, _) in found.items()}), counts
+
+
+def unfinished(run: RunFolder, model: Network) -> str | None:
+    """What a reader must know of an unfinished run; None: it is finished."""
+    if isinstance(model, IntensityModel) and model.closed_form:  # fitted in one go
+        return None
+    go_on = f"the best model so far is scored; continue with: foretell train --resume {run.path}"
+    if not run.checkpoint.exists():
+        return f"{run.path}: training was stopped before its first checkpoint; {go_on}"
+    try:
+        progress = load_checkpoint(run.checkpoint).progress
+    except ForetellError as error:
+        return f"{run.path}: whether training is finished is not known: {error}"
+    return None if progress.done else f"{run.path}: training is not finished ({progress.epoch} epochs so far); {go_on}"
+
+
+def fitted_floors(opened: OpenRun, without: Collection[str], progress: Bar) -> Iterator[IntensityModel]:
+    """Poisson, then Hawkes; those of the kinds in `without` are left out."""
+    dataset = opened.dataset()
+    train, dev = (
+        None if part is None else scored_alike(in_vocabulary(part, opened.model.vocabulary), opened.model)
+        for part in (dataset.train, dataset.dev)
+    )
+    assert train is not None
+    floors = [floor for floor in reversed(floors_for(opened.model.vocabulary)) if floor.kind not in without]
+    for place, floor in enumerate(floors):
+        progress.move(f"fitting {floor.title}", place, len(floors))
+        fit(floor, train, dev)
+        yield floor

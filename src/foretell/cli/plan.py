@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.replay import (
+from foretell.cli.options import (
     ColumnsOption,
     DataArgument,
     Impossible,
@@ -16,11 +16,10 @@ from foretell.cli.replay import (
     ProgramArgument,
     SequenceOption,
     SplitOption,
-    Undeclared,
+    UndeclaredChoice,
     UndeclaredOption,
-    read_program,
-    say_counts,
 )
+from foretell.cli.replay import read_program, say_counts
 
 if TYPE_CHECKING:
     from foretell.plan.plan import Plan
@@ -37,7 +36,7 @@ def plan(
     sequence: SequenceOption = None,
     split: SplitOption = None,
     impossible: ImpossibleOption = Impossible.error,
-    undeclared: UndeclaredOption = Undeclared.error,
+    undeclared: UndeclaredOption = UndeclaredChoice.error,
     columns: ColumnsOption = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -45,17 +44,17 @@ def plan(
     import numpy as np
     import torch
 
-    from foretell.cli.sequences import chosen_among, open_data
+    from foretell.cli.input_data import chosen_among, open_data
     from foretell.cli.show import print_json
     from foretell.ground.replay import replay
-    from foretell.plan.layout import Layout
+    from foretell.plan.layout import DimensionLayout
     from foretell.plan.parameters import ParameterBook
     from foretell.plan.plan import make_plan
     from foretell.plan.show import network_json, network_lines, sizes_lines, sizes_of
     from foretell.plan.slots import sequence_slots
 
     checked = read_program(program, undeclared)
-    layout = Layout(checked, dim)
+    layout = DimensionLayout(checked, dim)
     book = ParameterBook(layout, max(dim, 1) if time_dim is None else time_dim)
     found, tiled = [], []
     for part in chosen_among(open_data(data, split, columns), sequence):

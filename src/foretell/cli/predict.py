@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.replay import OtherImpossibleOption
+from foretell.cli.options import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.cli.open_run import Opened
+    from foretell.cli.open_run import OpenRun
     from foretell.data import EventData
 
 Option = typer.Option
@@ -50,7 +50,7 @@ def predict(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """The next event of each sequence: its time, its type and its participants, with probabilities; a classifier's labels."""
-    from foretell.cli.sequences import chosen_sequences
+    from foretell.cli.input_data import chosen_sequences
     from foretell.cli.show import bar, out, print_json
     from foretell.cli.task_runs import is_task, label_data
     from foretell.evaluate.predict import predict_each, seen_until
@@ -103,9 +103,9 @@ def predict(
             console.print(table)
 
 
-def _open(run: Path, history: str | None, split: str | None, columns: str, device: str) -> Opened:
-    from foretell.cli.open_run import open_run
-    from foretell.cli.stdin import open_piped, piped_content
+def _open(run: Path, history: str | None, split: str | None, columns: str, device: str) -> OpenRun:
+    from foretell.cli.input_data import piped_content
+    from foretell.cli.open_run import open_piped, open_run
 
     content = piped_content(history, split)
     if content is None:

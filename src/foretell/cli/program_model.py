@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretell.cli.replay import Impossible
+from foretell.cli.options import Impossible
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def fresh_model(
     undeclared: Undeclared = "error",
 ) -> RuleModel:
     """With `data`, groups of parameters are those that their events give rise to, too."""
-    from foretell.cli.sequences import open_data
+    from foretell.cli.input_data import open_data
 
     if kind not in KINDS:
         raise ForetellError(f"--model {kind}: with --program expected {' or '.join(KINDS)}, which are made of rules")
@@ -59,7 +59,7 @@ def model_of(
     impossible: Impossible = Impossible.error,
 ) -> tuple[RuleModel, list[EventData]]:
     """The model that a file of parameters describes, for given data; and these as it may see them."""
-    from foretell.cli.impossible import settled
+    from foretell.cli.open_run import settled
     from foretell.models.parameters import load_parameters, read_parameters
 
     found = read_parameters(params)

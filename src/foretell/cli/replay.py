@@ -5,12 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from bisect import bisect_left, insort
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foretell.cli.options import (
+    ColumnsOption,
+    DataArgument,
+    Impossible,
+    ImpossibleOption,
+    JsonOption,
+    LimitOption,
+    ProgramArgument,
+    SequenceOption,
+    SplitOption,
+    UndeclaredChoice,
+    UndeclaredOption,
+)
 from foretell.errors import ForetellError
 from foretell.wording import counted
 
@@ -23,44 +35,6 @@ if TYPE_CHECKING:
 SHOWN_CHANGES = 12
 
 
-class Impossible(StrEnum):
-    error = "error"
-    skip = "skip"
-    exogenous = "exogenous"
-
-
-class Undeclared(StrEnum):
-    error = "error"
-    exogenous = "exogenous"
-
-
-ProgramArgument = Annotated[Path, typer.Argument(help="A program: P.ndtt, or the name of a shipped one (robocup).")]
-DataArgument = Annotated[str, typer.Argument(help="A file, a folder, or the name of an embedded data set (robocup).")]
-SequenceOption = Annotated[str | None, typer.Option("--sequence", help="Only the sequence with this id or place.")]
-SplitOption = Annotated[str | None, typer.Option("--split", help="train, dev or test; default: all.")]
-ImpossibleOption = Annotated[
-    Impossible,
-    typer.Option("--impossible", help="Events the program makes impossible: an error, left out, or kept unscored."),
-]
-OtherImpossibleOption = Annotated[
-    Impossible | None,
-    typer.Option(
-        "--impossible",
-        help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's.",
-    ),
-]
-UndeclaredOption = Annotated[
-    Undeclared, typer.Option("--undeclared", help="Events that nothing declares: an error, or taken to be exogenous.")
-]
-ColumnsOption = Annotated[
-    str, typer.Option("--columns", help="Columns of a long table: sequence=patient,time=when,event=code.")
-]
-LimitOption = Annotated[
-    float, typer.Option("--limit", help="Multiplies how many instantiations of rules are allowed.", min=1e-6)
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-
-
 def replay(
     program: ProgramArgument,
     data: DataArgument,
@@ -68,7 +42,7 @@ def replay(
     sequence: SequenceOption = None,
     split: SplitOption = None,
     impossible: ImpossibleOption = Impossible.error,
-    undeclared: UndeclaredOption = Undeclared.error,
+    undeclared: UndeclaredOption = UndeclaredChoice.error,
     columns: ColumnsOption = "",
     workers: Annotated[int, typer.Option("--workers", help="Processes; 0: one a core where it pays.", min=0)] = 0,
     limit: LimitOption = 1.0,
@@ -80,7 +54,7 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """The facts and the possible events after each event, or at one time."""
-    from foretell.cli.sequences import chosen_among, open_data
+    from foretell.cli.input_data import chosen_among, open_data
     from foretell.ground.cache import default_folder
 
     check_time(at)
@@ -121,7 +95,7 @@ def before(data: EventData, time: float) -> EventData:
     return EventData(cut, data.vocabulary, name=data.name)
 
 
-def read_program(path: Path, undeclared: Undeclared) -> Program:
+def read_program(path: Path, undeclared: UndeclaredChoice) -> Program:
     """The checked program; how many warnings there are goes to stderr."""
     from foretell.lang.program import Program
 
@@ -145,20 +119,18 @@ def replayed(
     cache: Path | None,
     quiet: bool,
 ) -> Replay:
-    import os
-
     from foretell.cli.show import bar
-    from foretell.ground.engine import Limits
+    from foretell.ground.engine import ReplayLimits
     from foretell.ground.replay import replay as run
 
-    usual = Limits()
-    limits = Limits(max(1, int(usual.instances * limit)), max(1, int(usual.steps * limit)))
+    usual = ReplayLimits()
+    limits = ReplayLimits(max(1, int(usual.instances * limit)), max(1, int(usual.steps * limit)))
     with bar(quiet) as shown:
         return run(
             program,
             data,
             impossible=impossible.value,
-            workers=workers or os.cpu_count() or 1,
+            workers=workers,
             cache=cache,
             limits=limits,
             progress=lambda done, of: shown.move(f"replaying {data.name}", done, of),

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.replay import OtherImpossibleOption
+from foretell.cli.options import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.cli.open_run import Opened
+    from foretell.cli.open_run import OpenRun
     from foretell.cli.show import Bar
     from foretell.data import EventSequence
-    from foretell.data.summary import Summary
+    from foretell.data.summary import DataSummary
     from foretell.report.entry import Entry
 
 Option = typer.Option
@@ -47,8 +47,9 @@ def report(
     from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, print_json
     from foretell.data.writing import replacing
-    from foretell.report.contents import Contents, report_page
-    from foretell.report.places import place_of_same
+    from foretell.evaluate.metrics import has_times
+    from foretell.report.entry import place_of_same
+    from foretell.report.page import Contents, report_page
 
     begun = time.monotonic()
     if out.suffix.lower() not in SUFFIXES:
@@ -64,7 +65,7 @@ def report(
         names = _names(runs)
         entries = [_entry(one, name, progress) for one, name in zip(opened, names, strict=True)]
         if floors:
-            timed = any(entry.evaluation["rmse"] is not None for entry in entries)
+            timed = any(has_times(entry.evaluation) for entry in entries)
             entries = [*_floors(opened, timed, progress), *entries]
         text = report_page(Contents(summary, entries, places, opened[0].time_unit, start), progress.move)
     with replacing(out) as temporary:
@@ -96,8 +97,8 @@ def _names(runs: list[Path]) -> list[str]:
     raise AssertionError("distinct folders have distinct paths")
 
 
-def _chosen(opened: Opened, sequence: str | None) -> EventSequence:
-    from foretell.cli.sequences import chosen_sequences
+def _chosen(opened: OpenRun, sequence: str | None) -> EventSequence:
+    from foretell.cli.input_data import chosen_sequences
 
     data = opened.data
     if not len(data):
@@ -107,7 +108,7 @@ def _chosen(opened: Opened, sequence: str | None) -> EventSequence:
     return data[int(data.lengths.argmax())]
 
 
-def _summary(opened: Opened, data: str | None, columns: str) -> Summary:
+def _summary(opened: OpenRun, data: str | None, columns: str) -> DataSummary:
     from foretell.data import ColumnMap, load
     from foretell.data.summary import summarise
     from foretell.train.splits import load_splits
@@ -117,37 +118,31 @@ def _summary(opened: Opened, data: str | None, columns: str) -> Summary:
     return summarise(load(data, columns=ColumnMap.parse(columns) if columns else None))
 
 
-def _entry(opened: Opened, name: str, progress: Bar) -> Entry:
+def _entry(opened: OpenRun, name: str, progress: Bar) -> Entry:
     """A run with its scores: those of its folder where they fit, else new ones."""
-    from foretell.evaluate.record import Origin, read_scores
-    from foretell.evaluate.scores import score
+    from foretell.cli.scoring import kept_scores, score_run
+    from foretell.evaluate.scores import ScoringOptions
     from foretell.report.entry import Entry
-    from foretell.train.run import MODEL
 
-    model, data, path = opened.model, opened.data, opened.run.path
-    origin = Origin.of(path / MODEL, data, window="all", integral="quadrature", points=10, seed=0)
-    kept = read_scores(path, model, data, origin) or read_scores(path, model, data, origin, times=False)
-    scored = kept or score(
-        model,
-        data,
-        times=False,  # the next time of every event takes longer than all else; `foretell evaluate` has it
-        progress=lambda what, done, of: progress.move(f"{name}: {what}", done, of),
-    )
-    evaluation = scored.evaluation.to_json()
-    return Entry(name, model, data, scored.events, evaluation, opened.run.metrics(), reused=kept is not None)
+    # The next time of every event takes longer than all else; `foretell evaluate` has it.
+    without = ScoringOptions(times=False)
+    kept = kept_scores(opened, ScoringOptions()) or kept_scores(opened, without)
+    scored = kept or score_run(opened, without, name, progress)
+    evaluation, records = scored.evaluation.to_json(), opened.run.metrics()
+    return Entry(name, opened.model, opened.data, scored.events, evaluation, records, reused=kept is not None)
 
 
-def _floors(runs: list[Opened], timed: bool, progress: Bar) -> list[Entry]:
+def _floors(runs: list[OpenRun], timed: bool, progress: Bar) -> list[Entry]:
     """Poisson and Hawkes, fitted to what the first run was trained on and scored on the same events; `timed`: their next times, too."""
-    from foretell.cli.fitted_floors import fitted_floors
-    from foretell.evaluate.scores import score
+    from foretell.cli.open_run import fitted_floors
+    from foretell.evaluate.scores import ScoringOptions, score
     from foretell.report.entry import Entry
-    from foretell.train.scored_events import scored_alike
+    from foretell.train.score import scored_alike
 
     opened, there = runs[0], {one.model.kind for one in runs}
     data, found = scored_alike(opened.data, opened.model), []
     for floor in fitted_floors(opened, there, progress):
         progress.move(f"scoring {floor.title}", 0, 1)
-        scored = score(floor, data, times=timed)
+        scored = score(floor, data, ScoringOptions(times=timed))
         found.append(Entry(floor.title, floor, data, scored.events, scored.evaluation.to_json(), floor=True))
     return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.replay import Impossible
+from foretell.cli.options import Impossible
 from foretell.errors import ForetellError
 from foretell.wording import counted
 
@@ -57,14 +57,12 @@ def sample(
     """Futures of given histories by exact thinning; for a model of rules the database moves with them."""
     import numpy as np
 
-    from foretell.cli.open_run import open_model, open_run
-    from foretell.cli.sequences import chosen_sequences
+    from foretell.cli.input_data import chosen_sequences, piped_content
+    from foretell.cli.open_run import open_model, open_piped, open_run
     from foretell.cli.show import bar, out, print_json
-    from foretell.cli.stdin import open_piped, piped_content
     from foretell.data import EventSequence, save
     from foretell.data.formats import SUFFIXES, suffix_of
-    from foretell.sampling.core.as_data import futures_as_data
-    from foretell.sampling.core.futures import sample_futures
+    from foretell.sampling.core.futures import futures_as_data, sample_futures
 
     if output is not None and suffix_of(output) is None:
         raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")

@@ -18,7 +18,8 @@ from rich.table import Table
 from foretell.wording import counted
 
 if TYPE_CHECKING:
-    from foretell.evaluate.compare import Comparison
+    from foretell.evaluate.compare import RunComparison
+    from foretell.evaluate.metrics import ScoreDefinition
     from foretell.evaluate.scores import Evaluation
 
 PLAIN_LINE_EVERY = 5.0  # seconds
@@ -91,22 +92,40 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "", participants
         caption_justify="left",
     )
     table.add_column("model")
-    unit = f" ({time_unit})" if time_unit and len(time_unit) < 20 else ""
-    timed = any(one.rmse is not None for one in evaluations)
-    titles = ["log-likelihood", "of times", "of types", *([f"RMSE of next time{unit}"] if timed else [])]
-    for name in (*titles, "error of next type", *(["error of who"] if participants else [])):
+    scores = _scores_of(evaluations, closer=False)
+    for name in (*(one.column(time_unit) for one in scores), *(["error of who"] if participants else [])):
         table.add_column(escape(name), justify="right")
     for one in evaluations:
-        cells = [one.log_likelihood, one.time_log_likelihood, one.type_log_likelihood, *([one.rmse] if timed else [])]
-        shares = [one.error_rate, *([one.participants[-1].error_rate] if participants else [])]
-        shown = [*(cell(one, False) for one in cells), *(cell(one, True) for one in shares)]
-        table.add_row(escape(one.model), *shown)
+        who = [cell(one.participants[-1].error_rate, True)] if participants else []
+        table.add_row(escape(one.model), *_cells(one, scores), *who)
     return table
+
+
+def _scores_of(evaluations: list[Evaluation], closer: bool) -> list[ScoreDefinition]:
+    """Those of the first table, or of the one that looks closer, that some evaluation has."""
+    from foretell.evaluate.metrics import plain_scores
+
+    return [
+        score
+        for score in plain_scores()
+        if score.closer == closer and any(one.scores.get(score.key) is not None for one in evaluations)
+    ]
+
+
+def _cells(evaluation: Evaluation, scores: list[ScoreDefinition]) -> list[str]:
+    return [cell(evaluation.scores.get(one.key), one.kind == "share") for one in scores]
+
+
+def _two_lines(heading: str) -> str:
+    """Broken at the space that is nearest to the middle."""
+    spaces = [place for place, sign in enumerate(heading) if sign == " "]
+    middle = min(spaces, key=lambda place: abs(2 * place - len(heading)), default=None)
+    return heading if middle is None else f"{heading[:middle]}\n{heading[middle + 1 :]}"
 
 
 def fit_table(evaluations: list[Evaluation]) -> Table:
     """Beside the first table: the other errors, and how well the predicted times are calibrated."""
-    timed = any(one.mae is not None for one in evaluations)
+    scores = _scores_of(evaluations, closer=True)
     table = Table(
         title="more closely",
         caption="of rescaled times: distance from Exp(1) (Kolmogorov-Smirnov), p if the model were right, mean gap (1 is right)",
@@ -115,18 +134,17 @@ def fit_table(evaluations: list[Evaluation]) -> Table:
     )
     table.add_column("model")
     for name in (
-        *(["MAE of\nnext time", "error of next type\nif not told when"] if timed else []),
+        *(_two_lines(one.column()) for one in scores),
         "true time in\n50 % interval",
         "true time in\n90 % interval",
         "rescaled\ntimes",
     ):
         table.add_column(name, justify="right")
     for one in evaluations:
-        errors = [cell(one.mae, False), cell(one.error_rate_without_time, True)] if timed else []
         held = [cell(one.calibration.coverage(level), True) for level in (0.5, 0.9)]
         found = one.rescaling
         rescaled = f"{found.ks:.3f}, p {_small(found.p_value)}\nmean {found.mean:.3f}"
-        table.add_row(escape(one.model), *errors, *held, rescaled)
+        table.add_row(escape(one.model), *_cells(one, scores), *held, rescaled)
     return table
 
 
@@ -160,7 +178,7 @@ def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     return table
 
 
-def difference_tables(comparison: Comparison) -> list[Table]:
+def difference_tables(comparison: RunComparison) -> list[Table]:
     """One table a pair, one row a score: how much they differ, and the corrected p of each test."""
     from foretell.evaluate.compare import in_words
 
@@ -185,7 +203,7 @@ def difference_tables(comparison: Comparison) -> list[Table]:
     return made
 
 
-def functor_table(comparison: Comparison) -> Table:
+def functor_table(comparison: RunComparison) -> Table:
     """Log-likelihood by functor, a column a run; the most frequent functors."""
     table = Table(title="log-likelihood by functor, nats an event", title_justify="left")
     for name in ("functor", "events", *comparison.names):

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from foretell.cli.open_run import data_for, open_network
-from foretell.cli.sequences import chosen_sequences
+from foretell.cli.input_data import chosen_sequences, piped_content, piped_data
+from foretell.cli.open_run import OpenNetwork, data_for, unfinished
 from foretell.cli.show import cell, out, print_json
-from foretell.cli.stdin import piped_content, piped_data
-from foretell.cli.unfinished import unfinished
 from foretell.data.writing import text_file
 from foretell.errors import ForetellError
 from foretell.evaluate.labels import LabelEvaluation, LabelPrediction, predict_labels, score_labels
@@ -35,11 +33,8 @@ def is_task(run: Path) -> bool:
     return RunFolder.open(run).config().task is not None
 
 
-def evaluate_task(
-    run: Path, data: str | None, split: str | None, columns: str, device: str, seed: int, as_json: bool
-) -> None:
+def evaluate_task(opened: OpenNetwork, seed: int, as_json: bool) -> None:
     """Also writes `evaluation.json` into the run folder."""
-    opened = open_network(run, data, split, columns, device)
     task = opened.run.config().task
     if isinstance(opened.network, Classifier):
         labelled = score_labels(opened.network, opened.data, seed=seed)
@@ -48,7 +43,7 @@ def evaluate_task(
         assert isinstance(opened.network, MaskedANHP) and isinstance(task, PretrainOptions)
         masked = score_masked(opened.network, opened.data, mask=task.mask, drop=task.drop, seed=seed)
         found, table = masked.to_json(), masked_table(masked)
-    with text_file(run / EVALUATION) as file:
+    with text_file(opened.run.path / EVALUATION) as file:
         file.write(json.dumps(found, indent=2) + "\n")
     warning = unfinished(opened.run, opened.network)
     if as_json:

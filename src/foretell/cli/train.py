@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.replay import Impossible
+from foretell.cli.options import Impossible
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _check_program(given: dict[str, Any]) -> None:
 
 def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None, as_json: bool, quiet: bool) -> None:
     """A run from a file and flags, or a run folder continued: whatever its configuration asks for."""
-    from foretell.cli.impossible import settled_splits
+    from foretell.cli.open_run import settled_splits
     from foretell.cli.show import bar, epoch_line, print_json
     from foretell.cli.train_summary import default_folder, said, started_from, summary_of, with_start
     from foretell.train.config import make_config, read_config
@@ -151,8 +151,8 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
     assert dataset.train is not None
     import torch
 
+    from foretell.train.callbacks import stopping
     from foretell.train.fit import choose_device
-    from foretell.train.stopping import stopping
 
     choose_device(config.train.device)
     dtype = getattr(torch, config.train.dtype)

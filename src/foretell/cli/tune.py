@@ -15,8 +15,8 @@ from foretell.wording import did_you_mean
 
 if TYPE_CHECKING:
     from foretell.train.space import Space
-    from foretell.train.study import Tried
-    from foretell.train.tune import SearchOptions, Tuned
+    from foretell.train.study import TrialRecord
+    from foretell.train.tune import SearchOptions, TuningResult
 
 Option = typer.Option
 PICTURE = "settings.png"
@@ -55,9 +55,9 @@ def tune(
 ) -> None:
     """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
     from foretell.cli.show import bar, print_json
+    from foretell.train.callbacks import stopping
     from foretell.train.config import read_config
     from foretell.train.space import Space
-    from foretell.train.stopping import stopping
     from foretell.train.tune import tune as search
 
     table = read_config(config)
@@ -77,8 +77,8 @@ def tune(
         def tell(news: Any) -> None:
             told.hear(news)
             progress.move(told.line(), told.ended, told.of)
-            if news.tried is not None:
-                progress.keep(told.ending(news.tried))
+            if news.record is not None:
+                progress.keep(told.ending(news.record))
 
         found = search(space, folder, options, told=tell, stop=lambda: asked["stop"])
     picture = _picture(found, folder, quiet)
@@ -132,20 +132,20 @@ class _Telling:
         self.ended, self.running = 0, {}
 
     def hear(self, news: Any) -> None:
-        if news.tried is None:
+        if news.record is None:
             self.running[news.number] = (news.epoch, news.setting)
             return
         self.running.pop(news.number, None)
         self.ended = max(self.ended + 1, news.number + 1 - len(self.running))
-        if news.tried.state == "complete" and (self.best is None or news.tried.score > self.best):
-            self.best = news.tried.score
+        if news.record.state == "complete" and (self.best is None or news.record.score > self.best):
+            self.best = news.record.score
 
     def line(self) -> str:
         best = "" if self.best is None else f"best {self.best:.4f}; "
         now = ", ".join(f"{number}: epoch {epoch}" for number, (epoch, _) in sorted(self.running.items())[:3])
         return f"{best}trial {now}" if now else f"{best}trials"
 
-    def ending(self, tried: Tried) -> str:
+    def ending(self, tried: TrialRecord) -> str:
         said = {"complete": "", "pruned": f"given up after {tried.epochs} epochs", "failed": f"failed: {tried.error}"}
         told = said[tried.state] if tried.same_as is None else f"as trial {tried.same_as}"
         score = "        –" if tried.score is None else f"{tried.score:9.4f}"
@@ -163,7 +163,7 @@ def _listed(space: Space) -> str:
     return ", ".join(f"{name} = {one.to_json()}" for name, one in space.open.items())
 
 
-def _picture(found: Tuned, folder: Path, quiet: bool) -> Path | None:
+def _picture(found: TuningResult, folder: Path, quiet: bool) -> Path | None:
     """Score against each setting; without matplotlib there is none, and that is said."""
     if not any(one.score is not None for one in found.tried):
         return None
@@ -180,7 +180,7 @@ def _picture(found: Tuned, folder: Path, quiet: bool) -> Path | None:
     return folder / PICTURE
 
 
-def _summary(found: Tuned, picture: Path | None) -> dict[str, Any]:
+def _summary(found: TuningResult, picture: Path | None) -> dict[str, Any]:
     from foretell.train.study import BEST, TABLE
 
     best = found.best
@@ -200,7 +200,7 @@ def _summary(found: Tuned, picture: Path | None) -> dict[str, Any]:
     }
 
 
-def _say(found: Tuned, picture: Path | None) -> None:
+def _say(found: TuningResult, picture: Path | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.replay import (
+from foretell.cli.options import (
     ColumnsOption,
     DataArgument,
     Impossible,
@@ -16,7 +16,7 @@ from foretell.cli.replay import (
     ProgramArgument,
     SequenceOption,
     SplitOption,
-    Undeclared,
+    UndeclaredChoice,
     UndeclaredOption,
 )
 
@@ -29,14 +29,14 @@ def why(
     sequence: SequenceOption = None,
     split: SplitOption = None,
     impossible: ImpossibleOption = Impossible.error,
-    undeclared: UndeclaredOption = Undeclared.error,
+    undeclared: UndeclaredOption = UndeclaredChoice.error,
     columns: ColumnsOption = "",
     limit: LimitOption = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
+    from foretell.cli.input_data import chosen_among, open_data
     from foretell.cli.replay import before, check_time, read_program, replayed, say_counts
-    from foretell.cli.sequences import chosen_among, open_data
     from foretell.cli.show import print_json
     from foretell.errors import ForetellError
     from foretell.ground.explain import why as explain

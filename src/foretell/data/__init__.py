@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from foretell.data.card import Card, Origin
-from foretell.data.columns import Columns
-from foretell.data.dataset import Dataset, EventData
+from foretell.data.dataset import Dataset, EventData, LoadReport
+from foretell.data.foreign import load_foreign
 from foretell.data.formats import ColumnMap
 from foretell.data.loading import load, load_file, save, save_dataset
-from foretell.data.loadreport import LoadReport
-from foretell.data.readers import load_foreign
-from foretell.data.sequence import EventSequence, Vocabulary
+from foretell.data.sequence import Columns, EventSequence, Vocabulary
 
 __all__ = [
     "Card",

@@ -7,15 +7,15 @@ or the sorted names of all files.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from foretell.data.card import Origin
-from foretell.data.columns import Columns
-from foretell.data.dataset import EventData, describe_load, not_from_zero
+from foretell.data.card import Card, Origin
+from foretell.data.dataset import SPLITS, Dataset, EventData, describe_load, not_from_zero
 from foretell.data.raw import Problem, RawEvents
-from foretell.data.sequence import MOST_TYPES, Vocabulary
+from foretell.data.sequence import MOST_TYPES, Columns, Vocabulary
 from foretell.errors import DataError
 
 logger = logging.getLogger("foretell")
@@ -72,7 +72,26 @@ def assemble(
     return EventData(columns, vocabulary, origin, name, report), []
 
 
-def assembled(raw: RawEvents, vocabulary: Vocabulary | None, origin: Origin, name: str) -> EventData:
+def assemble_splits(
+    files: Mapping[str, RawEvents], card: Card, path: Path, vocabulary: Vocabulary | None = None
+) -> Dataset:
+    """The files of a data set's splits over one vocabulary: a given one, or that of all files; else a `DataError` with all mistakes."""
+    ids_fixed = vocabulary is not None
+    problems: list[str] = []
+    if vocabulary is None:
+        vocabulary, problems = vocabulary_of(list(files.values()), card.types)
+    if problems:
+        raise DataError([*problems, *(message for raw in files.values() for message in raw.located(raw.mistakes()))])
+    splits: dict[str, EventData | None] = dict.fromkeys(SPLITS)
+    for split, raw in files.items():
+        splits[split], mistakes = assemble(raw, vocabulary, card.origin, split, ids_fixed)
+        problems += mistakes
+    if problems:
+        raise DataError(problems)
+    return Dataset(splits["train"], splits["dev"], splits["test"], vocabulary, card, str(path))
+
+
+def assemble_file(raw: RawEvents, vocabulary: Vocabulary | None, origin: Origin, name: str) -> EventData:
     """One file alone: its data, or a `DataError` with all its mistakes."""
     problems: list[str] = []
     if vocabulary is None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from foretell.data import card as cards
-from foretell.data import catalog, formats
-from foretell.data.assembly import assemble, assembled, vocabulary_of
+from foretell.data import formats
+from foretell.data.assembly import assemble_file, assemble_splits
 from foretell.data.card import Card, Origin
 from foretell.data.dataset import SPLITS, Dataset, EventData
 from foretell.data.formats import ColumnMap
@@ -22,7 +22,18 @@ from foretell.errors import DataError
 logger = logging.getLogger("foretell")
 
 TYPES_FILE = "types.json"
+EMBEDDED = Path(__file__).parent / "embedded"
 OTHER_NAMES_OF_DEV = ("valid", "val", "validation")
+
+
+def embedded_names() -> tuple[str, ...]:
+    """The data sets that ship inside the package, which `load` knows without a file."""
+    return tuple(sorted(path.parent.name for path in EMBEDDED.glob("*/dataset.toml")))
+
+
+def embedded_folder(name: str) -> Path | None:
+    """The folder of an embedded data set, or None if there is none of this name."""
+    return EMBEDDED / name if name in embedded_names() else None
 
 
 def load(
@@ -42,11 +53,11 @@ def load(
     if path.is_dir():
         return _load_folder(path, columns, path.resolve().name, unseen)
     if not path.exists():
-        embedded = catalog.folder(str(path_or_name))
+        embedded = embedded_folder(str(path_or_name))
         if embedded is None:
-            raise DataError(_not_found(path, catalog.names()))
+            raise DataError(_not_found(path, embedded_names()))
         return _load_folder(embedded, None, str(path_or_name), unseen)
-    data = assembled(formats.read(path, columns), None, "window", "train")
+    data = assemble_file(formats.read(path, columns), None, "window", "train")
     return Dataset(data, None, None, data.vocabulary, Card(_stem(path), types=len(data.vocabulary)), str(path))
 
 
@@ -64,7 +75,7 @@ def load_file(
         raise DataError(f"{path}: this is a folder, expected a file of events")
     if not path.exists():
         raise DataError(_not_found(path, ()))
-    return assembled(formats.read(path, columns), vocabulary, origin, name or _stem(path))
+    return assemble_file(formats.read(path, columns), vocabulary, origin, name or _stem(path))
 
 
 def save(data: EventData, path: str | Path) -> None:
@@ -110,7 +121,7 @@ def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
 def split_names(path_or_name: str | Path) -> set[str]:
     """The splits that a folder or embedded data set has files of; of a single file, none."""
     path = Path(path_or_name)
-    folder = path if path.is_dir() else None if path.exists() else catalog.folder(str(path_or_name))
+    folder = path if path.is_dir() else None if path.exists() else embedded_folder(str(path_or_name))
     return set() if folder is None else set(split_files(folder, formats.SUFFIXES))
 
 
@@ -121,17 +132,7 @@ def _load_folder(folder: Path, columns: ColumnMap | None, name: str, unseen: Seq
     given = _read_names(names_file, card) if names_file.is_file() else None
     files = {split: path for split, path in split_files(folder, formats.SUFFIXES).items() if split not in unseen}
     raws = {split: formats.read(path, columns) for split, path in files.items()}
-    vocabulary, problems = (given, []) if given is not None else vocabulary_of(list(raws.values()), card.types)
-    splits: dict[str, EventData | None] = dict.fromkeys(SPLITS)
-    if problems:
-        problems += [message for raw in raws.values() for message in raw.located(raw.mistakes())]
-        raise DataError(problems)
-    for split, raw in raws.items():
-        splits[split], mistakes = assemble(raw, vocabulary, card.origin, split, ids_fixed=given is not None)
-        problems += mistakes
-    if problems:
-        raise DataError(problems)
-    return Dataset(splits["train"], splits["dev"], splits["test"], vocabulary, card, str(folder))
+    return assemble_splits(raws, card, folder, given)
 
 
 def _read_names(path: Path, card: Card) -> Vocabulary:

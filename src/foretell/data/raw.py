@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from foretell.data.columns import offsets_of
-from foretell.data.sequence import NO_METADATA, encodable, time_mistakes
+from foretell.data.sequence import NO_METADATA, encodable, offsets_of, time_mistakes
 from foretell.terms import NameProblem, normalise
 
 NUMBERS = frozenset({int, float})

@@ -50,7 +50,7 @@ class SplitSummary:
 
 
 @dataclass(frozen=True)
-class Summary:
+class DataSummary:
     """A data set in numbers; `most_frequent` counts over all splits."""
 
     name: str
@@ -69,12 +69,12 @@ class Summary:
         return record
 
 
-def summarise(dataset: Dataset) -> Summary:
+def summarise(dataset: Dataset) -> DataSummary:
     """All numbers of a data set."""
     splits = dataset.splits()
     counts = sum((data.type_counts() for data in splits.values()), np.zeros(len(dataset.vocabulary), np.int64))
     order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]
-    return Summary(
+    return DataSummary(
         name=dataset.card.name,
         path=dataset.path,
         origin=dataset.card.origin,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def nll(process: Process, times: np.ndarray, types: np.ndarray, t_end: float) ->
 
 
 @dataclass(frozen=True)
-class Poisson:
+class PoissonProcess:
     """Constant rates, one a type."""
 
     rates: tuple[float, ...]
@@ -90,12 +90,12 @@ class Poisson:
 
 
 @dataclass(frozen=True)
-class Hawkes:
+class HawkesProcess:
     """Events excite later events: base rates `mu` [K], jumps `alpha` [K, K, J] (of `e` by `f`), decays `beta` [J]."""
 
-    mu: np.ndarray
-    alpha: np.ndarray
-    beta: np.ndarray
+    mu: Any  # arrays, or lists that become arrays
+    alpha: Any
+    beta: Any
 
     def __post_init__(self) -> None:
         mu, alpha, beta = _numbers("mu", self.mu), _numbers("alpha", self.alpha), _numbers("beta", self.beta)
@@ -178,7 +178,7 @@ class Hawkes:
 
 
 @dataclass(frozen=True)
-class SelfCorrecting:
+class SelfCorrectingProcess:
     """One type whose intensity grows with time and falls with every event."""
 
     mu: float = 1.0

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from foretell.evaluate.bootstrap import Estimate, estimates
+from foretell.evaluate.bootstrap import Estimate, Units, estimates
 from foretell.evaluate.metrics import Metric
-from foretell.evaluate.units import Units
 from foretell.terms import split
 
 

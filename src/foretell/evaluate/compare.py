@@ -19,32 +19,29 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Estimate, interval, replicates
+from foretell.evaluate.bootstrap import Estimate, Units, interval, replicates
 from foretell.evaluate.by_functor import FunctorScores, by_functor
-from foretell.evaluate.metrics import Metric
+from foretell.evaluate.metrics import ALL, Metric, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over, PairedTest, compare_values
-from foretell.evaluate.scores import Evaluation, Scored, plain
-from foretell.evaluate.units import Units
+from foretell.evaluate.scores import Evaluation, ScoredModel, plain
 from foretell.wording import counted
 
 FEWEST_SEQUENCES = 6  # of fewer, no pattern of signs is rare enough for p < 0.05
 SIGNIFICANT = 0.05
 ALL_PAIRS_UP_TO = 4  # runs; of more, each is compared with the best
-# MAE and RMSE tell the same story, and each test makes the correction for their number harder on the others.
-NOT_TESTED = ("mae",)
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedRun:
     """A run's name and its scores."""
 
     name: str
-    scored: Scored
+    scored: ScoredModel
     data: EventData
 
 
 @dataclass(frozen=True)
-class Tested:
+class CorrectedTest:
     over: Over
     test: PairedTest
     corrected: float  # p by Holm's method
@@ -61,7 +58,7 @@ class Difference:
     second: str
     difference: Estimate
     events: int
-    tests: tuple[Tested, ...]
+    tests: tuple[CorrectedTest, ...]
     better: str | None  # the run with the better score; None where they are equal
 
     @property
@@ -111,7 +108,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     names: tuple[str, ...]
     evaluations: tuple[Evaluation, ...]
     differences: tuple[Difference, ...]
@@ -140,12 +137,12 @@ class Comparison:
 
 
 def compare(
-    runs: Sequence[Contender],
+    runs: Sequence[ComparedRun],
     over: Literal["events", "sequences", "both"] = "both",
     *,
     permutations: int = PERMUTATIONS,
     seed: int = 0,
-) -> Comparison:
+) -> RunComparison:
     if len(runs) < 2:
         raise ForetellError(f"{len(runs)} run: comparing needs two or more")
     types, names = check_comparable(runs)
@@ -161,11 +158,11 @@ def compare(
         _tested(runs, metrics, pair, which, units, ways, {"permutations": permutations, "seed": seed})
         for pair in pairs
         for which in range(len(keys))
-        if keys[which] not in NOT_TESTED
+        if (known := score_of(keys[which])) is None or known.tested
     ]
     # Of many runs only some pairs are shown; which ones was decided by looking at all.
     wider = comb(len(runs), 2) / len(pairs)
-    return Comparison(
+    return RunComparison(
         names=tuple(one.name for one in runs),
         evaluations=tuple(one.scored.evaluation for one in runs),
         differences=tuple(_corrected(tested, wider)),
@@ -176,7 +173,7 @@ def compare(
     )
 
 
-def check_comparable(runs: Sequence[Contender]) -> tuple[np.ndarray, tuple[str, ...]]:
+def check_comparable(runs: Sequence[ComparedRun]) -> tuple[np.ndarray, tuple[str, ...]]:
     """That all runs score the same events; the type of each row, and the names that these point into."""
     first = runs[0]
     names = first.data.vocabulary.names
@@ -229,7 +226,7 @@ def _pairs(metrics: Sequence[Sequence[Metric]]) -> list[tuple[int, int]]:
 
 
 def _tested(
-    runs: Sequence[Contender],
+    runs: Sequence[ComparedRun],
     metrics: Sequence[Sequence[Metric]],
     pair: tuple[int, int],
     which: int,
@@ -261,7 +258,7 @@ def difference_of(
     asked = (one.counts > 0) | (one.values != 0.0) | (other.values != 0.0)
     first, second, sequence = (part[asked] for part in (one.values, other.values, units.sequence))
     tests = tuple(
-        Tested(way, compare_values(first, second, sequence, way, permutations=permutations, seed=seed), 1.0)
+        CorrectedTest(way, compare_values(first, second, sequence, way, permutations=permutations, seed=seed), 1.0)
         for way in ways
         if asked.any()
     )
@@ -316,7 +313,10 @@ def _corrected(differences: Sequence[Difference], wider: float) -> list[Differen
 
 
 def _of_functors(metrics: Sequence[Metric]) -> list[Metric]:
-    """What the scatter plots show: fit, time, type or who; the patterns of participants are of single functors anyway."""
-    wanted = ("log_likelihood", "rmse", "error_rate", "participants all")
-    alone = [one for one in metrics if one.key.startswith("participants ")]
-    return [one for one in metrics if one.key in wanted or (len(alone) == 1 and one is alone[0])]
+    """The main scores; of those with several patterns all of them together, since a pattern is of a single functor anyway."""
+    by_score: dict[str, list[Metric]] = {}
+    for one in metrics:
+        known = score_of(one.key)
+        if known is not None and known.main:
+            by_score.setdefault(known.key, []).append(one)
+    return [one for key, some in by_score.items() for one in some if len(some) == 1 or one.key == f"{key} {ALL}"]

@@ -29,7 +29,7 @@ Kind = Literal["own", "deduce", "add"]
 
 
 @dataclass(frozen=True)
-class Condition:
+class BodyFact:
     """A fact in the body of a proof; its share is that of its part of the vector, 0 where it has no embedding."""
 
     fact: str
@@ -40,10 +40,10 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Proof:
+class ProofShare:
     share: float  # among the proofs of its pool
     constant: float  # the share of the constant 1 beside the conditions
-    conditions: tuple[Condition, ...]  # strongest first
+    conditions: tuple[BodyFact, ...]  # strongest first
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -54,7 +54,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Addition:
+class AttendedEvent:
     event: str
     event_index: int  # 0 is `bos`, i the i-th event
     time: float
@@ -74,10 +74,10 @@ class Addition:
 
 
 @dataclass(frozen=True)
-class Attention:
+class LayerAttention:
     layer: int  # from 1 on
     kept: float  # by the extra 1 of the denominator; with the weights it sums to 1
-    additions: tuple[Addition, ...]  # largest weight first, of equal ones the latest
+    additions: tuple[AttendedEvent, ...]  # largest weight first, of equal ones the latest
 
     def to_json(self, top: int | None) -> dict[str, Any]:
         shown = self.additions[:top]
@@ -91,7 +91,7 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Contributed:
+class RuleContribution:
     """What one `r` (a rule with values for the variables in its parameter names) adds to a fact's embedding."""
 
     kind: Kind
@@ -102,8 +102,8 @@ class Contributed:
     share: float  # of the norms of all contributions to this fact
     norms: tuple[float, ...]  # of the vector before the tanh, on layers 0 … L
     effect: float | None  # on the event's log-intensity: what would be lost without it
-    proofs: tuple[Proof, ...]
-    attention: tuple[Attention, ...]
+    proofs: tuple[ProofShare, ...]
+    attention: tuple[LayerAttention, ...]
 
     @property
     def name(self) -> str:
@@ -128,17 +128,17 @@ class Contributed:
 
 
 @dataclass(frozen=True)
-class ExplainedFact:
+class FactExplanation:
     fact: str
     dim: int
-    contributions: tuple[Contributed, ...]  # strongest first
+    contributions: tuple[RuleContribution, ...]  # strongest first
 
     def to_json(self, top: int | None) -> dict[str, Any]:
         return {"fact": self.fact, "dim": self.dim, "contributions": [one.to_json(top) for one in self.contributions]}
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explanation:
     sequence: str
     time: float
     seen: int  # events with a smaller time
@@ -146,7 +146,7 @@ class Explained:
     event: str
     intensities: dict[str, float]  # of all possible events, highest first
     layers: int
-    facts: tuple[ExplainedFact, ...]  # the event first, then what its proofs name, strongest first
+    facts: tuple[FactExplanation, ...]  # the event first, then what its proofs name, strongest first
 
     @property
     def intensity(self) -> float:
@@ -174,7 +174,7 @@ class Explained:
         }
 
 
-def explain(model: IntensityModel, history: EventSequence, at: float, event: str | None = None) -> Explained:
+def explain(model: IntensityModel, history: EventSequence, at: float, event: str | None = None) -> Explanation:
     """`event` is a possible event, as in data files; by default the one with the highest intensity."""
     model = check_explained(model)
     at = checked_time(history, at)
@@ -188,7 +188,7 @@ def explain(model: IntensityModel, history: EventSequence, at: float, event: str
     anatomy = take_apart(model, look, number)
     last = look.timeline.after(look.state) if look.seen else None
     names = _Names(model, look, history)
-    return Explained(
+    return Explanation(
         history.id,
         at,
         look.seen,
@@ -280,9 +280,9 @@ class _Names:
         self.model, self.look, self.history = model, look, history
         self.grounding, self.program = look.timeline.grounding, model.program
 
-    def facts(self, anatomy: Anatomy) -> tuple[ExplainedFact, ...]:
+    def facts(self, anatomy: Anatomy) -> tuple[FactExplanation, ...]:
         """Depth first, along the strongest contributions, proofs and conditions; each once."""
-        made: dict[int, ExplainedFact] = {}
+        made: dict[int, FactExplanation] = {}
         waiting = [anatomy.event]
         while waiting:
             fact = waiting.pop()
@@ -299,20 +299,20 @@ class _Names:
         order = sorted(range(len(body)), key=lambda place: -proof.conditions[place])
         return [body[place] for place in order]
 
-    def _fact(self, fact: int, dim: int, parts: Sequence[Contribution]) -> ExplainedFact:
+    def _fact(self, fact: int, dim: int, parts: Sequence[Contribution]) -> FactExplanation:
         whole = sum(part.norm for part in parts)
-        return ExplainedFact(
+        return FactExplanation(
             self.grounding.text(fact), dim, tuple(self._contributed(part, _share(part.norm, whole)) for part in parts)
         )
 
-    def _contributed(self, part: Contribution, share: float) -> Contributed:
+    def _contributed(self, part: Contribution, share: float) -> RuleContribution:
         rule = self.grounding.groups[part.group][0]
         pooled = sum(proof.norm for proof in part.proofs)
         layout = self.model.layout.rules[rule]
         assert layout is not None
         is_table = rule >= len(self.program.rules)
         written = None if is_table else self.program.rules[rule].rule
-        return Contributed(
+        return RuleContribution(
             "add" if part.head is not None else "own" if layout.kind == "own" else "deduce",
             self.grounding.rule_name(rule),
             {} if is_table else self._binding(rule, part),
@@ -330,14 +330,14 @@ class _Names:
         count = self.model.layout.values_of_heads.get(rule, len(values)) if part.head is not None else len(values)
         return dict(zip(self.model.book.variables(rule)[:count], values[:count], strict=True))
 
-    def _proof(self, proof: ProofPart, share: float) -> Proof:
+    def _proof(self, proof: ProofPart, share: float) -> ProofShare:
         body = [self.grounding.text(fact) for fact in self.grounding.body[proof.instance]]
         whole = proof.constant + sum(proof.conditions)
-        conditions = [Condition(fact, _share(norm, whole)) for fact, norm in zip(body, proof.conditions, strict=True)]
+        conditions = [BodyFact(fact, _share(norm, whole)) for fact, norm in zip(body, proof.conditions, strict=True)]
         ranked = tuple(sorted(conditions, key=lambda one: -one.share))
-        return Proof(share, _share(proof.constant, whole), ranked)
+        return ProofShare(share, _share(proof.constant, whole), ranked)
 
-    def _attention(self, head: Head) -> tuple[Attention, ...]:
+    def _attention(self, head: Head) -> tuple[LayerAttention, ...]:
         found = []
         for at_layer in head.layers:
             additions = [
@@ -345,13 +345,13 @@ class _Names:
                 for instance, event, weight in zip(head.instances, head.events, at_layer.weights.tolist(), strict=True)
             ]
             ranked = tuple(sorted(additions, key=lambda one: (-one.weight, -one.event_index)))
-            found.append(Attention(at_layer.layer, at_layer.kept, ranked))
+            found.append(LayerAttention(at_layer.layer, at_layer.kept, ranked))
         return tuple(found)
 
-    def _addition(self, instance: int, event: int, weight: float) -> Addition:
+    def _addition(self, instance: int, event: int, weight: float) -> AttendedEvent:
         name, *conditions = (self.grounding.text(fact) for fact in self.grounding.body[instance])
         time = 0.0 if event == 0 else float(self.history.times[event - 1])
-        return Addition(name, event, time, self.look.time - time, tuple(conditions), weight)
+        return AttendedEvent(name, event, time, self.look.time - time, tuple(conditions), weight)
 
 
 def _share(part: float, whole: float) -> float:

@@ -19,9 +19,8 @@ from foretell.batches.buckets import length_buckets
 from foretell.data import EventData
 from foretell.data.labels import NO_LABEL, Labels, Of
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Estimate, Resampling, estimates, interval
+from foretell.evaluate.bootstrap import Estimate, Resampling, Units, estimates, interval
 from foretell.evaluate.scores import plain
-from foretell.evaluate.units import Units
 from foretell.models.task_heads import PSEUDO_COUNT, Classifier
 
 EVENTS_AT_A_TIME = 1 << 13  # padded, of a batch

@@ -9,17 +9,18 @@ events of the next `horizon` are compared with them. Out: both scores with their
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
 from foretell.evaluate.alignment import transport_distances
-from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.temporal_precision import Window, temporal_precision
-from foretell.evaluate.units import Units
+from foretell.evaluate.bootstrap import Estimate, Units, estimates
+from foretell.evaluate.temporal_precision import FutureWindow, temporal_precision
 from foretell.models.base import IntensityModel
 
 STEPS = 10  # events of the optimal transport distance: HoTPP's `otd_steps`, in all of its data sets
@@ -28,7 +29,7 @@ MOST_STARTS = 1000
 
 
 @dataclass(frozen=True)
-class Futuring:
+class FutureOptions:
     """What is asked. Without `delta` it is a fifth of the horizon, without `costs` there is one, `delta/2`: HoTPP's proportions."""
 
     n: int
@@ -79,7 +80,7 @@ class FutureScores:
 def score_futures(
     model: IntensityModel,
     data: EventData,
-    asked: Futuring,
+    asked: FutureOptions,
     seed: int = 0,
     *,
     progress: Callable[[int, int], None] | None = None,
@@ -97,7 +98,7 @@ def score_futures(
     windows = []
     for (place, event), one in zip(starts, drawn, strict=True):
         futures = tuple((future.times - one.start, _numbered(future.events, numbers)) for future in one.futures)
-        windows.append(Window(place, *_happened(data[place], event, asked.horizon, model.unscored), futures))
+        windows.append(FutureWindow(place, *_happened(data[place], event, asked.horizon, model.unscored), futures))
     return compare_futures(windows, len(data), asked, seed)
 
 
@@ -149,7 +150,9 @@ def _happened(
     return sequence.times[chosen] - start, sequence.types[chosen].astype(np.int64)
 
 
-def compare_futures(windows: Sequence[Window], sequences: int, asked: Futuring, seed: int = 0) -> FutureScores:
+def compare_futures(
+    windows: Sequence[FutureWindow], sequences: int, asked: FutureOptions, seed: int = 0
+) -> FutureScores:
     """Scores of sampled futures, with intervals over sequences, or over neighbouring windows where sequences are few."""
     units = Units(np.array([one.sequence for one in windows]), sequences)
     resampling = units.resampling(seed)
@@ -179,7 +182,7 @@ def compare_futures(windows: Sequence[Window], sequences: int, asked: Futuring, 
     )
 
 
-def _transport(windows: Sequence[Window], asked: Futuring) -> np.ndarray:
+def _transport(windows: Sequence[FutureWindow], asked: FutureOptions) -> np.ndarray:
     pairs, owner = [], []
     for row, window in enumerate(windows):
         true = _by_type(window.times[: asked.steps], window.types[: asked.steps])
@@ -196,3 +199,10 @@ def _transport(windows: Sequence[Window], asked: Futuring) -> np.ndarray:
 
 def _by_type(times: np.ndarray, types: np.ndarray) -> dict[int, np.ndarray]:
     return {int(kind): times[types == kind] for kind in np.unique(types)}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Futuring":
+        warnings.warn("Futuring is called FutureOptions now", DeprecationWarning, stacklevel=2)
+        return FutureOptions
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

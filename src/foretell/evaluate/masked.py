@@ -12,9 +12,8 @@ import torch
 from foretell.batches.batch import make_batch
 from foretell.batches.buckets import length_buckets
 from foretell.data import EventData
-from foretell.evaluate.bootstrap import Estimate, estimates
+from foretell.evaluate.bootstrap import Estimate, Units, estimates
 from foretell.evaluate.scores import plain
-from foretell.evaluate.units import Units
 from foretell.models.task_heads import MaskedANHP
 from foretell.objective.masked import corrupt, masked_terms
 

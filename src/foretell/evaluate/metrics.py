@@ -1,39 +1,121 @@
-"""Every score as columns: for each row of a scored model a value and whether it counts. What is summed, resampled, compared.
+"""The list of scores: each is registered here once, and is then in `evaluate`, `compare`, `report`, `reproduce` and `--json`.
 
-In: rows, predicted times, guessed participants. Out: `Metric`s, each the mean of its values over the rows that count (or, `root`, its
-square root). They are what `evaluate` averages, `compare` pairs and `by_functor` breaks down.
+In: an `EventRecord` (rows of a scored model, predicted times, guessed participants). Out: `Metric`s, each the mean of its values over the
+rows that count (or, `root`, its square root). They are what `evaluate` averages, `compare` pairs and `by_functor` breaks down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from foretell.evaluate.bootstrap import Ratio
+from foretell.errors import ForetellError
+from foretell.evaluate.bootstrap import Ratio, Units
 from foretell.evaluate.likelihood import EventScores
 from foretell.evaluate.next_time import UNDEFINED_ABOVE, NextTimes
-from foretell.evaluate.participants import Guesses
-from foretell.evaluate.units import Units
+from foretell.evaluate.patterns import Guesses
 
-Kind = Literal["nats", "time", "share"]
+Kind = Literal["nats", "time", "share"]  # nats per event, the data's unit of time, a share of events
+Needs = Literal["events", "times", "participants"]
+ALL = "all"  # the patterns of participants together
+
+
+@dataclass(frozen=True)
+class EventRecord:
+    """What is known of every scored event: all that scores are computed from."""
+
+    events: EventScores
+    times: NextTimes | None = None
+    guesses: Sequence[Guesses] = ()
+
+    def of_times(self, column: str, otherwise: float = np.nan) -> np.ndarray:
+        """A column of the predicted times [rows]; `otherwise` in rows that are no event."""
+        rows, events = np.flatnonzero(self.events.is_event), self.events
+        assert self.times is not None and np.array_equal(events.sequence[rows], self.times.sequence)
+        assert np.array_equal(events.event[rows], self.times.event)
+        whole = np.full(len(events.event), otherwise)
+        whole[rows] = getattr(self.times, column)
+        return whole
+
+    def defined_times(self) -> np.ndarray:
+        """bool [rows]: True where the next time has a mean."""
+        return self.of_times("no_event", np.inf) <= UNDEFINED_ABOVE
+
+
+class ScoreColumns(NamedTuple):
+    """A score row by row."""
+
+    values: np.ndarray  # float64 [rows]
+    counts: np.ndarray  # [rows]: 1 where a row counts, else 0
+    variances: np.ndarray | None = None  # of the values, where a part of them was drawn at random
+    root: bool = False  # the score is the square root of the mean
+
+
+@dataclass(frozen=True)
+class ScoreDefinition:
+    """A score: its name, its unit, which way is better, how it is computed from an `EventRecord`, and where it is shown.
+
+    One that has columns by pattern (of participants) becomes a `Metric` for each.
+    """
+
+    key: str  # as in JSON
+    title: str  # in a sentence
+    kind: Kind
+    higher_is_better: bool
+    columns: Callable[[EventRecord], ScoreColumns | Mapping[str, ScoreColumns]]
+    needs: Needs = "events"  # what a record must have
+    heading: str = ""  # of its column in a terminal; default: the title
+    page_heading: str = ""  # … in the report; default: the same
+    short: str = ""  # … in the tables of experiments; default: the same
+    main: bool = False  # also by functor, and in an experiment that names no columns
+    closer: bool = False  # in the second table of `evaluate`, "more closely"
+    tested: bool = True  # by `compare` and in experiments
+
+    def column(self, time_unit: str = "") -> str:
+        """The heading, with the unit of time where it is one."""
+        unit = f" ({time_unit})" if self.kind == "time" and time_unit and len(time_unit) < 20 else ""
+        return f"{self.heading or self.title}{unit}"
+
+    @property
+    def page_column(self) -> str:
+        return self.page_heading or self.column()
+
+    @property
+    def short_column(self) -> str:
+        return (self.short or self.column()) + (", %" if self.kind == "share" else "")
+
+    def metrics(self, record: EventRecord) -> list[Metric]:
+        """None where the record lacks what the score needs."""
+        there = {"events": True, "times": record.times is not None, "participants": bool(record.guesses)}
+        found = self.columns(record) if there[self.needs] else {}
+        if isinstance(found, ScoreColumns):
+            return [self._metric(self.key, self.title, found)]
+        titles = {name: self.title if name == ALL else f"{self.title}, {name}" for name in found}
+        return [self._metric(f"{self.key} {name}", titles[name], one) for name, one in found.items()]
+
+    def _metric(self, key: str, title: str, found: ScoreColumns) -> Metric:
+        return Metric(key, title, self.kind, found.values, found.counts, found.variances, found.root)
 
 
 @dataclass(frozen=True)
 class Metric:
+    """A score of one run, row by row."""
+
     key: str  # as in JSON
     title: str  # in words
     kind: Kind
     values: np.ndarray  # float64 [rows]
     counts: np.ndarray  # [rows]: 1 where a row counts, else 0
-    variances: np.ndarray | None = None  # of the values, where a part of them was drawn at random
+    variances: np.ndarray | None = None
     root: bool = False
 
     @property
     def higher_is_better(self) -> bool:
-        return self.kind == "nats"
+        known = score_of(self.key)  # rows on disk may be of a score that is registered no more
+        return self.kind == "nats" if known is None else known.higher_is_better
 
     def where(self, chosen: np.ndarray) -> Metric:
         """Of some rows alone."""
@@ -44,60 +126,81 @@ class Metric:
         return units.ratio(self.values, self.counts, self.variances, root=self.root)
 
 
-def metrics_of(events: EventScores, times: NextTimes | None = None, guesses: Sequence[Guesses] = ()) -> list[Metric]:
-    """All that these numbers can tell, log-likelihoods first."""
-    real, noise = events.is_event, events.integral_variance
-    found = [
-        Metric("log_likelihood", "log-likelihood", "nats", events.log_likelihood, real, noise),
-        Metric("time_log_likelihood", "log-likelihood of times", "nats", events.time_log_likelihood, real, noise),
-        Metric("type_log_likelihood", "log-likelihood of types", "nats", events.type_log_likelihood, real),
-    ]
-    if times is not None:
-        found += _of_times(events, times)
-    wrong = (events.predicted_type != events.type) & real
-    found.append(Metric("error_rate", "error of the next type, given its time", "share", wrong.astype(float), real))
-    if times is not None:
-        guessed = np.full(len(real), -1)
-        guessed[real] = times.type_without_time
-        missed = ((guessed != events.type) & real).astype(float)
-        found.append(
-            Metric("error_rate_without_time", "error of the next type, without its time", "share", missed, real)
-        )
-    return found + _of_participants(events, guesses)
+def metrics_of(record: EventRecord) -> list[Metric]:
+    """All that a record can tell, in the order of the list of scores."""
+    return [metric for score in SCORES.values() for metric in score.metrics(record)]
 
 
-def defined_times(events: EventScores, times: NextTimes) -> np.ndarray:
-    """bool [rows]: True where the next time has a mean."""
-    defined = events.is_event.copy()
-    defined[events.is_event] = times.no_event <= UNDEFINED_ABOVE
-    return defined
+SCORES: dict[str, ScoreDefinition] = {}
 
 
-def _of_times(events: EventScores, times: NextTimes) -> list[Metric]:
-    real = np.flatnonzero(events.is_event)
-    assert np.array_equal(events.sequence[real], times.sequence) and np.array_equal(events.event[real], times.event)
-    defined, off = defined_times(events, times), np.zeros(len(events.event))
-    off[real] = np.abs(times.predicted - events.time[real])
-    off[~defined] = 0.0
-    return [
-        Metric("rmse", "RMSE of the next time", "time", off**2, defined, root=True),
-        Metric("mae", "mean absolute error of the next time", "time", off, defined),
-    ]
+def register_score(score: ScoreDefinition) -> ScoreDefinition:
+    """Adds a score to the list; every command has it from then on."""
+    if score.key in SCORES:
+        raise ForetellError(f"there is a score {score.key!r} already: choose another key")
+    SCORES[score.key] = score
+    return score
 
 
-def _of_participants(events: EventScores, guesses: Sequence[Guesses]) -> list[Metric]:
+def score_of(key: str) -> ScoreDefinition | None:
+    """The score that a metric's key belongs to: `participants` of `participants pass(+P,-Q)`."""
+    return SCORES.get(key) or SCORES.get(key.split(" ")[0])
+
+
+def plain_scores() -> list[ScoreDefinition]:
+    """Scores with one value per run: all but those of participants, which have one for each pattern."""
+    return [one for one in SCORES.values() if one.needs != "participants"]
+
+
+def has_times(evaluation: Mapping[str, Any]) -> bool:
+    """Whether an evaluation, as in JSON, has errors of the next time."""
+    return any(evaluation.get(one.key) is not None for one in SCORES.values() if one.kind == "time")
+
+
+def _log_likelihood(record: EventRecord) -> ScoreColumns:
+    return ScoreColumns(record.events.log_likelihood, record.events.is_event, record.events.integral_variance)
+
+
+def _time_log_likelihood(record: EventRecord) -> ScoreColumns:
+    return ScoreColumns(record.events.time_log_likelihood, record.events.is_event, record.events.integral_variance)
+
+
+def _type_log_likelihood(record: EventRecord) -> ScoreColumns:
+    return ScoreColumns(record.events.type_log_likelihood, record.events.is_event)
+
+
+def _time_errors(record: EventRecord) -> ScoreColumns:
+    defined = record.defined_times()
+    return ScoreColumns(np.where(defined, np.abs(record.of_times("predicted") - record.events.time), 0.0), defined)
+
+
+def _squared_time_errors(record: EventRecord) -> ScoreColumns:
+    errors = _time_errors(record)
+    return errors._replace(values=errors.values**2, root=True)
+
+
+def _wrong_types(record: EventRecord) -> ScoreColumns:
+    real = record.events.is_event
+    return ScoreColumns(((record.events.predicted_type != record.events.type) & real).astype(float), real)
+
+
+def _wrong_types_without_time(record: EventRecord) -> ScoreColumns:
+    real = record.events.is_event
+    return ScoreColumns(((record.of_times("type_without_time", -1) != record.events.type) & real).astype(float), real)
+
+
+def _wrong_participants(record: EventRecord) -> dict[str, ScoreColumns]:
     """Of each pattern, and of all of them together where there are several."""
-    found = []
-    for one in guesses:
-        rows = _rows_of(events, one)
-        wrong, asked = np.zeros(len(events.event)), np.zeros(len(events.event), dtype=bool)
+    found = {}
+    for one in record.guesses:
+        rows = _rows_of(record.events, one)
+        wrong, asked = np.zeros(len(record.events.event)), np.zeros(len(record.events.event), dtype=bool)
         wrong[rows], asked[rows] = one.wrong, True
-        found.append(Metric(f"participants {one.pattern}", f"error of who, {one.pattern}", "share", wrong, asked))
+        found[one.pattern] = ScoreColumns(wrong, asked)
     if len(found) > 1:
         # An event that two patterns ask about is asked about twice.
-        wrong = np.sum([one.values for one in found], axis=0)
-        asked = np.sum([one.counts for one in found], axis=0)
-        found.append(Metric("participants all", "error of who", "share", wrong, asked))
+        wrong, asked = (np.sum([one[part] for one in found.values()], axis=0) for part in (0, 1))
+        found[ALL] = ScoreColumns(wrong, asked)
     return found
 
 
@@ -108,3 +211,70 @@ def _rows_of(events: EventScores, guesses: Guesses) -> np.ndarray:
     rows = np.searchsorted(keys, wanted)
     assert np.array_equal(keys[rows], wanted)
     return rows
+
+
+for _score in (
+    ScoreDefinition("log_likelihood", "log-likelihood", "nats", True, _log_likelihood, main=True),
+    ScoreDefinition(
+        "time_log_likelihood", "log-likelihood of times", "nats", True, _time_log_likelihood, heading="of times"
+    ),
+    ScoreDefinition(
+        "type_log_likelihood", "log-likelihood of types", "nats", True, _type_log_likelihood, heading="of types"
+    ),
+    ScoreDefinition(
+        "rmse",
+        "RMSE of the next time",
+        "time",
+        False,
+        _squared_time_errors,
+        "times",
+        heading="RMSE of next time",
+        short="RMSE",
+        main=True,
+    ),
+    ScoreDefinition(
+        "mae",
+        "mean absolute error of the next time",
+        "time",
+        False,
+        _time_errors,
+        "times",
+        heading="MAE of next time",
+        closer=True,
+        tested=False,  # it tells the RMSE's story, and each test makes the correction for their number harder on the others
+    ),
+    ScoreDefinition(
+        "error_rate",
+        "error of the next type, given its time",
+        "share",
+        False,
+        _wrong_types,
+        heading="error of next type",
+        page_heading="wrong next type",
+        short="type error",
+        main=True,
+    ),
+    ScoreDefinition(
+        "error_rate_without_time",
+        "error of the next type, without its time",
+        "share",
+        False,
+        _wrong_types_without_time,
+        "times",
+        heading="error of next type if not told when",
+        page_heading="the same, untold its time",
+        short="type error without time",
+        closer=True,
+    ),
+    ScoreDefinition(
+        "participants",
+        "error of who",
+        "share",
+        False,
+        _wrong_participants,
+        "participants",
+        short="participants' error",
+        main=True,
+    ),
+):
+    register_score(_score)

@@ -14,16 +14,100 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
-from foretell.evaluate.panel import gauss_kronrod
 from foretell.models.base import IntensityModel
 from foretell.models.pytree import tensors_of, with_tensors
+
+NODES = 15
+CELLS = 128  # of [0, 1], in one of which a place is looked for
+CORRECTIONS = 4  # by Newton, within that cell
+
+# Gauss-Kronrod (7, 15) on [-1, 1]: Piessens et al., QUADPACK (1983), table for qk15.
+_NODES = (
+    0.991455371120812639206854697526329,
+    0.949107912342758524526189684047851,
+    0.864864423359769072789712788640926,
+    0.741531185599394439863864773280788,
+    0.586087235467691130294144691693013,
+    0.405845151377397166906606412076961,
+    0.207784955007898467600689403773245,
+    0.0,
+)
+_KRONROD = (
+    0.022935322010529224963732008058970,
+    0.063092092629978553290700663189204,
+    0.104790010322250183839876322541518,
+    0.140653259715525918745189590510238,
+    0.169004726639267902826583426598550,
+    0.190350578064785409913256402421014,
+    0.204432940075298892414161999234649,
+    0.209482141084727828012999174891714,
+)
+_GAUSS = (
+    0.129484966168869693270611432679082,
+    0.279705391489276667901467771423780,
+    0.381830050505118944950369775488975,
+    0.417959183673469387755102040816327,
+)
+
+
+@dataclass(frozen=True)
+class GaussKronrod:
+    """Nodes on [0, 1], both rules' weights there, and matrices from the values at the nodes to the polynomial and its integral from 0."""
+
+    nodes: Tensor  # [15]
+    kronrod: Tensor  # [15]
+    gauss: Tensor  # [15]
+    cumulative: Tensor  # [15, 15]: the integral up to each node
+    to_edges: Tensor  # [CELLS + 1, 15]: and up to the edge of each cell
+    at_edges: Tensor  # [CELLS + 1, 15]: the polynomial itself there
+
+    def reaching(self, values: Tensor, size: Tensor) -> Tensor:
+        """Where on [0, 1] the integral of each row of values [M, 15] first reaches `size` [M], which it does.
+
+        In a cell, which is so narrow that the cubic through both its edges, with the slopes there, is as good as the polynomial.
+        """
+        up_to = values @ self.to_edges.T
+        there = up_to[:, 1:] >= size[:, None]
+        there[:, -1] = True
+        cell = there.int().argmax(1, keepdim=True)
+        slopes = (values @ self.at_edges.T) / CELLS
+        start, end = (up_to.gather(1, cell + one).squeeze(1) for one in (0, 1))
+        first, last = (slopes.gather(1, cell + one).squeeze(1) for one in (0, 1))
+        square, cube = 3.0 * (end - start) - 2.0 * first - last, first + last - 2.0 * (end - start)
+        inside = ((size - start) / (end - start).clamp(min=1e-300)).clamp(0.0, 1.0)
+        for _ in range(CORRECTIONS):
+            missing = size - start - inside * (first + inside * (square + inside * cube))
+            slope = first + inside * (2.0 * square + inside * 3.0 * cube)
+            inside = (inside + missing / slope.clamp(min=1e-300)).clamp(0.0, 1.0)
+        return (cell.squeeze(1) + inside) / CELLS
+
+
+@lru_cache
+def gauss_kronrod(device: torch.device) -> GaussKronrod:
+    nodes = np.array([-x for x in _NODES[:-1]] + [0.0] + list(reversed(_NODES[:-1])))
+    kronrod = np.array([*list(_KRONROD[:-1]), _KRONROD[-1], *list(reversed(_KRONROD[:-1]))])
+    gauss = np.zeros(NODES)
+    gauss[[1, 3, 5, 7, 9, 11, 13]] = [*list(_GAUSS[:-1]), _GAUSS[-1], *list(reversed(_GAUSS[:-1]))]
+    legendre = np.polynomial.legendre
+    # Coefficients of the interpolating polynomial in Legendre's basis, and integrated from −1.
+    basis = np.linalg.inv(legendre.legvander(nodes, NODES - 1))
+    integrated = np.stack([legendre.legint(row, lbnd=-1.0) for row in np.eye(NODES)], axis=1)
+    running = integrated @ basis / 2.0
+    cumulative = legendre.legvander(nodes, NODES) @ running
+    edges = np.linspace(-1.0, 1.0, CELLS + 1)
+    to_edges, at_edges = legendre.legvander(edges, NODES) @ running, legendre.legvander(edges, NODES - 1) @ basis
+    arrays = (nodes + 1.0) / 2.0, kronrod / 2.0, gauss / 2.0, cumulative, to_edges, at_edges
+    return GaussKronrod(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
+
 
 SURVIVAL_BELOW = 1e-6
 ENOUGH = -math.log(SURVIVAL_BELOW)
@@ -37,7 +121,7 @@ FEWEST = 4  # places a row, where there are so many: each row brings a copy of i
 
 
 @dataclass(frozen=True)
-class Care:
+class Tolerance:
     """How closely `λ` is followed. Both numbers are weighed by the survival so far: what is off later matters less."""
 
     tolerance: float  # by how much the two integrals of `λ` over a panel may differ, relative to it where it is above 1
@@ -61,7 +145,7 @@ class Horizon:
 
 
 @dataclass(frozen=True)
-class Marched:
+class NextEventDensity:
     """Of each place; times count from its start."""
 
     mean: Tensor  # float64 [B, n]: given that something happens by the end, where more than SURVIVAL_BELOW is left then
@@ -71,10 +155,10 @@ class Marched:
     quantiles: Tensor  # float64 [B, n, levels]: NaN where so much is never reached
     masses: Tensor  # [B, n, K]: that each type is the next, in the model's dtype
 
-    def where(self, chosen: Tensor, other: Marched) -> Marched:
+    def where(self, chosen: Tensor, other: NextEventDensity) -> NextEventDensity:
         """What another march found at the chosen places [B, n], and this one elsewhere."""
         pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
-        return Marched(*(torch.where(_beside(chosen, mine), theirs, mine) for mine, theirs in pairs))
+        return NextEventDensity(*(torch.where(_beside(chosen, mine), theirs, mine) for mine, theirs in pairs))
 
 
 @torch.no_grad()
@@ -84,9 +168,9 @@ def march(
     history: Any,
     places: Places,
     horizon: Horizon,
-    care: Care,
+    care: Tolerance,
     quantiles: tuple[float, ...] = (),
-) -> Marched:
+) -> NextEventDensity:
     running = _Running(model, batch, history, places, horizon, quantiles)
     while bool(running.active.any()):
         running.step(care)
@@ -135,7 +219,7 @@ class _Running:
         rate = _flat(total.squeeze(-1)).clamp(min=1e-300)
         self.end = torch.clamp(2.0 * ENOUGH / rate, min=horizon.last, max=1e3 * horizon.last)
 
-    def step(self, care: Care) -> None:
+    def step(self, care: Tolerance) -> None:
         self._close_ranks()
         rule, place = self.rule, self.ranks.place
         used, at, hazard, before = (one[place] for one in (self.active, self.elapsed, self.hazard, self.mean))
@@ -173,7 +257,7 @@ class _Running:
         self.width[place] = factor * width.clamp(min=narrowest)
         self.active &= (self.hazard < ENOUGH) & (self.elapsed < self.end * (1.0 - 1e-12))
 
-    def marched(self) -> Marched:
+    def marched(self) -> NextEventDensity:
         nought, first, second = self.off
         survival = torch.exp(-self.hazard)
         left = torch.where((self.hazard >= ENOUGH) | (self.hazard <= 0.0), 0.0, survival)
@@ -183,7 +267,7 @@ class _Running:
         variance = nought * mean.square() - 2.0 * mean * first + second
         error = variance.clamp(min=0.0).sqrt() / happens
         found = mean, error, survival, self.end, self.reached, self.masses
-        return Marched(*(one[:-1].unflatten(0, self.shape) for one in found))
+        return NextEventDensity(*(one[:-1].unflatten(0, self.shape) for one in found))
 
     def _close_ranks(self) -> None:
         """Once many have arrived, the rest go on in fewer rows, each with the history of its places."""

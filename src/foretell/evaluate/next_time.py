@@ -7,7 +7,7 @@ the time given that something does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -15,21 +15,21 @@ import torch
 
 from foretell.batches.batch import Window
 from foretell.data import EventData
-from foretell.evaluate.next_event_density import Care, Horizon, Places, march
+from foretell.evaluate.next_event_density import NODES, Horizon, Places, Tolerance, march
 from foretell.evaluate.open_vocabulary import known_types, with_all_names
-from foretell.evaluate.panel import NODES
 from foretell.models.base import IntensityModel
 from foretell.train.score import batches_of
 
 SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels grow from there
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of a predicted time
 HORIZON = 100.0  # in largest observation times of the data
 UNDEFINED_ABOVE = 1e-3  # of no_event: the mean is then not reported
 
 # Where `λ` is smooth the tolerance decides, and the mean is good to five digits. Where it wiggles on all scales, some 400 nodes an event
 # leave the mean off by about a hundredth of itself: an RMSE changes by a hundredth of a percent. The few that are off by more are
 # done again.
-QUICK = Care(tolerance=1e-4, finest=1.0 / 16.0)
-AGAIN_ABOVE, AGAIN = 0.02, Care(tolerance=1e-4, finest=1.0 / 128.0)
+QUICK = Tolerance(tolerance=1e-4, finest=1.0 / 16.0)
+AGAIN_ABOVE, AGAIN = 0.02, Tolerance(tolerance=1e-4, finest=1.0 / 128.0)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def predict_next_times(
     data: EventData,
     *,
     window: Window = "all",
-    cares: tuple[Care, ...] = (QUICK, AGAIN),
+    cares: tuple[Tolerance, ...] = (QUICK, AGAIN),
     progress: Callable[[int, int], None] | None = None,
 ) -> NextTimes:
     """By the first of `cares`; what is then off by more than AGAIN_ABOVE of the wait, by the next."""
@@ -116,7 +116,7 @@ def _marched(
     data: EventData,
     window: Window,
     horizon: Horizon,
-    care: Care,
+    care: Tolerance,
     only: _Table | None,
     progress: Callable[[int, int], None] | None,
 ) -> _Table:
@@ -176,3 +176,38 @@ def _first_panel(data: EventData, horizon: float) -> float:
     gaps = data.gaps()
     positive = gaps[gaps > 0.0]
     return float(np.quantile(positive, SHORT_GAPS)) if len(positive) else horizon / (100.0 * HORIZON)
+
+
+SHORT_GAPS_OF_ONE = 0.05  # the quantile of the sequence's gaps at which marching begins
+
+
+@torch.no_grad()
+def waiting_times(
+    model: IntensityModel,
+    data: EventData,
+    place: int,
+    seen: Sequence[int] | np.ndarray,
+    quantiles: tuple[float, ...] = QUANTILES,
+) -> np.ndarray:
+    """Of sequence `place`, after the first `seen` events each: waiting times [len(seen), quantiles], from the last of these on.
+
+    NaN: so much of the probability is never reached; the event may never come.
+    """
+    rows = [np.empty((0, len(quantiles)))]
+    horizon = Horizon(_first_width(data, place), HORIZON * longest_time(model, data))
+    with model.evaluating():
+        batch = model.collator.batch(data, [place], device=model.device)
+        history = model.encode(batch)
+        wanted = torch.as_tensor(np.asarray(seen, dtype=np.int64), device=model.device)
+        for chunk in wanted.split(max(1, model.queries_at_a_time // NODES)):
+            start = batch.gap_start[0][chunk][None]
+            places = Places(start, chunk[None], torch.ones_like(start, dtype=torch.bool))
+            rows.append(march(model, batch, history, places, horizon, QUICK, quantiles).quantiles[0].cpu().numpy())
+    return np.concatenate(rows)
+
+
+def _first_width(data: EventData, place: int) -> float:
+    """A short gap of the sequence: intensities may jump and fall on that scale after an event."""
+    gaps = np.diff(data[place].times, prepend=0.0)
+    positive = gaps[gaps > 0.0]
+    return float(np.quantile(positive, SHORT_GAPS_OF_ONE)) if len(positive) else max(data[place].t_end, 1e-9) / 1000.0

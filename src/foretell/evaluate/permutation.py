@@ -11,7 +11,7 @@ sequence without scored events is a unit of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, Unpack, get_args
 
@@ -19,8 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from foretell.errors import ForetellError
-from foretell.evaluate.likelihood import EventScores
-from foretell.evaluate.participants import Guesses
 
 Over = Literal["events", "sequences"]
 PERMUTATIONS = 99_999
@@ -29,7 +27,7 @@ LOOKED_UP = 64  # bytes of a pattern at a time: their sums fit a processor's cac
 ROUNDING = 1e-12  # of the summed magnitudes: sums of one set of numbers in two orders are equal up to this
 
 
-class Drawn(TypedDict, total=False):
+class PermutationOptions(TypedDict, total=False):
     """How patterns of signs are drawn; see `permutation_test`."""
 
     permutations: int
@@ -85,7 +83,7 @@ def compare_values(
     over: Over = "events",
     *,
     events: float | None = None,
-    **drawn: Unpack[Drawn],
+    **drawn: Unpack[PermutationOptions],
 ) -> PairedTest:
     """Of two models' values row by row; `sequence` says which rows belong together. The difference is their sum's, over `events`."""
     one, other = (_units(values, sequence, over) for values in (first, second))
@@ -94,76 +92,12 @@ def compare_values(
     return replace(found, difference=float((one - other).sum()) / max(count, 1))
 
 
-def compare_log_likelihoods(
-    first: EventScores, second: EventScores, over: Over = "events", **drawn: Unpack[Drawn]
-) -> PairedTest:
-    """The difference is in nats an event."""
-    check_same(first, second)
-    return compare_values(
-        first.log_likelihood,
-        second.log_likelihood,
-        first.sequence,
-        over,
-        events=int(first.is_event.sum()),
-        **drawn,
-    )
-
-
-def compare_errors(
-    first: EventScores, second: EventScores, over: Over = "events", **drawn: Unpack[Drawn]
-) -> PairedTest:
-    """Of the next type given its time. The difference is one of error rates: below 0, the first model errs less."""
-    check_same(first, second)
-    real = first.is_event
-    one, other = ((scores.predicted_type != scores.type)[real].astype(np.float64) for scores in (first, second))
-    return compare_values(one, other, first.sequence[real], over, **drawn)
-
-
-def compare_participants(
-    first: Sequence[Guesses], second: Sequence[Guesses], over: Over = "events", **drawn: Unpack[Drawn]
-) -> PairedTest:
-    """Of the events of all patterns together. The difference is one of error rates: below 0, the first model errs less."""
-    asked, asked_too = ([guesses.pattern for guesses in guessed] for guessed in (first, second))
-    if asked != asked_too:
-        raise ForetellError(
-            f"patterns {', '.join(asked)} and {', '.join(asked_too)}: expected the same for both models"
-        )
-    for one, other in zip(first, second, strict=True):
-        if not (np.array_equal(one.sequence, other.sequence) and np.array_equal(one.event, other.event)):
-            raise ForetellError(
-                f"pattern {one.pattern!r}: the models guessed at different events; score them on the same data"
-            )
-    nothing = [np.zeros(0, dtype=np.int64)]
-    sequence = np.concatenate([guesses.sequence for guesses in first] or nothing)
-    one, other = (
-        np.concatenate([g.wrong for g in guessed] or nothing).astype(np.float64) for guessed in (first, second)
-    )
-    return compare_values(one, other, sequence, over, **drawn)
-
-
 def _units(values: np.ndarray, sequence: np.ndarray, over: Over) -> np.ndarray:
     if over not in get_args(Over):
         raise ForetellError(f"over = {over!r}: expected one of {', '.join(get_args(Over))}")
     if over == "events":
         return values
     return np.bincount(np.unique(sequence, return_inverse=True)[1], weights=values)
-
-
-def check_same(first: EventScores, second: EventScores) -> None:
-    same = all(
-        np.array_equal(one, other)
-        for one, other in (
-            (first.sequence, second.sequence),
-            (first.event, second.event),
-            (first.time, second.time),
-            (first.type, second.type),
-        )
-    )
-    if not same:
-        raise ForetellError(
-            f"{len(first.event)} rows of scores and {len(second.event)} of other events: "
-            "score both models on the same data, in the same window"
-        )
 
 
 def _checked(values: ArrayLike, which: str) -> np.ndarray:

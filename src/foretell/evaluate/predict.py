@@ -6,21 +6,22 @@ samples, the next event is drawn `n` times by exact thinning. Both give the same
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Literal, TypedDict, Unpack, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
 
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
-from foretell.evaluate.next_event_density import Care, Horizon, Places, march
-from foretell.evaluate.next_time import HORIZON, longest_time
+from foretell.evaluate.next_event_density import Horizon, Places, Tolerance, march
+from foretell.evaluate.next_time import HORIZON, QUANTILES, UNDEFINED_ABOVE, longest_time
 from foretell.evaluate.open_vocabulary import with_names
-from foretell.evaluate.pattern import EventPattern, MayCome, never_matches, parse_event_pattern
-from foretell.evaluate.prediction import QUANTILES, Asked, Outlook, Prediction, has_mean, make_outlook
+from foretell.evaluate.patterns import EventPattern, PossibleNames, never_matches, parse_event_pattern
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import RuleModel
@@ -28,12 +29,159 @@ from foretell.sampling.core.futures import NextEvents, sample_next
 from foretell.terms import split
 from foretell.train.score import batches_of
 
+Interval = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class LikelyEvent:
+    event: str
+    probability: float  # that it is the next event
+    share: float | None = None  # given that the next event matches the pattern
+
+
+@dataclass(frozen=True)
+class MatchingEvents:
+    """The next event among those that match a pattern."""
+
+    pattern: str
+    probability: float  # that the next event matches at all
+    matching: int  # events that match and are possible
+    events: tuple[LikelyEvent, ...]  # the most probable of them first
+
+
+@dataclass(frozen=True)
+class NextEventDistribution:
+    """The distribution of the next event, as far as it was asked for. A time that may never come is None."""
+
+    by: Literal["quadrature", "samples"]
+    mean: float | None  # given that something happens up to the horizon; None: it is too probable that nothing does
+    mean_error: float | None  # what the mean may be off by: of quadrature, or the standard error of the draws
+    median: float | None
+    interval_50: Interval
+    interval_90: Interval
+    no_event: float  # the probability that nothing happens up to the horizon
+    horizon: float
+    possible: int  # events that may be next
+    events: tuple[LikelyEvent, ...]  # the most probable first
+    who: MatchingEvents | None
+    draws: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = dataclasses.asdict(self)
+        found |= {name: list(found[name]) for name in ("interval_50", "interval_90")}
+        found["events"] = [{"event": one.event, "probability": one.probability} for one in self.events]
+        who = found.pop("who")
+        if self.draws is None:
+            del found["draws"]
+        return found if who is None else found | {"pattern": who | {"events": list(who["events"])}}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model expects next in one sequence, given that nothing happens between its last event and `start`."""
+
+    sequence: str
+    start: float
+    seen: int  # events of the history
+    outlook: NextEventDistribution
+    samples: NextEventDistribution | None = None  # beside the quadrature, where both were asked for
+
+    @property
+    def mean(self) -> float | None:
+        return self.outlook.mean
+
+    @property
+    def median(self) -> float | None:
+        return self.outlook.median
+
+    @property
+    def events(self) -> tuple[LikelyEvent, ...]:
+        return self.outlook.events
+
+    @property
+    def who(self) -> MatchingEvents | None:
+        return self.outlook.who
+
+    @property
+    def no_event(self) -> float:
+        return self.outlook.no_event
+
+    def to_json(self) -> dict[str, Any]:
+        found = {
+            "sequence": self.sequence,
+            "start": self.start,
+            "events_seen": self.seen,
+            **self.outlook.to_json(),
+        }
+        if self.samples is not None:
+            found["samples"] = self.samples.to_json()
+        return found
+
+
+@dataclass(frozen=True)
+class PredictionRequest:
+    top: int
+    pattern: EventPattern | None
+
+
+def has_mean(no_event: float) -> bool:
+    """Whether the mean is reported."""
+    return no_event <= UNDEFINED_ABOVE
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When the next event comes, in absolute times; NaN where a time is never reached."""
+
+    mean: float
+    mean_error: float
+    quantiles: list[float]  # in the order of QUANTILES
+    no_event: float
+    defined: bool  # whether the mean is
+    horizon: float
+
+
+def _distribution(
+    request: PredictionRequest,
+    by: Literal["quadrature", "samples"],
+    moments: Moments,
+    probabilities: dict[str, float],
+    possible: int,
+    draws: int | None = None,
+) -> NextEventDistribution:
+    """`probabilities` are those of each event to be the next."""
+    defined = moments.defined and math.isfinite(moments.mean)
+    times = [None if math.isnan(one) else one for one in moments.quantiles]
+    ranked = sorted(((p, name) for name, p in probabilities.items() if p > 0.0), key=lambda one: (-one[0], one[1]))
+    return NextEventDistribution(
+        by=by,
+        mean=moments.mean if defined else None,
+        mean_error=moments.mean_error if defined and math.isfinite(moments.mean_error) else None,
+        median=times[2],
+        interval_50=(times[1], times[3]),
+        interval_90=(times[0], times[4]),
+        no_event=moments.no_event,
+        horizon=moments.horizon,
+        possible=possible,
+        events=tuple(LikelyEvent(name, p) for p, name in ranked[: request.top]),
+        who=None if request.pattern is None else _who(request.pattern, ranked, request.top),
+        draws=draws,
+    )
+
+
+def _who(pattern: EventPattern, ranked: list[tuple[float, str]], top: int) -> MatchingEvents:
+    matching = [(p, name) for p, name in ranked if pattern.matches(name)]
+    total = float(np.sum([p for p, _ in matching])) if matching else 0.0
+    best = tuple(LikelyEvent(name, p, p / total) for p, name in matching[:top])
+    return MatchingEvents(pattern.text, total, len(matching), best)
+
+
 By = Literal["quadrature", "samples", "both"]
-CLOSE = Care(tolerance=1e-5, finest=1.0 / 512.0)
+CLOSE = Tolerance(tolerance=1e-5, finest=1.0 / 512.0)
 FIRST_PANEL = 1e-6  # of the longest time, or the shortest gap of the histories if that is less
 
 
-class Asking(TypedDict, total=False):
+class PredictOptions(TypedDict, total=False):
     """What is asked; see `predict_each`."""
 
     start: float | None
@@ -44,7 +192,7 @@ class Asking(TypedDict, total=False):
     seed: int
 
 
-def predict(model: IntensityModel, history: EventSequence, **asking: Unpack[Asking]) -> Prediction:
+def predict(model: IntensityModel, history: EventSequence, **asking: Unpack[PredictOptions]) -> Prediction:
     """The next event of one history, whose types are the model's; `start` is its `t_end` unless another time is given."""
     return predict_each(model, EventData([history], model.vocabulary), **asking)[0]
 
@@ -69,7 +217,7 @@ def predict_each(
             raise ForetellError(f"{name} = {value}: expected {least} or more")
     if data.vocabulary != model.vocabulary:
         raise ForetellError(f"{data.name}: its event types are not those of the model")
-    asked = Asked(top, None if pattern is None else parse_event_pattern(pattern))
+    asked = PredictionRequest(top, None if pattern is None else parse_event_pattern(pattern))
     if asked.pattern is not None and not isinstance(model, RuleModel):
         _check(asked.pattern, model.vocabulary.names)  # before anything is computed
     seen = data if start is None else seen_until(data, start)
@@ -77,7 +225,7 @@ def predict_each(
     with model.evaluating(), naming_impossible(program, seen):
         last = HORIZON * longest_time(model, data)
         outlooks = _by_quadrature(model, seen, asked, last, progress)
-        drawn: list[Outlook | None] = [None] * len(seen)
+        drawn: list[NextEventDistribution | None] = [None] * len(seen)
         if by != "quadrature":
             drawn = list(_by_samples(model, seen, asked, outlooks, n, seed))
     made = []
@@ -101,7 +249,7 @@ def seen_until(data: EventData, start: float) -> EventData:
     return EventData(cut, data.vocabulary, name=data.name)
 
 
-def _check(pattern: EventPattern, names: Iterable[str], may_come: MayCome | None = None) -> None:
+def _check(pattern: EventPattern, names: Iterable[str], may_come: PossibleNames | None = None) -> None:
     problem = never_matches(pattern, names, may_come)
     if problem is not None:
         raise ForetellError(problem)
@@ -111,8 +259,12 @@ def _check(pattern: EventPattern, names: Iterable[str], may_come: MayCome | None
 
 
 def _by_quadrature(
-    model: IntensityModel, data: EventData, asked: Asked, last: float, progress: Callable[[int, int], None] | None
-) -> list[Outlook]:
+    model: IntensityModel,
+    data: EventData,
+    asked: PredictionRequest,
+    last: float,
+    progress: Callable[[int, int], None] | None,
+) -> list[NextEventDistribution]:
     wide, possible = _with_all_possible(model, data)
     if asked.pattern is not None and isinstance(model, RuleModel):
         _check(
@@ -123,7 +275,7 @@ def _by_quadrature(
     data = EventData(list(data), wide.vocabulary, name=data.name)
     gaps = data.gaps()
     first = float(min(FIRST_PANEL * last / HORIZON, gaps[gaps > 0.0].min(initial=math.inf)))
-    found: list[Outlook | None] = [None] * len(data)
+    found: list[NextEventDistribution | None] = [None] * len(data)
     done = 0
     for indices, batch in batches_of(data, wide, "all", 1):
         start, seen = batch.t_end.unsqueeze(1), batch.lengths.unsqueeze(1)
@@ -134,18 +286,16 @@ def _by_quadrature(
             begin = data[index].t_end
             masses = marched.masses[row, 0].double().cpu().numpy()
             count = len(possible[index]) if possible is not None else int((masses > 0.0).sum())
-            found[index] = make_outlook(
-                asked,
-                by="quadrature",
+            moments = Moments(
                 mean=begin + float(marched.mean[row, 0]),
                 mean_error=float(marched.error[row, 0]),
                 quantiles=[begin + one for one in marched.quantiles[row, 0].tolist()],
                 no_event=float(marched.survival[row, 0]),
                 defined=has_mean(float(marched.survival[row, 0])),
                 horizon=begin + float(marched.end[row, 0]),
-                probabilities=dict(zip(wide.vocabulary.names, masses.tolist(), strict=True)),
-                possible=count,
             )
+            probabilities = dict(zip(wide.vocabulary.names, masses.tolist(), strict=True))
+            found[index] = _distribution(asked, "quadrature", moments, probabilities, count)
         done += len(indices)
         if progress is not None:
             progress(done, len(data))
@@ -164,20 +314,25 @@ def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[Intensit
     return with_names(model, (name for names in possible for name in names)), possible
 
 
-def _may_come(model: RuleModel) -> MayCome:
+def _may_come(model: RuleModel) -> PossibleNames:
     """Whatever the program declares an event, about all that its facts and the events so far are about."""
     arities = {name: model.program.functors[name].arity for name in model.functors}
     met = (argument for name in model.vocabulary.names for argument in split(name)[1])
     constants = {*model.histories.grounding.constants, *met}
-    return MayCome({name: size for name, size in arities.items() if size is not None}, constants)
+    return PossibleNames({name: size for name, size in arities.items() if size is not None}, constants)
 
 
 # By samples
 
 
 def _by_samples(
-    model: IntensityModel, data: EventData, asked: Asked, quadrature: list[Outlook], n: int, seed: int
-) -> list[Outlook]:
+    model: IntensityModel,
+    data: EventData,
+    asked: PredictionRequest,
+    quadrature: list[NextEventDistribution],
+    n: int,
+    seed: int,
+) -> list[NextEventDistribution]:
     """With the same horizons, so that both mean the same by `no_event`; each history has random numbers of its own."""
     found = []
     for place, (sequence, known) in enumerate(zip(data, quadrature, strict=True)):
@@ -192,23 +347,22 @@ def seed_of(seed: int, place: int) -> int:
     return int(np.random.SeedSequence((seed, place)).generate_state(1, np.uint64)[0])
 
 
-def _drawn_outlook(asked: Asked, drawn: NextEvents, quadrature: Outlook) -> Outlook:
+def _drawn_outlook(
+    asked: PredictionRequest, drawn: NextEvents, quadrature: NextEventDistribution
+) -> NextEventDistribution:
     """Whether the mean is defined is known from quadrature: how often nothing was drawn is a matter of luck."""
     n = len(drawn.found)
     times = np.where(drawn.found, drawn.times, np.inf)
     happened = times[drawn.found]
     quantiles = np.quantile(times, QUANTILES, method="inverted_cdf")
     counts = Counter(event for event in drawn.events if event is not None)
-    return make_outlook(
-        asked,
-        by="samples",
+    moments = Moments(
         mean=float(happened.mean()) if len(happened) else math.nan,
         mean_error=float(happened.std(ddof=1) / math.sqrt(len(happened))) if len(happened) > 1 else math.nan,
         quantiles=[one if math.isfinite(one) else math.nan for one in quantiles.tolist()],
         no_event=1.0 - len(happened) / n,
         defined=has_mean(quadrature.no_event),
         horizon=quadrature.horizon,
-        probabilities={name: count / n for name, count in counts.items()},
-        possible=quadrature.possible,
-        draws=n,
     )
+    probabilities = {name: count / n for name, count in counts.items()}
+    return _distribution(asked, "samples", moments, probabilities, quadrature.possible, n)

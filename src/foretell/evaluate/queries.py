@@ -22,7 +22,7 @@ from foretell.models.task_heads import Classifier, Headed, MaskedANHP
 
 
 @dataclass(frozen=True)
-class Answer:
+class IntensityTable:
     """The intensities of all types at some times of one sequence."""
 
     sequence: str
@@ -61,7 +61,7 @@ class Answer:
 
 def intensities_at(
     model: IntensityModel, data: EventData, times: list[float] | np.ndarray, *, grid: int | None = None
-) -> list[Answer]:
+) -> list[IntensityTable]:
     """At the same times for every sequence, or on an even grid over each."""
     if grid is not None and grid < 2:
         raise ForetellError(f"grid = {grid}: expected 2 times or more")
@@ -74,7 +74,7 @@ def intensities_at(
         )
         seen = np.searchsorted(sequence.times, wanted, side="left")
         possible = model.possible_intensities(sequence, wanted)
-        answers.append(Answer(sequence.id, wanted, seen, model.intensity(sequence, wanted), possible))
+        answers.append(IntensityTable(sequence.id, wanted, seen, model.intensity(sequence, wanted), possible))
     return answers
 
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from foretell.batches.batch import Window
 from foretell.data import EventData
 from foretell.data.writing import replacing
+from foretell.evaluate.calibration import residuals
 from foretell.evaluate.likelihood import EventScores, IntegralUsed
+from foretell.evaluate.metrics import EventRecord, has_times
 from foretell.evaluate.next_time import NextTimes
-from foretell.evaluate.residuals import residuals
-from foretell.evaluate.scores import Scored, summarise
+from foretell.evaluate.scores import ScoredModel, ScoringOptions, summarise
 from foretell.models.base import IntensityModel
 
 log = logging.getLogger("foretell")
@@ -59,10 +59,10 @@ class Origin:
     seed: int
 
     @classmethod
-    def of(cls, model_file: Path, data: EventData, *, window: str, integral: str, points: int, seed: int) -> Origin:
+    def of(cls, model_file: Path, data: EventData, options: ScoringOptions) -> Origin:
         with open(model_file, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return cls(digest, digest_of(data), window, integral, points, seed)
+        return cls(digest, digest_of(data), options.window, options.integral, options.points, options.seed)
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -82,7 +82,7 @@ def digest_of(data: EventData) -> str:
     return found.hexdigest()
 
 
-def write_scores(scored: Scored, data: EventData, folder: Path, origin: Origin | None = None) -> Path:
+def write_scores(scored: ScoredModel, data: EventData, folder: Path, origin: Origin | None = None) -> Path:
     """`scores.parquet`; without pyarrow, `scores.jsonl.gz` with the same columns."""
     summary = scored.evaluation.to_json() | ({} if origin is None else {"computed_from": origin.to_json()})
     text = json.dumps(summary, indent=2) + "\n"
@@ -112,7 +112,7 @@ def _write_table(columns: dict[str, np.ndarray | list[str]], folder: Path) -> Pa
     return path
 
 
-def score_columns(scored: Scored, data: EventData) -> dict[str, np.ndarray | list[str]]:
+def score_columns(scored: ScoredModel, data: EventData) -> dict[str, np.ndarray | list[str]]:
     """One row a scored event; the log-likelihood of a sequence is the sum of its rows."""
     events, times = scored.events, scored.times
     ids, real = [sequence.id for sequence in data], events.is_event
@@ -152,7 +152,7 @@ def score_columns(scored: Scored, data: EventData) -> dict[str, np.ndarray | lis
 
 def read_scores(
     folder: Path, model: IntensityModel, data: EventData, origin: Origin, *, times: bool = True
-) -> Scored | None:
+) -> ScoredModel | None:
     """What a run folder has of just this; None: nothing, or of another model, of other events, by other means, or without next times."""
     table = next((folder / name for name in (TABLE, LINES) if (folder / name).exists()), None)
     if table is None or not (folder / SUMMARY).exists():
@@ -160,7 +160,7 @@ def read_scores(
     try:
         text = (folder / SUMMARY).read_bytes()
         summary = json.loads(text)
-        if summary["computed_from"] != origin.to_json() or (times and summary["rmse"] is None):
+        if summary["computed_from"] != origin.to_json() or (times and not has_times(summary)):
             return None
         columns = _read(table)
         if set(columns["evaluation"]) != {_digest(text)}:
@@ -171,9 +171,8 @@ def read_scores(
         return None  # by another version, or broken: to score anew tells no less
     if len(events.event) != len(columns["index"]) or summary["events"] != int(events.is_event.sum()):
         return None
-    window: Window = summary["window"]
-    evaluation = summarise(model, data, window, events, next_times, (), None, origin.seed)
-    return Scored(evaluation, events, next_times)
+    options = ScoringOptions(window=summary["window"], seed=origin.seed)
+    return summarise(model, data, options, EventRecord(events, next_times))
 
 
 def _digest(text: bytes) -> str:

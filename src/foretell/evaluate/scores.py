@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Any, ParamSpec, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from foretell.batches.batch import Window
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.calibration import Calibration, calibrate
+from foretell.evaluate.bootstrap import Estimate, Units, estimates
+from foretell.evaluate.calibration import Calibration, RescalingTest, calibrate, rescaling_test, residuals
 from foretell.evaluate.likelihood import EventScores, IntegralUsed, score_events
-from foretell.evaluate.long_horizon import FutureScores, Futuring, score_futures
-from foretell.evaluate.metrics import Metric, defined_times, metrics_of
+from foretell.evaluate.long_horizon import FutureOptions, FutureScores, score_futures
+from foretell.evaluate.metrics import SCORES, EventRecord, Metric, metrics_of, plain_scores
 from foretell.evaluate.next_time import NextTimes, predict_next_times
-from foretell.evaluate.participants import Guesses, check_patterns, guess_participants, parse_pattern
-from foretell.evaluate.residuals import RescalingTest, rescaling_test, residuals
-from foretell.evaluate.units import Units
+from foretell.evaluate.patterns import Guesses, check_patterns, guess_participants, parse_pattern
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.integral import Integral
-
-P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -43,21 +38,20 @@ class ParticipantError:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores in nats an event (log-likelihoods), in the data's unit of time (RMSE, MAE) and as shares (error rates)."""
+    """Every score of the list (`evaluate.metrics.SCORES`) with its 95 % interval, and what a reader must know beside it.
+
+    Scores are attributes by their keys: `log_likelihood`, `time_log_likelihood` and `type_log_likelihood` (nats per event), `rmse` and
+    `mae` of the next event's time (in the data's unit of time), `error_rate` of its type given the time and
+    `error_rate_without_time` (shares).
+    """
 
     model: str
     data: str
     window: Window
     sequences: int
     events: int  # scored events
-    log_likelihood: Estimate
-    time_log_likelihood: Estimate
-    type_log_likelihood: Estimate
-    rmse: Estimate | None  # of the next event's time
-    mae: Estimate | None
-    undefined_times: int  # events whose expected time is undefined and which are in neither
-    error_rate: Estimate  # of the next event's type, given its time
-    error_rate_without_time: Estimate | None  # of the next event's type, its time not given: another question
+    scores: Mapping[str, Estimate | None]  # by key; None where next times were not asked for
+    undefined_times: int  # events whose expected time is undefined and which are in no error of times
     rescaling: RescalingTest
     calibration: Calibration
     integral: IntegralUsed
@@ -69,25 +63,71 @@ class Evaluation:
     )  # one for each pattern asked for, then all together
     futures: FutureScores | None = None
 
+    def __getattr__(self, key: str) -> Any:
+        scores = self.__dict__.get("scores", {})
+        if key not in scores:
+            raise AttributeError(f"an evaluation has no {key!r}; its scores are {', '.join(scores)}")
+        return scores[key]
+
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; what is not a number is null."""
-        return plain(dataclasses.asdict(self))
+        """Plain numbers; what is not a number is null. Scores stand by their keys; after the errors of times, how many are undefined."""
+        scores, made = {}, {}
+        for key, value in self.scores.items():
+            scores[key] = None if value is None else dataclasses.asdict(value)
+            if SCORES[key].kind == "time":
+                scores.pop("undefined_times", None)
+                scores["undefined_times"] = self.undefined_times
+        for name, value in dataclasses.asdict(self).items():
+            made |= scores if name == "scores" else {name: value}
+        return plain(made)
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoringOptions:
+    """How a model is scored.
+
+    `predict` are patterns such as `pass(+P,-Q)`; `futures` asks for sampled futures and how far they are from what happened.
+    """
+
+    integral: Integral = "quadrature"
+    points: int = 10  # a gap; for uniform draws, an event
+    window: Window = "all"
+    times: bool = True  # False: without the next time of every event, which takes longer than all else
+    seed: int = 0
+    predict: Sequence[str] = ()
+    futures: FutureOptions | None = None
+
+    def __post_init__(self) -> None:
+        if self.integral not in get_args(Integral):
+            raise ForetellError(f"integral = {self.integral!r}: expected one of {', '.join(get_args(Integral))}")
+        if self.seed < 0:
+            raise ForetellError(f"seed = {self.seed}: expected 0 or more")
+        object.__setattr__(self, "predict", (self.predict,) if isinstance(self.predict, str) else tuple(self.predict))
+
+
+@dataclass(frozen=True)
+class ScoredModel:
     """An evaluation and the event-by-event numbers behind it."""
 
     evaluation: Evaluation
-    events: EventScores
-    times: NextTimes | None
-    guesses: tuple[Guesses, ...] = ()
+    record: EventRecord
+
+    @property
+    def events(self) -> EventScores:
+        return self.record.events
+
+    @property
+    def times(self) -> NextTimes | None:
+        return self.record.times
 
     def metrics(self) -> list[Metric]:
-        return metrics_of(self.events, self.times, self.guesses)
+        return metrics_of(self.record)
 
 
-def score(
+Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+
+
+def evaluate(
     model: IntensityModel,
     data: EventData,
     *,
@@ -97,109 +137,92 @@ def score(
     times: bool = True,
     seed: int = 0,
     predict: Sequence[str] = (),
-    futures: Futuring | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Scored:
+    futures: FutureOptions | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
     """Log-likelihood (in total, of time, of type), next times, next types given the time and without it, goodness of fit.
 
     `predict` are patterns such as `pass(+P,-Q)`; `futures` asks for sampled futures and how far they are from what happened.
     """
+    options = ScoringOptions(integral, points, window, times, seed, predict, futures)
+    return score(model, data, options, progress=progress).evaluation
+
+
+def score(
+    model: IntensityModel,
+    data: EventData,
+    options: ScoringOptions | None = None,
+    *,
+    progress: Progress | None = None,
+) -> ScoredModel:
+    """What `evaluate` gives, with the numbers of every event."""
     if not isinstance(data, EventData):
         raise ForetellError(f"no data to score: expected a split such as data.test, found {data!r}")
-    if integral not in get_args(Integral):
-        raise ForetellError(f"integral = {integral!r}: expected one of {', '.join(get_args(Integral))}")
     if data.vocabulary != model.vocabulary:
         raise ForetellError(f"{data.name}: its event types are not those of the model")
-    if seed < 0:
-        raise ForetellError(f"seed = {seed}: expected 0 or more")
-    patterns = [parse_pattern(text) for text in ([predict] if isinstance(predict, str) else predict)]
+    options = ScoringOptions() if options is None else options
+    patterns = [parse_pattern(text) for text in options.predict]
     check_patterns(model, patterns)  # before hours are spent on the rest
-    told = progress or (lambda what, done, of: None)
+    window, seed = options.window, options.seed
+
+    def told(what: str) -> Callable[[int, int], None]:
+        return lambda done, of: None if progress is None else progress(what, done, of)
+
     program = model.program if isinstance(model, RuleModel) else None
     with model.evaluating(), naming_impossible(program, data):
         events = score_events(
             model,
             data,
-            integral=integral,
-            points=points,
+            integral=options.integral,
+            points=options.points,
             window=window,
             seed=seed,
-            progress=lambda done, of: told("log-likelihood", done, of),
+            progress=told("log-likelihood"),
         )
         if not events.is_event.any():
             raise ForetellError(f"{data.name}: no event counts in the window {window!r}, so there is nothing to score")
-        next_times = None
-        if times:
-            next_times = predict_next_times(
-                model, data, window=window, progress=lambda done, of: told("next times", done, of)
-            )
+        times = predict_next_times(model, data, window=window, progress=told("next times")) if options.times else None
         guesses = tuple(guess_participants(model, data, patterns, window)) if patterns else ()
-        future_scores = None
-        if futures is not None:
-            future_scores = score_futures(
-                model, data, futures, seed, progress=lambda done, of: told("futures", done, of)
-            )
-    return Scored(
-        summarise(model, data, window, events, next_times, guesses, future_scores, seed), events, next_times, guesses
-    )
-
-
-def _in_short(scoring: Callable[P, Scored]) -> Callable[P, Evaluation]:
-    @wraps(scoring)
-    def evaluate(*args: P.args, **options: P.kwargs) -> Evaluation:
-        return scoring(*args, **options).evaluation
-
-    return evaluate
-
-
-evaluate = _in_short(score)
+        futures = None
+        if options.futures is not None:
+            futures = score_futures(model, data, options.futures, seed, progress=told("futures"))
+    return summarise(model, data, options, EventRecord(events, times, guesses), futures)
 
 
 def summarise(
     model: IntensityModel,
     data: EventData,
-    window: Window,
-    events: EventScores,
-    times: NextTimes | None,
-    guesses: Sequence[Guesses],
-    futures: FutureScores | None,
-    seed: int,
-) -> Evaluation:
+    options: ScoringOptions,
+    record: EventRecord,
+    futures: FutureScores | None = None,
+) -> ScoredModel:
     """Every score with its interval; all of them see the same replicates."""
+    events = record.events
     units = Units(events.sequence, len(data))
-    resampling = units.resampling(seed)
-    metrics = metrics_of(events, times, guesses)
+    resampling = units.resampling(options.seed)
+    metrics = metrics_of(record)
     found = dict(
-        zip(
-            (one.key for one in metrics),
-            estimates([one.ratio(units) for one in metrics], resampling),
-            strict=True,
-        )
+        zip((one.key for one in metrics), estimates([one.ratio(units) for one in metrics], resampling), strict=True)
     )
     happened = events.type[events.is_event]
-    return Evaluation(
+    evaluation = Evaluation(
         model=model.title,
         data=data.name,
-        window=window,
+        window=options.window,
         sequences=len(data),
         events=len(happened),
-        log_likelihood=found["log_likelihood"],
-        time_log_likelihood=found["time_log_likelihood"],
-        type_log_likelihood=found["type_log_likelihood"],
-        rmse=found.get("rmse"),
-        mae=found.get("mae"),
-        undefined_times=0 if times is None else len(happened) - int(defined_times(events, times).sum()),
-        error_rate=found["error_rate"],
-        error_rate_without_time=found.get("error_rate_without_time"),
+        scores={one.key: found.get(one.key) for one in plain_scores()},
+        undefined_times=0 if record.times is None else len(happened) - int(record.defined_times().sum()),
         rescaling=rescaling_test(residuals(events)),
         calibration=calibrate(events, units, resampling),
         integral=events.used,
         bootstrap=resampling.describe(),
         unseen_types=len(set(model.unseen) & set(happened.tolist())),
         unseen_events=int(np.isin(happened, model.unseen).sum()),
-        participants=_participants(guesses, found),
+        participants=_participants(record.guesses, found),
         futures=futures,
     )
+    return ScoredModel(evaluation, record)
 
 
 def _participants(guesses: Sequence[Guesses], found: dict[str, Estimate]) -> list[ParticipantError]:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from foretell.evaluate.alignment import matched_ranks
-from foretell.evaluate.bootstrap import NOTHING, Estimate, interval
-from foretell.evaluate.units import Units
+from foretell.evaluate.bootstrap import NOTHING, Estimate, Units, interval
 
 PREDICTIONS = 10  # futures that take the part of the prediction; all of them give the scores
 REPLICATES = 200
@@ -23,7 +22,7 @@ AT_A_TIME = 20  # replicates
 
 
 @dataclass(frozen=True)
-class Window:
+class FutureWindow:
     """The events of one horizon: true ones, and those of each future. Times count from its start."""
 
     sequence: int
@@ -65,7 +64,9 @@ class _Ranked:
         return found + late * ((often * self.right).sum(1) + late) / np.maximum(everyone, 1e-300)
 
 
-def temporal_precision(windows: Sequence[Window], units: Units, delta: float, seed: int) -> tuple[Estimate, Estimate]:
+def temporal_precision(
+    windows: Sequence[FutureWindow], units: Units, delta: float, seed: int
+) -> tuple[Estimate, Estimate]:
     """Averaged over the types that happen, and over events."""
     kinds = sorted({int(kind) for one in windows for kind in one.types})
     if not kinds:
@@ -112,7 +113,7 @@ def temporal_precision(windows: Sequence[Window], units: Units, delta: float, se
     return macro, weighted
 
 
-def _sort_in(one: Window, unit: int, delta: float, piles: list[dict[int, _Pile]], made: np.ndarray) -> None:
+def _sort_in(one: FutureWindow, unit: int, delta: float, piles: list[dict[int, _Pile]], made: np.ndarray) -> None:
     """The predictions of a window, each with its score for every type, on the piles of the futures that make them."""
     future = np.repeat(np.arange(len(one.futures)), [len(times) for times, _ in one.futures])
     times = np.concatenate([times for times, _ in one.futures])

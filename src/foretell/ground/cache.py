@@ -23,7 +23,7 @@ from foretell.lang.program import Program
 
 log = logging.getLogger("foretell")
 
-FORMAT = 3  # of the files, and of the numbering that they rely on: raise it whenever the engine changes either
+FORMAT = 4  # of the files, and of the numbering that they rely on: raise it whenever the engine changes either
 VARIABLE = "FORETELL_CACHE"
 
 

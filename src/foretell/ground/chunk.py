@@ -1,11 +1,13 @@
 """The replay of some sequences as plain arrays: what a worker hands back, and what is kept on disk.
 
-Numbers below those of the freshly loaded program mean the same everywhere; what came up beyond them travels with its name.
+Numbers below those of the freshly loaded program mean the same everywhere; what came up beyond them travels with its name, in the order
+in which it came up, so that an engine which adopts chunk after chunk numbers everything as if it had replayed all sequences itself.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +38,7 @@ class Chunk:
     functors: list[str]
     constants: list[str]
     facts: list[FactKey]
-    groups: list[tuple[int, ...]]
-    instances: list[tuple[int, int, int, tuple[int, ...]]]  # rule, group, head, body
+    instances: list[tuple[int, ...]]  # rule, body
     sequences: list[SequenceRows]
     impossible: int = 0  # events that the program made impossible, skipped or kept as the caller wished
 
@@ -48,12 +49,10 @@ class Chunk:
             "constants": self.constants,
             "impossible": self.impossible,
         }
-        flat = [value for instance in self.instances for value in (*instance[:3], len(instance[3]), *instance[3])]
         stored = {
             "names": np.frombuffer(json.dumps(names).encode(), dtype=np.uint8),
             "facts": _ragged(self.facts),
-            "groups": _ragged(self.groups),
-            "instances": np.asarray(flat, dtype=np.int32),
+            "instances": _ragged(self.instances),
         }
         for name in ARRAYS:
             parts = [getattr(sequence, name) for sequence in self.sequences]
@@ -69,18 +68,11 @@ class Chunk:
             cuts = np.cumsum(stored[f"{name}.sizes"])[:-1]
             columns[name] = np.split(stored[name], cuts) if len(stored[f"{name}.sizes"]) else []
         sequences = [SequenceRows(*parts) for parts in zip(*(columns[name] for name in ARRAYS), strict=True)]
-        flat = stored["instances"].tolist()
-        instances, place = [], 0
-        while place < len(flat):
-            rule, group, head, size = flat[place : place + 4]
-            instances.append((rule, group, head, tuple(flat[place + 4 : place + 4 + size])))
-            place += 4 + size
         return Chunk(
             names["functors"],
             names["constants"],
             _unravel(stored["facts"]),
-            _unravel(stored["groups"]),
-            instances,
+            _unravel(stored["instances"]),
             sequences,
             names["impossible"],
         )
@@ -99,84 +91,60 @@ def _unravel(stored: np.ndarray) -> list[tuple[int, ...]]:
 
 
 def make_chunk(engine: Engine, sequences: list[SequenceRows], impossible: int) -> Chunk:
-    """What these sequences used of all that the engine knows, numbered from where the loaded program ends."""
-    made, keys, symbols = engine.instances, engine.symbols.keys, engine.symbols
-    used = _beyond(engine.base_instances, [r[:, 0] for s in sequences for r in (s.proofs, s.additions, s.removals)])
-    facts: dict[int, None] = dict.fromkeys(
-        _beyond(engine.base_facts, [column for s in sequences for column in (s.events, s.holds[:, 0])])
-    )
-    groups: dict[int, None] = {}
-    for instance in used:
-        for fact in (made.head[instance], *made.body[instance]):
-            if fact >= engine.base_facts:
-                facts[fact] = None
-        if made.group[instance] >= engine.base_groups:
-            groups[made.group[instance]] = None
-    functors = {keys[fact][0]: None for fact in facts if keys[fact][0] >= engine.base_functors}
-    values = [value for fact in facts for value in keys[fact][1:]]
-    values += [value for group in groups for value in made.groups[group][1:]]
-    constants = {value: None for value in values if value >= engine.base_constants}
-    functor_of = _renumbering(engine.base_functors, functors)
-    constant_of = _renumbering(engine.base_constants, constants)
-    fact_of = _renumbering(engine.base_facts, facts)
-    group_of = _renumbering(engine.base_groups, groups)
-    instance_of = _renumbering(engine.base_instances, used)
-
-    fact_table = _lookup(len(keys), fact_of)
-    instance_table = _lookup(len(made), instance_of)
-
+    """All that came up beyond the loaded program, in the order in which it did; the engine replayed these sequences and no others."""
+    symbols, made = engine.symbols, engine.instances
+    beyond = slice(engine.base_instances, None)
     return Chunk(
-        [symbols.functors[functor] for functor in functors],
-        [symbols.constants[constant] for constant in constants],
-        [
-            (functor_of.get(keys[fact][0], keys[fact][0]), *(constant_of.get(value, value) for value in keys[fact][1:]))
-            for fact in facts
-        ],
-        [
-            (made.groups[group][0], *(constant_of.get(value, value) for value in made.groups[group][1:]))
-            for group in groups
-        ],
-        [
-            (
-                made.rule[one],
-                group_of.get(made.group[one], made.group[one]),
-                fact_of.get(made.head[one], made.head[one]),
-                tuple(fact_of.get(fact, fact) for fact in made.body[one]),
-            )
-            for one in used
-        ],
-        [
-            SequenceRows(
-                rows.kept,
-                fact_table[rows.events],
-                rows.possible,
-                renumbered(rows.holds, fact_table),
-                *(renumbered(r, instance_table) for r in (rows.proofs, rows.additions, rows.removals)),
-            )
-            for rows in sequences
-        ],
+        symbols.functors[engine.base_functors :],
+        symbols.constants[engine.base_constants :],
+        symbols.keys[engine.base_facts :],
+        [(rule, *body) for rule, body in zip(made.rule[beyond], made.body[beyond], strict=True)],
+        sequences,
         impossible,
     )
 
 
-def _beyond(base: int, columns: list[np.ndarray]) -> dict[int, None]:
-    if not columns:
-        return {}
-    return dict.fromkeys(int(one) for one in np.unique(np.concatenate(columns)) if one >= base)
+def adopt(engine: Engine, chunk: Chunk) -> list[SequenceRows]:
+    """The sequences in the engine's own numbering, which goes on with what is new to it.
+
+    One chunk after another, that is the numbering that all their sequences would have been given in turn.
+    """
+    symbols, keys = engine.symbols, engine.keys
+    functor = _table(engine.base_functors, (symbols.functor(name) for name in chunk.functors))
+    for number in functor[engine.base_functors :].tolist():
+        engine.wiring.know(number)
+    constant = _table(engine.base_constants, (symbols.constant(name) for name in chunk.constants))
+    new_facts = ((int(functor[key[0]]), *constant[list(key[1:])].tolist()) for key in chunk.facts)
+    fact = _table(engine.base_facts, (engine.fact(key) for key in new_facts))
+
+    def instance(number: int, body: tuple[int, ...]) -> int:
+        rule = engine.wiring.rules[number]
+        binding = list(rule.template)
+        for pattern, one in zip(rule.positives, body, strict=True):
+            for slot, value in zip(pattern.slots, keys[one][1:], strict=True):
+                binding[slot] = value
+        engine.steps = engine.limits.steps
+        return engine.instance(rule, body, binding)
+
+    found = (instance(rule, tuple(fact[body].tolist())) for rule, *body in chunk.instances)
+    made = _table(engine.base_instances, found)
+    return [
+        SequenceRows(
+            rows.kept,
+            fact[rows.events],
+            rows.possible,
+            _renumbered(rows.holds, fact),
+            *(_renumbered(one, made) for one in (rows.proofs, rows.additions, rows.removals)),
+        )
+        for rows in chunk.sequences
+    ]
 
 
-def _renumbering(base: int, used: dict[int, None]) -> dict[int, int]:
-    return {old: base + place for place, old in enumerate(used)}
+def _table(base: int, beyond: Iterable[int]) -> np.ndarray:
+    """From a chunk's numbers to the engine's: those of the loaded program are the same."""
+    return np.concatenate([np.arange(base, dtype=np.int32), np.fromiter(beyond, dtype=np.int32)])
 
 
-def _lookup(count: int, numbers: dict[int, int]) -> np.ndarray:
-    table = np.arange(max(count, 1), dtype=np.int32)
-    table[list(numbers)] = list(numbers.values())
-    return table
-
-
-def renumbered(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
+def _renumbered(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
     """The same rows, their first column looked up in a table."""
-    out = rows.copy()
-    out[:, 0] = table[rows[:, 0]]
-    return out
+    return np.column_stack([table[rows[:, 0]], rows[:, 1:]])

@@ -9,12 +9,13 @@ a component settles is in `settle.py`.
 from __future__ import annotations
 
 import heapq
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from foretell.errors import ForetellError
 from foretell.ground.instances import Instances
-from foretell.ground.join import Plan, Reads
+from foretell.ground.join import JoinPlan, Reads
 from foretell.ground.loading import load
 from foretell.ground.rules import CompiledRule
 from foretell.ground.settle import Founding
@@ -24,7 +25,7 @@ from foretell.lang.program import Program
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReplayLimits:
     """What a program may ask for before it is refused: rules can multiply without end."""
 
     instances: int = 2_000_000  # proofs that hold at one time
@@ -45,13 +46,13 @@ class Work:
 
     added: list[int] = field(default_factory=list)  # facts
     removed: list[int] = field(default_factory=list)
-    found: list[tuple[Plan, int]] = field(default_factory=list)  # plans set off by facts that are true now
-    freed: list[tuple[Plan, int]] = field(default_factory=list)  # plans set off by facts that are false now
+    found: list[tuple[JoinPlan, int]] = field(default_factory=list)  # plans set off by facts that are true now
+    freed: list[tuple[JoinPlan, int]] = field(default_factory=list)  # plans set off by facts that are false now
     lost: list[int] = field(default_factory=list)  # proofs
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class EventEffect:
     """What an event does, as long as what was read to find it is unchanged."""
 
     reads: Reads
@@ -62,7 +63,7 @@ class Fired:
 
 
 @dataclass(slots=True)
-class Rows:
+class EndedRows:
     """What one sequence ended, in order: raw material of a timeline."""
 
     holds: list[tuple[int, int, int]] = field(default_factory=list)  # fact, from, to
@@ -70,8 +71,8 @@ class Rows:
 
 
 class Engine:
-    def __init__(self, program: Program, limits: Limits | None = None) -> None:
-        self.program, self.limits = program, limits or Limits()
+    def __init__(self, program: Program, limits: ReplayLimits | None = None) -> None:
+        self.program, self.limits = program, limits or ReplayLimits()
         self.symbols = Symbols()
         self.keys = self.symbols.keys
         self.wiring = Wiring(program, self.symbols)
@@ -85,7 +86,7 @@ class Engine:
         self.open_proofs: dict[int, int] = {}
         self.permanent_proofs: set[int] = set()
         self._now_added: dict[int, None] = {}
-        self._fired: dict[int, Fired] = {}
+        self._fired: dict[int, EventEffect] = {}
         self.is_loading = True
         self.founding = Founding(self)
         load(self)
@@ -95,6 +96,12 @@ class Engine:
         self.base_functors = len(self.symbols.functors)
         self.base_constants, self.base_facts = len(self.symbols.constants), len(self.keys)
         self.base_groups, self.base_instances = len(self.instances.groups), len(self.instances)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it knows the loaded program alone."""
+        known = len(self.symbols.functors), len(self.symbols.constants), len(self.keys), len(self.instances)
+        return known == (self.base_functors, self.base_constants, self.base_facts, self.base_instances)
 
     # Names and instantiations
 
@@ -147,7 +154,7 @@ class Engine:
 
     # A change of the facts that events added, carried through
 
-    def _transition(self, removed: Iterable[int], added: Iterable[int], now: int, rows: Rows | None) -> None:
+    def _transition(self, removed: Iterable[int], added: Iterable[int], now: int, rows: EndedRows | None) -> None:
         """State `now` is the one that follows. Facts and proofs that end are written to `rows`."""
         wiring, true, keys = self.wiring, self.true, self.keys
         component, reading, head_component = wiring.component, wiring.reading, wiring.head_component
@@ -201,9 +208,9 @@ class Engine:
                     else:
                         of(head_component[plan.rule.index]).freed.append((plan, fact))
 
-    def _negations(self, functor: int, changed: Iterable[int]) -> list[tuple[Plan | None, int, int]]:
+    def _negations(self, functor: int, changed: Iterable[int]) -> list[tuple[JoinPlan | None, int, int]]:
         """Keys under which there are facts no more, and those under which there are some again: `not` came to hold, or ceased to."""
-        found: list[tuple[Plan | None, int, int]] = []
+        found: list[tuple[JoinPlan | None, int, int]] = []
         for index, plans in self.wiring.reading[functor].negated:
             change: dict[object, tuple[int, int]] = {}  # net change in number, and a fact with that key
             for fact in changed:
@@ -227,7 +234,7 @@ class Engine:
         self._transition(list(self._now_added), (), 0, None)
         self.open_facts, self.open_proofs = dict(self._initial_facts), dict(self._initial_proofs)
 
-    def fire(self, event: int) -> Fired:
+    def fire(self, event: int) -> EventEffect:
         """What an event does in the present state."""
         kept = self._fired.get(event)
         if kept is not None:
@@ -249,13 +256,20 @@ class Engine:
         removed = tuple(dict.fromkeys([heads[one] for one in removals]))
         if len(self._fired) >= KEPT_EVENTS:
             self._fired.clear()
-        fired = self._fired[event] = Fired(reads, additions, removals, added, removed)
+        fired = self._fired[event] = EventEffect(reads, additions, removals, added, removed)
         return fired
 
-    def apply(self, fired: Fired, now: int, rows: Rows) -> None:
+    def apply(self, fired: EventEffect, now: int, rows: EndedRows) -> None:
         """Make it so; `now` is the state that follows."""
         flags = self.added
         new = [fact for fact in fired.added if not flags[fact]]
         gone = [fact for fact in fired.removed if flags[fact] and fact not in fired.added] if fired.removed else ()
         if new or gone:
             self._transition(gone, new, now, rows)
+
+
+def __getattr__(name: str) -> type[ReplayLimits]:
+    if name == "Limits":
+        warnings.warn("foretell.ground.engine.Limits is now ReplayLimits", DeprecationWarning, stacklevel=2)
+        return ReplayLimits
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ import numpy as np
 from foretell.data import EventData, EventSequence
 from foretell.errors import DataError
 from foretell.ground.chunk import SequenceRows
-from foretell.ground.engine import Engine, Limits
+from foretell.ground.engine import Engine, ReplayLimits
 from foretell.ground.replay import Impossible, ReplayOptions, replay_chunk
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
@@ -19,25 +19,25 @@ from foretell.terms import split
 
 
 @dataclass(frozen=True)
-class Settled:
+class WithoutImpossible:
     data: EventData
     impossible: int  # events that were left out or marked
 
 
 def settle_impossible(
-    program: Program, data: EventData, impossible: Impossible, limits: Limits | None = None
-) -> Settled:
+    program: Program, data: EventData, impossible: Impossible, limits: ReplayLimits | None = None
+) -> WithoutImpossible:
     """`skip` leaves such events out: they fire nothing. `exogenous` keeps them: they fire rules and are not scored. `error` raises."""
     check_declared(program, data)
-    found = replay_chunk(Engine(program), data, ReplayOptions(impossible, limits or Limits()))
+    found = replay_chunk(Engine(program), data, ReplayOptions(impossible, limits or ReplayLimits()))
     if not found.impossible:
-        return Settled(data, 0)
+        return WithoutImpossible(data, 0)
     if impossible == "skip" and data.origin == "first-event":
         _check_first_kept(data, found.sequences)
     is_event = np.asarray([_is_event(program, name) for name in data.vocabulary.names], dtype=bool)
     change = _without if impossible == "skip" else _marked
     sequences = [change(one, rows, is_event) for one, rows in zip(data, found.sequences, strict=True)]
-    return Settled(replace(data, sequences=sequences, report=None), found.impossible)
+    return WithoutImpossible(replace(data, sequences=sequences, report=None), found.impossible)
 
 
 @contextmanager

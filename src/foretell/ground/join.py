@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Protocol
 
 from foretell.ground.relation import Bucket, Getter, Index, Relation, getter
-from foretell.ground.rules import FREE, CompiledRule, Pattern
+from foretell.ground.rules import FREE, AtomPattern, CompiledRule
 from foretell.ground.symbols import FactKey
 
 Reads = list[tuple[Bucket, int]]
@@ -55,7 +55,7 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class JoinLevel:
     """A condition that binds variables: loop over a bucket, then apply what can be decided."""
 
     literal: int
@@ -74,12 +74,12 @@ class Filters:
     absent: tuple[Absent, ...]
 
 
-class Plan:
+class JoinPlan:
     """`trigger`: the place of a positive condition, or `negated` the place of a negated one, or neither."""
 
     def __init__(self, rule: CompiledRule, trigger: int | None = None, negated: int | None = None) -> None:
         self.rule, self.trigger, self.negated = rule, trigger, negated
-        self.levels: list[Level] | None = None
+        self.levels: list[JoinLevel] | None = None
         self.outgrown: list[
             tuple[dict[int, None], int]
         ] = []  # facts of a relation, and how many are too many for this order
@@ -99,7 +99,7 @@ class Plan:
 
     # Order of lookups
 
-    def prepare(self, database: Database) -> list[Level]:
+    def prepare(self, database: Database) -> list[JoinLevel]:
         """Fewest facts first, as far as sizes tell: decided when the plan is first used, and again when a relation has outgrown it."""
         rule = self.rule
         bound = set(range(rule.variables, len(rule.template))) | {slot for _, slot in self.binds}
@@ -120,7 +120,7 @@ class Plan:
             relation = database.relations[pattern.functor]
             index = relation.index(known, database.keys)
             key = getter(tuple(pattern.slots[place] for place in known))
-            levels.append(Level(best, index, key, relation.is_static, binds, repeats, pending.bind(new)))
+            levels.append(JoinLevel(best, index, key, relation.is_static, binds, repeats, pending.bind(new)))
         self.levels = levels
         changing = {pattern.functor for pattern in rule.positives if not database.relations[pattern.functor].is_static}
         found = [database.relations[functor].facts.facts for functor in changing] if len(levels) > 1 else []
@@ -217,7 +217,7 @@ class Plan:
                 loops.append(_candidates(levels[depth], binding, reads))
 
 
-def _candidates(level: Level, binding: list[int], reads: Reads) -> Iterator[int]:
+def _candidates(level: JoinLevel, binding: list[int], reads: Reads) -> Iterator[int]:
     bucket = level.index.bucket(level.key(binding))
     if not level.is_static:
         reads.append((bucket, bucket.version))
@@ -303,19 +303,21 @@ class _Pending:
         self.ready = []
         return Filters(tuple(unequal), tuple(holds), tuple(absent))
 
-    def _looked_up(self, pattern: Pattern) -> tuple[Relation, Index, Getter]:
+    def _looked_up(self, pattern: AtomPattern) -> tuple[Relation, Index, Getter]:
         relation = self.database.relations[pattern.functor]
         positions, key = bound_places(pattern)
         return relation, relation.index(positions, self.database.keys), key
 
 
-def bound_places(pattern: Pattern) -> tuple[tuple[int, ...], Getter]:
+def bound_places(pattern: AtomPattern) -> tuple[tuple[int, ...], Getter]:
     """The positions of a pattern that are not free, and how to read their values off a binding."""
     positions = tuple(place for place, slot in enumerate(pattern.slots) if slot != FREE)
     return positions, getter(tuple(pattern.slots[place] for place in positions))
 
 
-def _binds(pattern: Pattern | None, bound: set[int]) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+def _binds(
+    pattern: AtomPattern | None, bound: set[int]
+) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
     """Which places of a fact's key bind which slots, and which places must repeat an earlier one."""
     first: dict[int, int] = {}
     repeats = []
@@ -329,7 +331,7 @@ def _binds(pattern: Pattern | None, bound: set[int]) -> tuple[tuple[tuple[int, i
     return tuple((place, slot) for slot, place in first.items()), tuple(repeats)
 
 
-def _cost(pattern: Pattern, bound: set[int], database: Database, place: int) -> tuple[float, int, int]:
+def _cost(pattern: AtomPattern, bound: set[int], database: Database, place: int) -> tuple[float, int, int]:
     """How many facts there will be to loop over, as far as sizes tell."""
     relation = database.relations[pattern.functor]
     size = len(relation.facts.facts)

@@ -1,4 +1,4 @@
-"""Chunks replayed side by side in processes of their own, each of which loads the program once."""
+"""Chunks replayed side by side in processes of their own, which have the program once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from foretell.lang.program import Program
 if TYPE_CHECKING:
     from foretell.ground.replay import ReplayOptions
 
-_engine: Engine | None = None
+_program: Program | None = None
 
 
 def in_processes(
@@ -23,7 +23,7 @@ def in_processes(
 ) -> Iterator[tuple[int, Chunk]]:
     """(place, chunk) as they are done. A mistake in one stops the others."""
     context = multiprocessing.get_context("spawn")  # a forked copy of a process with threads may hang
-    with ProcessPoolExecutor(min(workers, len(parts)), context, _load, (program, options)) as pool:
+    with ProcessPoolExecutor(min(workers, len(parts)), context, _load, (program,)) as pool:
         futures = {pool.submit(_replay, data, options): place for place, data in parts}
         try:
             for future in as_completed(futures):
@@ -33,13 +33,13 @@ def in_processes(
                 future.cancel()
 
 
-def _load(program: Program, options: ReplayOptions) -> None:
-    global _engine
-    _engine = Engine(program, options.limits)
+def _load(program: Program) -> None:
+    global _program
+    _program = program
 
 
 def _replay(data: EventData, options: ReplayOptions) -> Chunk:
     from foretell.ground.replay import replay_chunk
 
-    assert _engine is not None
-    return replay_chunk(_engine, data, options)
+    assert _program is not None
+    return replay_chunk(Engine(_program, options.limits), data, options)

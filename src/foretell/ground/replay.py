@@ -7,6 +7,8 @@ depend on; the result is the same in each case.
 from __future__ import annotations
 
 import logging
+import os
+import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +20,11 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import DataError, ForetellError
-from foretell.ground.assemble import assemble, permanent, with_erasures
 from foretell.ground.cache import Cache, chunk_hash
-from foretell.ground.chunk import Chunk, SequenceRows, make_chunk
-from foretell.ground.engine import Engine, Limits, Rows
+from foretell.ground.chunk import Chunk, SequenceRows, adopt, make_chunk
+from foretell.ground.engine import EndedRows, Engine, ReplayLimits
 from foretell.ground.explain import why
-from foretell.ground.timeline import Grounding, Timeline
+from foretell.ground.timeline import Grounding, Timeline, with_erasures
 from foretell.ground.undeclared import check_declared
 from foretell.lang.program import Program
 
@@ -32,13 +33,14 @@ log = logging.getLogger("foretell")
 Impossible = OneOf["error", "skip", "exogenous"]
 EXPLAINED = 5  # impossible events of a chunk for which the failing conditions are looked for
 CHUNK_EVENTS = 20_000  # a chunk is whole sequences with at least this many events
+START_SECONDS = 1.0  # what processes take to start
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
     impossible: Impossible = "error"
-    limits: Limits = field(default_factory=Limits)
+    limits: ReplayLimits = field(default_factory=ReplayLimits)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,7 +62,7 @@ def replay(
     impossible: Impossible = "error",
     workers: int = 1,
     cache: Path | str | None = None,
-    limits: Limits | None = None,
+    limits: ReplayLimits | None = None,
     progress: Progress | None = None,
 ) -> Replay:
     """Timelines of all sequences of a split. Undeclared events are treated as the program was told to (`undeclared`)."""
@@ -73,36 +75,69 @@ def replay(
     if impossible not in get_args(Impossible):
         raise ForetellError(f"impossible = {impossible!r}: expected one of {', '.join(get_args(Impossible))}")
     undeclared = check_declared(program, data)
-    options = ReplayOptions(impossible, limits or Limits())
+    options = ReplayOptions(impossible, limits or ReplayLimits())
     engine = Engine(program, options.limits)
+    chunks = replay_chunks(engine, data, options, workers, cache, progress)
+    return Replay(adopt_chunks(engine, chunks, data), sum(chunk.impossible for chunk in chunks), undeclared)
+
+
+def replay_chunks(
+    engine: Engine,
+    data: EventData,
+    options: ReplayOptions,
+    workers: int = 1,
+    cache: Path | str | None = None,
+    progress: Progress | None = None,
+) -> list[Chunk]:
+    """The chunks of a split, found on disk or replayed each by an engine of its own, so that they are the same however work is shared out.
+
+    `engine` has the program loaded. `workers` are processes; 0: one per core where they save more time than they take to start.
+    """
     parts = list(chunks_of(data))
     store = None if cache is None else Cache(Path(cache))
-    hashes = [chunk_hash(program, part, impossible) for part in parts] if store is not None else []
+    hashes = [chunk_hash(engine.program, part, options.impossible) for part in parts] if store is not None else []
     done: list[Chunk | None] = [store.get(key) for key in hashes] if store is not None else [None] * len(parts)
     todo = [place for place, chunk in enumerate(done) if chunk is None]
-    counted = sum(parts[place].event_count for place in range(len(parts)) if done[place] is not None)
     total = max(data.event_count, 1)
 
-    def finished(place: int, chunk: Chunk) -> None:
-        nonlocal counted
+    def finish(place: int, chunk: Chunk) -> None:
         done[place] = chunk
         if store is not None:
             store.put(hashes[place], chunk)
-        counted += parts[place].event_count
         if progress is not None:
-            progress(counted, total)
+            progress(sum(part.event_count for part, one in zip(parts, done, strict=True) if one is not None), total)
 
+    def replay_here(place: int) -> None:
+        # The first chunk may use the engine that will adopt it, which does not know more than the program either.
+        own = engine if place == 0 and engine.is_fresh else Engine(engine.program, options.limits)
+        finish(place, replay_chunk(own, parts[place], options))
+
+    if workers == 0 and len(todo) > 1:
+        began = time.perf_counter()
+        first = todo.pop(0)
+        replay_here(first)
+        left = (time.perf_counter() - began) * sum(parts[place].event_count for place in todo)
+        cores = os.cpu_count() or 1
+        workers = cores if left * (1 - 1 / cores) > START_SECONDS * parts[first].event_count else 1
     if workers > 1 and len(todo) > 1:
         from foretell.ground.parallel import in_processes
 
-        for place, chunk in in_processes(program, [(place, parts[place]) for place in todo], options, workers):
-            finished(place, chunk)
+        some = [(place, parts[place]) for place in todo]
+        for place, chunk in in_processes(engine.program, some, options, workers):
+            finish(place, chunk)
     else:
         for place in todo:
-            finished(place, replay_chunk(engine, parts[place], options))
-    chunks = [chunk for chunk in done if chunk is not None]
-    timelines = assemble(engine, chunks, data)
-    return Replay(timelines, sum(chunk.impossible for chunk in chunks), undeclared)
+            replay_here(place)
+    return [chunk for chunk in done if chunk is not None]
+
+
+def adopt_chunks(
+    engine: Engine, chunks: Sequence[Chunk], data: EventData, grounding: Grounding | None = None
+) -> list[Timeline]:
+    """Timelines of all sequences in the engine's numbering, of which `grounding` is what was known of it so far."""
+    rows = [rows for chunk in chunks for rows in adopt(engine, chunk)]
+    grounding = grounding_of(engine) if grounding is None else grounding
+    return [timeline_of(grounding, one.id, one.times, found) for one, found in zip(data, rows, strict=True)]
 
 
 def chunks_of(data: EventData) -> Iterator[EventData]:
@@ -125,7 +160,7 @@ def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chu
     sequences, problems = [], []
     impossible = 0
     for sequence in data:
-        walked = Walk(engine)
+        walked = SequenceReplay(engine)
         for place, kind in enumerate(np.asarray(sequence.types).tolist()):
             event = facts.of(kind)
             given = sequence.unscored is not None and bool(sequence.unscored[place])
@@ -157,13 +192,13 @@ class EventFacts:
         return fact
 
 
-class Walk:
+class SequenceReplay:
     """One sequence through the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         engine.start()
-        self.changes = Rows()
+        self.changes = EndedRows()
         self.kept, self.events, self.possible = array("i"), array("i"), bytearray()
         self.additions, self.counts = array("i"), array("i")
         self.removals, self.removal_counts = array("i"), array("i")
@@ -201,20 +236,13 @@ class Walk:
 
     def timeline(self, sequence: str, times: np.ndarray, grounding: Grounding | None = None) -> Timeline:
         """So far, in the engine's own numbering."""
-        rows = self.rows()
-        grounding = grounding_of(self.engine) if grounding is None else grounding
-        additions = with_erasures(grounding, rows.additions, rows.removals)
-        return Timeline(
-            grounding,
-            sequence,
-            np.asarray(times)[rows.kept],
-            rows.events,
-            rows.possible,
-            rows.holds,
-            rows.proofs,
-            additions,
-            rows.removals,
-        )
+        return timeline_of(grounding_of(self.engine) if grounding is None else grounding, sequence, times, self.rows())
+
+
+def timeline_of(grounding: Grounding, sequence: str, times: np.ndarray, rows: SequenceRows) -> Timeline:
+    additions = with_erasures(grounding, rows.additions, rows.removals)
+    applied = np.asarray(times)[rows.kept], rows.events, rows.possible
+    return Timeline(grounding, sequence, *applied, rows.holds, rows.proofs, additions, rows.removals)
 
 
 def grounding_of(engine: Engine) -> Grounding:
@@ -230,7 +258,8 @@ def grounding_of(engine: Engine) -> Grounding:
         made.head,
         made.body,
         made.groups,
-        *permanent(engine),
+        np.asarray([fact for fact in range(engine.base_facts) if engine.permanent[fact]], dtype=np.int32),
+        np.asarray(sorted(engine.permanent_proofs), dtype=np.int32),
     )
 
 
@@ -243,7 +272,7 @@ def walk(
     unscored: np.ndarray | None = None,
 ) -> Timeline:
     """One sequence, in the numbering of an engine that may have seen others; only what is `unscored` may be impossible."""
-    walked = Walk(engine)
+    walked = SequenceReplay(engine)
     for place, name in enumerate(names):
         event = engine.event(name)
         allowed = engine.is_possible(event)
@@ -258,7 +287,7 @@ def _with_events(instances: array[int], counts: array[int]) -> np.ndarray:
     return np.column_stack([np.asarray(instances, dtype=np.int32), events]).reshape(-1, 2)
 
 
-def _named(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
+def _named(walked: SequenceReplay, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
     name = walked.engine.symbols.text(event)
     return (
         f"sequence {sequence}, event {place + 1} at time {float(times[place]):g}: `{name}` happens, "
@@ -266,7 +295,9 @@ def _named(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.
     )
 
 
-def _explained(walked: Walk, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
+def _explained(
+    walked: SequenceReplay, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int
+) -> str:
     timeline = walked.timeline(sequence, np.asarray(times))
     reasons = why(timeline, timeline.grounding.text(event), timeline.states - 1).lines()
     tail = "correct the program or the data, or say --impossible=skip (leave such events out) or =exogenous (keep them as unscored history)"

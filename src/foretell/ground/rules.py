@@ -15,7 +15,7 @@ FREE = -1  # the slot of `_` inside `not`
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class AtomPattern:
     functor: int
     slots: tuple[int, ...]  # of each argument
 
@@ -24,9 +24,9 @@ class Pattern:
 class CompiledRule:
     index: int  # place in the program's rules
     kind: Kind
-    head: Pattern
-    positives: tuple[Pattern, ...]  # in program order; on `add` and `remove` the event comes first
-    negatives: tuple[Pattern, ...]
+    head: AtomPattern
+    positives: tuple[AtomPattern, ...]  # in program order; on `add` and `remove` the event comes first
+    negatives: tuple[AtomPattern, ...]
     unequal: tuple[tuple[int, int], ...]
     group: tuple[
         int, ...
@@ -61,8 +61,8 @@ def compile_rule(index: int, rule: Rule, symbols: Symbols) -> CompiledRule | Non
         """Constants were numbered -2, -3, … while the number of variables was not known."""
         return slot if slot >= FREE else count + (-2 - slot)
 
-    def settle(pattern: Pattern) -> Pattern:
-        return Pattern(pattern.functor, tuple(settled(slot) for slot in pattern.slots))
+    def settle(pattern: AtomPattern) -> AtomPattern:
+        return AtomPattern(pattern.functor, tuple(settled(slot) for slot in pattern.slots))
 
     pairs = tuple((settled(a), settled(b)) for a, b in unequal)
     template = (*(-1 for _ in place), *constants)
@@ -98,11 +98,11 @@ class _Slots:
         number = self.symbols.constant(term.text)
         return -2 - self.constants.setdefault(number, len(self.constants))
 
-    def pattern(self, atom: Atom, negated: bool = False) -> Pattern:
+    def pattern(self, atom: Atom, negated: bool = False) -> AtomPattern:
         slots = tuple(
             FREE if negated and isinstance(arg, Variable) and arg.is_anonymous else self.of(arg) for arg in atom.args
         )
-        return Pattern(self.symbols.functor(atom.functor), slots)
+        return AtomPattern(self.symbols.functor(atom.functor), slots)
 
 
 def _equal_names(rule: Rule) -> dict[str, Term] | None:

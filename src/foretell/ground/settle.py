@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foretell.ground.engine import Engine, Rows, Work
+    from foretell.ground.engine import EndedRows, Engine, Work
 
 ADDED = -1  # in place of a founding proof: the fact was added by an event
 
@@ -27,7 +27,7 @@ class Founding:
 
     # Plain components: nothing changes twice
 
-    def settle_plain(self, number: int, work: Work, now: int, rows: Rows | None) -> list[int]:
+    def settle_plain(self, number: int, work: Work, now: int, rows: EndedRows | None) -> list[int]:
         """The facts whose truth changed."""
         engine = self.engine
         instances, true, support, uses = engine.instances, engine.true, engine.support, engine.uses
@@ -92,7 +92,7 @@ class Founding:
         for index, key in instances.absent[instance]:
             index.bucket(key).watchers.pop(instance, None)
 
-    def _publish(self, changed: list[int], now: int, rows: Rows | None) -> None:
+    def _publish(self, changed: list[int], now: int, rows: EndedRows | None) -> None:
         """Enter changes of a plain component in the relations, where anyone reads them, and in the records."""
         engine = self.engine
         true, keys, reading, relations = engine.true, engine.keys, engine.wiring.reading, engine.relations
@@ -111,7 +111,7 @@ class Founding:
 
     # Recursive components, and loading
 
-    def settle_recursive(self, number: int, work: Work, now: int, rows: Rows | None) -> list[int]:
+    def settle_recursive(self, number: int, work: Work, now: int, rows: EndedRows | None) -> list[int]:
         """The facts whose truth changed in the end."""
         engine = self.engine
         self.touched_facts, self.touched_proofs, self.queue = {}, {}, []
@@ -262,7 +262,7 @@ class Founding:
                 return instance
         return None
 
-    def _record(self, now: int, rows: Rows | None) -> None:
+    def _record(self, now: int, rows: EndedRows | None) -> None:
         """What changed in the end; a fact that went and came back has not changed."""
         engine = self.engine
         active, true = engine.instances.active, engine.true

@@ -176,3 +176,24 @@ class Timeline:
             for fact in begins.get(state, ()):
                 now[fact] = None
             yield state, list(now)
+
+
+def with_erasures(grounding: Grounding, additions: np.ndarray, removals: np.ndarray) -> np.ndarray:
+    """(instantiation, event) → (instantiation, event, erased), sorted by (r, head, event).
+
+    The next removal of its head erases an addition.
+    """
+    heads_of = np.asarray(grounding.head, dtype=np.int64)
+    groups_of = np.asarray(grounding.group, dtype=np.int64)
+    erased = np.full(len(additions), NEVER, dtype=np.int32)
+    heads = heads_of[additions[:, 0]] if len(additions) else np.empty(0, dtype=np.int64)
+    if len(removals) and len(additions):
+        stride = 1 + max(int(additions[:, 1].max()), int(removals[:, 1].max()))
+        ends = np.unique(heads_of[removals[:, 0]] * stride + removals[:, 1])
+        place = np.searchsorted(ends, heads * stride + additions[:, 1], side="right")
+        found = ends[np.minimum(place, len(ends) - 1)]
+        matches = (place < len(ends)) & (found // stride == heads)
+        erased[matches] = (found % stride)[matches]
+    groups = groups_of[additions[:, 0]] if len(additions) else heads
+    order = np.lexsort((additions[:, 0], additions[:, 1], heads, groups))
+    return np.column_stack([additions, erased])[order].astype(np.int32)

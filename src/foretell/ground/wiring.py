@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from foretell.ground.join import Plan, bound_places
+from foretell.ground.join import JoinPlan, bound_places
 from foretell.ground.relation import Getter, Index, Relation, getter
-from foretell.ground.rules import CompiledRule, Pattern, compile_rule
+from foretell.ground.rules import AtomPattern, CompiledRule, compile_rule
 from foretell.ground.symbols import FactKey, Symbols
 from foretell.lang.program import Program
 
@@ -19,13 +19,13 @@ KEPT_FACTS = 500_000
 class Triggers:
     """Plans that a fact of some functor sets off, found by the constants that they ask for: other rules cost nothing."""
 
-    groups: list[tuple[Getter, dict[object, list[Plan]]]] = field(default_factory=list)
+    groups: list[tuple[Getter, dict[object, list[JoinPlan]]]] = field(default_factory=list)
     places: list[tuple[int, ...]] = field(default_factory=list)
-    met: dict[int, list[Plan] | None] = field(
+    met: dict[int, list[JoinPlan] | None] = field(
         default_factory=dict
     )  # by fact: what is left of its plans, once they have run
 
-    def add(self, plan: Plan, pattern: Pattern) -> None:
+    def add(self, plan: JoinPlan, pattern: AtomPattern) -> None:
         rule = plan.rule
         fixed = tuple(1 + place for place, slot in enumerate(pattern.slots) if slot >= rule.variables)
         if fixed not in self.places:
@@ -35,11 +35,11 @@ class Triggers:
         full = (pattern.functor, *(rule.template[slot] if slot >= rule.variables else -1 for slot in pattern.slots))
         table.setdefault(key_of(full), []).append(plan)
 
-    def of(self, key: FactKey) -> Iterable[Plan]:
+    def of(self, key: FactKey) -> Iterable[JoinPlan]:
         for key_of, table in self.groups:
             yield from table.get(key_of(key), ())
 
-    def of_fact(self, fact: int, key: FactKey) -> Iterable[Plan]:
+    def of_fact(self, fact: int, key: FactKey) -> Iterable[JoinPlan]:
         """The same, without those that can never find anything for this fact, once that is known."""
         if not self.groups:
             return ()
@@ -62,7 +62,7 @@ class Reading:
     above: Triggers = field(default_factory=Triggers)  # rules whose heads lie in other components
     inside: Triggers = field(default_factory=Triggers)  # rules of the same, recursive component
     as_event: Triggers = field(default_factory=Triggers)  # `<-` rules
-    negated: list[tuple[Index, list[Plan]]] = field(default_factory=list)  # by the places that `not` binds
+    negated: list[tuple[Index, list[JoinPlan]]] = field(default_factory=list)  # by the places that `not` binds
     is_read: bool = False  # whether any condition but an event's asks for it
 
 
@@ -87,7 +87,7 @@ class Wiring:
         self.is_event = [kinds.get(number) == "event" for number in range(count)]
         self.reading = [Reading() for _ in range(count)]
         self.facts_of: list[list[CompiledRule]] = [[] for _ in self.recursive]  # rules without conditions
-        self.all_of: list[list[Plan]] = [[] for _ in self.recursive]
+        self.all_of: list[list[JoinPlan]] = [[] for _ in self.recursive]
         self.head_component: dict[int, int] = {}  # of each rule
         self.absent: dict[int, list[tuple[Index, Getter]]] = {}  # the negated conditions of each rule
         for rule in self.rules.values():
@@ -108,20 +108,22 @@ class Wiring:
             self.reading[pattern.functor].is_read = True
         if rule.kind != "deduce":
             event = rule.positives[0]
-            self.reading[event.functor].as_event.add(Plan(rule, trigger=0), event)
+            self.reading[event.functor].as_event.add(JoinPlan(rule, trigger=0), event)
             return
         if not rule.positives and not rule.negatives:
             self.facts_of[target].append(rule)
             return
-        self.all_of[target].append(Plan(rule))
+        self.all_of[target].append(JoinPlan(rule))
         for place, pattern in enumerate(rule.positives):
             reading = self.reading[pattern.functor]
             is_inside = self.component[pattern.functor] == target and self.recursive[target]
-            (reading.inside if is_inside else reading.above).add(Plan(rule, trigger=place), pattern)
+            (reading.inside if is_inside else reading.above).add(JoinPlan(rule, trigger=place), pattern)
         for place, pattern in enumerate(rule.negatives):
-            self._negate(self.reading[pattern.functor], self.absent[rule.index][place][0], Plan(rule, negated=place))
+            self._negate(
+                self.reading[pattern.functor], self.absent[rule.index][place][0], JoinPlan(rule, negated=place)
+            )
 
-    def _negate(self, reading: Reading, index: Index, plan: Plan) -> None:
+    def _negate(self, reading: Reading, index: Index, plan: JoinPlan) -> None:
         for known, plans in reading.negated:
             if known is index:
                 plans.append(plan)

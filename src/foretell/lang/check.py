@@ -7,19 +7,18 @@ from hashlib import sha256
 
 from foretell.lang.diagnostics import Diagnostic, ProgramError
 from foretell.lang.functors import Functors, resolve
-from foretell.lang.gathered import Gathered, conditions
 from foretell.lang.pretty import pretty_rule
-from foretell.lang.program import Program, Undeclared
+from foretell.lang.program import Program, UncheckedProgram, Undeclared
 from foretell.lang.reach import Reach, check_reach
 from foretell.lang.shapes import check_names, dimension
 from foretell.lang.statement import ARGUMENTS
 from foretell.lang.stratify import Order, edges_of, order
-from foretell.lang.syntax import Rule
+from foretell.lang.syntax import Rule, conditions
 from foretell.lang.variables import check_variables
 from foretell.wording import shown
 
 
-def check(gathered: Gathered, *, undeclared: Undeclared, dim: int) -> Program:
+def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Program:
     functors = resolve(gathered, undeclared)
     dependence = order(functors.by_name, edges_of(gathered.rules))
     found = [*gathered.found, *functors.found]
@@ -56,7 +55,7 @@ def _names_without_use(rule: Rule) -> Iterator[Diagnostic]:
             yield Diagnostic("unused-name", name.span, message, "remove the name", "warning")
 
 
-def _repeated(gathered: Gathered) -> Iterator[Diagnostic]:
+def _repeated(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
     first: dict[Rule, Rule] = {}
     for one in gathered.rules:
         before = first.setdefault(one.rule, one.rule)
@@ -70,7 +69,7 @@ def _repeated(gathered: Gathered) -> Iterator[Diagnostic]:
         yield Diagnostic("repeated-rule", one.rule.span, message, hint, "warning")
 
 
-def _declarations_as_facts(gathered: Gathered) -> Iterator[Diagnostic]:
+def _declarations_as_facts(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
     """`event(admit).` where no rule knows an `event`: its `:-` was forgotten."""
     known = {atom.functor for one in gathered.rules for atom, _ in conditions(one.rule.body)}
     known |= {one.rule.head.functor for one in gathered.rules if not one.rule.is_fact}
@@ -97,7 +96,7 @@ def _cycles(dependence: Order) -> Iterator[Diagnostic]:
         )
 
 
-def _cyclic_proofs(gathered: Gathered, functors: Functors, dim: int) -> Iterator[Diagnostic]:
+def _cyclic_proofs(gathered: UncheckedProgram, functors: Functors, dim: int) -> Iterator[Diagnostic]:
     """Embeddings need proofs without cycles; rules that are recursive in functors with embeddings may have some."""
     carries = {name for name in functors.by_name if dimension(functors.by_name, name, dim) > 0}
     edges = [one for one in edges_of(gathered.rules) if {one.head, one.body} <= carries and not one.negated]
@@ -118,13 +117,13 @@ def _cyclic_proofs(gathered: Gathered, functors: Functors, dim: int) -> Iterator
         )
 
 
-def in_order(found: list[Diagnostic], gathered: Gathered) -> list[Diagnostic]:
+def in_order(found: list[Diagnostic], gathered: UncheckedProgram) -> list[Diagnostic]:
     """By file and place; what is not in a program file (a table's rows) comes last."""
     place = {id(source): number for number, source in enumerate(gathered.sources)}
     return sorted(found, key=lambda one: (place.get(id(one.span.source), len(place)), one.span.start))
 
 
-def digest(gathered: Gathered, functors: Functors, undeclared: Undeclared) -> str:
+def digest(gathered: UncheckedProgram, functors: Functors, undeclared: Undeclared) -> str:
     """Of what the program means: comments, layout, paths and the order of declarations leave it as it is."""
     made = sha256()
     made.update(f"undeclared={undeclared}\n".encode())

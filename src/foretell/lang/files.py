@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """Why a file cannot be read; `missing` where there is none."""
 
     def __init__(self, reason: str, hint: str = "write the file again", missing: bool = False) -> None:
@@ -15,13 +15,13 @@ class Unreadable(Exception):
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, without a byte order mark; raises `Unreadable`."""
+    """The text of a UTF-8 file, without a byte order mark; raises `UnreadableFile`."""
     data = read_bytes(path)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Unreadable(
+        raise UnreadableFile(
             f"it is not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}", "save it as UTF-8"
         ) from None
 
@@ -31,23 +31,25 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror or error}", "look at its permissions") from None
+        raise UnreadableFile(f"it cannot be read: {error.strerror or error}", "look at its permissions") from None
 
 
 def check_file(path: Path) -> None:
-    """Raises `Unreadable` unless this is an ordinary file."""
+    """Raises `UnreadableFile` unless this is an ordinary file."""
     try:
         if path.is_dir():
-            raise Unreadable("it is a folder", "name a file in it")
+            raise UnreadableFile("it is a folder", "name a file in it")
         if path.is_file():
             return
         exists = path.exists()
     except (OSError, ValueError) as error:
         # a name that is too long, or that holds a NUL: there can be no such file
-        raise Unreadable(f"there is no such file ({getattr(error, 'strerror', None) or error})", missing=True) from None
+        raise UnreadableFile(
+            f"there is no such file ({getattr(error, 'strerror', None) or error})", missing=True
+        ) from None
     if exists:
-        raise Unreadable("it is no ordinary file", "give a file: pipes and devices are not read")
-    raise Unreadable("there is no such file", missing=True)
+        raise UnreadableFile("it is no ordinary file", "give a file: pipes and devices are not read")
+    raise UnreadableFile("there is no such file", missing=True)
 
 
 def neighbours(path: Path) -> list[str]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from foretell.lang.diagnostics import Diagnostic
-from foretell.lang.gathered import BOS, EOS, Gathered, conditions
-from foretell.lang.program import Functor, FunctorKind, Undeclared
+from foretell.lang.program import BOS, EOS, Functor, FunctorKind, UncheckedProgram, Undeclared
 from foretell.lang.source import Span
-from foretell.lang.syntax import Atom, Embed, EventDeclaration, Key, Table
+from foretell.lang.syntax import Atom, Embed, EventDeclaration, Key, Table, conditions
 from foretell.wording import shown
 
 RESERVED = (BOS, EOS)
@@ -63,7 +62,7 @@ class _Resolving:
         )
 
 
-def resolve(gathered: Gathered, undeclared: Undeclared) -> Functors:
+def resolve(gathered: UncheckedProgram, undeclared: Undeclared) -> Functors:
     state = _Resolving()
     for one in gathered.declarations:
         if isinstance(one, EventDeclaration):
@@ -98,7 +97,7 @@ def _first_span(declared: _Declared) -> Span | None:
     return found[0] if found else None
 
 
-def _undeclared_events(state: _Resolving, gathered: Gathered) -> set[str]:
+def _undeclared_events(state: _Resolving, gathered: UncheckedProgram) -> set[str]:
     """Functors that some rule waits for and that nothing declares an event."""
     firsts = (one.rule.body[0] for one in gathered.rules if one.rule.kind != "deduce")
     names = {atom.functor for atom in firsts if isinstance(atom, Atom)} - {BOS}
@@ -165,7 +164,7 @@ def _reserve(state: _Resolving, name: str, span: Span) -> bool:
     return True
 
 
-def _atoms(state: _Resolving, gathered: Gathered) -> Iterator[Atom]:
+def _atoms(state: _Resolving, gathered: UncheckedProgram) -> Iterator[Atom]:
     """Every atom that stands for facts or events; reserved names are refused on the way."""
     hint = "`bos` may only be the first condition of `<-`, without arguments; use another name for other things"
     for one in gathered.rules:

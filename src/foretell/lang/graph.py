@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from foretell.lang.gathered import BOS, conditions
 from foretell.lang.pretty import pretty_rule
-from foretell.lang.program import FunctorKind, Program
-from foretell.lang.syntax import Kind
+from foretell.lang.program import BOS, FunctorKind, Program
+from foretell.lang.syntax import Kind, conditions
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Predicate:
 
 
 @dataclass(frozen=True)
-class Condition:
+class GraphCondition:
     functor: str
     negated: bool
     is_event: bool
@@ -37,7 +36,7 @@ class Arrow:
 
     kind: Kind
     head: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[GraphCondition, ...]
     rules: tuple[int, ...]
     texts: tuple[str, ...]
 
@@ -52,7 +51,7 @@ def graph_of(program: Program) -> Graph:
     facts: dict[str, int] = {}
     for table in program.tables:
         facts[table.functor] = facts.get(table.functor, 0) + len(table.rows)
-    alike: dict[tuple[Kind, str, tuple[Condition, ...]], list[tuple[int, str]]] = {}
+    alike: dict[tuple[Kind, str, tuple[GraphCondition, ...]], list[tuple[int, str]]] = {}
     waits_for_bos = False
     for one in program.rules:
         rule = one.rule
@@ -60,7 +59,7 @@ def graph_of(program: Program) -> Graph:
             facts[rule.head.functor] = facts.get(rule.head.functor, 0) + 1
             continue
         found = [
-            Condition(atom.functor, negated, rule.kind != "deduce" and place == 0)
+            GraphCondition(atom.functor, negated, rule.kind != "deduce" and place == 0)
             for place, (atom, negated) in enumerate(conditions(rule.body))
         ]
         waits_for_bos = waits_for_bos or any(condition.functor == BOS for condition in found)

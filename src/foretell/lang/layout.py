@@ -26,13 +26,15 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GraphLayout:
     boxes: list[Box]
     ways: list[list[int]]  # for each link the boxes it passes, both ends included
     width: float
 
 
-def arrange(widths: Sequence[float], layers: Sequence[int], links: Sequence[tuple[int, int]], gap: float) -> Layout:
+def arrange(
+    widths: Sequence[float], layers: Sequence[int], links: Sequence[tuple[int, int]], gap: float
+) -> GraphLayout:
     """`links` join boxes of different layers."""
     boxes = [Box(width, layer) for width, layer in zip(widths, layers, strict=True)]
     ways = [_way(boxes, start, end) for start, end in links]
@@ -56,7 +58,7 @@ def arrange(widths: Sequence[float], layers: Sequence[int], links: Sequence[tupl
     left = min((box.x - box.width / 2 for box in boxes), default=0.0)
     for box in boxes:
         box.x -= left
-    return Layout(boxes, ways, max((box.x + box.width / 2 for box in boxes), default=0.0))
+    return GraphLayout(boxes, ways, max((box.x + box.width / 2 for box in boxes), default=0.0))
 
 
 def _way(boxes: list[Box], start: int, end: int) -> list[int]:

@@ -10,10 +10,9 @@ from foretell.errors import ForetellError
 from foretell.lang import catalog
 from foretell.lang.check import check
 from foretell.lang.diagnostics import Diagnostic, ProgramError
-from foretell.lang.files import Unreadable, neighbours, read_text
-from foretell.lang.gathered import Gathered
+from foretell.lang.files import UnreadableFile, neighbours, read_text
 from foretell.lang.parse import parse
-from foretell.lang.program import FactTable, NumberedRule, Program, Undeclared
+from foretell.lang.program import FactTable, NumberedRule, Program, UncheckedProgram, Undeclared
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Include, Rule, Statement, Table
 from foretell.lang.tables import LOOKED_FOR, read_table
@@ -53,10 +52,10 @@ def read_program(source: Source, folder: Path, *, undeclared: Undeclared, dim: i
     return check(gather(source, folder), undeclared=undeclared, dim=dim)
 
 
-def gather_file(path: Path) -> Gathered:
+def gather_file(path: Path) -> UncheckedProgram:
     try:
         text = read_text(path)
-    except Unreadable as error:
+    except UnreadableFile as error:
         source = Source(str(path), "", is_read=False)
         code = "missing-file" if error.missing else "unreadable-file"
         hint = _near(path) or _nameless(path) if error.missing else error.hint
@@ -111,7 +110,7 @@ class _Gathering:
         try:
             text = read_text(path)
             identity = path.resolve()
-        except Unreadable as error:
+        except UnreadableFile as error:
             if error.missing:
                 return refuse("missing-file", str(error), _near(path) or LOOKED_FOR)
             return refuse("unreadable-file", str(error), error.hint)
@@ -151,7 +150,7 @@ class _Gathering:
         return True
 
 
-def gather(source: Source, folder: Path, path: Path | None = None) -> Gathered:
+def gather(source: Source, folder: Path, path: Path | None = None) -> UncheckedProgram:
     """All statements in order, an included file's at its place. No recursion: files may include files to any depth."""
     state = _Gathering()
     state.enter(source, folder, path.resolve() if path is not None else None)
@@ -170,7 +169,7 @@ def gather(source: Source, folder: Path, path: Path | None = None) -> Gathered:
             state.declarations.append(statement)
             if isinstance(statement, Table):
                 state.table(statement, file.folder)
-    return Gathered(
+    return UncheckedProgram(
         tuple(state.rules),
         tuple(state.declarations),
         tuple(state.tables),

@@ -17,7 +17,7 @@ from foretell.lang.build import Builder, Written, WrittenRule, spelling
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.mistakes import name_mistake
 from foretell.lang.source import Source, Span
-from foretell.lang.statement import DECLARATIONS, Refused, read
+from foretell.lang.statement import DECLARATIONS, StatementError, read
 from foretell.lang.syntax import SourceFile, Statement
 from foretell.lang.tokens import FUNCTORS, Token, statements, tokenize
 from foretell.lang.trouble import Trouble
@@ -29,7 +29,7 @@ MOST_ERRORS = 100  # of one file; after so many, the text is probably no program
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParseResult:
     file: SourceFile
     errors: tuple[Diagnostic, ...]
     unread: frozenset[str]  # words of statements that could not be read: nothing is known about them
@@ -58,14 +58,14 @@ def _fresh() -> Any:
     return _parser().parse_interactive().parser_state
 
 
-def parse(source: Source) -> Parsed:
+def parse(source: Source) -> ParseResult:
     surrogate = _SURROGATE.search(source.text)
     if surrogate:
         message = f"U+{ord(surrogate.group()):04X} is half a character: this is no Unicode text"
         error = Diagnostic(
             "unreadable-file", Span(source, surrogate.start(), surrogate.end()), message, "save it as UTF-8"
         )
-        return Parsed(SourceFile(source, ()), (error,), frozenset(), is_complete=False)
+        return ParseResult(SourceFile(source, ()), (error,), frozenset(), is_complete=False)
     tokens = tokenize(source)
     found: list[Statement] = []
     errors: list[Diagnostic] = []
@@ -81,7 +81,7 @@ def parse(source: Source) -> Parsed:
             else:
                 try:
                     found.append(read(outcome))
-                except Refused as refused:
+                except StatementError as refused:
                     errors.append(refused.diagnostic)
                     unread.update(_words(tokens, start, end))
             start = cut
@@ -89,7 +89,7 @@ def parse(source: Source) -> Parsed:
         last = errors[-1].span
         message = f"{MOST_ERRORS} mistakes: the rest of the file was not read"
         errors.append(Diagnostic("too-many-errors", Span(source, last.end, last.end), message, "is this a program?"))
-    return Parsed(SourceFile(source, tuple(found)), tuple(errors), frozenset(unread), len(errors) < MOST_ERRORS)
+    return ParseResult(SourceFile(source, tuple(found)), tuple(errors), frozenset(unread), len(errors) < MOST_ERRORS)
 
 
 def _mistakes(tokens: list[Token], trouble: Trouble) -> tuple[list[Diagnostic], int]:

@@ -11,12 +11,13 @@ from typing import get_args
 from foretell.errors import ForetellError
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Source, Span
-from foretell.lang.syntax import Rule
+from foretell.lang.syntax import Rule, Statement
 from foretell.wording import counted, printable
 
 FunctorKind = OneOf["fact", "event", "exogenous"]
 Undeclared = OneOf["error", "exogenous"]
 DEFAULT_DIM = 32  # that of the models
+BOS, EOS = "bos", "eos"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,19 @@ class FactTable:
     span: Span = field(repr=False)
     path: str  # as the program writes it
     header: tuple[str, ...]  # names of the columns
+
+
+@dataclass(frozen=True)
+class UncheckedProgram:
+    """All that was read, before it is checked: rules numbered, tables loaded, and the mistakes found so far."""
+
+    rules: tuple[NumberedRule, ...]
+    declarations: tuple[Statement, ...]
+    tables: tuple[FactTable, ...]
+    sources: tuple[Source, ...]
+    found: tuple[Diagnostic, ...]
+    unread: frozenset[str]  # functors of which not all is known, because a statement or table could not be read
+    is_complete: bool  # False: a file is missing, so that any functor may be made true by it
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from functools import cached_property
 
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.functors import RESERVED, Functors
-from foretell.lang.gathered import Gathered, conditions
-from foretell.lang.program import Undeclared
+from foretell.lang.program import UncheckedProgram, Undeclared
 from foretell.lang.source import Span
-from foretell.lang.syntax import Atom, Not, Rule
+from foretell.lang.syntax import Atom, Not, Rule, conditions
 from foretell.wording import did_you_mean, shown
 
 MOST_SUGGESTIONS = 20  # each compares a name with all others
@@ -37,7 +36,7 @@ class Use:
 
 
 class Reach:
-    def __init__(self, gathered: Gathered, functors: Functors, undeclared: Undeclared) -> None:
+    def __init__(self, gathered: UncheckedProgram, functors: Functors, undeclared: Undeclared) -> None:
         self.gathered, self.functors, self.undeclared = gathered, functors, undeclared
         self.kind = {name: functor.kind for name, functor in functors.by_name.items()}
         self.suggestions = 0

@@ -41,7 +41,7 @@ PARAMETERS = ("mparams", "betaparams", "allparams")
 LARGEST = 1_000_000  # a dimension above it is a mistake, and would not fit any machine
 
 
-class Refused(Exception):
+class StatementError(Exception):
     """A statement that is well-formed but says nothing that can be meant."""
 
     def __init__(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
@@ -50,7 +50,7 @@ class Refused(Exception):
 
 
 def read(written: Written) -> Statement:
-    """Raises `Refused`."""
+    """Raises `StatementError`."""
     return _rule(written) if isinstance(written, WrittenRule) else _declaration(written)
 
 
@@ -61,11 +61,13 @@ def _rule(written: WrittenRule) -> Rule:
     head = written.head
     if written.body and head.args and _source_text(head.functor_span) == "not":
         hint = "to remove a fact when an event occurs: `!forum(T) <- destroy(T).`"
-        raise Refused("negation-sign", head.functor_span, "`not` cannot stand in a head", hint)
+        raise StatementError("negation-sign", head.functor_span, "`not` cannot stand in a head", hint)
     for literal in written.body:
         if isinstance(literal, Atom) and literal.args and _source_text(literal.functor_span) == "not":
             hint = "write `not g(X)`; a fact that is called not stands in quotes: 'not'(X)"
-            raise Refused("negation-sign", literal.functor_span, "`not` takes a condition, without parentheses", hint)
+            raise StatementError(
+                "negation-sign", literal.functor_span, "`not` takes a condition, without parentheses", hint
+            )
     beta, matrix = _names(written)
     rule = Rule(written.kind, written.head, written.body, beta, matrix, written.span)
     return number_anonymous(rule)
@@ -78,17 +80,21 @@ def _names(written: WrittenRule) -> tuple[Atom | None, Atom | None]:
         wrapped = name.functor.type == "NAME" and name.functor.text in PARAMETERS and bool(name.args)
         if not wrapped and len(written.names) > 1:
             names = listed([_source_text(one.span) for one in written.names])
-            raise Refused("parameter-names", name.span, f"{names} are names of one rule", "give one name after `::`")
+            raise StatementError(
+                "parameter-names", name.span, f"{names} are names of one rule", "give one name after `::`"
+            )
         atom = _inner(name) if wrapped else _flat(name)
         if not wrapped or name.functor.text in ("mparams", "allparams"):
             if matrix is not None:
-                raise Refused("parameter-names", name.span, "the matrices are named twice", "remove one of the names")
+                raise StatementError(
+                    "parameter-names", name.span, "the matrices are named twice", "remove one of the names"
+                )
             matrix = atom
         if wrapped and name.functor.text in ("betaparams", "allparams"):
             if name.functor.text == "allparams" and written.kind == "deduce" and not written.body:
                 continue  # a fact has no exponent to name
             if beta is not None:
-                raise Refused(
+                raise StatementError(
                     "parameter-names", name.span, "the pool exponent is named twice", "remove one of the names"
                 )
             beta = atom
@@ -98,7 +104,9 @@ def _names(written: WrittenRule) -> tuple[Atom | None, Atom | None]:
 def _inner(name: Wide) -> Atom:
     word = name.functor.text
     if len(name.args) != 1 or not isinstance(name.args[0], Atom):
-        raise Refused("parameter-names", name.span, f"`{word}` takes one name", f"write {word}(w) or {word}(post(C))")
+        raise StatementError(
+            "parameter-names", name.span, f"`{word}` takes one name", f"write {word}(w) or {word}(post(C))"
+        )
     return name.args[0]
 
 
@@ -114,8 +122,8 @@ def _flat(wide: Wide) -> Atom:
     return Atom(spelling(wide.functor), tuple(args), wide.span, wide.functor.span)
 
 
-def nested(inner: Atom) -> Refused:
-    return Refused(
+def nested(inner: Atom) -> StatementError:
+    return StatementError(
         "nested-term",
         inner.span,
         f"{shown(str(inner))} is a term inside a term: arguments are constants and variables",
@@ -178,7 +186,7 @@ def _declaration(written: WrittenDeclaration) -> Declaration:
     term = written.term
     word = term.functor.text
     if term.functor.type != "NAME" or word not in DECLARATIONS:
-        raise Refused(
+        raise StatementError(
             "unknown-declaration",
             term.functor.span,
             f"{shown(word)} is no declaration",
@@ -188,7 +196,7 @@ def _declaration(written: WrittenDeclaration) -> Declaration:
     wanted = ARGUMENTS[word]
     if len(term.args) not in wanted:
         number = "1 argument" if wanted == (1,) else f"{' or '.join(map(str, wanted))} arguments"
-        raise Refused(
+        raise StatementError(
             "bad-declaration",
             term.span,
             f"`{word}` takes {number}, not {len(term.args)}",
@@ -211,14 +219,14 @@ def _declaration(written: WrittenDeclaration) -> Declaration:
 def _functor(term: Wide, may_have_arguments: bool = False) -> tuple[str, int | None]:
     first, word = term.args[0], term.functor.text
     if isinstance(first, Variable) and first.name[0] != "_" and len(first.name) <= LONGEST:
-        raise Refused(
+        raise StatementError(
             "bad-declaration",
             first.span,
             f"`{word}` takes a functor first, and {shown(first.name)} is a variable: it begins in upper case",
             f"write {shown(as_functor(first.name))} or `{terms.constant(first.name)}`",
         )
     if isinstance(first, Variable) or (first.args and not may_have_arguments):
-        raise Refused(
+        raise StatementError(
             "bad-declaration",
             first.span,
             f"`{word}` takes a functor first, not {shown(str(first))}",
@@ -232,11 +240,11 @@ def _number(term: Wide, least: int) -> int:
     what = "a key length" if word == "key" else "a dimension"
     text = _source_text(value.span)
     if isinstance(value, Variable) or value.args or not terms.is_integer(value.functor):
-        raise Refused(
+        raise StatementError(
             "bad-dimension", value.span, f"{what} is a whole number, not {shown(text)}", f"write {DECLARATIONS[word]}"
         )
     if len(text) > 8 or not least <= int(text) <= LARGEST:
-        raise Refused(
+        raise StatementError(
             "bad-dimension",
             value.span,
             f"{what} is {shown(text)}, expected {least} to {LARGEST:,}",
@@ -249,7 +257,7 @@ def _path(term: Wide, place: int) -> str:
     value, word = term.args[place], term.functor.text
     text = _source_text(value.span)
     if isinstance(value, Variable) or value.args or text[:1] not in "'\"":
-        raise Refused(
+        raise StatementError(
             "bad-declaration",
             value.span,
             f"`{word}` takes a path in quotes, not {shown(text)}",

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from foretell.lang.gathered import conditions
 from foretell.lang.program import Component, NumberedRule
-from foretell.lang.syntax import Atom
+from foretell.lang.syntax import Atom, conditions
 
 MOST_CYCLES = 20  # that are searched for and shown
 

@@ -12,7 +12,7 @@ from html import escape
 from itertools import pairwise
 
 from foretell.lang.graph import Arrow, Graph, Predicate
-from foretell.lang.layout import Layout, arrange
+from foretell.lang.layout import GraphLayout, arrange
 from foretell.lang.stratify import strong_components
 from foretell.wording import printable
 
@@ -101,7 +101,7 @@ def _dot_layer(arrow: Arrow, layers: dict[str, int]) -> int:
 
 
 class _Picture:
-    def __init__(self, graph: Graph, layout: Layout, links: list[_Link], title: str) -> None:
+    def __init__(self, graph: Graph, layout: GraphLayout, links: list[_Link], title: str) -> None:
         self.graph, self.layout, self.links, self.title = graph, layout, links, title
         self.top = self._rows()
         self.legend = list(_legend(graph))

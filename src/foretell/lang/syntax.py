@@ -152,3 +152,18 @@ class SourceFile:
 
     source: Source = field(compare=False, repr=False)
     statements: tuple[Statement, ...]
+
+
+def atom_of(literal: Literal) -> Atom | None:
+    """The atom of a condition, negated or not; a comparison has none."""
+    if isinstance(literal, Not):
+        return literal.atom
+    return literal if isinstance(literal, Atom) else None
+
+
+def conditions(body: tuple[Literal, ...]) -> Iterator[tuple[Atom, bool]]:
+    """The atoms of a body, each with whether it is negated."""
+    for literal in body:
+        atom = atom_of(literal)
+        if atom is not None:
+            yield atom, isinstance(literal, Not)

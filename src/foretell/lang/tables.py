@@ -16,7 +16,7 @@ from typing import Any
 
 from foretell import terms
 from foretell.lang.diagnostics import Diagnostic
-from foretell.lang.files import Unreadable, check_file, neighbours, read_text
+from foretell.lang.files import UnreadableFile, check_file, neighbours, read_text
 from foretell.lang.program import FactTable
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Table
@@ -74,7 +74,7 @@ def read_table(
             return refuse("unreadable-file", "tables are read from .csv and .parquet files", "convert the file")
     except _Empty:
         return refuse("bad-table", "the file is empty", "the first row is a header, which names the columns")
-    except Unreadable as error:
+    except UnreadableFile as error:
         if error.missing:
             return refuse("missing-file", str(error), did_you_mean(path.name, neighbours(path)) or LOOKED_FOR)
         return refuse("unreadable-file", str(error), error.hint)
@@ -161,7 +161,7 @@ def _records(reader: Iterator[list[str]], source: Source) -> Iterator[tuple[int,
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise Unreadable(f"line {start} is no CSV: {error}") from None
+            raise UnreadableFile(f"line {start} is no CSV: {error}") from None
         if cells is None:
             return
         if cells:
@@ -199,11 +199,13 @@ def _parquet(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise Unreadable("Parquet files are read with pyarrow, which is not installed here; use a .csv file") from None
+        raise UnreadableFile(
+            "Parquet files are read with pyarrow, which is not installed here; use a .csv file"
+        ) from None
     try:
         found = parquet.read_table(path)
     except (OSError, ValueError, pyarrow.ArrowException):
-        raise Unreadable("it is no Parquet file that can be read") from None
+        raise UnreadableFile("it is no Parquet file that can be read") from None
     rows = _Rows(list(found.column_names), table, str(path))
     if not rows.columns:
         raise _Empty

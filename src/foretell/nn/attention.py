@@ -240,24 +240,13 @@ def _accumulate(total: Tensor, part: Tensor, filled: int) -> None:
         total[:, :width] += part
 
 
-def prefix_attention(
-    queries: list[Tensor], keys: list[Tensor], bias: Tensor, values: Tensor, visible: Visible
-) -> Tensor:
-    """`Σ α v / (1 + Σ α)` for each query, `α = exp(Σ_i x_i·k_i + bias)`; a key with bias -inf is never seen.
-
-    queries: [B, Q, d_i] each; keys: [B, N, d_i] each; bias: [B, N]; values: [B, N, D]; gives [B, Q, D].
-    """
-    hidden = torch.isneginf(bias)
-    ones = queries[0].new_ones(queries[0].shape[0], queries[0].shape[1], 1)
-    level = bias.masked_fill(hidden, 0.0).unsqueeze(-1)
-    tables = [with_null(table) for table in (*keys, level)]
-    return attention_with_null([*queries, ones], tables, with_null(values), visible, F.pad(hidden, (1, 0)))
-
-
 def attention_with_null(
     queries: list[Tensor], keys: list[Tensor], values: Tensor, visible: Visible, hidden: Tensor | None = None
 ) -> Tensor:
-    """The same for tables that have the null row in front already (`with_null`); `hidden` keys are never seen."""
+    """`Σ α v / (1 + Σ α)` for each query, `α = exp(Σ_i x_i·k_i)`, over tables with the null row in front (`with_null`).
+
+    queries: [B, Q, d_i] each; keys: [B, N + 1, d_i] each; values: [B, N + 1, D]; gives [B, Q, D]. Keys in `hidden` (bool) are never seen.
+    """
     batch, rows = queries[0].shape[:2]
     wide = sum(x.shape[2] for x in queries)
     if visible.per_gap is not None and hidden is None and _ranges_win(values, rows, wide):

@@ -36,7 +36,7 @@ class Products:
 
 
 @dataclass(frozen=True)
-class Pooled:
+class PoolRows:
     """Rows that are pooled: several of one segment."""
 
     row: Tensor  # int64 [R]
@@ -46,17 +46,17 @@ class Pooled:
 
 
 @dataclass(frozen=True)
-class Stage:
+class DeductionStage:
     """Embeddings, which need earlier ones."""
 
     size: int
     version: Tensor | None  # int64 [size]: of their own cells; None: none has one
     products: Products | None
-    pools: Pooled | None  # of rows of all targets; heads are counted within the stage
+    pools: PoolRows | None  # of rows of all targets; heads are counted within the stage
 
 
 @dataclass(frozen=True)
-class Update:
+class CellUpdate:
     """Versions, by proposals."""
 
     size: int
@@ -67,14 +67,14 @@ class Update:
     )  # int64 [proposals]: counted within the update; None: each version has one proposal, in this order
     products: Products | None
     single: Tensor | None  # int64: proposals that are pooled with no other, counted within the update; None: all
-    pools: Pooled | None  # of the others; rows and heads are counted within the update
+    pools: PoolRows | None  # of the others; rows and heads are counted within the update
 
 
 @dataclass(frozen=True)
 class Waves:
     """Embeddings, proposals and versions are numbered as they come in the steps; version 0 is none, and in no step."""
 
-    steps: tuple[Stage | Update, ...]
+    steps: tuple[DeductionStage | CellUpdate, ...]
     embeddings: int
     targets: int  # of deduction: embeddings, and then entries of pools
     proposals: int
@@ -156,9 +156,9 @@ class _Run:
         self.change = new(waves.proposals, 2, dim)  # Δc, Δc̄
         self.weighed = new(waves.proposals, 2, dim)  # w, w/δ
         self.pooled: dict[int, Seen] = {}  # by step
-        self.stages = [step.size for step in waves.steps if isinstance(step, Stage)]
-        self.updates = [step.size for step in waves.steps if isinstance(step, Update)]
-        self.proposals = [step.proposals for step in waves.steps if isinstance(step, Update)]
+        self.stages = [step.size for step in waves.steps if isinstance(step, DeductionStage)]
+        self.updates = [step.size for step in waves.steps if isinstance(step, CellUpdate)]
+        self.proposals = [step.proposals for step in waves.steps if isinstance(step, CellUpdate)]
 
     def _of_stages(self, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
         """Slices of tables of embeddings, stage by stage."""
@@ -191,7 +191,7 @@ class _Run:
             self.gates[:, : 4 * self.dim], *parts, self.change, self.weighed, *self.weighed.unbind(1)
         )
         for number, (step, matrix) in enumerate(zip(self.waves.steps, self.matrices, strict=True)):
-            if isinstance(step, Stage):
+            if isinstance(step, DeductionStage):
                 if step.products is not None:
                     self._multiply(step.products, matrix, self.blocks, self.sums)
                 self._stage(number, step, *next(stages))
@@ -212,7 +212,14 @@ class _Run:
         sums.index_add_(0, products.target, found.view(-1, sums.shape[1]))
 
     def _stage(
-        self, number: int, stage: Stage, inside: Tensor, value: Tensor, elapsed: Tensor, away: Tensor, faded: Tensor
+        self,
+        number: int,
+        stage: DeductionStage,
+        inside: Tensor,
+        value: Tensor,
+        elapsed: Tensor,
+        away: Tensor,
+        faded: Tensor,
     ) -> None:
         if stage.pools is not None:
             pools = stage.pools
@@ -228,7 +235,9 @@ class _Run:
             inside += target.addcmul_(away, faded)
         torch.tanh(inside, out=value)
 
-    def _update(self, number: int, update: Update, versions: tuple[Tensor, ...], proposals: tuple[Tensor, ...]) -> None:
+    def _update(
+        self, number: int, update: CellUpdate, versions: tuple[Tensor, ...], proposals: tuple[Tensor, ...]
+    ) -> None:
         cell, new_decay, elapsed, away, faded, now, value, target, apart, mean, whole, inverse = versions
         squashed, enter, leave, candidate, decay, change, weighed, weight, over_decay = proposals
         squashed.sigmoid_()
@@ -288,7 +297,7 @@ class _Run:
         proposals = _backwards(self._of_proposals(*self._slopes_of_proposals()))
         steps = list(enumerate(zip(self.waves.steps, self.matrices, strict=True)))
         for number, (step, matrix) in reversed(steps):
-            if isinstance(step, Stage):
+            if isinstance(step, DeductionStage):
                 self._stage_back(number, step, *next(stages))
                 if step.products is not None:
                     self._multiply_back(step.products, matrix, self.blocks, self.to_sums)
@@ -299,8 +308,8 @@ class _Run:
         return (
             self.to_sums[:-1],
             self.to_gates[:-1],
-            self._of_matrices(Stage, self.blocks, self.to_sums),
-            self._of_matrices(Update, self.gate_blocks, self.to_gates),
+            self._of_matrices(DeductionStage, self.blocks, self.to_sums),
+            self._of_matrices(CellUpdate, self.gate_blocks, self.to_gates),
             self.to_beta,
         )
 
@@ -357,7 +366,7 @@ class _Run:
         return found
 
     def _stage_back(
-        self, number: int, stage: Stage, to_value: Tensor, to_inside: Tensor, slope: Tensor, slopes: Tensor
+        self, number: int, stage: DeductionStage, to_value: Tensor, to_inside: Tensor, slope: Tensor, slopes: Tensor
     ) -> None:
         torch.mul(to_value, slope, out=to_inside)
         if stage.version is not None:
@@ -369,7 +378,7 @@ class _Run:
             self.to_beta.index_add_(0, pools.beta, beta)
 
     def _update_back(
-        self, number: int, update: Update, versions: tuple[Tensor, ...], proposals: tuple[Tensor, ...]
+        self, number: int, update: CellUpdate, versions: tuple[Tensor, ...], proposals: tuple[Tensor, ...]
     ) -> None:
         to_now, to_decay, per_inverse, slopes = versions
         by_gates, by_candidate, leave, by_weight, by_decay, sign, sides, to_both, to_candidate, to_last = proposals

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from foretell.nn.ctlstm_steps import BACKWARD, CANDIDATE, DECAY, ENTER, GATES, KEEP, OUTPUT, Lease, Shape
+from foretell.nn.ctlstm_steps import BACKWARD, CANDIDATE, DECAY, ENTER, GATES, KEEP, OUTPUT, MemoryLease, StepShape
 from foretell.nn.intensity import softplus
 from foretell.nn.lookup import MOST_ONE_HOT
 
@@ -25,7 +25,7 @@ MOST_ONE_HOT_ON_CPU = 64  # rows of the table up to which a product with a one-h
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellStates:
     """The cell after each number of events, as of the last event, and what was read just before each event."""
 
     memory: Tensor  # [B, N + 1, D]: c
@@ -35,12 +35,12 @@ class Cells:
     before: Tensor  # [B, N, D]: h just before each event
 
 
-def ctlstm(table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor) -> Cells:
+def ctlstm(table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor) -> CellStates:
     """From `W x + b` of every kind of event [K, 7D], the kinds of those that happened, int64 [B, N + 1], `U` [7D, D] and the time before
     each event but the first [B, N]. The first event starts the cell: it finds zeros."""
     back = torch.is_grad_enabled() and (table.requires_grad or recurrent.requires_grad)
     turned = events.t().contiguous(), recurrent, elapsed.t().contiguous()
-    return Cells(*_Recurrence.apply(table, *turned, back))  # pyright: ignore[reportGeneralTypeIssues]
+    return CellStates(*_Recurrence.apply(table, *turned, back))  # pyright: ignore[reportGeneralTypeIssues]
 
 
 def read(memory: Tensor, target: Tensor, decay: Tensor, output: Tensor, elapsed: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class _Recurrence(torch.autograd.Function):
         ctx: Any, table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor, back: bool
     ) -> tuple[Tensor, ...]:
         steps, rows = events.shape
-        lease = Lease(Shape(steps, rows, recurrent.shape[1], back), table)
+        lease = MemoryLease(StepShape(steps, rows, recurrent.shape[1], back), table)
         cut = lease.cut
         torch.index_select(table, 0, events.flatten(), out=cut.gates.flatten(0, 1).flatten(1))
         cut.found[0].zero_()

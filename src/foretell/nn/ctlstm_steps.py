@@ -40,7 +40,7 @@ BACK = {
 
 
 @dataclass(frozen=True)
-class Shape:
+class StepShape:
     steps: int  # N + 1
     rows: int
     dim: int
@@ -55,10 +55,10 @@ class Shape:
         return self.steps * self.rows * self.dim * sum(self.sizes.values())
 
 
-class Cut:
+class StepViews:
     """One block of memory as arrays [N + 1, B, …, D], and as what the steps of a pass look at."""
 
-    def __init__(self, flat: Tensor, shape: Shape) -> None:
+    def __init__(self, flat: Tensor, shape: StepShape) -> None:
         unit = shape.steps * shape.rows * shape.dim
         parts = flat[: shape.numbers].split([unit * size for size in shape.sizes.values()])
         arrays = {
@@ -135,31 +135,31 @@ def _by_step(arrays: tuple[Tensor, ...], backwards: bool = False) -> Iterator[tu
         yield from reversed(some) if backwards else some
 
 
-class Block:
+class StepMemory:
     """Memory for passes of any shape up to its size."""
 
     def __init__(self, numbers: int, like: Tensor) -> None:
         self.flat = like.new_empty(numbers)
-        self.cuts: dict[Shape, Cut] = {}
+        self.cuts: dict[StepShape, StepViews] = {}
 
-    def cut(self, shape: Shape) -> Cut:
+    def cut(self, shape: StepShape) -> StepViews:
         found = self.cuts.get(shape)
         if found is None:
             while len(self.cuts) >= MOST_SHAPES:
                 self.cuts.pop(next(iter(self.cuts)))
-            found = self.cuts[shape] = Cut(self.flat, shape)
+            found = self.cuts[shape] = StepViews(self.flat, shape)
         return found
 
 
-_kept: deque[Block] = deque(
+_kept: deque[StepMemory] = deque(
     maxlen=MOST_KEPT
 )  # its methods are atomic: threads, and the garbage collector, need no lock
 
 
-class Lease:
+class MemoryLease:
     """A cut of a block that nobody else uses as long as this is held."""
 
-    def __init__(self, shape: Shape, like: Tensor) -> None:
+    def __init__(self, shape: StepShape, like: Tensor) -> None:
         with torch.inference_mode(False):  # what is kept must serve for training, too
             self.block = _block(shape.numbers, like)
             self.cut = self.block.cut(shape)
@@ -170,7 +170,7 @@ class Lease:
             _kept.append(self.block)
 
 
-def _block(numbers: int, like: Tensor) -> Block:
+def _block(numbers: int, like: Tensor) -> StepMemory:
     """The last one that was given back, if it is large enough; one that is too small makes room for it."""
     others, found = [], None
     while _kept and found is None:
@@ -185,4 +185,4 @@ def _block(numbers: int, like: Tensor) -> Block:
         else:
             break
     _kept.extend(reversed(others))
-    return found or Block(numbers, like)
+    return found or StepMemory(numbers, like)

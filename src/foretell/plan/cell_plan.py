@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.plan.deduction import Deduced, deduce
-from foretell.plan.history import History
+from foretell.plan.deduction import DeductionPlan, deduce
+from foretell.plan.history import SlotHistory
 from foretell.plan.int_arrays import distinct, joined
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import Frame, Merger
 from foretell.plan.slots import SequenceSlots
 
 
 @dataclass(frozen=True)
-class Read:
+class CellReads:
     """Slots of one dimension that have cells."""
 
     target: Tensor  # int64 [R]: rows of the sum of vectors
@@ -31,14 +31,14 @@ class Read:
 
 @dataclass(frozen=True)
 class CellPlan(Frame):
-    deduced: dict[int, Deduced]
-    read: dict[int, Read]
+    deduced: dict[int, DeductionPlan]
+    read: dict[int, CellReads]
 
 
 def make_cell_plan(
     parts: Sequence[SequenceSlots],
-    histories: Sequence[History],
-    layout: Layout,
+    histories: Sequence[SlotHistory],
+    layout: DimensionLayout,
     book: ParameterBook,
     device: torch.device,
 ) -> CellPlan:
@@ -57,10 +57,9 @@ def make_cell_plan(
     read = {}
     for dim in distinct(merger.dim[whole > 0]):
         mine = np.flatnonzero((whole > 0) & (merger.dim == dim))
-        shift = np.concatenate(
-            [np.full(level.stop - level.start, level.targets[0] - level.start) for level in deduced[dim].levels]
+        mine = mine[np.argsort(merger.row[mine])]
+        read[dim] = CellReads(
+            merger.tensor(deduced[dim].targets()[merger.row[mine]]),
+            *(merger.tensor(column[mine]) for column in columns),
         )
-        rows = merger.row[mine]
-        mine, rows = mine[np.argsort(rows)], np.sort(rows)
-        read[dim] = Read(merger.tensor(rows + shift[rows]), *(merger.tensor(column[mine]) for column in columns))
     return CellPlan(**vars(merger.frame()), deduced=deduced, read=read)

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from foretell.nn.sparse_sum import SparseSum, sparse_sum
 from foretell.plan.int_arrays import distinct, joined, runs
-from foretell.plan.layout import Layout
-from foretell.plan.parameters import Family
+from foretell.plan.parameters import ParameterFamily
 from foretell.plan.tiles import pack
 
 Ints = np.ndarray
@@ -24,7 +23,7 @@ DENSE = 8  # codes are sorted out in a table while it has at most so many places
 
 
 @dataclass(frozen=True)
-class Gathered:
+class TableRows:
     """Rows of the table of one dimension, and which of their components."""
 
     dim: int
@@ -34,7 +33,7 @@ class Gathered:
     def of(self, tables: dict[int, Tensor]) -> Tensor:
         table = tables[self.dim]
         if self.columns != (0, self.dim):
-            table = table[:, slice(*self.columns)]
+            table = table[..., slice(*self.columns)]
         return table.index_select(0, self.rows)
 
 
@@ -44,7 +43,7 @@ class Projection:
 
     stack: str
     matrix: Tensor  # int64 [T]: rows of the stack
-    inputs: Gathered  # [T·height]
+    inputs: TableRows  # [T·height]
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Pools:
 
 
 @dataclass(frozen=True)
-class Level:
+class DeductionLevel:
     """Slots `[start, stop)` of a table."""
 
     start: int
@@ -68,13 +67,17 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Deduced:
+class DeductionPlan:
     """All slots of one dimension."""
 
     slots: int
     vectors: SparseSum  # of the stack of vectors, to the targets of all levels
-    levels: tuple[Level, ...]
+    levels: tuple[DeductionLevel, ...]
     rules: tuple[tuple[int, int], ...]  # how many proofs each rule has; a fact of the program is none
+
+    def targets(self) -> Ints:
+        """Of every slot, its row in the sum of vectors: [slots]."""
+        return joined([level.targets[0] + np.arange(level.stop - level.start) for level in self.levels])
 
 
 @dataclass(frozen=True)
@@ -116,25 +119,43 @@ def rows_by_level(dim: Ints, level: Ints) -> Ints:
 
 
 Numbers = Callable[
-    [Ints], tuple[Family, Ints, Ints]
+    [Ints], tuple[ParameterFamily, Ints, Ints]
 ]  # groups of one rule → family, row of a name in it, row of the exponent
 
 
 def deduce(
-    proofs: Proofs, layout: Layout, numbers: Numbers, vectors: Callable[[int], int], device: torch.device
-) -> dict[int, Deduced]:
-    """By dimension; `vectors` says how many rows the stack of vectors of a dimension has."""
-    return {dim: _Table(proofs, layout, numbers, device, dim).build(vectors) for dim in distinct(proofs.dim) if dim > 0}
+    proofs: Proofs,
+    layout: DimensionLayout,
+    numbers: Numbers,
+    vectors: Callable[[int], int],
+    device: torch.device,
+    heights: tuple[int, int] | None = None,
+) -> dict[int, DeductionPlan]:
+    """By dimension; `vectors` says how many rows the stack of vectors of a dimension has, `heights` (else the device) that of tiles."""
+    return {
+        dim: _Table(proofs, layout, numbers, device, dim, heights).build(vectors)
+        for dim in distinct(proofs.dim)
+        if dim > 0
+    }
 
 
 class _Table:
-    def __init__(self, proofs: Proofs, layout: Layout, numbers: Numbers, device: torch.device, dim: int) -> None:
+    def __init__(
+        self,
+        proofs: Proofs,
+        layout: DimensionLayout,
+        numbers: Numbers,
+        device: torch.device,
+        dim: int,
+        heights: tuple[int, int] | None,
+    ) -> None:
         self.proofs, self.layout, self.numbers, self.device, self.dim = proofs, layout, numbers, device, dim
+        self.heights = heights
         self.vector_target: list[Ints] = []
         self.vector_row: list[Ints] = []
         self.counts: dict[int, int] = {}
 
-    def build(self, vectors: Callable[[int], int]) -> Deduced:
+    def build(self, vectors: Callable[[int], int]) -> DeductionPlan:
         proofs = self.proofs
         own = np.sort(proofs.level[proofs.dim == self.dim])
         depth = int(own[-1]) + 1
@@ -153,9 +174,9 @@ class _Table:
             first = level.targets[1]
         targets, rows = joined(self.vector_target), joined(self.vector_row)
         summed = sparse_sum(targets, rows, first, vectors(self.dim), self.device)
-        return Deduced(len(own), summed, tuple(levels), tuple(sorted(self.counts.items())))
+        return DeductionPlan(len(own), summed, tuple(levels), tuple(sorted(self.counts.items())))
 
-    def _level(self, rows: Ints, start: int, stop: int, first: int) -> Level:
+    def _level(self, rows: Ints, start: int, stop: int, first: int) -> DeductionLevel:
         proofs = self.proofs
         head, group = proofs.head[rows], proofs.group[rows]
         place = proofs.row[head] - start
@@ -185,7 +206,9 @@ class _Table:
                 )
         last = stop - start + int(many.sum())
         projections, sums = self._projected(parts, last)
-        return Level(start, stop, (first, first + last), projections, sums, self._pools(many, pool, place, beta))
+        return DeductionLevel(
+            start, stop, (first, first + last), projections, sums, self._pools(many, pool, place, beta)
+        )
 
     def _pools(self, many: Ints, pool: Ints, place: Ints, beta: Ints) -> Pools | None:
         if not many.any():
@@ -204,9 +227,9 @@ class _Table:
             matrix, row, target = (joined([one[k] for one in found]) for k in range(3))
             rows = int((self.proofs.dim == dim).sum())
             codes, inverse = _sorted_out(matrix * rows + row, (int(matrix.max()) + 1) * rows)
-            packed = pack(codes // rows, self.device.type)
+            packed = pack(codes // rows, self.device.type, self.heights)
             for tiling in packed.tilings:
-                inputs = Gathered(dim, columns, self._tensor((codes % rows)[tiling.row]))
+                inputs = TableRows(dim, columns, self._tensor((codes % rows)[tiling.row]))
                 projections.append(Projection(stack, self._tensor(tiling.matrix), inputs))
             sources.append(size + packed.place[inverse])
             summed.append(target)

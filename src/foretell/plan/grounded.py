@@ -9,7 +9,7 @@ import numpy as np
 
 from foretell.ground.timeline import Grounding
 from foretell.plan.int_arrays import ByKey, Ints, spread
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 
 NO_INTS = np.zeros(0, dtype=np.int64)
 
@@ -39,10 +39,10 @@ class InstanceArrays:
         return self.body_fact[where], row, where - start[row]
 
 
-class Grounded:
+class GroundingArrays:
     """`facts` and `instances` are those of the grounding when `refresh` was called last; numbers given before stay as they are."""
 
-    def __init__(self, grounding: Grounding, layout: Layout) -> None:
+    def __init__(self, grounding: Grounding, layout: DimensionLayout) -> None:
         self.grounding, self.layout = grounding, layout
         nowhere = NO_INTS.astype(bool)
         self.facts = FactArrays(NO_INTS, NO_INTS, nowhere, nowhere, ByKey(NO_INTS, NO_INTS, 0))

@@ -11,10 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from foretell.ground.timeline import Timeline
-from foretell.plan.grounded import Grounded
+from foretell.plan.grounded import GroundingArrays
 from foretell.plan.int_arrays import Ints
-from foretell.plan.sample import Cells
-from foretell.plan.versions import Versions, versions_of
+from foretell.plan.sample import PossibleByState
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +54,7 @@ class Additions:
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class LookUps:
     """Facts that additions and events look at, whatever is asked: each (fact, event) once, sorted; event 0 for what never changes."""
 
     fact: Ints
@@ -64,8 +63,8 @@ class Looked:
     happened: Ints  # which of them each event is, -1 likewise
 
 
-class History:
-    def __init__(self, grounded: Grounded, timeline: Timeline) -> None:
+class SlotHistory:
+    def __init__(self, grounded: GroundingArrays, timeline: Timeline) -> None:
         grounded.refresh()
         self.grounded, self.timeline = grounded, timeline
         self.grounding = timeline.grounding
@@ -86,8 +85,8 @@ class History:
         self.possible = Intervals.of(timeline.holds[is_event[timeline.holds[:, 0]]])
 
     @cached_property
-    def cells(self) -> Cells:
-        return Cells(self.always, self.possible.item, self.possible.start, self.possible.stop, self.states)
+    def cells(self) -> PossibleByState:
+        return PossibleByState(self.always, self.possible.item, self.possible.start, self.possible.stop, self.states)
 
     @cached_property
     def versions(self) -> Versions:
@@ -135,7 +134,7 @@ class History:
             width,
         )
 
-    def _looked(self) -> Looked:
+    def _looked(self) -> LookUps:
         facts, additions = self.grounded.facts, self.additions
         body, row, _ = self.grounded.instances.bodies(additions.instance)
         events = self.timeline.events.astype(np.int64)
@@ -146,7 +145,7 @@ class History:
         distinct, which = np.unique(code[true], return_inverse=True)
         place = np.full(len(fact), -1, dtype=np.int64)
         place[true] = which
-        return Looked(
+        return LookUps(
             distinct // (self.events + 1), distinct % (self.events + 1), place[: len(body)], place[len(body) :]
         )
 
@@ -156,3 +155,78 @@ class History:
         always[self.grounding.always] = True
         holds = Intervals.of(self.timeline.holds)
         return always[fact] | holds.hold(fact, state, self.states + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Versions:
+    fact: Ints  # [V + 1]
+    event: Ints  # [V + 1]: that made it
+    until: Ints  # [V + 1]: that destroyed it
+    before: Ints  # [V + 1]: the version that it was made from
+    addition: Ints  # [A]: additions that propose something, by version
+    made: Ints  # [A]: and the version that each helps to make
+
+    def __len__(self) -> int:
+        """Those that there are, and the one that is none."""
+        return len(self.fact)
+
+    def at(self, fact: Ints, state: Ints) -> Ints:
+        """The version of a fact's cell in a state, just before the event of that number."""
+        if len(self) == 1:
+            return np.zeros(len(fact), dtype=np.int64)
+        width = 1 + max(int(self.event.max()), int(state.max(initial=0)))
+        found = np.searchsorted(self.fact[1:] * width + self.event[1:], fact * width + state)
+        return np.where((self.fact[found] == fact) & (self.until[found] >= state), found, 0)
+
+
+def versions_of(head: Ints, event: Ints, until: Ints, shown: np.ndarray) -> Versions:
+    """From additions [A]; those of heads without embeddings are not `shown`."""
+    rows = np.flatnonzero(shown)
+    rows = rows[np.lexsort((event[rows], head[rows]))]
+    head, event, until = head[rows], event[rows], until[rows]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (head[1:] != head[:-1]) | (event[1:] != event[:-1])
+    first = np.flatnonzero(new)
+    fact, when, gone = (_after_none(column[first]) for column in (head, event, until))
+    before = np.arange(-1, len(first))
+    before[0] = 0
+    # A removal by the very event that adds comes first.
+    from_nothing = (fact[before] != fact) | (gone[before] <= when)
+    return Versions(fact, when, gone, np.where(from_nothing, 0, before), rows, np.cumsum(new))
+
+
+def _after_none(values: Ints) -> Ints:
+    """Facts and events are 0 or more."""
+    return np.concatenate([[-1], values]).astype(np.int64)
+
+
+class PossibleByFunctor:
+    """Numbers of facts are those of the timeline's grounding; `functors` are named in the order of the columns of `count`."""
+
+    def __init__(self, history: SlotHistory, functors: list[str]) -> None:
+        column = {name: number for number, name in enumerate(functors)}
+        of_name = np.asarray([column.get(str(name), -1) for name in history.grounding.functors], dtype=np.int64)
+        of_fact = of_name[history.grounded.facts.functor]
+        always, possible = history.always, history.possible
+        self.cells: list[PossibleByState] = []
+        for number in range(len(functors)):
+            mine = of_fact[possible.item] == number
+            self.cells.append(
+                PossibleByState(
+                    always[of_fact[always] == number],
+                    possible.item[mine],
+                    possible.start[mine],
+                    possible.stop[mine],
+                    history.states,
+                )
+            )
+        counts = [one.count for one in self.cells]
+        self.count = np.stack(counts, axis=1) if counts else np.zeros((history.states, 0), dtype=np.int64)
+
+    def facts(self, functor: Ints, number: Ints, state: Ints) -> Ints:
+        """The fact with each number, below its functor's count in that state."""
+        found = np.empty(len(functor), dtype=np.int64)
+        for which in np.unique(functor).tolist():
+            mine = functor == which
+            found[mine] = self.cells[which].events(number[mine], state[mine])
+        return found

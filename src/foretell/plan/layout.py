@@ -23,11 +23,11 @@ class RuleLayout:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class DimensionLayout:
     program: Program
     dim: int
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Layout:
+    def __deepcopy__(self, memo: dict[int, object]) -> DimensionLayout:
         return self  # nothing in it changes
 
     def dimension(self, functor: str) -> int:

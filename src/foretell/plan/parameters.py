@@ -15,7 +15,7 @@ from foretell.ground.timeline import Grounding
 from foretell.lang.program import Program
 from foretell.lang.shapes import RuleShapes, cell_shapes_of, shapes_of
 from foretell.lang.syntax import Atom, Constant
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 from foretell.terms import split
 
 
@@ -34,7 +34,7 @@ class Stack:
 
 
 @dataclass
-class Family:
+class ParameterFamily:
     """Names whose parameters have one shape."""
 
     place: int  # among the families of its book
@@ -43,7 +43,7 @@ class Family:
     shapes: dict[str, tuple[int, ...]]  # of each letter: W; V, K, Q or G; beta; W of own vectors
     stacks: tuple[Stack, ...]  # where its parts lie
     columns: tuple[tuple[int, int], ...]  # of a `W`: those of its blocks, which are the stacks after the first
-    order: list[tuple[Family, str]]  # of the book: all names in the order in which they were met
+    order: list[tuple[ParameterFamily, str]]  # of the book: all names in the order in which they were met
     names: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
     rows: list[tuple[int, ...]] = field(default_factory=list)  # of each name: its row in every stack
@@ -69,13 +69,13 @@ class Family:
 
 
 class ParameterBook:
-    def __init__(self, layout: Layout, time_dim: int | None) -> None:
+    def __init__(self, layout: DimensionLayout, time_dim: int | None) -> None:
         """Without `time_dim` additions have gates and pools, and no attention."""
         self.layout, self.program = layout, layout.program
         self.gated = time_dim is None
-        self.families: dict[tuple[object, ...], Family] = {}
+        self.families: dict[tuple[object, ...], ParameterFamily] = {}
         self.stacks: dict[str, Stack] = {}
-        self.order: list[tuple[Family, str]] = []
+        self.order: list[tuple[ParameterFamily, str]] = []
         self.given: set[int] = set()  # rules whose names have met values for their variables
         functors, dim = self.program.functors, layout.dim
         self.shapes: list[RuleShapes] = [
@@ -105,7 +105,7 @@ class ParameterBook:
 
     def family(
         self, key: tuple[object, ...], stem: str, shapes: dict[str, tuple[int, ...]], prefix: str = "deduce"
-    ) -> Family:
+    ) -> ParameterFamily:
         found = self.families.get(key)
         if found is None:
             columns: tuple[tuple[int, int], ...] = ()
@@ -119,13 +119,15 @@ class ParameterBook:
                 columns = tuple(pairwise(sorted(self._cuts.get(key, ()))))
                 blocks = (self._stack(f"blocks_{out}_{high - low}", {"W": (out, high - low)}) for low, high in columns)
                 stacks = (self._stack(f"vectors_{out}", {"W": (out,)}), *blocks)
-            found = self.families[key] = Family(len(self.families), stem, prefix, shapes, stacks, columns, self.order)
+            found = self.families[key] = ParameterFamily(
+                len(self.families), stem, prefix, shapes, stacks, columns, self.order
+            )
         return found
 
     def _stack(self, key: str, shapes: dict[str, tuple[int, ...]], layered: bool = False) -> Stack:
         return self.stacks.setdefault(key, Stack(key, shapes, layered))
 
-    def numbers(self, rule: int, values: tuple[str, ...]) -> tuple[Family, int, Family | None, int]:
+    def numbers(self, rule: int, values: tuple[str, ...]) -> tuple[ParameterFamily, int, ParameterFamily | None, int]:
         """Family and place of a group's matrices, and of its pool exponent."""
         program = self.program
         if rule >= len(program.rules):
@@ -143,7 +145,7 @@ class ParameterBook:
             return family, number, None, 0
         return family, number, beta, beta.number(_bound(shapes.beta, bound))
 
-    def _families(self, rule: int) -> tuple[Family, Family | None]:
+    def _families(self, rule: int) -> tuple[ParameterFamily, ParameterFamily | None]:
         """Of a rule's matrices, and of its pool exponent."""
         shapes = self.shapes[rule]
         if shapes.stem == "deduce" and shapes.matrices["W"][1] == 1:
@@ -164,7 +166,7 @@ class ParameterBook:
             found.update(dict.fromkeys(_variables(name) if name is not None else ()))
         return tuple(found)
 
-    def of_group(self, grounding: Grounding, group: int) -> tuple[Family, int, Family | None, int]:
+    def of_group(self, grounding: Grounding, group: int) -> tuple[ParameterFamily, int, ParameterFamily | None, int]:
         rule, *values = grounding.groups[group]
         return self.numbers(rule, tuple(grounding.constants[value] for value in values))
 

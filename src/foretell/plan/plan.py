@@ -18,10 +18,10 @@ from foretell.ground.timeline import Grounding
 from foretell.nn.range_attention import RangeTiles, range_tiles
 from foretell.nn.sparse_sum import sparse_sum
 from foretell.plan.classes import classes_of
-from foretell.plan.deduction import Deduced, Gathered, Proofs, deduce, rows_by_level
+from foretell.plan.deduction import DeductionPlan, Proofs, TableRows, deduce, rows_by_level
 from foretell.plan.int_arrays import distinct, joined, offsets, runs
-from foretell.plan.layout import Layout
-from foretell.plan.parameters import Family, ParameterBook, events_of
+from foretell.plan.layout import DimensionLayout
+from foretell.plan.parameters import ParameterBook, ParameterFamily, events_of
 from foretell.plan.slots import SequenceSlots
 from foretell.plan.tiles import pack
 
@@ -35,11 +35,11 @@ class Keys:
     stack: str
     matrix: Tensor  # int64 [T]: rows of the stack
     point: Tensor  # int64 [T·height]
-    body: tuple[Gathered, ...]  # [T·height] each; the row behind a table is zeros: an event that was no fact
+    body: tuple[TableRows, ...]  # [T·height] each; the row behind a table is zeros: an event that was no fact
 
 
 @dataclass(frozen=True)
-class Asked:
+class AttentionRanges:
     """Which slots of a table attend to which rows of its key table, one range of one `r` in each row; on the host."""
 
     slot: Ints  # [X]: rows of the table
@@ -48,20 +48,20 @@ class Asked:
     addition: Ints  # [keys]: which addition each row of the key table is, counted through all sequences; -1: none
 
 
-NOTHING_ASKED = Asked(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
+NOTHING_ASKED = AttentionRanges(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
 
 
 @dataclass(frozen=True)
-class Table:
+class SlotTable:
     """All slots of one dimension. The first layer is that of one slot for each class, and is handed out to all."""
 
     dim: int
     point: Tensor  # int64 [S]
-    deduced: Deduced
-    first: Deduced
+    deduced: DeductionPlan
+    first: DeductionPlan
     of_class: Tensor  # int64 [S]: rows of the first layer's table
     keys: tuple[Keys, ...]
-    asked: Asked
+    asked: AttentionRanges
     tiles: RangeTiles  # their queries are the slots
 
 
@@ -69,7 +69,7 @@ class Table:
 class Intensities:
     """Slots of events of one dimension: possible ones at queries, and then those that happened."""
 
-    rows: Gathered
+    rows: TableRows
     column: Tensor  # int64: place of the functor among those of the dimension
     functor: Tensor  # int64: and among all event functors of the program
     place: Tensor  # int64: where the result goes
@@ -97,7 +97,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Plan(Frame):
-    tables: dict[int, Table]
+    tables: dict[int, SlotTable]
     additions: tuple[tuple[int, int], ...]  # how many each rule has
     outside: bool  # some additions are by events that were no facts
 
@@ -113,13 +113,15 @@ class Plan(Frame):
         }
 
 
-def make_plan(parts: Sequence[SequenceSlots], layout: Layout, book: ParameterBook, device: torch.device) -> Plan:
+def make_plan(
+    parts: Sequence[SequenceSlots], layout: DimensionLayout, book: ParameterBook, device: torch.device
+) -> Plan:
     return Merger(parts, layout, book, device).merge()
 
 
 class Merger:
     def __init__(
-        self, parts: Sequence[SequenceSlots], layout: Layout, book: ParameterBook, device: torch.device
+        self, parts: Sequence[SequenceSlots], layout: DimensionLayout, book: ParameterBook, device: torch.device
     ) -> None:
         self.parts, self.layout, self.book, self.device = parts, layout, book, device
         self.grounding = parts[0].grounding
@@ -137,7 +139,7 @@ class Merger:
         self.rule, self.group = grounded.instances.rule, grounded.instances.group
         self._functor = grounded.facts.functor
         self.sizes = dict(zip(*(one.tolist() for one in np.unique(self.dim, return_counts=True)), strict=True))
-        self._known: dict[int, tuple[Family, int, Family | None, int]] = {}
+        self._known: dict[int, tuple[ParameterFamily, int, ParameterFamily | None, int]] = {}
 
     def merge(self) -> Plan:
         parts = self.parts
@@ -153,7 +155,7 @@ class Merger:
             mine = np.flatnonzero(self.dim == dim)
             mine = mine[np.argsort(self.row[mine], kind="stable")]
             ranges, tiles = asked.get(dim, (NOTHING_ASKED, range_tiles(mine[:0], mine[:0], 0, queries=len(mine))))
-            tables[dim] = Table(
+            tables[dim] = SlotTable(
                 dim,
                 self.tensor(self.point[mine]),
                 deduced.get(dim, self.nothing(len(mine))),
@@ -189,10 +191,10 @@ class Merger:
         whole = np.concatenate([part.possible_weight for part in self.parts])
         return None if (whole == 1.0).all() else torch.from_numpy(whole).to(self.device)
 
-    def nothing(self, slots: int) -> Deduced:
+    def nothing(self, slots: int) -> DeductionPlan:
         """Facts without components, or no facts at all."""
         empty = np.zeros(0, dtype=np.int64)
-        return Deduced(slots, sparse_sum(empty, empty, 0, 0, self.device), (), ())
+        return DeductionPlan(slots, sparse_sum(empty, empty, 0, 0, self.device), (), ())
 
     def shifted(self, parts: Sequence[Ints], shifts: Ints) -> Ints:
         """Numbers of each part, shifted; -1 stays."""
@@ -201,19 +203,19 @@ class Merger:
     def tensor(self, values: Ints) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self.device)
 
-    def _gathered(self, dim: int, slots: Ints) -> Gathered:
+    def _gathered(self, dim: int, slots: Ints) -> TableRows:
         """Slot -1 is the row of zeros behind the table."""
         zero = self.sizes.get(dim, 0)
         rows = (
             np.where(slots >= 0, self.row[np.maximum(slots, 0)], zero) if len(self.row) else np.full(len(slots), zero)
         )
-        return Gathered(dim, (0, dim), self.tensor(rows))
+        return TableRows(dim, (0, dim), self.tensor(rows))
 
     def vectors(self, dim: int) -> int:
         stack = self.book.stacks.get(f"vectors_{dim}")
         return 0 if stack is None else stack.count  # facts that are only ever added have none
 
-    def numbers(self, groups: Ints) -> tuple[Family, Ints, Ints]:
+    def numbers(self, groups: Ints) -> tuple[ParameterFamily, Ints, Ints]:
         """Family of some groups of one rule, the places of their names in it, and the rows of their exponents."""
         some, inverse = np.unique(groups, return_inverse=True)
         found = []
@@ -264,7 +266,7 @@ class Merger:
 
     def _additions(
         self,
-    ) -> tuple[dict[int, list[Keys]], dict[int, tuple[Asked, RangeTiles]], tuple[tuple[int, int], ...]]:
+    ) -> tuple[dict[int, list[Keys]], dict[int, tuple[AttentionRanges, RangeTiles]], tuple[tuple[int, int], ...]]:
         parts = self.parts
         instance = joined([part.addition_instance for part in parts])
         before = offsets([len(part.addition_instance) for part in parts])
@@ -307,7 +309,9 @@ class Merger:
                 )
         return keys, self._asked(key, before, {dim: joined(one) for dim, one in addition.items()}), tuple(counts)
 
-    def _asked(self, key: Ints, before: Ints, addition: dict[int, Ints]) -> dict[int, tuple[Asked, RangeTiles]]:
+    def _asked(
+        self, key: Ints, before: Ints, addition: dict[int, Ints]
+    ) -> dict[int, tuple[AttentionRanges, RangeTiles]]:
         parts = self.parts
         slot = self.shifted([part.ask_slot for part in parts], self.slot_offset)
         low = self.shifted([part.ask_low for part in parts], before)
@@ -326,11 +330,11 @@ class Merger:
                 rows=rows,
                 queries=self.sizes[dim],
             )
-            found[dim] = Asked(rows, first, last, addition[dim]), made
+            found[dim] = AttentionRanges(rows, first, last, addition[dim]), made
         return found
 
 
-def events_by_dim(layout: Layout) -> dict[int, dict[int, str]]:
+def events_by_dim(layout: DimensionLayout) -> dict[int, dict[int, str]]:
     """Event functors of each dimension, by their place among all of them."""
     found: dict[int, dict[int, str]] = {}
     for number, name in enumerate(events_of(layout.program)):

@@ -13,7 +13,7 @@ from foretell.errors import ForetellError
 from foretell.plan.int_arrays import Ints
 
 
-class Cells:
+class PossibleByState:
     """`always` are possible in every state, the others while `start <= state < stop`."""
 
     def __init__(self, always: Ints, fact: Ints, start: Ints, stop: Ints, states: int) -> None:

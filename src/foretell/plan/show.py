@@ -15,7 +15,7 @@ import numpy as np
 
 from foretell.ground.timeline import Grounding, Timeline
 from foretell.lang.pretty import pretty_atom, pretty_rule
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.parameters import ParameterBook, events_of
 from foretell.wording import counted
 
@@ -76,7 +76,7 @@ def tensors_of(book: ParameterBook, layers: int) -> list[Tensor]:
     return [one for one in found if one.numbers]
 
 
-def alike_of(layout: Layout, book: ParameterBook, layers: int) -> list[Alike]:
+def alike_of(layout: DimensionLayout, book: ParameterBook, layers: int) -> list[Alike]:
     """In the order of the program; what has no names or numbers (dimension 0) is left out."""
     found = []
     for family in book.families.values():
@@ -90,7 +90,7 @@ def alike_of(layout: Layout, book: ParameterBook, layers: int) -> list[Alike]:
     return [one for one in found if one.numbers]
 
 
-def network_json(layout: Layout, book: ParameterBook, layers: int) -> dict[str, Any]:
+def network_json(layout: DimensionLayout, book: ParameterBook, layers: int) -> dict[str, Any]:
     kinds = alike_of(layout, book, layers)
     return {
         "functors": [
@@ -104,7 +104,7 @@ def network_json(layout: Layout, book: ParameterBook, layers: int) -> dict[str, 
     }
 
 
-def network_lines(layout: Layout, book: ParameterBook, layers: int) -> list[str]:
+def network_lines(layout: DimensionLayout, book: ParameterBook, layers: int) -> list[str]:
     """Functors with their dimensions, what each rule computes, parameters by name and by tensor."""
     functors = [
         (str(one), one.kind, str(layout.dimension(name)), _when(layout, name))
@@ -141,13 +141,13 @@ def _unbound(book: ParameterBook) -> list[tuple[str, tuple[str, ...]]]:
     return list({name: (name, groups) for _, name, groups in named if name not in given}.values())
 
 
-def _when(layout: Layout, name: str) -> str:
+def _when(layout: DimensionLayout, name: str) -> str:
     if not layout.dimension(name):
         return "none: true or false"
     return "changes with time" if name in layout.changing else "one for ever"
 
 
-def _rules(layout: Layout, book: ParameterBook) -> list[tuple[str, str, str]]:
+def _rules(layout: DimensionLayout, book: ParameterBook) -> list[tuple[str, str, str]]:
     """Facts of one functor stand together: each has a vector of its own."""
     found: list[tuple[str, str, str]] = []
     facts: Counter[str] = Counter()
@@ -222,7 +222,7 @@ class SequenceSizes:
         )
 
 
-def sizes_of(timeline: Timeline, slots: SequenceSlots, layout: Layout) -> SequenceSizes:
+def sizes_of(timeline: Timeline, slots: SequenceSlots, layout: DimensionLayout) -> SequenceSizes:
     grounding = slots.grounding
     functor = np.asarray([key[0] for key in grounding.keys], dtype=np.int64)
     rule = np.asarray(grounding.rule, dtype=np.int64)
@@ -261,7 +261,7 @@ def _named(grounding: Grounding, counts: dict[int, int]) -> dict[str, int]:
     return {grounding.rule_name(rule): count for rule, count in counts.items()}
 
 
-def sizes_lines(found: Sequence[SequenceSizes], layout: Layout) -> list[str]:
+def sizes_lines(found: Sequence[SequenceSizes], layout: DimensionLayout) -> list[str]:
     """A line a sequence, then all of them together by functor and by rule."""
     text = {one.name: pretty_rule(one.rule) for one in layout.program.rules}
     slots = _summed(one.slots_by_functor for one in found)

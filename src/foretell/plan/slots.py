@@ -1,6 +1,6 @@
 """One sequence: which facts are needed at which points of time, by which proofs and additions. Integers only, times come later.
 
-Points are the events' own times (each in the state just before it; the point of event 0 is `bos`) and the queries' times. A *slot* is a
+TimePoints are the events' own times (each in the state just before it; the point of event 0 is `bos`) and the queries' times. A *slot* is a
 fact at a point, needed because it is a possible event at a query, an event that happened, a condition of an addition, or in the body of a
 proof of a needed slot. Facts whose embeddings never change have one slot for the sequence.
 """
@@ -14,10 +14,10 @@ import numpy as np
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Grounding, Timeline
 from foretell.plan.cycle import cycle_message
-from foretell.plan.grounded import NO_INTS, Grounded
-from foretell.plan.history import History
+from foretell.plan.grounded import NO_INTS, GroundingArrays
+from foretell.plan.history import SlotHistory
 from foretell.plan.int_arrays import Ints, below, sorted_once, spread, without
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.sample import checked, numbers_below
 
 # Of the table that finds the slots of conditions, at most: where few of many facts are looked at, they are searched for instead.
@@ -26,7 +26,7 @@ CELLS_A_CONDITION = 32
 
 @dataclass(frozen=True, eq=False)
 class SequenceSlots:
-    history: History
+    history: SlotHistory
     point_state: Ints  # [P], ascending
     event_point: Ints  # [n + 1]: point of `bos`, then of each event
     query_point: Ints  # [Q], in the order the queries were given
@@ -52,7 +52,7 @@ class SequenceSlots:
     happened_slot: Ints  # [n]: of each event at its own time; -1 where it is not scored
 
     @property
-    def grounded(self) -> Grounded:
+    def grounded(self) -> GroundingArrays:
         return self.history.grounded
 
     @property
@@ -65,17 +65,17 @@ class SequenceSlots:
 
 def sequence_slots(
     timeline: Timeline,
-    layout: Layout,
+    layout: DimensionLayout,
     query_states: np.ndarray,
     keep: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> SequenceSlots:
     """With `keep`, only that many of the events that are possible at a query, drawn by `rng` at every call."""
-    return slots_of_history(History(Grounded(timeline.grounding, layout), timeline), query_states, keep, rng)
+    return slots_of_history(SlotHistory(GroundingArrays(timeline.grounding, layout), timeline), query_states, keep, rng)
 
 
 def slots_of_history(
-    history: History,
+    history: SlotHistory,
     query_states: np.ndarray,
     keep: int | None = None,
     rng: np.random.Generator | None = None,
@@ -83,11 +83,11 @@ def slots_of_history(
 ) -> SequenceSlots:
     """`sequence_slots` where what the timeline fixes is known already; with `chosen`, one given possible event a query and no other."""
     checked(keep, rng)
-    return _Builder(history, Points.of(np.asarray(query_states, dtype=np.int64), history)).build(keep, rng, chosen)
+    return _Builder(history, TimePoints.of(np.asarray(query_states, dtype=np.int64), history)).build(keep, rng, chosen)
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class TimePoints:
     """Queries and events in order of state. A query in the state just before an event comes before that event."""
 
     state: Ints  # [P], ascending
@@ -97,7 +97,7 @@ class Points:
     before: Ints  # [states + 1]: points in earlier states
 
     @classmethod
-    def of(cls, query_states: Ints, history: History) -> Points:
+    def of(cls, query_states: Ints, history: SlotHistory) -> TimePoints:
         assert not len(query_states) or 0 <= query_states.min() <= query_states.max() < history.states
         order = np.argsort(query_states, kind="stable")
         ordered = query_states[order]
@@ -130,7 +130,7 @@ class _Bodies:
 
 
 class _Builder:
-    def __init__(self, history: History, points: Points) -> None:
+    def __init__(self, history: SlotHistory, points: TimePoints) -> None:
         self.history, self.points = history, points
         self.facts, self.instances = history.grounded.facts, history.grounded.instances
         self.stride = len(points.state)

@@ -14,7 +14,7 @@ HEIGHTS = {"cpu": (16, 128), "cuda": (32, 512)}
 
 
 @dataclass(frozen=True)
-class Tiling:
+class TilesOfOneHeight:
     """Tiles of one height."""
 
     matrix: np.ndarray  # int64 [T]
@@ -22,15 +22,16 @@ class Tiling:
 
 
 @dataclass(frozen=True)
-class Packed:
-    tilings: tuple[Tiling, ...]  # one after the other: at most two
+class Packing:
+    tilings: tuple[TilesOfOneHeight, ...]  # one after the other: at most two
     place: np.ndarray  # int64 [rows]: where each row stands
     size: int  # places in all
 
 
-def pack(matrix: np.ndarray, device: str) -> Packed:
-    """`matrix` [rows], ascending in runs: rows of one matrix stay together, in their order."""
-    heights = HEIGHTS.get(device, HEIGHTS["cuda"])
+def pack(matrix: np.ndarray, device: str, heights: tuple[int, int] | None = None) -> Packing:
+    """`matrix` [rows], ascending in runs: rows of one matrix stay together, in their order. `heights` are else those of the device."""
+    if heights is None:
+        heights = HEIGHTS.get(device, HEIGHTS["cuda"])
     count = len(matrix)
     new = np.ones(count, dtype=bool)
     new[1:] = matrix[1:] != matrix[:-1]
@@ -52,6 +53,6 @@ def pack(matrix: np.ndarray, device: str) -> Packed:
         there = before[run] + within
         row[there] = first[run] + within
         place[first[run] + within] = size + there
-        tilings.append(Tiling(np.repeat(matrix[first], tiles).astype(np.int64), row))
+        tilings.append(TilesOfOneHeight(np.repeat(matrix[first], tiles).astype(np.int64), row))
         size += len(row)
-    return Packed(tuple(tilings), place, size)
+    return Packing(tuple(tilings), place, size)

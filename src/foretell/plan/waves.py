@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from foretell.nn.cells import Pooled, Products, Stage, Update, Waves
-from foretell.plan.history import History
+from foretell.nn.cells import CellUpdate, DeductionStage, PoolRows, Products, Waves
+from foretell.plan.history import SlotHistory
 from foretell.plan.int_arrays import Ints, joined, offsets, runs
-from foretell.plan.parameters import Family
+from foretell.plan.parameters import ParameterFamily
 from foretell.plan.plan import Merger
 
 
@@ -25,12 +25,12 @@ from foretell.plan.plan import Merger
 class Kind:
     """Matrices of one family, cut up for conditions of these dimensions."""
 
-    family: Family
+    family: ParameterFamily
     dims: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Named:
+class RowsByName:
     """Rows that use parameters by name: where these lie depends on how many names there are."""
 
     kinds: tuple[Kind, ...]
@@ -42,12 +42,12 @@ class Named:
 @dataclass(frozen=True)
 class Recurrence:
     waves: Waves
-    vectors: Named  # constant parts of deductions …
+    vectors: RowsByName  # constant parts of deductions …
     target: Tensor  # int64: … and where they go
-    blocks: Named  # of all stages' tiles, one after the other
+    blocks: RowsByName  # of all stages' tiles, one after the other
     block_tiles: tuple[int, ...]  # of each step
-    gates: Named  # constant parts of proposals
-    gate_blocks: Named  # of all updates' tiles
+    gates: RowsByName  # constant parts of proposals
+    gate_blocks: RowsByName  # of all updates' tiles
     gate_tiles: tuple[int, ...]
     point: Tensor  # int64 [embeddings]: `bos` or event that each stands before, among those of all sequences
     since: Tensor  # int64 [embeddings]: the one that made the version that it reads
@@ -57,7 +57,7 @@ class Recurrence:
     rows: dict[tuple[int, ...], Any] = field(default_factory=dict)  # of parameters, by how many names there were
 
 
-def make_recurrence(merger: Merger, histories: Sequence[History]) -> Recurrence:
+def make_recurrence(merger: Merger, histories: Sequence[SlotHistory]) -> Recurrence:
     """`merger` has slots without queries: their points are `bos` and the events."""
     return _Builder(merger, histories).build()
 
@@ -85,7 +85,7 @@ class _Pairs:
 
 
 class _Builder:
-    def __init__(self, merger: Merger, histories: Sequence[History]) -> None:
+    def __init__(self, merger: Merger, histories: Sequence[SlotHistory]) -> None:
         self.merger, self.parts = merger, merger.parts
         self.own = [one.versions for one in histories]
         self.first = offsets([len(one) - 1 for one in self.own])  # versions of earlier sequences
@@ -145,7 +145,7 @@ class _Builder:
         for number, updated in enumerate(is_update.tolist()):
             if updated:
                 made.append(
-                    Update(
+                    CellUpdate(
                         int(version_edge[number + 1] - version_edge[number]),
                         int(moves.edge[number + 1] - moves.edge[number]),
                         before[number],
@@ -158,7 +158,7 @@ class _Builder:
             else:
                 low, high = int(slot_edge[number]), int(slot_edge[number + 1])
                 of_cells = cells[number] if has_cell[number] and high > low else None
-                made.append(Stage(high - low, of_cells, products[number], pools[number]))
+                made.append(DeductionStage(high - low, of_cells, products[number], pools[number]))
         tensor = self.merger.tensor
         point, read = self.merger.point[slots], self.slot_version[slots]
         own = joined([np.zeros(1, dtype=np.int64), order])
@@ -314,13 +314,13 @@ class _Assembled:
         self.beyond = heads + int(many.sum())
         return target
 
-    def constants(self) -> Named:
+    def constants(self) -> RowsByName:
         rows, tensor = self.rows, self.merger.tensor
-        return Named(rows.kinds, tensor(rows.kind), tensor(rows.name), tensor(np.zeros_like(rows.name)))
+        return RowsByName(rows.kinds, tensor(rows.kind), tensor(rows.name), tensor(np.zeros_like(rows.name)))
 
     def products(
         self, slot_row: Ints, target: Ints, beyond: int | None
-    ) -> tuple[list[Products | None], Named, tuple[int, ...]]:
+    ) -> tuple[list[Products | None], RowsByName, tuple[int, ...]]:
         """For each step its tiles, of rows with one matrix: about as high as such rows are many."""
         rows, pairs, tensor = self.rows, self.pairs, self.merger.tensor
         beyond = len(rows.head) if beyond is None else beyond
@@ -348,7 +348,7 @@ class _Assembled:
             for one, other in zip(tensor(source).split(places), tensor(goal).split(places), strict=True)
         ]
         named = (tensor(np.repeat(column[start], tiles)) for column in columns[1:])
-        return made, Named(rows.kinds, *named), tuple(of_step.tolist())
+        return made, RowsByName(rows.kinds, *named), tuple(of_step.tolist())
 
     def single(self) -> list[Tensor | None]:
         """Rows of each step that are pooled with no other; None: all."""
@@ -358,7 +358,7 @@ class _Assembled:
         every = counts == np.diff(self.edge)
         return [None if whole else part for part, whole in zip(parts, every.tolist(), strict=True)]
 
-    def pools(self, target: Ints | None) -> list[Pooled | None]:
+    def pools(self, target: Ints | None) -> list[PoolRows | None]:
         """Of each step; rows are targets, or counted within the step."""
         rows, steps, tensor = self.rows, len(self.heads) - 1, self.merger.tensor
         many = np.flatnonzero(~rows.alone)
@@ -372,4 +372,4 @@ class _Assembled:
         by_pool = [rows.beta[at], rows.head[at] - self.heads[self.step[at]]]
         parts = [tensor(one).split(row_counts.tolist()) for one in by_row]
         parts += [tensor(one).split(pool_counts.tolist()) for one in by_pool]
-        return [Pooled(*one) if len(one[0]) else None for one in zip(*parts, strict=True)]
+        return [PoolRows(*one) if len(one[0]) else None for one in zip(*parts, strict=True)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from foretell.data import EventData
+from foretell.data import EventData, EventSequence
+from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import EventScores
 from foretell.models.base import IntensityModel
 
@@ -24,3 +25,14 @@ class Entry:
     @property
     def title(self) -> str:
         return self.name if self.floor or self.name == self.model.title else f"{self.name} ({self.model.title})"
+
+
+def place_of_same(data: EventData, sequence: EventSequence, run: str) -> int:
+    """Where `data` have the sequence of this id."""
+    for place, one in enumerate(data):
+        if one.id == sequence.id:
+            return place
+    raise ForetellError(
+        f"{run}: its data have no sequence {sequence.id!r}, which another run of this report has; runs must be on the same data "
+        "(--data names data for all of them)"
+    )

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from foretell.errors import ForetellError
-from foretell.evaluate.explain import Addition, Contributed, Explained
+from foretell.evaluate.explain import AttendedEvent, Explanation, RuleContribution
 from foretell.report.explain_tables import factor, heads_by_effect
 from foretell.report.plots import COLOURS, FAINT, INK, blank_figure
 from foretell.terms import split
@@ -21,7 +21,7 @@ BAND = 0.5  # of a row's height, shared by the layers
 NAMED_FROM = 0.1  # weights that deserve a name
 
 
-def explain_plot(explained: Explained, *, time_unit: str = "") -> Figure:
+def explain_plot(explained: Explanation, *, time_unit: str = "") -> Figure:
     """Rows are ordered by their effect on the event's intensity, the largest on top."""
     heads = heads_by_effect(explained)[:SHOWN_HEADS]
     if not heads:
@@ -53,11 +53,11 @@ def explain_plot(explained: Explained, *, time_unit: str = "") -> Figure:
     return figure
 
 
-def _distance(addition: Addition, shortest: float) -> float:
+def _distance(addition: AttendedEvent, shortest: float) -> float:
     return max(addition.ago, shortest)
 
 
-def _draw_head(axes: Any, row: int, head: Contributed, shortest: float, longest: float) -> None:
+def _draw_head(axes: Any, row: int, head: RuleContribution, shortest: float, longest: float) -> None:
     layers = len(head.attention)
     heaviest = None
     for place, attention in enumerate(head.attention):
@@ -92,7 +92,7 @@ def _draw_head(axes: Any, row: int, head: Contributed, shortest: float, longest:
     )
 
 
-def _label(axes: Any, explained: Explained, heads: list[tuple[str, Contributed]]) -> None:
+def _label(axes: Any, explained: Explanation, heads: list[tuple[str, RuleContribution]]) -> None:
     """On the left what looks back at what, on the right how much it matters and what the extra 1 keeps."""
     names = [f"{fact} ← {split(head.attention[0].additions[0].event)[0]}\n{head.name}" for fact, head in heads]
     axes.set_yticks(range(len(heads) + 1), [*names, "all of these"], fontsize=8)

@@ -7,23 +7,23 @@ import math
 from rich.markup import escape
 from rich.table import Table
 
-from foretell.evaluate.explain import Attention, Contributed, Explained, ExplainedFact
+from foretell.evaluate.explain import Explanation, FactExplanation, LayerAttention, RuleContribution
 from foretell.wording import counted
 
 
-def heading(explained: Explained) -> str:
+def heading(explained: Explanation) -> str:
     """Where the history stands."""
     last = "before any event" if explained.after is None else "after {} at {:g}".format(*explained.after)
     return f"sequence {explained.sequence}, just before {explained.time:g}: {counted(explained.seen, 'event')} seen, {last}"
 
 
-def tables(explained: Explained, top: int | None) -> list[Table]:
+def tables(explained: Explanation, top: int | None) -> list[Table]:
     """With the first `top` of every list; None: with all."""
     found = [_intensities(explained, top), _contributions(explained, top)]
     return [*found, _attention(explained, top)] if heads_by_effect(explained) else found
 
 
-def heads_by_effect(explained: Explained) -> list[tuple[str, Contributed]]:
+def heads_by_effect(explained: Explanation) -> list[tuple[str, RuleContribution]]:
     """Every fact and rule that attends, those that move the intensity most, either way, first."""
     heads = [(fact.fact, one) for fact in explained.facts for one in fact.contributions if one.attention]
     return sorted(heads, key=lambda pair: -abs(pair[1].effect or 0.0))
@@ -50,7 +50,7 @@ def _table(title: str, caption: str, left: tuple[str, ...], right: tuple[str, ..
     return table
 
 
-def _intensities(explained: Explained, top: int | None) -> Table:
+def _intensities(explained: Explanation, top: int | None) -> Table:
     shown = list(explained.intensities.items())[:top]
     if explained.event not in dict(shown):
         shown.append((explained.event, explained.intensity))
@@ -64,7 +64,7 @@ def _intensities(explained: Explained, top: int | None) -> Table:
     return table
 
 
-def _contributions(explained: Explained, top: int | None) -> Table:
+def _contributions(explained: Explanation, top: int | None) -> Table:
     table = _table(
         escape(f"why {explained.event}: what each rule contributes"),
         "share: of the norms of all that is summed to the fact's embedding, before the tanh, over all layers\n"
@@ -79,7 +79,7 @@ def _contributions(explained: Explained, top: int | None) -> Table:
     return table
 
 
-def _add_fact(table: Table, fact: ExplainedFact, top: int | None) -> None:
+def _add_fact(table: Table, fact: FactExplanation, top: int | None) -> None:
     shown = fact.contributions[:top]
     for place, one in enumerate(shown):
         name = escape(fact.fact) if place == 0 else ""
@@ -89,7 +89,7 @@ def _add_fact(table: Table, fact: ExplainedFact, top: int | None) -> None:
     table.add_section()
 
 
-def _source(one: Contributed, top: int | None) -> str:
+def _source(one: RuleContribution, top: int | None) -> str:
     if one.attention:
         return f"{counted(len(one.attention[0].additions), 'addition')}: {one.text}"
     if one.kind == "own":
@@ -106,7 +106,7 @@ def _source(one: Contributed, top: int | None) -> str:
     return "\n".join(lines)
 
 
-def _attention(explained: Explained, top: int | None) -> Table:
+def _attention(explained: Explanation, top: int | None) -> Table:
     heads = heads_by_effect(explained)
     shown = heads[:top]
     more = f"; {counted(len(heads) - len(shown), 'more head')} with smaller effects" if len(shown) < len(heads) else ""
@@ -127,7 +127,7 @@ def _attention(explained: Explained, top: int | None) -> Table:
     return table
 
 
-def _add_layer(table: Table, first: tuple[str, str, str], attention: Attention, top: int | None) -> None:
+def _add_layer(table: Table, first: tuple[str, str, str], attention: LayerAttention, top: int | None) -> None:
     shown = attention.additions[:top]
     for place, one in enumerate(shown):
         start = (*first, str(attention.layer), f"{attention.kept:.3f}") if place == 0 else ("",) * 5

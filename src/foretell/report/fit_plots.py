@@ -13,8 +13,8 @@ from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import EventScores, score_events
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure
-from foretell.report.confusion import confusion_of
-from foretell.report.residual_curves import calibration_of, fit_of
+from foretell.report.sections.confusion import confusion_of
+from foretell.report.sections.fit import calibration_of, fit_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

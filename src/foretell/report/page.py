@@ -1,4 +1,4 @@
-"""Sections in, one HTML page out that needs nothing but itself: styles, script and numbers are inside, and it may load nothing.
+"""Entries in, one HTML page out that needs nothing but itself: styles, script and numbers are inside, and it may load nothing.
 
 Every text passes through `foretell.report.markup`, which escapes it. Besides, a content security policy names the page's own script and
 style by their hashes, so that no other would run, and forbids every request.
@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import metadata, resources
 
-from foretell.report.markup import Markup, element, embedded_json, joined
-from foretell.report.section import Section
+from foretell.data.summary import DataSummary
+from foretell.evaluate.metrics import plain_scores
+from foretell.report.entry import Entry
+from foretell.report.markup import Markup, PageSection, element, embedded_json, joined
+from foretell.report.sections.confusion import confusion_section
+from foretell.report.sections.data import data_section
+from foretell.report.sections.fit import calibration_of, calibration_section, fit_of, fit_section
+from foretell.report.sections.functors import functors_section
+from foretell.report.sections.learning import learning_section
+from foretell.report.sections.moments import moments_section
+from foretell.report.sections.over_time import over_time_section
+from foretell.report.sections.scores import number, scores_section
 
 
-def page(title: str, subtitle: str, runs: Sequence[str], head: Markup, sections: Sequence[Section]) -> str:
+def page(title: str, subtitle: str, runs: Sequence[str], head: Markup, sections: Sequence[PageSection]) -> str:
     """`runs` are the names of the runs, in the order of their colours; `head` is what comes before the sections."""
     style, script = (_file(name) for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:"
@@ -72,3 +83,67 @@ def _file(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode()}'"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a report is made of."""
+
+    summary: DataSummary
+    entries: Sequence[Entry]  # floors among them; at least one that is none
+    places: Sequence[int]  # of the chosen sequence in the data of each entry that is no floor
+    time_unit: str = ""
+    start: float = 0.0  # from when on the sequence is shown
+
+
+def report_page(contents: Contents, progress: Callable[[str, int, int], None] | None = None) -> str:
+    told = progress or (lambda words, done, of: None)
+    runs = [entry for entry in contents.entries if not entry.floor]
+    data = runs[0].data
+    sections = [
+        data_section(contents.summary, data),
+        learning_section(runs),
+        scores_section(contents.entries),
+        over_time_section(runs, contents.places, contents.time_unit, contents.start, told),
+        fit_section(runs),
+        calibration_section(runs),
+        confusion_section(runs),
+        functors_section(runs),
+    ]
+    moments = moments_section(runs, contents.places, contents.start, told)
+    if moments is not None:
+        sections.append(moments)
+    verb = "predicts" if len(runs) == 1 else "predict"
+    subtitle = f"How well {_listed([entry.title for entry in runs])} {verb} what happens in {data.name}, and when."
+    return page(contents.summary.name, subtitle, [entry.name for entry in runs], glance(contents.entries), sections)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def glance(entries: Sequence[Entry]) -> Markup:
+    cards = [_card(place, entry) for place, entry in enumerate(one for one in entries if not one.floor)]
+    return element("div", *cards, class_="cards")
+
+
+def _card(place: int, entry: Entry) -> Markup:
+    rows: list[tuple[str, str, str]] = []
+    for score in plain_scores():
+        told = entry.evaluation.get(score.key) or {}
+        if score.main and score.needs == "events" and told.get("value") is not None:
+            share = score.kind == "share"
+            value, low, high = (number(told[part], share) for part in ("value", "low", "high"))
+            label = f"{score.page_column} an event" if score.kind == "nats" else score.page_column
+            sign = " %" if share else ""
+            rows.append((label, f"{value}{sign}", f"{low} to {high}{sign}"))
+    calibration, fit = calibration_of(entry.events, entry.data), fit_of(entry.events)
+    if calibration is not None and fit is not None:
+        rows.append(("in 90 % intervals", f"{100 * calibration.coverage(0.9).value:.1f} %", "90 % would be right"))
+        held = "inside" if fit.holds else "outside"
+        rows.append(("KS distance of times", f"{fit.test.ks:.3f}", f"{held} the 95 % band of {fit.band:.3f}"))
+    inside = [
+        element("div", element("dt", label), element("dd", element("strong", value), element("small", small)))
+        for label, value, small in rows
+    ]
+    return element("article", element("h2", entry.title), element("dl", *inside), class_=f"card run{place % 6}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.prediction import QUANTILES
+from foretell.evaluate.next_time import QUANTILES, waiting_times
 from foretell.evaluate.queries import intensities_at
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import (
@@ -23,7 +23,6 @@ from foretell.report.canvas import (
     time_label,
 )
 from foretell.report.fit_plots import calibration, confusion, qq
-from foretell.report.waiting import waiting_times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,26 +51,49 @@ MOST_WAITS = 1000  # events whose time is predicted
 
 
 def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | None = None) -> Figure:
-    """Train and dev log-likelihood an event against epochs; `floors` are horizontal lines on dev."""
+    """Train and dev log-likelihood per event against epochs; `floors` are horizontal lines on dev."""
     figure, (axes,) = blank_figure(1, (7.2, 4.2))
-    epochs = [record["epoch"] for record in records]
-    axes.plot(epochs, [record["train"] for record in records], color=FAINT, label="train")
-    dev = [(record["epoch"], record["dev"]) for record in records if record.get("dev") is not None]
-    if dev:
-        axes.plot(*zip(*dev, strict=True), color=COLOURS[0], label="dev")
-        best = max(dev, key=lambda pair: pair[1])
-        axes.plot(*best, "o", color=COLOURS[0], markersize=5)
-        axes.annotate(f"{best[1]:.3f}", best, textcoords="offset points", xytext=(0, -14), ha="center", fontsize=9)
+    axes.plot([one["epoch"] for one in records], [one["train"] for one in records], color=FAINT, label="train")
+    _draw_dev(axes, records, COLOURS[0], "dev")
     for (name, value), colour in zip((floors or {}).items(), (COLOURS[1], COLOURS[4]), strict=False):
         axes.axhline(value, color=colour, linestyle="--", linewidth=1.0, label=f"{name} on dev")
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("log-likelihood, nats an event")
-    axes.set_title("Learning curve", loc="left")
+    _label_curves(axes, "Learning curve")
     axes.legend(frameon=False)
     return figure
 
 
-class Shown(TypedDict, total=False):
+def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, float] | None = None) -> Figure:
+    """Several models' dev (and, thin, train) log-likelihood per event against epochs; `floors` are horizontal lines on dev."""
+    figure, (axes,) = blank_figure(1, (7.2, 4.2))
+    for (name, records), colour in zip(runs.items(), COLOURS, strict=False):
+        train = [one["train"] for one in records]
+        axes.plot([one["epoch"] for one in records], train, color=colour, linewidth=0.8, alpha=0.5)
+        _draw_dev(axes, records, colour, f"{name} on dev (thin: train)")
+    for (name, value), style in zip((floors or {}).items(), (":", "--"), strict=False):
+        axes.axhline(value, color=FAINT, linestyle=style, linewidth=1.2, label=f"{name} on dev")
+    _label_curves(axes, "Learning curves")
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _draw_dev(axes: Any, records: list[dict[str, Any]], colour: str, label: str) -> None:
+    """The curve on dev, with a dot and a number at its best epoch."""
+    dev = [(record["epoch"], record["dev"]) for record in records if record.get("dev") is not None]
+    if not dev:
+        return
+    axes.plot(*zip(*dev, strict=True), color=colour, label=label)
+    best = max(dev, key=lambda pair: pair[1])
+    axes.plot(*best, "o", color=colour, markersize=5)
+    axes.annotate(f"{best[1]:.3f}", best, textcoords="offset points", xytext=(0, -14), ha="center", fontsize=9)
+
+
+def _label_curves(axes: Any, title: str) -> None:
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("log-likelihood, nats an event")
+    axes.set_title(title, loc="left")
+
+
+class PlotRange(TypedDict, total=False):
     """From when to when one sequence is drawn (default: all of it), and the unit of time in the labels."""
 
     start: float | None
@@ -79,27 +101,7 @@ class Shown(TypedDict, total=False):
     time_unit: str
 
 
-def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, float] | None = None) -> Figure:
-    """Several models' dev (and, thin, train) log-likelihood an event against epochs; `floors` are horizontal lines on dev."""
-    figure, (axes,) = blank_figure(1, (7.2, 4.2))
-    for (name, records), colour in zip(runs.items(), COLOURS, strict=False):
-        epochs = [record["epoch"] for record in records]
-        axes.plot(epochs, [record["train"] for record in records], color=colour, linewidth=0.8, alpha=0.5)
-        dev = [(record["epoch"], record["dev"]) for record in records if record.get("dev") is not None]
-        axes.plot(*zip(*dev, strict=True), color=colour, label=f"{name} on dev (thin: train)")
-        best = max(dev, key=lambda pair: pair[1])
-        axes.plot(*best, "o", color=colour, markersize=5)
-        axes.annotate(f"{best[1]:.3f}", best, textcoords="offset points", xytext=(0, -14), ha="center", fontsize=9)
-    for (name, value), style in zip((floors or {}).items(), (":", "--"), strict=False):
-        axes.axhline(value, color=FAINT, linestyle=style, linewidth=1.2, label=f"{name} on dev")
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("log-likelihood, nats an event")
-    axes.set_title("Learning curves", loc="left")
-    axes.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def intensity(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[Shown]) -> Figure:
+def intensity(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[PlotRange]) -> Figure:
     """Intensities over time above the events, and below them, from each event on, the 50 and 90 % intervals of the wait for the next."""
     figure, (upper, lower, waits) = blank_figure(3, (9.0, 7.4), heights=(3, 1.3, 2.2))
     first, last = _draw_intensities(upper, lower, model, data, place, **shown)
@@ -142,7 +144,7 @@ def _draw_waits(axes: Any, times: np.ndarray, chosen: np.ndarray, waits: np.ndar
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper left", bbox_to_anchor=(0, 1.2))
 
 
-def intensity_plot(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[Shown]) -> Figure:
+def intensity_plot(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[PlotRange]) -> Figure:
     """Total intensity and that of the most active types over time, above the events that happened."""
     figure, (upper, lower) = blank_figure(2, (9.0, 5.2), heights=(3, 1.6))
     _draw_intensities(upper, lower, model, data, place, **shown)

@@ -6,7 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from foretell.evaluate.next_time import UNDEFINED_ABOVE
-from foretell.evaluate.prediction import Interval, Likely, Outlook, Prediction
+from foretell.evaluate.predict import Interval, LikelyEvent, NextEventDistribution, Prediction
 from foretell.wording import counted
 
 
@@ -83,7 +83,9 @@ def event_tables(prediction: Prediction) -> list[Table]:
     return found
 
 
-def _events(title: str, caption: str, columns: list[tuple[Outlook, tuple[Likely, ...]]], shares: bool) -> Table:
+def _events(
+    title: str, caption: str, columns: list[tuple[NextEventDistribution, tuple[LikelyEvent, ...]]], shares: bool
+) -> Table:
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("event")
     for outlook, _ in columns:
@@ -103,7 +105,7 @@ def _events(title: str, caption: str, columns: list[tuple[Outlook, tuple[Likely,
     return table
 
 
-def _outlooks(prediction: Prediction) -> list[Outlook]:
+def _outlooks(prediction: Prediction) -> list[NextEventDistribution]:
     return [prediction.outlook, *([prediction.samples] if prediction.samples is not None else [])]
 
 
@@ -113,11 +115,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f} %" if 0.0 < share < 0.1 else f"{100 * share:.1f} %"
 
 
-def _named(likely: tuple[Likely, ...]) -> str:
+def _named(likely: tuple[LikelyEvent, ...]) -> str:
     return "  ".join(f"{one.event} {percent(one.probability)}" for one in likely) or "–"
 
 
-def _who(outlook: Outlook) -> str:
+def _who(outlook: NextEventDistribution) -> str:
     who = outlook.who
     if who is None or not who.events:
         return "–"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate
-from foretell.evaluate.compare import Comparison
+from foretell.evaluate.compare import RunComparison
+from foretell.evaluate.metrics import score_of
 from foretell.report.plots import COLOURS, FAINT, INK, blank_figure
 
 if TYPE_CHECKING:
@@ -16,29 +17,24 @@ if TYPE_CHECKING:
 NAMED = 12  # functors with their name beside the dot; of more the names would cover each other
 
 
-def scatter_plot(comparison: Comparison, time_unit: str = "") -> Figure:
+def scatter_plot(comparison: RunComparison, time_unit: str = "") -> Figure:
     """One panel each for the fit, the time and the type or participants, as far as they were scored."""
     assert len(comparison.names) == 2
     found = comparison.functors[0].scores if comparison.functors else {}
-    titles = {
-        "log_likelihood": "log-likelihood, nats an event",
-        "rmse": f"RMSE of next time{f' ({time_unit})' if time_unit and len(time_unit) < 20 else ''}",
-        "error_rate": "error of next type, %",
-    }
-    titles |= {key: "error of who, %" for key in found if key.startswith("participants")}
-    keys = [key for key in titles if key in found]
-    figure, drawn = blank_figure(1, (4.1 * max(1, len(keys)), 4.4))
+    scores = {key: score for key in found if (score := score_of(key)) is not None}
+    figure, drawn = blank_figure(1, (4.1 * max(1, len(scores)), 4.4))
     drawn[0].remove()
-    panels = figure.subplots(1, max(1, len(keys)), squeeze=False)[0]
-    for axes, key in zip(panels, keys, strict=False):
-        _panel(axes, comparison, key, 100.0 if key.startswith(("error", "participants")) else 1.0)
-        axes.set_title(titles[key], loc="left", fontsize=10, color=INK)
-        side = "above" if key == "log_likelihood" else "below"
+    panels = figure.subplots(1, max(1, len(scores)), squeeze=False)[0]
+    for axes, (key, score) in zip(panels, scores.items(), strict=False):
+        _panel(axes, comparison, key, 100.0 if score.kind == "share" else 1.0)
+        unit = {"nats": ", nats an event", "time": "", "share": ", %"}[score.kind]
+        axes.set_title(f"{score.column(time_unit)}{unit}", loc="left", fontsize=10, color=INK)
+        side = "above" if score.higher_is_better else "below"
         axes.set_xlabel(f"{comparison.names[0]}\n{side} the line, {comparison.names[1]} is better", fontsize=9)
     return figure
 
 
-def _panel(axes: Any, comparison: Comparison, key: str, scale: float) -> None:
+def _panel(axes: Any, comparison: RunComparison, key: str, scale: float) -> None:
     dots = [(one.functor, *one.scores[key]) for one in comparison.functors]
     dots = [(name, first, second) for name, first, second in dots if not np.isnan([first.value, second.value]).any()]
     for place, (name, first, second) in enumerate(dots):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure
 from foretell.train.space import Choices, Range
-from foretell.train.study import Tried
-from foretell.train.tune import Tuned
+from foretell.train.study import TrialRecord
+from foretell.train.tune import TuningResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 COLUMNS = 3
 
 
-def settings_plot(found: Tuned) -> Figure:
+def settings_plot(found: TuningResult) -> Figure:
     """Full dots: trained to the end; hollow: given up; the best is marked in every panel. Scores far below the others are at the edge."""
     scored = [one for one in found.tried if one.score is not None]
     names = [name for name in found.space.open if any(name in one.setting for one in scored)]
@@ -40,7 +40,7 @@ def _floor(scores: Sequence[float]) -> float:
     return max(ordered[0], middle - 2.0 * (high - middle)) if high > middle else ordered[0]
 
 
-def _panel(axes: Any, found: Tuned, scored: Sequence[Tried], name: str, floor: float) -> None:
+def _panel(axes: Any, found: TuningResult, scored: Sequence[TrialRecord], name: str, floor: float) -> None:
     shown = [one for one in scored if name in one.setting]
     places = _places(axes, found.space.open[name], [one.setting[name] for one in shown])
     best = found.best

@@ -17,15 +17,23 @@ import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.by_functor import by_functor, functors_of
-from foretell.evaluate.compare import Comparison, Difference, difference_of
+from foretell.evaluate.compare import Difference, RunComparison, difference_of
 from foretell.evaluate.scores import plain
-from foretell.reproduce.comparison import TITLES
+from foretell.reproduce.comparison import title_of
 from foretell.reproduce.definition import Choice, Definition, check_keys, read_definition
-from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, estimate_cell, verdict_of
+from foretell.reproduce.experiment import (
+    ExperimentSummary,
+    Finding,
+    Picture,
+    Results,
+    TableSection,
+    estimate_cell,
+    verdict_of,
+)
 from foretell.reproduce.models import Models
 from foretell.reproduce.rows import (
     WHO,
-    Rows,
+    ScoreRows,
     SeedRows,
     check_same_data,
     is_significant,
@@ -68,7 +76,7 @@ class ByAction:
             return {key: value for key, value in (theirs.record() or {}).items() if key not in ("unit", "settings")}
         return self.other.work(unit, workspace)
 
-    def summarise(self, results: Results) -> Summary:
+    def summarise(self, results: Results) -> ExperimentSummary:
         fits = seed_rows(results, lambda settings: settings["model"] if settings["part"] == "final" else None)
         pairs = [(first, second) for first, second in self.pairs if first in fits and second in fits]
         found = [
@@ -83,7 +91,7 @@ class ByAction:
             for first, second in pairs
         ]
         findings = [_finding(one, found) for one in self.findings]
-        return Summary(sections, findings, plain({"actions": [one.to_json() for one in found]}), pictures)
+        return ExperimentSummary(sections, findings, plain({"actions": [one.to_json() for one in found]}), pictures)
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,7 @@ def compared(first: SeedRows, second: SeedRows, names: tuple[str, str], metrics:
     return found
 
 
-def _key(rows: Rows, metric: str) -> str:
+def _key(rows: ScoreRows, metric: str) -> str:
     return participants_key(rows) if metric == WHO else metric
 
 
@@ -170,7 +178,7 @@ def _signs(
     return ahead, behind
 
 
-def _table(pair: tuple[str, str], found: Sequence[Action]) -> Section:
+def _table(pair: tuple[str, str], found: Sequence[Action]) -> TableSection:
     rows = []
     for one in found:
         kind = one.difference.kind
@@ -178,7 +186,7 @@ def _table(pair: tuple[str, str], found: Sequence[Action]) -> Section:
         difference = f"{scale * one.difference.difference.value:+.{digits}f}".replace("-", "−")
         rows.append(
             [
-                *(one.functor, TITLES.get(one.metric, one.metric), str(one.events)),
+                *(one.functor, title_of(one.metric), str(one.events)),
                 *(estimate_cell(score, kind) for score in one.scores),
                 *(difference, f"{one.p:.2g}".replace("-", "−")),
                 *(f"{one.ahead} of {one.ahead + one.behind}", one.better or "–"),
@@ -190,7 +198,7 @@ def _table(pair: tuple[str, str], found: Sequence[Action]) -> Section:
         "Means over seeds with [95 % bootstrap intervals]. p of a paired permutation test over the events of the action, not corrected "
         "for their number; the last column names the better one where p < 0.05."
     )
-    return Section(f"{pair[1]} against {pair[0]}", head, rows, note)
+    return TableSection(f"{pair[1]} against {pair[0]}", head, rows, note)
 
 
 def _finding(table: Mapping[str, Any], found: Sequence[Action]) -> Finding:
@@ -226,6 +234,6 @@ def _drawing(first: SeedRows, second: SeedRows, names: tuple[str, str], metrics:
         keys = [(a, b) for a, b in keys if a in one.by_key and b in other.by_key]
         runs = [[one.by_key[a] for a, _ in keys], [replace(other.by_key[b], key=a) for a, b in keys]]
         functors = tuple(by_functor(runs, one.type, one.names, one.units))
-        save_figure(scatter_plot(Comparison(names, (), (), functors, None, 0, 0)), path)
+        save_figure(scatter_plot(RunComparison(names, (), (), functors, None, 0, 0)), path)
 
     return draw

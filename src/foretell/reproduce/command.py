@@ -12,10 +12,10 @@ from typing import Any
 
 from foretell.errors import ForetellError
 from foretell.reproduce.definition import Choice, names, read_definition
-from foretell.reproduce.experiment import Summary, open_experiment
+from foretell.reproduce.experiment import ExperimentSummary, open_experiment
 from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, default_out, missing_data, run_units
 from foretell.reproduce.results import finding_lines, table_lines, write_results
-from foretell.train.stopping import stopping
+from foretell.train.callbacks import stopping
 
 ALL = "all"
 
@@ -23,7 +23,7 @@ ALL = "all"
 @dataclass(frozen=True)
 class Outcome:
     courses: list[ExperimentProgress]
-    summaries: list[Summary]
+    summaries: list[ExperimentSummary]
     interrupted: bool
 
     @property
@@ -71,7 +71,7 @@ def reproduce(experiments: Sequence[str], wanted: ReproduceOptions, tell: Callab
     with stopping() as asked:
         courses = run_units(_all(experiments, wanted, tell), wanted, tell, lambda: asked["stop"])
         interrupted = asked["stop"]
-    summaries = [write_results(one, wanted.publish) if wanted.results else Summary() for one in courses]
+    summaries = [write_results(one, wanted.publish) if wanted.results else ExperimentSummary() for one in courses]
     return Outcome(courses, summaries, interrupted)
 
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate, estimates
 from foretell.evaluate.compare import Difference, in_words
+from foretell.evaluate.metrics import score_of
 from foretell.evaluate.scores import plain
-from foretell.reproduce.experiment import Picture, Results, Section, Summary, estimate_cell
-from foretell.reproduce.rows import WHO, Rows, difference_between, is_significant, participants_key, seed_rows
+from foretell.reproduce.experiment import ExperimentSummary, Picture, Results, TableSection, estimate_cell
+from foretell.reproduce.rows import WHO, ScoreRows, difference_between, is_significant, participants_key, seed_rows
 
 if TYPE_CHECKING:
     from foretell.reproduce.models import Models
@@ -39,17 +40,17 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """All that findings can ask about."""
 
     models: tuple[str, ...]  # with scores
     missing: tuple[str, ...]  # of which no seed is done yet
     seeds: Mapping[str, tuple[int, ...]]
     scores: Mapping[tuple[str, str], Score]  # by (model, metric)
-    rows: Mapping[str, Rows]  # pooled
+    rows: Mapping[str, ScoreRows]  # pooled
     records: Mapping[str, tuple[Mapping[str, Any], ...]]  # finals, by model
     sizes: Mapping[str, Mapping[str, Any]]  # that dev chose
-    singles: Mapping[str, Mapping[int, Rows]] = field(default_factory=dict)  # of each seed
+    singles: Mapping[str, Mapping[int, ScoreRows]] = field(default_factory=dict)  # of each seed
     like: frozenset[str] = frozenset()  # models that have the size of another, and no grid of their own
 
     def test(self, first: str, second: str, metric: str) -> Difference:
@@ -71,7 +72,7 @@ class Comparison:
         return participants_key(self.rows[model]) if metric == WHO else metric
 
 
-def compare_models(experiment: Models, results: Results) -> Comparison:
+def compare_models(experiment: Models, results: Results) -> ModelComparison:
     finals = [one for one in results.units if one.settings["part"] == "final"]
     rows = seed_rows(results, lambda settings: settings["model"] if settings["part"] == "final" else None)
     there = tuple(one.name for one in experiment.entrants if one.name in rows)
@@ -82,7 +83,7 @@ def compare_models(experiment: Models, results: Results) -> Comparison:
                 yield results.records[one.name]
 
     scores = [one for name in there for one in _scores(name, [*rows[name].by_seed.values()], rows[name].pooled)]
-    return Comparison(
+    return ModelComparison(
         models=there,
         missing=tuple(one.name for one in experiment.entrants if one.name not in rows),
         seeds={name: tuple(rows[name].by_seed) for name in there},
@@ -95,7 +96,7 @@ def compare_models(experiment: Models, results: Results) -> Comparison:
     )
 
 
-def _scores(name: str, rows: Sequence[Rows], together: Rows) -> list[Score]:
+def _scores(name: str, rows: Sequence[ScoreRows], together: ScoreRows) -> list[Score]:
     units = together.units
     found = estimates([one.ratio(units) for one in together.metrics], units.resampling(0))
     made = []
@@ -132,7 +133,7 @@ class _Tests:
         return f"{len(ahead)} of {len(self.seeds)}, {sum(map(is_significant, ahead))}"
 
 
-def summary_of(experiment: Models, results: Results) -> Summary:
+def summary_of(experiment: Models, results: Results) -> ExperimentSummary:
     from foretell.reproduce.findings import find
 
     table = experiment.definition.table
@@ -160,7 +161,7 @@ def summary_of(experiment: Models, results: Results) -> Summary:
     sections = [_score_table(found, columns), *_test_table(tests), *_grid_table(grid, found)]
     findings = [find(one, found, results) for one in table.get("finding", ())]
     picture = Picture("scores.png", lambda path: draw_scores(found, columns, experiment.definition.title, path))
-    return Summary(sections, findings, plain(numbers), (picture,) if found.models else ())
+    return ExperimentSummary(sections, findings, plain(numbers), (picture,) if found.models else ())
 
 
 def _pairs(asked: Any, models: Sequence[str]) -> list[tuple[str, str]]:
@@ -172,21 +173,12 @@ def _pairs(asked: Any, models: Sequence[str]) -> list[tuple[str, str]]:
     return [(first, second) for first, second in asked]
 
 
-TITLES = {
-    "log_likelihood": "log-likelihood",
-    "time_log_likelihood": "of times",
-    "type_log_likelihood": "of types",
-    "rmse": "RMSE",
-    "error_rate": "type error, %",
-    WHO: "participants' error, %",
-}
+def title_of(metric: str) -> str:
+    known = score_of(metric)
+    return metric if known is None else known.short_column
 
 
-def title_of(metric: str, otherwise: str = "") -> str:
-    return TITLES.get(WHO if metric.startswith(f"{WHO} ") else metric, otherwise or metric)
-
-
-def _score_table(found: Comparison, columns: Sequence[str]) -> Section:
+def _score_table(found: ModelComparison, columns: Sequence[str]) -> TableSection:
     rows = []
     for name in found.models:
         scores = [found.scores.get((name, found.key(name, column))) for column in columns]
@@ -204,14 +196,14 @@ def _score_table(found: Comparison, columns: Sequence[str]) -> Section:
         )
     head = ["model", "D, L", "seeds", *(title_of(one) for one in columns), "fit, s"]
     note = "Means over the seeds, [95 % bootstrap interval], ± standard deviation over the seeds."
-    return Section("Scores on test", head, rows, note)
+    return TableSection("Scores on test", head, rows, note)
 
 
 def _own_size(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return record["settings"]["config"]["model"]
 
 
-def _test_table(tests: Sequence[_Tests]) -> list[Section]:
+def _test_table(tests: Sequence[_Tests]) -> list[TableSection]:
     if not tests:
         return []
     rows = []
@@ -222,7 +214,7 @@ def _test_table(tests: Sequence[_Tests]) -> list[Section]:
         test = one.tests[0] if one.tests else None
         p = "–" if test is None else in_words(test.test.p_value, test.test).removeprefix("= ")
         better = one.better if one.better and is_significant(one) else "–"
-        rows.append([one.first, one.second, title_of(one.metric, one.title), size, p, better, both.better_seeds()])
+        rows.append([one.first, one.second, title_of(one.metric), size, p, better, both.better_seeds()])
     first = tests[0].pooled
     over = first.tests[0].over if first.tests else "events"
     note = (
@@ -231,7 +223,7 @@ def _test_table(tests: Sequence[_Tests]) -> list[Section]:
         "The last column: in how many seeds the same one is ahead, and in how many significantly."
     )
     return [
-        Section(
+        TableSection(
             "Differences",
             ["first", "second", "score", "difference", "p", "better", "seeds ahead, significantly"],
             rows,
@@ -240,7 +232,7 @@ def _test_table(tests: Sequence[_Tests]) -> list[Section]:
     ]
 
 
-def _grid_table(grid: Sequence[Mapping[str, Any]], found: Comparison) -> list[Section]:
+def _grid_table(grid: Sequence[Mapping[str, Any]], found: ModelComparison) -> list[TableSection]:
     if not grid:
         return []
     best: dict[str, list[Mapping[str, Any]]] = {}
@@ -254,7 +246,7 @@ def _grid_table(grid: Sequence[Mapping[str, Any]], found: Comparison) -> list[Se
         told = "; ".join(f"{_size(one['size'])}: {one['dev']:.4f}".replace("-", "−") for one in some[:3])
         rows.append([name, str(len(some)), told, f"{some[-1]['dev']:.4f}".replace("-", "−")])
     head = ["model", "sizes tried", "best three on dev", "worst"]
-    return [Section("Sizes, chosen on dev", head, rows, "Log-likelihood an event on dev, one seed.")]
+    return [TableSection("Sizes, chosen on dev", head, rows, "Log-likelihood an event on dev, one seed.")]
 
 
 def _size(size: Mapping[str, Any]) -> str:
@@ -263,7 +255,7 @@ def _size(size: Mapping[str, Any]) -> str:
     )
 
 
-def draw_scores(found: Comparison, columns: Sequence[str], title: str, path: Path) -> None:
+def draw_scores(found: ModelComparison, columns: Sequence[str], title: str, path: Path) -> None:
     """The paper's figures: one panel per score, one dot per model, with its 95 % interval; small dots are single seeds."""
     from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, save_figure
 
@@ -285,7 +277,8 @@ def draw_scores(found: Comparison, columns: Sequence[str], title: str, path: Pat
                 axis.plot(seeds, [place + 0.22] * len(seeds), "o", color=FAINT, markersize=2.5)
         axis.set_yticks(range(len(found.models)), found.models if axis is axes[0] else [])
         axis.set_ylim(len(found.models) - 0.5, -0.5)
-        better = "higher" if column.endswith("log_likelihood") else "lower"
+        known = score_of(column)
+        better = "higher" if known is not None and known.higher_is_better else "lower"
         axis.set_xlabel(f"{title_of(column)} ({better} is better)", fontsize=9, color=INK)
     figure.suptitle(title, fontsize=10, color=INK)
     save_figure(figure, path)

@@ -9,7 +9,7 @@ import numpy as np
 
 from foretell.data import Dataset, load
 from foretell.reproduce.definition import Definition, check_keys
-from foretell.reproduce.experiment import Finding, Results, Section, Summary
+from foretell.reproduce.experiment import ExperimentSummary, Finding, Results, TableSection
 from foretell.reproduce.unit import Record, Unit, slug
 from foretell.reproduce.workspace import Workspace
 
@@ -36,7 +36,7 @@ class Datasets:
     def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
         return {"statistics": statistics(workspace.dataset(unit.settings["data"]))}
 
-    def summarise(self, results: Results) -> Summary:
+    def summarise(self, results: Results) -> ExperimentSummary:
         found: list[tuple[Mapping[str, Any], dict[str, Any] | None]] = []
         for one in self.sets:
             if "data" in one:
@@ -46,14 +46,18 @@ class Datasets:
                 folder = results.folder.parent / one["experiment"]
                 found.append((one, statistics(load(folder)) if (folder / "dataset.toml").exists() else None))
         there = [(one, counted) for one, counted in found if counted is not None]
-        sections = [Section("Data sets", HEAD, [row for one, counted in found for row in _rows(one, counted)], NOTE)]
+        sections = [
+            TableSection("Data sets", HEAD, [row for one, counted in found for row in _rows(one, counted)], NOTE)
+        ]
         if there:
             sections.append(
-                Section("Splits", ["data set", "split", "sequences", "events", "lengths", "mean gap"], _splits(there))
+                TableSection(
+                    "Splits", ["data set", "split", "sequences", "events", "lengths", "mean gap"], _splits(there)
+                )
             )
         numbers = {"data_sets": {one["name"]: counted for one, counted in there}}
         findings = [_finding(one, counted) for one, counted in found if "paper" in one]
-        return Summary(sections, findings, numbers)
+        return ExperimentSummary(sections, findings, numbers)
 
 
 HEAD = ("data set", "from", "K", "sequences", "events: train", "dev", "test", "lengths: min", "mean", "max")

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate
 from foretell.reproduce.definition import Definition
-from foretell.reproduce.rows import Rows, read_rows
+from foretell.reproduce.rows import ScoreRows, read_rows
 from foretell.reproduce.unit import ROWS, Record, Unit, UnitFolder
 from foretell.reproduce.workspace import Workspace
 
@@ -43,7 +43,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Section:
+class TableSection:
     """A table of the generated page."""
 
     title: str
@@ -71,8 +71,8 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Summary:
-    sections: Sequence[Section] = ()
+class ExperimentSummary:
+    sections: Sequence[TableSection] = ()
     findings: Sequence[Finding] = ()
     numbers: Mapping[str, Any] = field(default_factory=dict)  # JSON, for results.json
     pictures: Sequence[Picture] = ()
@@ -89,7 +89,7 @@ class Results:
     def unit_folder(self, name: str) -> UnitFolder:
         return UnitFolder(self.folder / "units" / name)
 
-    def rows(self, name: str) -> Rows | None:
+    def rows(self, name: str) -> ScoreRows | None:
         """The scores of a unit event by event; None: it kept none."""
         path = self.unit_folder(name).path / ROWS
         return read_rows(path) if path.exists() else None
@@ -108,7 +108,7 @@ class Experiment(Protocol):
         """Do it; returns what to record (JSON). `workspace.fit` stops and resumes by itself; other long steps call `give_way`."""
         ...
 
-    def summarise(self, results: Results) -> Summary:
+    def summarise(self, results: Results) -> ExperimentSummary:
         """Of what is done so far, which may be nothing."""
         ...
 

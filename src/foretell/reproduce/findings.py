@@ -12,7 +12,7 @@ from typing import Any
 
 from foretell.errors import ForetellError
 from foretell.evaluate.compare import Difference
-from foretell.reproduce.comparison import Comparison
+from foretell.reproduce.comparison import ModelComparison
 from foretell.reproduce.experiment import Finding, Results, Verdict, verdict_of
 from foretell.reproduce.rows import is_significant, p_value
 
@@ -44,7 +44,7 @@ def named(table: Table) -> list[str]:
     return list(dict.fromkeys([*found, *(model for pair in table.get("pairs", ()) for model in pair)]))
 
 
-def find(table: Table, found: Comparison, results: Results) -> Finding:
+def find(table: Table, found: ModelComparison, results: Results) -> Finding:
     name, check = str(table.get("name", "")), CHECKS[table["check"]]
     lacking = [model for model in named(table) if model not in found.models]
     if lacking or not found.models:
@@ -54,7 +54,7 @@ def find(table: Table, found: Comparison, results: Results) -> Finding:
     return Finding(name, str(table.get("claim", "")), verdict, detail, value)
 
 
-def co_wins(table: Table, found: Comparison, results: Results) -> CheckResult:
+def co_wins(table: Table, found: ModelComparison, results: Results) -> CheckResult:
     """On every metric no rival is significantly better."""
     beaten = []
     for metric in table["metrics"]:
@@ -67,7 +67,7 @@ def co_wins(table: Table, found: Comparison, results: Results) -> CheckResult:
     return "holds" if not beaten else "does not hold", float(count), "; ".join([detail, *beaten])
 
 
-def wins(table: Table, found: Comparison, results: Results) -> CheckResult:
+def wins(table: Table, found: ModelComparison, results: Results) -> CheckResult:
     """On so many metrics significantly better than every rival, and on the others not significantly worse than any."""
     won, lost, told = 0, 0, []
     for metric in table["metrics"]:
@@ -81,7 +81,7 @@ def wins(table: Table, found: Comparison, results: Results) -> CheckResult:
     return verdict_of(lost, won < wanted), float(won), "; ".join(told)
 
 
-def beats(table: Table, found: Comparison, results: Results) -> CheckResult:
+def beats(table: Table, found: ModelComparison, results: Results) -> CheckResult:
     """Each of the better ones is significantly better than each of the others, on every metric."""
     pairs = table.get("pairs") or [(one, other) for one in _list(table["better"]) for other in _list(table["than"])]
     tests = [found.test(one, other, metric) for one, other in pairs for metric in table["metrics"]]
@@ -91,7 +91,7 @@ def beats(table: Table, found: Comparison, results: Results) -> CheckResult:
     return verdict_of(bool(worse), bool(weak)), max(p_value(one) for one in tests), told
 
 
-def alike(table: Table, found: Comparison, results: Results) -> CheckResult:
+def alike(table: Table, found: ModelComparison, results: Results) -> CheckResult:
     """No metric shows a significant difference."""
     tests = [found.test(table["first"], table["second"], metric) for metric in table["metrics"]]
     told = "; ".join(f"{one.title}: {_size(one)} ({_p(one)})" for one in tests)
@@ -99,7 +99,7 @@ def alike(table: Table, found: Comparison, results: Results) -> CheckResult:
     return "does not hold" if different else "holds", min(p_value(one) for one in tests), told
 
 
-def no_help(table: Table, found: Comparison, results: Results) -> CheckResult:
+def no_help(table: Table, found: ModelComparison, results: Results) -> CheckResult:
     """None of the models is significantly better than the plain one."""
     tests = [found.test(one, table["than"], metric) for one in _list(table["models"]) for metric in table["metrics"]]
     told = "; ".join(f"{one.first}, {one.title}: {_size(one)} ({_p(one)})" for one in tests)
@@ -107,7 +107,7 @@ def no_help(table: Table, found: Comparison, results: Results) -> CheckResult:
     return "does not hold" if helps else "holds", min(p_value(one) for one in tests), told
 
 
-def monte_carlo(table: Table, found: Comparison, results: Results) -> CheckResult:
+def monte_carlo(table: Table, found: ModelComparison, results: Results) -> CheckResult:
     """How much of an interval's width is due to the draws of the integral, in the middle of all fits."""
     shares = [
         record["monte_carlo"]
@@ -124,7 +124,7 @@ def monte_carlo(table: Table, found: Comparison, results: Results) -> CheckResul
     return "holds" if added <= limit else "does not hold", added, detail
 
 
-def best_size(table: Table, found: Comparison, results: Results) -> CheckResult:
+def best_size(table: Table, found: ModelComparison, results: Results) -> CheckResult:
     """The size that dev chose lies in the paper's range, for most models."""
     sizes = {name: size for name, size in found.sizes.items() if name not in found.like}  # each choice counts once
     if not sizes:
@@ -136,7 +136,7 @@ def best_size(table: Table, found: Comparison, results: Results) -> CheckResult:
     return "holds" if share > 0.5 else "does not hold", share, f"{sum(inside)} of {len(inside)} models; {told}"
 
 
-CHECKS: dict[str, Callable[[Table, Comparison, Results], CheckResult]] = {
+CHECKS: dict[str, Callable[[Table, ModelComparison, Results], CheckResult]] = {
     "co-wins": co_wins,
     "wins": wins,
     "beats": beats,

@@ -17,15 +17,14 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import estimates, replicates
+from foretell.evaluate.bootstrap import Units, estimates, replicates
 from foretell.evaluate.likelihood import EventScores, score_events
-from foretell.evaluate.metrics import metrics_of
-from foretell.evaluate.participants import guess_participants, parse_pattern
-from foretell.evaluate.scores import plain
-from foretell.evaluate.units import Units
+from foretell.evaluate.metrics import SCORES, EventRecord, metrics_of, plain_scores
+from foretell.evaluate.patterns import guess_participants, parse_pattern
+from foretell.evaluate.scores import ScoringOptions, plain
 from foretell.models.base import IntensityModel
 from foretell.reproduce.definition import Definition, check_keys, merged
-from foretell.reproduce.experiment import Results, Summary
+from foretell.reproduce.experiment import ExperimentSummary, Results
 from foretell.reproduce.rows import WHO
 from foretell.reproduce.unit import Device, Record, Unit, slug
 from foretell.reproduce.workspace import Workspace
@@ -37,11 +36,6 @@ KEYS = (
 )
 TABLES = ("train", "cut", "grid", "model", "change", "finding")
 OF_A_MODEL = ("name", "config", "model", "train", "grid", "seeds", "minutes", "device", "like")
-METRICS = (
-    *("log_likelihood", "time_log_likelihood", "type_log_likelihood", "rmse"),
-    *("error_rate", "error_rate_without_time", WHO),
-)
-COLUMNS = ("log_likelihood", "rmse", "error_rate")
 SAMPLES_PER_EVENT = 10  # the paper's, for final results
 
 
@@ -81,10 +75,11 @@ class Models:
     def _columns(self) -> list[str]:
         """The scores of the tables; these, and those that findings are about, are ones that will be there."""
         table = self.definition.table
-        there = {one: True for one in METRICS} | {"rmse": bool(table.get("times", True)), WHO: bool(self.predict)}
+        given = {"events": True, "times": bool(table.get("times", True)), "participants": bool(self.predict)}
+        there = {one.key: given[one.needs] for one in SCORES.values() if one.tested}
         asked = {"columns": table.get("columns", ())}
         asked |= {f"[[finding]] {one.get('name')}": one.get("metrics", ()) for one in table.get("finding", ())}
-        scored = [one for one in METRICS if there[one]]
+        scored = [one for one in there if there[one]]
         wrong = [
             f"{self.definition.source}, {where}: {one!r} is not scored here; there are {', '.join(scored)}"
             for where, metrics in asked.items()
@@ -93,7 +88,7 @@ class Models:
         ]
         if wrong:
             raise ForetellError("\n".join(wrong))
-        return list(table.get("columns", [one for one in COLUMNS if there[one]]))
+        return list(table.get("columns", [one.key for one in plain_scores() if one.main and there[one.key]]))
 
     def units(self, done: Mapping[str, Record]) -> list[Unit]:
         found: list[Unit] = []
@@ -122,7 +117,7 @@ class Models:
             return about | {"dev": None, "fit_seconds": None, "error": str(error)}  # what does not train is not chosen
         return about | fitted.facts | (test_scores(fitted.model, test, workspace, self) if final else {})
 
-    def summarise(self, results: Results) -> Summary:
+    def summarise(self, results: Results) -> ExperimentSummary:
         from foretell.reproduce.comparison import summary_of
 
         return summary_of(self, results)
@@ -215,7 +210,8 @@ def test_scores(model: IntensityModel, test: EventData, workspace: Workspace, ex
     """Those of `foretell evaluate`, and how much of an interval the paper's Monte-Carlo integral would make up."""
     table = experiment.definition.table
     began = time.perf_counter()
-    scored = workspace.score(model, test, predict=experiment.predict, times=bool(table.get("times", True)))
+    options = ScoringOptions(predict=experiment.predict, times=bool(table.get("times", True)))
+    scored = workspace.score(model, test, options)
     found: dict[str, Any] = {"test": scored.evaluation.to_json()}
     if table.get("also_predict"):
         found["also"] = others(model, test, scored.events, table["also_predict"])
@@ -234,7 +230,7 @@ def others(model: IntensityModel, test: EventData, events: EventScores, patterns
         guesses = guess_participants(model, test, [parse_pattern(text) for text in patterns])
     units = Units(events.sequence, len(test))
     wanted = {f"participants {one.pattern}": one.pattern for one in guesses}
-    metrics = [one for one in metrics_of(events, None, guesses) if one.key in wanted]
+    metrics = [one for one in metrics_of(EventRecord(events, None, guesses)) if one.key in wanted]
     found = estimates([one.ratio(units) for one in metrics], units.resampling(0))
     return plain({wanted[one.key]: asdict(value) for one, value in zip(metrics, found, strict=True)})
 
@@ -246,7 +242,7 @@ def monte_carlo(model: IntensityModel, test: EventData, samples: int = SAMPLES_P
     """
     with model.evaluating():
         events = score_events(model, test, integral="uniform", points=samples)
-    metric = metrics_of(events)[0]
+    metric = metrics_of(EventRecord(events))[0]
     units = Units(events.sequence, len(test))
     exact = units.ratio(metric.values, metric.counts)
     spread = float(np.nanstd(replicates([exact], units.resampling(0))[:, 0]))

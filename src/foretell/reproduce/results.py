@@ -13,7 +13,7 @@ from typing import Any
 
 from foretell.data.writing import replacing, text_file
 from foretell.errors import ForetellError
-from foretell.reproduce.experiment import Finding, Results, Section, Summary
+from foretell.reproduce.experiment import ExperimentSummary, Finding, Results, TableSection
 from foretell.reproduce.queue import ExperimentProgress
 from foretell.reproduce.unit import last_line
 
@@ -21,7 +21,7 @@ log = logging.getLogger("foretell")
 RESULTS, PAGE = "results.json", "results.md"
 
 
-def write_results(course: ExperimentProgress, published: bool = False) -> Summary:
+def write_results(course: ExperimentProgress, published: bool = False) -> ExperimentSummary:
     """Into the folder of its units; `published`: into that of its definition as well."""
     if published and not course.results.records:  # an empty page must not take the place of what is published
         raise ForetellError(
@@ -33,7 +33,7 @@ def write_results(course: ExperimentProgress, published: bool = False) -> Summar
     return summary
 
 
-def _write(course: ExperimentProgress, summary: Summary, folder: Path) -> None:
+def _write(course: ExperimentProgress, summary: ExperimentSummary, folder: Path) -> None:
     results, definition = course.results, course.definition
     failed = {
         one.name: last_line(results.unit_folder(one.name).error())
@@ -87,7 +87,7 @@ def _earlier(path: Path, results: Results, quick: bool) -> list[dict[str, Any]]:
         raise ForetellError(f"{path}: not results of an experiment ({error}); move it away") from error
 
 
-def page(title: str, quick: bool, units: dict[str, Any], summary: Summary) -> str:
+def page(title: str, quick: bool, units: dict[str, Any], summary: ExperimentSummary) -> str:
     parts = [f"# {title}", "", "<!-- made by `foretell reproduce`; do not edit -->", ""]
     scale = "A quick run on little data, to see that everything works: its numbers mean nothing. " if quick else ""
     failed = f", {len(units['failed'])} failed" if units["failed"] else ""
@@ -103,7 +103,7 @@ def page(title: str, quick: bool, units: dict[str, Any], summary: Summary) -> st
     return "\n".join(parts)
 
 
-def table_lines(section: Section) -> list[str]:
+def table_lines(section: TableSection) -> list[str]:
     return [_row(section.columns), _row(["---"] * len(section.columns)), *(_row(row) for row in section.rows)]
 
 

@@ -18,13 +18,12 @@ import numpy as np
 from foretell.data import EventData
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Estimate, estimates
+from foretell.evaluate.bootstrap import Estimate, Units, estimates
 from foretell.evaluate.compare import SIGNIFICANT, Difference, difference_of
-from foretell.evaluate.metrics import Metric
+from foretell.evaluate.metrics import ALL, Metric, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over
 from foretell.evaluate.record import digest_of
-from foretell.evaluate.scores import Scored
-from foretell.evaluate.units import Units
+from foretell.evaluate.scores import ScoredModel
 
 if TYPE_CHECKING:
     from foretell.reproduce.experiment import Results
@@ -33,7 +32,7 @@ WHO = "participants"  # stands for "participants all", or for the only pattern
 
 
 @dataclass(frozen=True)
-class Rows:
+class ScoreRows:
     """One row a scored event, in the order of the data."""
 
     data: str  # digest of the scored data: rows of the same can be paired
@@ -52,14 +51,14 @@ class Rows:
         return {one.key: one for one in self.metrics}
 
     @classmethod
-    def of(cls, scored: Scored, data: EventData) -> Rows:
+    def of(cls, scored: ScoredModel, data: EventData) -> ScoreRows:
         events = scored.events
         names = data.vocabulary.names
-        metrics = tuple(one for one in scored.metrics() if one.key != "mae")  # what it tests, the RMSE tests too
+        metrics = tuple(one for one in scored.metrics() if (known := score_of(one.key)) is None or known.tested)
         return cls(digest_of(data), len(data), events.sequence, events.type, names, metrics)
 
 
-def write_rows(path: Path, rows: Rows) -> None:
+def write_rows(path: Path, rows: ScoreRows) -> None:
     about = {
         "data": rows.data,
         "sequences": rows.sequences,
@@ -77,7 +76,7 @@ def write_rows(path: Path, rows: Rows) -> None:
         np.savez_compressed(file, allow_pickle=False, about=np.asarray(json.dumps(about)), **arrays)
 
 
-def read_rows(path: Path) -> Rows:
+def read_rows(path: Path) -> ScoreRows:
     try:
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
@@ -89,15 +88,15 @@ def read_rows(path: Path) -> Rows:
                 metrics.append(Metric(one["key"], one["title"], one["kind"], values, counts, variances, one["root"]))
             sequence = file["sequence"].astype(np.int64)
             names = tuple(about["names"])
-            return Rows(about["data"], int(about["sequences"]), sequence, file["type"], names, tuple(metrics))
+            return ScoreRows(about["data"], int(about["sequences"]), sequence, file["type"], names, tuple(metrics))
     except (OSError, ValueError, KeyError) as error:
         raise ForetellError(
             f"{path}: not a file of scores ({type(error).__name__}: {error}); remove its folder"
         ) from error
 
 
-def check_same_data(rows: Sequence[Rows]) -> None:
-    """Rows can be pooled and paired only where they are of the same events."""
+def check_same_data(rows: Sequence[ScoreRows]) -> None:
+    """ScoreRows can be pooled and paired only where they are of the same events."""
     first = rows[0]
     for other in rows[1:]:
         if other.data != first.data or len(other.sequence) != len(first.sequence):
@@ -107,7 +106,7 @@ def check_same_data(rows: Sequence[Rows]) -> None:
             )
 
 
-def pooled(rows: Sequence[Rows]) -> Rows:
+def pooled(rows: Sequence[ScoreRows]) -> ScoreRows:
     """Several fits of one model as one: each row has the mean of their values, where it counts for all of them.
 
     So a metric's value is the mean over the seeds (of an RMSE: the root of the mean squared error over all of them).
@@ -122,10 +121,10 @@ def pooled(rows: Sequence[Rows]) -> Rows:
 class SeedRows:
     """The fits of one model, by seed."""
 
-    by_seed: Mapping[int, Rows]
+    by_seed: Mapping[int, ScoreRows]
 
     @cached_property
-    def pooled(self) -> Rows:
+    def pooled(self) -> ScoreRows:
         return pooled(list(self.by_seed.values()))
 
     def estimate(self, metric: str) -> Estimate:
@@ -142,7 +141,7 @@ class SeedRows:
 
 def seed_rows(results: Results, key: Callable[[Mapping[str, Any]], Any]) -> dict[Any, SeedRows]:
     """The rows of all finished units, by what `key` finds in their settings (None: not these), then by seed."""
-    found: dict[Any, dict[int, Rows]] = {}
+    found: dict[Any, dict[int, ScoreRows]] = {}
     for unit in results.units:
         name = key(unit.settings)
         rows = results.rows(unit.name) if name is not None and unit.name in results.records else None
@@ -151,12 +150,12 @@ def seed_rows(results: Results, key: Callable[[Mapping[str, Any]], Any]) -> dict
     return {name: SeedRows(rows) for name, rows in found.items()}
 
 
-def estimate_of(rows: Rows, metric: str) -> Estimate:
+def estimate_of(rows: ScoreRows, metric: str) -> Estimate:
     return estimates([rows.by_key[metric].ratio(rows.units)], rows.units.resampling(0))[0]
 
 
 def difference_between(
-    names: tuple[str, str], first: Rows, second: Rows, metric: str, permutations: int = PERMUTATIONS
+    names: tuple[str, str], first: ScoreRows, second: ScoreRows, metric: str, permutations: int = PERMUTATIONS
 ) -> Difference:
     """First less second, over the same sequences (or events, where these are few); p is not corrected."""
     check_same_data([first, second])
@@ -173,10 +172,10 @@ def is_significant(one: Difference) -> bool:
     return p_value(one) < SIGNIFICANT
 
 
-def participants_key(rows: Rows) -> str:
+def participants_key(rows: ScoreRows) -> str:
     """The metric that `participants` stands for: that of all patterns, or of the only one."""
     keys = [key for key in rows.by_key if key.startswith(f"{WHO} ")]
-    return next((key for key in keys if key == f"{WHO} all"), keys[0] if keys else WHO)
+    return next((key for key in keys if key == f"{WHO} {ALL}"), keys[0] if keys else WHO)
 
 
 def _mean(metrics: Sequence[Metric]) -> Metric:

@@ -15,14 +15,14 @@ from typing import Any
 from foretell.data.share import share_of
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate
-from foretell.evaluate.scores import plain
+from foretell.evaluate.scores import ScoringOptions, plain
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import (
+    ExperimentSummary,
     Finding,
     Picture,
     Results,
-    Section,
-    Summary,
+    TableSection,
     Verdict,
     estimate_cell,
     verdict_of,
@@ -87,17 +87,17 @@ class Shares:
         source = f"{self.definition.source}, {settings['model']}"
         config = {**settings["config"], "model": self.definition.placed(settings["config"]["model"])}
         fitted = workspace.fit(config, train, dev, source=source, keep=False)
-        scored = workspace.score(fitted.model, test, times=False)
+        scored = workspace.score(fitted.model, test, ScoringOptions(times=False))
         about = {name: settings[name] for name in ("model", "share", "seed")} | fitted.facts
         return about | {"sequences": len(train), "events": train.event_count, "test": scored.evaluation.to_json()}
 
-    def summarise(self, results: Results) -> Summary:
+    def summarise(self, results: Results) -> ExperimentSummary:
         curves = curves_of(results)
         points = [point for curve in curves.values() for point in curve.values()]
         numbers = {"points": [one.to_json() for one in points]}
         picture = Picture("shares.png", lambda path: draw_shares(curves, self.definition.title, path))
         findings = [self._finding(one, curves) for one in self.findings]
-        return Summary([self._table(curves)], findings, plain(numbers), (picture,) if points else ())
+        return ExperimentSummary([self._table(curves)], findings, plain(numbers), (picture,) if points else ())
 
     def _learner(self, entry: Mapping[str, Any]) -> Learner:
         """`config` is a file of a sibling experiment: "robocup/andtt.toml"."""
@@ -115,11 +115,11 @@ class Shares:
         name = f"{slug(one.name)}-share{share:.4g}-seed{seed}"
         return Unit(name, settings, one.minutes * (0.2 + 0.8 * share), one.device)
 
-    def _table(self, curves: Curves) -> Section:
+    def _table(self, curves: Curves) -> TableSection:
         rows = [[name, *(_cell(curve.get(share)) for share in self.shares)] for name, curve in curves.items()]
         head = ["model", *(told(share) for share in self.shares)]
         note = "Test log-likelihood an event, means over seeds, [95 % bootstrap interval], ± standard deviation over seeds."
-        return Section("Test log-likelihood by the share of train", head, rows, note)
+        return TableSection("Test log-likelihood by the share of train", head, rows, note)
 
     def _finding(self, table: Mapping[str, Any], curves: Curves) -> Finding:
         name, claim = table["name"], table["claim"]

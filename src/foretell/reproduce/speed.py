@@ -17,7 +17,7 @@ import torch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.reproduce.definition import Definition, check_keys, merged
-from foretell.reproduce.experiment import Finding, Picture, Results, Section, Summary, Verdict
+from foretell.reproduce.experiment import ExperimentSummary, Finding, Picture, Results, TableSection, Verdict
 from foretell.reproduce.queue import cores
 from foretell.reproduce.unit import Record, Unit, slug
 from foretell.reproduce.workspace import Workspace
@@ -67,7 +67,7 @@ class Speed:
             about["cuda"] = self._timed(settings, data, workspace.device, workspace) | {"gpu": gpu}
         return about
 
-    def summarise(self, results: Results) -> Summary:
+    def summarise(self, results: Results) -> ExperimentSummary:
         found = {(record["set"], record["model"]): record for record in results.records.values()}
         times = [
             {"set": where, "model": name, **{on: record[on]["milliseconds"] for on in DEVICES if on in record}}
@@ -76,7 +76,7 @@ class Speed:
         picture = Picture("speed.png", lambda path: draw_speed(self.sets, found, path))
         sections = [_table(self.sets, found)]
         findings = [_finding(one, found) for one in self.findings]
-        return Summary(sections, findings, {"milliseconds": times}, (picture,) if found else ())
+        return ExperimentSummary(sections, findings, {"milliseconds": times}, (picture,) if found else ())
 
     def _unit(self, one: Mapping[str, Any], name: str) -> Unit:
         table = self.definition.table
@@ -140,7 +140,7 @@ def _milliseconds(found: Mapping[str, Any] | None) -> str:
     return f"{found['milliseconds']:.3g} [{found['fastest']:.3g}, {found['slowest']:.3g}]"
 
 
-def _table(sets: Sequence[Mapping[str, Any]], found: Found) -> Section:
+def _table(sets: Sequence[Mapping[str, Any]], found: Found) -> TableSection:
     rows = []
     for one in sets:
         for name in one["models"]:
@@ -158,7 +158,7 @@ def _table(sets: Sequence[Mapping[str, Any]], found: Found) -> Section:
         "Milliseconds a training sequence, forward, backward and step: median of the epochs, [fastest, slowest]. The paper has an NVIDIA "
         "K80, and on RoboCup six Haswell cores."
     )
-    return Section("Training time a sequence", head, rows, note)
+    return TableSection("Training time a sequence", head, rows, note)
 
 
 def _finding(table: Mapping[str, Any], found: Found) -> Finding:

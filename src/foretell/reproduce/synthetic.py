@@ -14,9 +14,10 @@ import numpy as np
 
 from foretell.data import Card, Dataset, load, save_dataset
 from foretell.errors import ForetellError
+from foretell.evaluate.scores import ScoringOptions
 from foretell.models.build import save_model
 from foretell.reproduce.definition import Definition, check_keys, merged
-from foretell.reproduce.experiment import Results, Summary
+from foretell.reproduce.experiment import ExperimentSummary, Results
 from foretell.reproduce.models import best_of
 from foretell.reproduce.random_models import draw, random_model
 from foretell.reproduce.unit import Record, Unit, slug
@@ -50,7 +51,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Family:
+class ModelFamily:
     """One kind of model: how it is fitted, and how the one that data are drawn from is made."""
 
     name: str
@@ -68,7 +69,7 @@ class Synthetic:
         self.drawing = Drawing(**table.get("draw", {}))
         self.drawing.check(definition.source)
         self.all = [
-            Family(str(one["name"]), dict(one["model"]), dict(one.get("draw", {})), tuple(one.get("layers", ())))
+            ModelFamily(str(one["name"]), dict(one["model"]), dict(one.get("draw", {})), tuple(one.get("layers", ())))
             for one in definition.entries("model", OF_A_MODEL)
         ]
         chosen = definition.chosen(one.name for one in self.all)
@@ -104,10 +105,10 @@ class Synthetic:
         fitted = workspace.fit(settings["config"], train, dev, source=source, keep=False)
         about = {name: settings[name] for name in ("part", "data", "model", "seed", "layers")} | fitted.facts
         if settings["part"] == "final":
-            about["test"] = workspace.score(fitted.model, test, times=False).evaluation.to_json()
+            about["test"] = workspace.score(fitted.model, test, ScoringOptions(times=False)).evaluation.to_json()
         return about
 
-    def summarise(self, results: Results) -> Summary:
+    def summarise(self, results: Results) -> ExperimentSummary:
         from foretell.reproduce.synthetic_results import summary_of
 
         return summary_of(self, results)
@@ -126,7 +127,7 @@ class Synthetic:
         save_model(made.model, workspace.folder / MODEL)
         test = load(workspace.folder / DATA).test
         assert test is not None
-        truth = workspace.score(made.model, test, times=False)
+        truth = workspace.score(made.model, test, ScoringOptions(times=False))
         return {
             "part": "draw",
             "data": settings["data"],
@@ -139,13 +140,13 @@ class Synthetic:
             "truth": truth.evaluation.to_json(),
         }
 
-    def _draw_unit(self, one: Family) -> Unit:
+    def _draw_unit(self, one: ModelFamily) -> Unit:
         generator = dict(merged(one.model, one.draw))
         make_config({"model": generator}, f"{self.definition.source}, {one.name}")
         settings = {"part": "draw", "data": one.name, "generator": generator, "drawing": self.drawing.settings()}
         return Unit(drawn_name(one), settings, 4.0 * self.minutes)
 
-    def _fit_unit(self, source: Family, one: Family, part: str, layers: int | None, seed: int) -> Unit:
+    def _fit_unit(self, source: ModelFamily, one: ModelFamily, part: str, layers: int | None, seed: int) -> Unit:
         size = {} if layers is None else {"layers": layers}
         train = dict(self.definition.table.get("train", {}))
         config = {"model": merged(one.model, size), "train": {**train, "seed": seed}}
@@ -166,5 +167,5 @@ class Synthetic:
         return Unit(name, settings, self.minutes * (1.0 if layers is None else 0.5 + 0.25 * layers), self.device)
 
 
-def drawn_name(one: Family) -> str:
+def drawn_name(one: ModelFamily) -> str:
     return f"data-{slug(one.name)}"

@@ -13,16 +13,16 @@ from foretell.evaluate.bootstrap import Estimate
 from foretell.evaluate.compare import Difference
 from foretell.evaluate.scores import plain
 from foretell.reproduce.experiment import (
+    ExperimentSummary,
     Finding,
     Picture,
     Results,
-    Section,
-    Summary,
+    TableSection,
     Verdict,
     estimate_cell,
     verdict_of,
 )
-from foretell.reproduce.rows import Rows, SeedRows, difference_between, estimate_of, is_significant, seed_rows
+from foretell.reproduce.rows import ScoreRows, SeedRows, difference_between, estimate_of, is_significant, seed_rows
 
 if TYPE_CHECKING:
     from foretell.reproduce.synthetic import Synthetic
@@ -37,7 +37,7 @@ class Column:
 
     data: str
     drawn: Mapping[str, Any]  # the record of its drawing
-    truth: Rows
+    truth: ScoreRows
     models: Mapping[str, SeedRows]
     layers: Mapping[str, int | None]
 
@@ -70,7 +70,7 @@ def _fitted_to(data: str, settings: Mapping[str, Any]) -> str | None:
     return settings["model"] if settings["part"] == "final" and settings["data"] == data else None
 
 
-def summary_of(experiment: Synthetic, results: Results) -> Summary:
+def summary_of(experiment: Synthetic, results: Results) -> ExperimentSummary:
     columns = columns_of(experiment, results)
     sections = [_table(column) for column in columns]
     if columns:
@@ -78,10 +78,10 @@ def summary_of(experiment: Synthetic, results: Results) -> Summary:
     numbers = {"data_sets": [_numbers(column) for column in columns]}
     picture = Picture("pilot.png", lambda path: draw_pilot(columns, [one.name for one in experiment.families], path))
     findings = _findings(experiment, columns)
-    return Summary(sections, findings, plain(numbers), (picture,) if any(c.models for c in columns) else ())
+    return ExperimentSummary(sections, findings, plain(numbers), (picture,) if any(c.models for c in columns) else ())
 
 
-def _drawn(columns: Sequence[Column]) -> Section:
+def _drawn(columns: Sequence[Column]) -> TableSection:
     rows = []
     for one in columns:
         about = one.drawn
@@ -92,10 +92,10 @@ def _drawn(columns: Sequence[Column]) -> Section:
     varies = "gain", "total varies by", "shares vary by"
     head = ["drawn from", *varies, "events (train / dev / test)", "lengths (min / mean / max)"]
     note = "Paper, all of its data sets in one row: 59904 / 7425 / 7505 events, lengths 49 / 75 / 99."
-    return Section("Data", head, rows, note)
+    return TableSection("Data", head, rows, note)
 
 
-def _table(column: Column) -> Section:
+def _table(column: Column) -> TableSection:
     rows = [["truth", "–", "–", *(estimate_cell(estimate_of(column.truth, key)) for key in METRICS), "0"]]
     for name, found in column.models.items():
         spreads = {WHOLE: found.spread(WHOLE)}
@@ -105,7 +105,7 @@ def _table(column: Column) -> Section:
         rows.append([name, "–" if layers is None else str(layers), str(len(found.by_seed)), *cells, behind])
     head = ["model", "L", "seeds", "log-likelihood", "of times", "of types", "less truth"]
     note = "Nats an event of test, means over seeds, [95 % bootstrap interval], ± standard deviation over seeds."
-    return Section(f"{column.data} data", head, rows, note)
+    return TableSection(f"{column.data} data", head, rows, note)
 
 
 def _numbers(column: Column) -> dict[str, Any]:

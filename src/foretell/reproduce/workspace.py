@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from foretell.data import Dataset, EventData, EventSequence, load
-from foretell.data.catalog import folder as embedded_folder
+from foretell.data.loading import embedded_folder
 from foretell.errors import ForetellError
-from foretell.evaluate.scores import Scored, score
+from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
 from foretell.models.base import IntensityModel
-from foretell.reproduce.rows import Rows, write_rows
+from foretell.reproduce.rows import ScoreRows, write_rows
 from foretell.reproduce.unit import ROWS, RUN
 from foretell.train.config import make_config
 from foretell.train.fit import TrainingInterrupt, fit
@@ -92,10 +92,10 @@ class Workspace:
         }
         return FitReport(model, facts)
 
-    def score(self, model: IntensityModel, test: EventData, *, predict: Sequence[str] = (), **options: Any) -> Scored:
+    def score(self, model: IntensityModel, test: EventData, options: ScoringOptions) -> ScoredModel:
         """Every score of `foretell evaluate`; its rows are kept in the unit's folder."""
-        scored = score(model, test, predict=predict, **options)
-        write_rows(self.folder / ROWS, Rows.of(scored, test))
+        scored = score(model, test, options)
+        write_rows(self.folder / ROWS, ScoreRows.of(scored, test))
         return scored
 
     def machine(self) -> dict[str, Any]:

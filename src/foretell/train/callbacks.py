@@ -1,13 +1,16 @@
-"""Callbacks: what a training run tells the outside, and how the outside can end it.
+"""Callbacks: what a training run tells the outside, and how the outside can end it; and Ctrl-C as a flag that long loops poll.
 
 Errors raised in a callback end the run. With a run folder, its state is written first, so that `--resume` goes on from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 
@@ -76,3 +79,21 @@ class CallbackList(Callback):
 
     def stop(self) -> bool:
         return any([one.stop() for one in self.callbacks])
+
+
+@contextmanager
+def stopping() -> Iterator[dict[str, bool]]:
+    """Turns SIGINT and SIGTERM into a flag that long loops poll, `{"stop": False}`; a second signal raises KeyboardInterrupt."""
+    flag = {"stop": False}
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        if flag["stop"]:
+            raise KeyboardInterrupt
+        flag["stop"] = True
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -25,7 +25,7 @@ COPIED_TOGETHER = 1 << 15
 Piece = TypeVar("Piece")
 
 
-class Update(Protocol):
+class StepWork(Protocol):
     """One update of a model's parameters from a batch, as the executor sees it."""
 
     @property
@@ -61,7 +61,7 @@ class Executor:
         self.graphs: dict[Hashable, _Graph] = {}
         self.met: dict[Hashable, int] = {}  # how often a kind of batch that is not captured has occurred
 
-    def update(self, work: Update, batch: Batch) -> Tensor:
+    def update(self, work: StepWork, batch: Batch) -> Tensor:
         """One update; returns the batch's summed loss, on the device."""
         graph = self._graph(work, batch) if self.capture else None
         if graph is not None:
@@ -70,7 +70,7 @@ class Executor:
         work.apply()
         return loss
 
-    def _graph(self, work: Update, batch: Batch) -> _Graph | None:
+    def _graph(self, work: StepWork, batch: Batch) -> _Graph | None:
         """The captured graph for batches of this kind; None where it is not to be captured (yet)."""
         kind = work.model.collator.capture_key(batch)
         if kind not in self.graphs:
@@ -122,7 +122,7 @@ class Executor:
 class _Graph:
     """The update of one batch shape as a CUDA graph: inputs are copied in, draws are made anew, the graph is replayed."""
 
-    def __init__(self, work: Update, batch: Batch) -> None:
+    def __init__(self, work: StepWork, batch: Batch) -> None:
         self.inputs = batch.clone()
         kinds = [tensor.dtype for tensor in batch.tensors()]
         # Tensors of one dtype can be copied by one call.

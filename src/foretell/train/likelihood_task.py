@@ -23,8 +23,7 @@ from foretell.objective.integral import Points
 from foretell.objective.nce import NoiseSource
 from foretell.train.checkpoint import Progress
 from foretell.train.config import TrainOptions
-from foretell.train.score import mean_log_likelihood
-from foretell.train.scored_events import sum_scored
+from foretell.train.score import mean_log_likelihood, sum_scored
 from foretell.train.step import Adam, StepOptions, Stepper
 from foretell.train.task import StepLoss, TaskScore
 

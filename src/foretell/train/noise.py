@@ -18,7 +18,7 @@ from foretell.objective.nce import functor_marks, marks_of_types
 from foretell.objective.timed_noise import Noise, NoiseKind, TimedNoise
 from foretell.train.noise_profiles import own_profile, start_profile
 from foretell.train.run import RunFolder
-from foretell.train.scored_events import scored_alike
+from foretell.train.score import scored_alike
 
 # Noise must come wherever events may, and not in bursts sharper than the model can follow: bursts weigh so much that the rest of the time
 # is hardly learned. So the memories of Hawkes noise are given and not fitted, and half of it is Poisson.

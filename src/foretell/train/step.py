@@ -55,7 +55,7 @@ class StepOptions:
 
 
 @dataclass(frozen=True)
-class Limits:
+class PieceLimits:
     """Queries at a time: of sequences that are encoded together, and of those whose queries are computed together."""
 
     encoded: int
@@ -63,7 +63,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class IntegrationPoints:
+class LikelihoodQueries:
     """What the likelihood is estimated from: integration times and, where possible events are down-sampled, how."""
 
     points: Points
@@ -71,7 +71,7 @@ class IntegrationPoints:
 
 
 Draws = Tensor | NoiseEvents | None  # made before a batch is cut: numbers on [0, 1) for integration times, or noise
-StepQueries = IntegrationPoints | NoiseEvents
+StepQueries = LikelihoodQueries | NoiseEvents
 
 
 class Adam:
@@ -252,7 +252,7 @@ class Stepper:
     def _queries(self, batch: Batch, draws: Draws) -> StepQueries:
         if isinstance(draws, NoiseEvents):
             return draws
-        return IntegrationPoints(self._points(batch, draws), self._sample())
+        return LikelihoodQueries(self._points(batch, draws), self._sample())
 
     def _loss(self, batch: Batch, queries: StepQueries, history: Any) -> Loss:
         if isinstance(queries, NoiseEvents):
@@ -260,10 +260,10 @@ class Stepper:
             return Loss(loss, loss)
         return training_loss(self.model, batch, queries.points, self.options.pseudo_rate, history, queries.sample)
 
-    def _limits(self, batch: Batch) -> Limits:
+    def _limits(self, batch: Batch) -> PieceLimits:
         """A CPU does best with few whole sequences at a time, a GPU with one encoding and large pieces of queries."""
         if self.options.piece:
-            return Limits(self.options.piece, self.options.piece)
+            return PieceLimits(self.options.piece, self.options.piece)
         if self.device.type == "cpu":
             gaps = min(max(batch.gap_start.numel() // 4, CPU_LEAST_GAPS), CPU_MOST_GAPS)
             piece = min(gaps * (self.inside + 1), CPU_MOST)
@@ -271,11 +271,11 @@ class Stepper:
             if self.model.rows_at_a_time > 1:
                 rows = max(self.model.rows_at_a_time, -(-len(batch) // self.executor.threads))
                 piece = max(piece, min(rows * batch.gap_start.shape[1] * (self.inside + 1), CPU_MOST_IN_ORDER))
-            return Limits(piece, piece)
+            return PieceLimits(piece, piece)
         if self._is_fused():
-            return Limits(GPU_FUSED, GPU_FUSED)
+            return PieceLimits(GPU_FUSED, GPU_FUSED)
         gaps = batch.gap_start.numel()
-        return Limits(GPU_ENCODED * (self.inside + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
+        return PieceLimits(GPU_ENCODED * (self.inside + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
 
     def _is_fused(self) -> bool:
         """Whether kernels go from the events to the gradients at once, without an encoded history in between."""

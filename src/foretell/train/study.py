@@ -27,13 +27,13 @@ BEST, TABLE, JOURNAL, SQLITE = "best.toml", "trials.jsonl", "study.journal", "st
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One setting and what came of it."""
+class TrialRecord:
+    """One setting and its score."""
 
     number: int
     state: State
     setting: Setting
-    score: float | None  # dev log-likelihood an event, of the best epoch so far
+    score: float | None  # dev log-likelihood per event, of the best epoch so far
     epochs: int = 0
     best_epoch: int | None = None
     seconds: float = 0.0
@@ -137,7 +137,7 @@ def _alive(process: object) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -184,7 +184,7 @@ def suggested(trial: optuna.Trial, space: Space) -> Setting:
     return setting
 
 
-def tried_of(trial: Any) -> Tried | None:
+def record_of(trial: Any) -> TrialRecord | None:
     """A trial that has ended; None: it waits, runs, or was put back."""
     optuna = load_optuna()
     states: dict[Any, State] = {
@@ -196,15 +196,13 @@ def tried_of(trial: Any) -> Tried | None:
         return None
     about = trial.user_attrs.get(ABOUT, {})
     names = ("score", "epochs", "best_epoch", "seconds", "parameters", "same_as", "error")
-    found = {name: about[name] for name in names if name in about}
-    return Tried(
-        trial.number, states[trial.state], about.get("setting", dict(trial.params)), **{"score": None, **found}
-    )
+    found: dict[str, Any] = {"score": None} | {name: about[name] for name in names if name in about}
+    return TrialRecord(trial.number, states[trial.state], about.get("setting", dict(trial.params)), **found)
 
 
-def finished(study: optuna.Study) -> list[Tried]:
+def finished(study: optuna.Study) -> list[TrialRecord]:
     """The trials that have ended, in the order in which they were begun."""
-    return [one for one in map(tried_of, study.get_trials(deepcopy=False)) if one is not None]
+    return [one for one in map(record_of, study.get_trials(deepcopy=False)) if one is not None]
 
 
 def begun(study: optuna.Study) -> int:
@@ -213,7 +211,7 @@ def begun(study: optuna.Study) -> int:
     return sum(one.state != still and not interrupted(one) for one in study.get_trials(deepcopy=False))
 
 
-def best_of(tried: Sequence[Tried]) -> Tried | None:
+def best_of(tried: Sequence[TrialRecord]) -> TrialRecord | None:
     """Of those that were trained to the end; the first of equals."""
     whole = [one for one in tried if one.state == "complete" and one.score is not None]
     return max(whole, key=lambda one: (one.score, -one.number), default=None)
@@ -228,5 +226,5 @@ def write_found(study: optuna.Study, space: Space, folder: Path) -> None:
     if best is not None:
         with text_file(folder / BEST) as file:
             file.write(f"# foretell train {BEST}\n")
-            file.write(f"# Trial {best.number}, the best of {len(tried)}: {best.score:.4f} nats an event on dev.\n")
+            file.write(f"# Trial {best.number}, the best of {len(tried)}: {best.score:.4f} nats per event on dev.\n")
             file.write(to_toml(space.config(best.setting)))

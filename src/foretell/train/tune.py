@@ -1,7 +1,7 @@
 """`tune`: a space of settings and data in, every setting that was tried with its log-likelihood on dev out; test is never opened.
 
 Trials live in an optuna storage (`study`), so that a second call goes on where the first was stopped, and several processes (or machines)
-can work on one search. A trial is one `fit` (`trial`); its dev score after every epoch tells the pruner whether to go on.
+can work on one search. A trial is one `fit`; its dev score after every epoch tells the pruner whether to go on.
 """
 
 from __future__ import annotations
@@ -17,20 +17,25 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from foretell.data import Dataset
 from foretell.errors import ForetellError
-from foretell.train.fit import choose_device
-from foretell.train.space import Space
+from foretell.ground.impossible import settle_impossible
+from foretell.models.rules.rule_model import RuleModel
+from foretell.train.config import RunConfig
+from foretell.train.fit import TrainingInterrupt, choose_device, fit
+from foretell.train.score import sum_scored
+from foretell.train.space import Setting, Space
 from foretell.train.splits import load_splits
 from foretell.train.study import (
+    ABOUT,
     STUDY,
     State,
-    Tried,
+    TrialRecord,
     begun,
     best_of,
     enqueue_grid,
@@ -38,12 +43,18 @@ from foretell.train.study import (
     load_optuna,
     open_storage,
     open_study,
+    put_back,
     put_back_orphans,
+    record_of,
+    spelled,
     storage_url,
+    suggested,
     waiting,
     write_found,
 )
-from foretell.train.trial import News, one_trial
+
+if TYPE_CHECKING:
+    import optuna
 
 log = logging.getLogger("foretell")
 
@@ -82,15 +93,15 @@ class SearchOptions:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     folder: Path
     space: Space
-    tried: list[Tried]
+    tried: list[TrialRecord]
     stopped: Literal["done", "minutes", "interrupted"]
     left: int | None  # settings of a grid that are still to be tried
 
     @property
-    def best(self) -> Tried | None:
+    def best(self) -> TrialRecord | None:
         return best_of(self.tried)
 
     def count(self, state: State) -> int:
@@ -98,7 +109,18 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class _Job:
+class TrialProgress:
+    """What a worker tells: a trial's epoch, or (with `record`) its end."""
+
+    number: int
+    setting: Setting
+    epoch: int = 0
+    score: float | None = None
+    record: TrialRecord | None = None
+
+
+@dataclass(frozen=True)
+class _Search:
     """What a worker needs; goes to other processes."""
 
     space: Space
@@ -116,9 +138,9 @@ def tune(
     folder: str | Path,
     options: SearchOptions | None = None,
     *,
-    told: Callable[[News], None] | None = None,
+    told: Callable[[TrialProgress], None] | None = None,
     stop: Callable[[], bool] | None = None,
-) -> Tuned:
+) -> TuningResult:
     """Search, or go on with the search that `folder` has. `best.toml` and `trials.jsonl` there are current after every trial."""
     options = (options or SearchOptions()).check()
     folder = Path(folder)
@@ -136,24 +158,24 @@ def tune(
         enqueue_grid(study, space)
     deadline = None if options.minutes is None else time.time() + 60.0 * options.minutes
     threads = max(1, torch.get_num_threads() // options.jobs)
-    job = _Job(space, options, storage, trials, sampler, deadline, threads)
+    search = _Search(space, options, storage, trials, sampler, deadline, threads)
 
-    def tell(news: News) -> None:
-        if news.tried is not None:
+    def tell(news: TrialProgress) -> None:
+        if news.record is not None:
             write_found(study, space, folder)
         told(news)
 
     if options.jobs == 1:
-        _work(job, dataset, tell, stop, nullcontext())
+        _work(search, dataset, tell, stop, nullcontext())
     else:
-        _work_in_processes(job, tell, stop)
+        _work_in_processes(search, tell, stop)
     write_found(study, space, folder)
     late = deadline is not None and time.time() >= deadline
     left = len(waiting(study))
     found = finished(study)
     whole = len(found) >= trials or (sampler == "grid" and left == 0)
     ended = "done" if whole else "interrupted" if stop() else "minutes" if late else "done"
-    return Tuned(folder, space, found, ended, left if sampler == "grid" else None)
+    return TuningResult(folder, space, found, ended, left if sampler == "grid" else None)
 
 
 def _without_test(space: Space) -> Dataset:
@@ -180,64 +202,159 @@ def _chosen_sampler(space: Space, options: SearchOptions) -> Sampler:
     return options.sampler
 
 
-def _work(job: _Job, dataset: Dataset, tell: Callable[[News], None], stop: Callable[[], bool], lock: Any) -> None:
+def _try(
+    study: optuna.Study,
+    trial: optuna.Trial,
+    space: Space,
+    dataset: Dataset,
+    tell: Callable[[TrialProgress], None],
+    stop: Callable[[], bool],
+) -> None:
+    """Fit a setting and tell the study; nothing that goes wrong with it reaches the caller, but a wish to stop puts it back."""
+    optuna = load_optuna()
+    states = optuna.trial.TrialState
+    setting = suggested(trial, space)
+    about: dict[str, Any] = {"setting": setting}
+    whole = [one for one in finished(study) if one.state == "complete" and one.same_as is None]
+    earlier = next((one for one in whole if spelled(one.setting) == spelled(setting)), None)
+    if earlier is not None:  # the same seed would give the same score
+        about |= {name: getattr(earlier, name) for name in ("score", "epochs", "best_epoch", "parameters")}
+        about["same_as"] = earlier.number
+        score, state = earlier.score, states.COMPLETE
+    else:
+        began = time.perf_counter()
+        try:
+            score = _Runner(study, trial, setting, about, tell, stop).fit(space.config(setting), dataset)
+            state = states.COMPLETE
+        except optuna.TrialPruned:
+            score, state = None, states.PRUNED
+        except (TrainingInterrupt, KeyboardInterrupt):
+            put_back(study, trial)
+            return
+        except Exception as error:  # whatever a setting breaks, the others are still to be tried
+            log.debug("trial %d", trial.number, exc_info=True)
+            about["error"] = f"{type(error).__name__}: {error}"
+            score, state = None, states.FAIL
+        about["seconds"] = round(time.perf_counter() - began, 2)
+    trial.set_user_attr(ABOUT, about)  # once: every write waits for the disk
+    study.tell(trial, score, state=state)
+    tell(TrialProgress(trial.number, setting, record=record_of(study.get_trials(deepcopy=False)[trial.number])))
+
+
+@dataclass
+class _Runner:
+    """One fit, watched by the pruner."""
+
+    study: optuna.Study
+    trial: optuna.Trial
+    setting: Setting
+    about: dict[str, Any]  # what will be written of the trial
+    tell: Callable[[TrialProgress], None]
+    stop: Callable[[], bool]
+
+    def fit(self, config: RunConfig, dataset: Dataset) -> float:
+        dtype = getattr(torch, config.train.dtype)
+        model = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
+        train, dev = dataset.train, dataset.dev
+        assert train is not None and dev is not None
+        how = config.data.impossible
+        if isinstance(model, RuleModel) and how != "error":  # with "error", `fit` names what is impossible
+            train, dev = (settle_impossible(model.program, data, how).data for data in (train, dev))
+        self.tell(TrialProgress(self.trial.number, self.setting))
+        result = fit(model, train, dev, config.train, on_epoch=self.epoch, stop=self.stop)
+        if not math.isfinite(result.best):
+            raise ForetellError(f"the log-likelihood of dev is {result.best}")
+        self.comparable(sum_scored(dev, np.arange(len(dev)), config.train.window, model.unscored))
+        self.about |= {"score": result.best, "epochs": len(result.records), "best_epoch": result.best_epoch}
+        self.about["parameters"] = sum(parameter.numel() for parameter in model.parameters())
+        return result.best
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        score = record.get("dev")
+        if score is None:  # a direct fit: its rounds have no dev score
+            return
+        self.about["epochs"] = record["epoch"]
+        if score > self.about.get("score", -math.inf):
+            self.about |= {"score": score, "best_epoch": record["epoch"]}
+        self.tell(TrialProgress(self.trial.number, self.setting, record["epoch"], self.about["score"]))
+        self.trial.report(score, record["epoch"])
+        if self.trial.should_prune():
+            raise load_optuna().TrialPruned
+
+    def comparable(self, scored: int) -> None:
+        """Rules may leave some events unscored: then the mean over the others says nothing about who is better."""
+        told = [one.user_attrs.get(ABOUT, {}) for one in self.study.get_trials(deepcopy=False)]
+        others = [about["scored"] for about in told if "scored" in about]
+        if others and others[0] != scored:
+            raise ForetellError(
+                f"this setting scores {scored} events of dev, others {others[0]}: they cannot be compared"
+            )
+        self.about["scored"] = scored
+
+
+def _work(
+    search: _Search, dataset: Dataset, tell: Callable[[TrialProgress], None], stop: Callable[[], bool], lock: Any
+) -> None:
     """Trials, one after the other, until there are enough, time is up, or someone asks to stop."""
     optuna = load_optuna()
     study = optuna.load_study(
-        storage=open_storage(job.storage), study_name=STUDY, sampler=_made_sampler(job), pruner=_made_pruner(job)
+        storage=open_storage(search.storage),
+        study_name=STUDY,
+        sampler=_made_sampler(search),
+        pruner=_made_pruner(search),
     )
 
     def over() -> bool:
-        return stop() or (job.deadline is not None and time.time() >= job.deadline)
+        return stop() or (search.deadline is not None and time.time() >= search.deadline)
 
     while not over():
         with lock:  # so that workers do not take more trials than were asked for
-            if begun(study) >= job.trials or (job.sampler == "grid" and not waiting(study)):
+            if begun(study) >= search.trials or (search.sampler == "grid" and not waiting(study)):
                 return
             trial = study.ask()
             trial.set_user_attr("process", [socket.gethostname(), os.getpid()])
-        one_trial(study, trial, job.space, dataset, tell, over)
+        _try(study, trial, search.space, dataset, tell, over)
 
 
-def _made_sampler(job: _Job) -> Any:
+def _made_sampler(search: _Search) -> Any:
     optuna = load_optuna()
-    earlier = len(optuna.load_study(storage=open_storage(job.storage), study_name=STUDY).get_trials(deepcopy=False))
-    seed = int(np.random.SeedSequence([job.options.seed, earlier, job.worker]).generate_state(1)[0])
-    if job.sampler == "tpe":
+    earlier = len(optuna.load_study(storage=open_storage(search.storage), study_name=STUDY).get_trials(deepcopy=False))
+    seed = int(np.random.SeedSequence([search.options.seed, earlier, search.worker]).generate_state(1)[0])
+    if search.sampler == "tpe":
         return optuna.samplers.TPESampler(seed=seed)
     return optuna.samplers.RandomSampler(seed=seed)  # of a grid, every trial is given
 
 
-def _made_pruner(job: _Job) -> Any:
+def _made_pruner(search: _Search) -> Any:
     optuna = load_optuna()
-    if job.options.pruner == "median":
+    if search.options.pruner == "median":
         return optuna.pruners.MedianPruner(n_startup_trials=WARM_UP, n_warmup_steps=WARM_UP)
-    if job.options.pruner == "hyperband":
-        epochs = job.space.config(job.space.first()).train.epochs
+    if search.options.pruner == "hyperband":
+        epochs = search.space.config(search.space.first()).train.epochs
         return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max(2, epochs))
     return optuna.pruners.NopPruner()
 
 
-def _work_in_processes(job: _Job, tell: Callable[[News], None], stop: Callable[[], bool]) -> None:
+def _work_in_processes(search: _Search, tell: Callable[[TrialProgress], None], stop: Callable[[], bool]) -> None:
     """One worker a process; what they tell comes through a queue. The first error of a worker itself is raised here."""
     context = multiprocessing.get_context("spawn")  # a forked process would inherit torch's threads
-    news, asked, lock = context.Queue(), context.Event(), context.Lock()
+    news, ended, lock = context.Queue(), context.Event(), context.Lock()
     workers = [
-        context.Process(target=_worker, args=(replace(job, worker=number), news, asked, lock), daemon=True)
-        for number in range(job.options.jobs)
+        context.Process(target=_worker, args=(replace(search, worker=number), news, ended, lock), daemon=True)
+        for number in range(search.options.jobs)
     ]
     for one in workers:
         one.start()
     try:
         while any(one.is_alive() for one in workers):
             if stop():
-                asked.set()
+                ended.set()
             for one in _heard(news, wait=0.2):
                 tell(one)
         for one in _heard(news, wait=0.2):
             tell(one)
     finally:
-        asked.set()
+        ended.set()
         for one in workers:
             one.join(timeout=30.0)
             if one.is_alive():
@@ -251,7 +368,7 @@ def _work_in_processes(job: _Job, tell: Callable[[News], None], stop: Callable[[
             )
 
 
-def _heard(news: Any, wait: float) -> Iterator[News]:
+def _heard(news: Any, wait: float) -> Iterator[TrialProgress]:
     try:
         yield news.get(timeout=wait)
         while True:
@@ -260,10 +377,10 @@ def _heard(news: Any, wait: float) -> Iterator[News]:
         return
 
 
-def _worker(job: _Job, news: Any, asked: Any, lock: Any) -> None:
+def _worker(search: _Search, news: Any, ended: Any, lock: Any) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one tells the others
     logging.getLogger("foretell").setLevel(logging.ERROR)  # each would repeat every warning
-    torch.set_num_threads(job.threads)
-    _work(job, _without_test(job.space), news.put, asked.is_set, lock)
+    torch.set_num_threads(search.threads)
+    _work(search, _without_test(search.space), news.put, ended.is_set, lock)

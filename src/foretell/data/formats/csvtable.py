@@ -7,14 +7,14 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretell.data.formats.lines import text_lines
-from foretell.data.formats.longtable import ColumnMap, LongTable, find_columns, gather
+from foretell.data.formats.longtable import ColumnMap, LongTable, TableRows, find_columns, gather
 from foretell.data.raw import LARGEST_TYPE, Gatherer, Problem, RawEvents
 from foretell.data.writing import text_file
-from foretell.terms import NameProblem, build
 
 if TYPE_CHECKING:
     from foretell.data.dataset import EventData
@@ -99,40 +99,21 @@ def _read_table(path: Path, columns: ColumnMap, gatherer: Gatherer) -> LongTable
     sequence_at, time_at, event_at = at[columns.sequence], at[columns.time], at[columns.event]
     end_at, metadata_at = at.get(columns.t_end), at.get(columns.metadata)
     arguments_at = [at[name] for name in arguments]
-    table = LongTable([], [], [], [], [], [])
-    written: list[str | None] = []
+    rows = TableRows(columns, gatherer)
     for place, cells in records:
         if len(cells) != len(header):
             gatherer.fault(place, f"{len(cells)} cells, but the header has {len(header)} columns")
             continue
         name = cells[sequence_at]
-        if not name:
-            gatherer.fault(place, f"column {columns.sequence!r} is empty; every row belongs to a sequence")
-            continue
         where = f"sequence {name!r}"
-        time_text, event_text = cells[time_at].strip(), cells[event_at].strip()
         end = _float(cells[end_at].strip(), columns.t_end, where, place, gatherer) if end_at is not None else None
+        time_text = cells[time_at].strip()
         time = _float(time_text, columns.time, where, place, gatherer)
-        if bool(time_text) != bool(event_text):
-            empty = columns.event if time_text else columns.time
-            gatherer.fault(place, f"{where}: column {empty!r} is empty")
-            continue
-        if arguments_at:
-            try:
-                event_text = _with_arguments(event_text, [cells[argument].strip() for argument in arguments_at])
-            except NameProblem as problem:
-                gatherer.fault(place, f"{where}: {problem}")
-                continue
-        if time is None and time_text:
-            continue
-        table.places.append(place)
-        table.sequences.append(name)
-        table.times.append(time)
-        table.t_ends.append(end)
-        table.metadata.append(cells[metadata_at] if metadata_at is not None else None)
-        written.append(event_text or None)
-    events = _events(written, table.places, table.sequences, gatherer)
-    return LongTable(table.places, table.sequences, table.times, events, table.t_ends, table.metadata)
+        if time is not None or not time_text:
+            about = cells[metadata_at] if metadata_at is not None else None
+            arguments = [cells[argument].strip() for argument in arguments_at]
+            rows.add(place, name, time, cells[event_at].strip() or None, arguments, end, about)
+    return replace(rows.table, events=_events(rows.table, gatherer))
 
 
 def _float(text: str, column: str, where: str, place: int, gatherer: Gatherer) -> float | None:
@@ -149,22 +130,9 @@ def _float(text: str, column: str, where: str, place: int, gatherer: Gatherer) -
     return value
 
 
-def _with_arguments(functor: str, arguments: list[str]) -> str:
-    while arguments and not arguments[-1]:
-        arguments.pop()
-    if "" in arguments:
-        raise NameProblem(f"argument {arguments.index('') + 1} is empty but a later one is not")
-    if arguments and ("(" in functor or ")" in functor):
-        raise NameProblem(f"event {functor!r} has parentheses and argument columns too; use one of both")
-    if arguments and not functor:
-        raise NameProblem("there are arguments but no event")
-    return build(functor, arguments) if functor else ""
-
-
-def _events(
-    written: list[str | None], places: list[int], sequences: list[str], gatherer: Gatherer
-) -> list[str | None] | list[int | None]:
+def _events(table: LongTable, gatherer: Gatherer) -> list[str | None] | list[int | None]:
     """A column of integers is a column of types; any other text makes it a column of names."""
+    written = table.events
     distinct = {text for text in written if text is not None}
     if not distinct or not all(map(_NUMBER.match, distinct)):
         return written
@@ -176,5 +144,5 @@ def _events(
     if wrong:
         row = next(row for row, text in enumerate(written) if text in wrong)
         said = f"event is {written[row]!r}; types are integers from 0 to 2^31 - 2, and names are not numbers"
-        gatherer.doubt = Problem(places[row], f"sequence {sequences[row]!r}: {said}")
+        gatherer.doubt = Problem(table.places[row], f"sequence {table.sequences[row]!r}: {said}")
     return written

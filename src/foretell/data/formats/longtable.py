@@ -14,6 +14,7 @@ from typing import Any
 from foretell.data.raw import Gatherer
 from foretell.data.sequence import NO_METADATA
 from foretell.errors import DataError
+from foretell.terms import NameProblem, build
 from foretell.wording import did_you_mean
 
 ROLES = ("sequence", "time", "event", "t_end", "metadata")
@@ -73,6 +74,60 @@ class LongTable:
     events: list[Any]  # text, or integers, or None
     t_ends: list[float | None]
     metadata: list[str | None]
+
+
+class TableRows:
+    """Collects the rows of a file into a `LongTable`; a row that cannot be kept is noted as a mistake."""
+
+    def __init__(self, columns: ColumnMap, gatherer: Gatherer) -> None:
+        self.columns, self.gatherer = columns, gatherer
+        self.table = LongTable([], [], [], [], [], [])
+
+    def add(
+        self,
+        place: int,
+        sequence: str,
+        time: float | None,
+        event: object,
+        arguments: list[str],
+        end: float | None,
+        about: str | None,
+    ) -> None:
+        """One row; None and empty text are empty cells."""
+        if not sequence:
+            self.gatherer.fault(place, f"column {self.columns.sequence!r} is empty; every row belongs to a sequence")
+            return
+        if (time is None) != (event is None):
+            empty = self.columns.event if event is None else self.columns.time
+            self.gatherer.fault(place, f"sequence {sequence!r}: column {empty!r} is empty")
+            return
+        try:
+            named = _with_arguments(event, arguments)
+        except NameProblem as problem:
+            self.gatherer.fault(place, f"sequence {sequence!r}: {problem}")
+            return
+        table = self.table
+        table.places.append(place)
+        table.sequences.append(sequence)
+        table.times.append(time)
+        table.events.append(named)
+        table.t_ends.append(end)
+        table.metadata.append(about)
+
+
+def _with_arguments(event: object, arguments: list[str]) -> object:
+    """`functor(arg1,…)` where a row has arguments, else the event as it is."""
+    while arguments and not arguments[-1]:
+        arguments = arguments[:-1]
+    if not arguments:
+        return event
+    if "" in arguments:
+        raise NameProblem(f"argument {arguments.index('') + 1} is empty but a later one is not")
+    if event is None:
+        raise NameProblem("there are arguments but no event")
+    if "(" in str(event) or ")" in str(event):
+        raise NameProblem(f"event {event!r} has parentheses and argument columns too; use one of both")
+    return build(str(event), arguments)
 
 
 def find_columns(columns: ColumnMap, header: list[str], gatherer: Gatherer, place: int) -> tuple[str, ...] | None:

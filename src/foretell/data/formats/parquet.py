@@ -10,11 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from foretell.data.formats.longtable import ColumnMap, LongTable, find_columns, gather
+from foretell.data.formats.longtable import ColumnMap, TableRows, find_columns, gather
 from foretell.data.raw import Gatherer, RawEvents
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
-from foretell.terms import NameProblem, build
 
 if TYPE_CHECKING:
     import pyarrow
@@ -127,35 +126,9 @@ def _gather_rows(table: pyarrow.Table, columns: ColumnMap, arguments: tuple[str,
     sequences, times, events = cells(columns.sequence), cells(columns.time), cells(columns.event)
     t_ends, metadata = cells(columns.t_end), cells(columns.metadata)
     values = [cells(name) for name in arguments]
-    kept = LongTable([], [], [], [], [], [])
+    rows = TableRows(columns, gatherer)
     for row in range(count):
-        place = row + 1
-        if sequences[row] is None or sequences[row] == "":
-            gatherer.fault(place, f"column {columns.sequence!r} is empty; every row belongs to a sequence")
-            continue
-        where = f"sequence {str(sequences[row])!r}"
-        if (times[row] is None) != (events[row] is None):
-            empty = columns.event if events[row] is None else columns.time
-            gatherer.fault(place, f"{where}: column {empty!r} is empty")
-            continue
-        event = events[row]
-        given = [value[row] for value in values]
-        if any(value is not None for value in given) and event is not None:
-            while given[-1] is None:
-                given.pop()
-            try:
-                if None in given:
-                    raise NameProblem(f"argument {given.index(None) + 1} is empty but a later one is not")
-                if "(" in str(event):
-                    raise NameProblem(f"event {event!r} has parentheses and argument columns too; use one of both")
-                event = build(str(event), [str(value) for value in given])
-            except NameProblem as problem:
-                gatherer.fault(place, f"{where}: {problem}")
-                continue
-        kept.places.append(place)
-        kept.sequences.append(str(sequences[row]))
-        kept.times.append(times[row])
-        kept.events.append(event)
-        kept.t_ends.append(t_ends[row])
-        kept.metadata.append(metadata[row])
-    gather(kept, gatherer)
+        name = "" if sequences[row] is None else str(sequences[row])
+        given = ["" if value[row] is None else str(value[row]) for value in values]
+        rows.add(row + 1, name, times[row], events[row], given, t_ends[row], metadata[row])
+    gather(rows.table, gatherer)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from foretell.data import EventSequence
 from foretell.models.attention.layers import Drop
+from foretell.models.attention.query_layout import GridLayout, QueryLayout, RunLayout
 from foretell.sampling.bounds.chebyshev import (
     DEGREE,
     ROUNDED,
@@ -29,7 +30,6 @@ from foretell.sampling.bounds.chebyshev import (
     unless_known,
     waves,
 )
-from foretell.sampling.core.query_layout import Grid, Queries, Runs
 from foretell.sampling.core.sampler import Bounds, Sampler
 from foretell.sampling.core.start import in_float64, past_batch
 from foretell.sampling.core.threads import side_by_side
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 # Numbers of a layer's attention weights that are worked on together; fewer are not worth another thread.
 IN_CACHE = 1 << 17
 KNOWN = 0.5  # of a total intensity: a remainder below which the polynomial tells it well enough to judge a bound
-AT_ONCE = 4  # times as many numbers, above which queries of many walks are not looked at together
-STALE = 24  # events of a walk after which its tables are centred anew
+AT_ONCE = 4  # times as many numbers, above which queries of many sequences are not looked at together
+STALE = 24  # events of a sequence after which its tables are centred anew
 NO_DROPOUT = Drop(0.0, None)
 NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
 
 
 @dataclass
-class Table:
+class PastTable:
     """What one head of one layer offers to queries: first a row of zeros for the extra 1, then events.
 
-    A row that it may not look at, such as those beyond a walk's events, is zeros, too, with a logit that makes its weight nothing.
+    A row that it may not look at, such as those beyond a sequence's events, is zeros, too, with a logit that makes its weight nothing.
     The same vector taken from all rows of `folded` changes no share of attention, and one taken from all values just moves their mean: what
     remainders do is small if both are told from about their mean, the centre.
     """
@@ -65,7 +65,7 @@ class Table:
     values_off: Tensor
 
     @classmethod
-    def of(cls, folded: Tensor, values: Tensor, visible: Tensor) -> Table:
+    def of(cls, folded: Tensor, values: Tensor, visible: Tensor) -> PastTable:
         """`visible`: bool [W, rows]. Nothing is centred yet."""
         folded, values = _seen(folded, values, visible)
         centres = torch.zeros_like(folded[:, 0]), torch.zeros_like(values[:, 0])
@@ -79,24 +79,24 @@ class Table:
             values.abs(),
         )
 
-    def centre(self, walks: Tensor, shares: Tensor) -> None:
-        """Some walks are centred for queries that look at rows by about these shares: [w] and [w, 1, rows]."""
-        folded, values, rows = self.folded[walks], self.values[walks], shares.shape[-1]
+    def centre(self, sequences: Tensor, shares: Tensor) -> None:
+        """Some sequences are centred for queries that look at rows by about these shares: [w] and [w, 1, rows]."""
+        folded, values, rows = self.folded[sequences], self.values[sequences], shares.shape[-1]
         by_key, by_value = shares @ folded[:, :rows], shares @ values[:, :rows]
-        self.folded_centre[walks], self.values_centre[walks] = by_key.squeeze(1), by_value.squeeze(1)
-        self.folded_off[walks], self.values_off[walks] = _from(folded, by_key), (values - by_value).abs_()
+        self.folded_centre[sequences], self.values_centre[sequences] = by_key.squeeze(1), by_value.squeeze(1)
+        self.folded_off[sequences], self.values_off[sequences] = _from(folded, by_key), (values - by_value).abs_()
 
-    def taken(self, walks: Tensor) -> Table:
-        return Table(*(getattr(self, one.name)[walks] for one in fields(self)))
+    def select(self, rows: Tensor) -> PastTable:
+        return PastTable(*(getattr(self, one.name)[rows] for one in fields(self)))
 
-    def write(self, walks: Tensor, row: Tensor, folded: Tensor, values: Tensor, visible: Tensor) -> None:
-        """One more row for some walks."""
+    def write(self, sequences: Tensor, row: Tensor, folded: Tensor, values: Tensor, visible: Tensor) -> None:
+        """One more row for some sequences."""
         folded, values = _seen(folded, values, visible)
-        self.folded[walks, row], self.values[walks, row] = folded, values
-        self.low[walks] = torch.minimum(self.low[walks], values)
-        self.high[walks] = torch.maximum(self.high[walks], values)
-        self.folded_off[walks, row] = _from(folded, self.folded_centre[walks])
-        self.values_off[walks, row] = (values - self.values_centre[walks]).abs_()
+        self.folded[sequences, row], self.values[sequences, row] = folded, values
+        self.low[sequences] = torch.minimum(self.low[sequences], values)
+        self.high[sequences] = torch.maximum(self.high[sequences], values)
+        self.folded_off[sequences, row] = _from(folded, self.folded_centre[sequences])
+        self.values_off[sequences, row] = (values - self.values_centre[sequences]).abs_()
 
     def widen(self) -> None:
         """Room for half as many events again."""
@@ -125,7 +125,7 @@ class ANHPSampler(Sampler):
     shares_out = True
     ragged = True  # on a GPU they cost something, but little; and it draws what a CPU does
 
-    def __init__(self, model: ANHP, tables: list[list[Table]], rows: Tensor, since: Tensor | None = None) -> None:
+    def __init__(self, model: ANHP, tables: list[list[PastTable]], rows: Tensor, since: Tensor | None = None) -> None:
         self.model, self.tables, self.rows = model, tables, rows  # rows: int64 [W], so far
         # Events since tables were centred: int64 [W]
         self._since = torch.full_like(rows, STALE) if since is None else since
@@ -137,7 +137,7 @@ class ANHPSampler(Sampler):
     @classmethod
     @torch.inference_mode()
     def start(cls, model: ANHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPSampler:
-        """Sampler that begin with the first `seen` events of each history."""
+        """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
         batch = past_batch(histories, seen, model.vocabulary, model.device)
         encoded = model.encode(batch)
@@ -148,7 +148,7 @@ class ANHPSampler(Sampler):
             made = []
             for number, one in enumerate(by_head):
                 visible = inside if one.hidden is None else inside & ~one.hidden
-                made.append(Table.of(one.keys @ layer.Q[number], one.values, visible))
+                made.append(PastTable.of(one.keys @ layer.Q[number], one.values, visible))
             tables.append(made)
         return cls(model, tables, batch.lengths + ahead)
 
@@ -160,11 +160,11 @@ class ANHPSampler(Sampler):
     def width(self) -> float:
         return 0.6 * self.model.time.m
 
-    def taken(self, walks: Tensor) -> Self:
-        tables = [[one.taken(walks) for one in layer] for layer in self.tables]
-        return type(self)(self.model, tables, self.rows[walks], self._since[walks])
+    def select(self, rows: Tensor) -> Self:
+        tables = [[one.select(rows) for one in layer] for layer in self.tables]
+        return type(self)(self.model, tables, self.rows[rows], self._since[rows])
 
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.inference_mode()
@@ -179,10 +179,10 @@ class ANHPSampler(Sampler):
             return self.intensities(times)
         seen: dict[int, list[Tensor]] = {}
 
-        def tell(table: Table, shares: Tensor) -> None:
+        def tell(table: PastTable, shares: Tensor) -> None:
             seen.setdefault(id(table), []).append(shares[stale].mean(1, keepdim=True))
 
-        rates = self._rates(Grid(), times, times * 0.0, 0, tell).v[0]
+        rates = self._rates(GridLayout(), times, times * 0.0, 0, tell).v[0]
         for table in (table for layer in self.tables for table in layer):
             if shares := seen.get(id(table)):  # of all groups of types that look there
                 table.centre(stale, torch.stack(shares).mean(0))
@@ -196,10 +196,10 @@ class ANHPSampler(Sampler):
         rates = ChebyshevPiece(v.unflatten(-1, (DEGREE + 1, -1)).movedim(-2, 0), remainder)
         return Bounds(upper.squeeze(-1), middle.squeeze(-1), rates)
 
-    def _values(self, queries: Queries, middle: Tensor, half: Tensor) -> Tensor:
+    def _values(self, queries: QueryLayout, middle: Tensor, half: Tensor) -> Tensor:
         return self._rates(queries, middle, half, 0).v[0]
 
-    def _bounded(self, queries: Queries, middle: Tensor, half: Tensor) -> Tensor:
+    def _bounded(self, queries: QueryLayout, middle: Tensor, half: Tensor) -> Tensor:
         """The upper bound, the middle, and of all types how far they can be off, and their values at the nodes, side by side."""
         rates = self._rates(queries, middle, half, DEGREE)
         total = ChebyshevPiece(rates.v.sum(-1), rates.remainder.sum(-1))
@@ -207,9 +207,9 @@ class ANHPSampler(Sampler):
         upper, here = unless_known(shape.upper(total.remainder)), shape.centre
         sure = total.remainder < KNOWN * here
         if not bool(sure.all()):  # then only the network itself knows its middle
-            if isinstance(queries, Runs):
+            if isinstance(queries, RunLayout):
                 some = (~sure[0]).nonzero().squeeze(1)
-                asked = self._values(queries.taken(some), middle[:, some], half[:, some]).sum(-1)
+                asked = self._values(queries.select(some), middle[:, some], half[:, some]).sum(-1)
                 here = here.index_copy(1, some, asked)
             else:
                 here = torch.where(sure, here, self._values(queries, middle, half).sum(-1))
@@ -217,7 +217,7 @@ class ANHPSampler(Sampler):
 
     def _in_blocks(
         self,
-        work: Callable[[Queries, Tensor, Tensor], Tensor],
+        work: Callable[[QueryLayout, Tensor, Tensor], Tensor],
         one: Tensor,
         other: Tensor,
         nodes: int,
@@ -230,21 +230,21 @@ class ANHPSampler(Sampler):
         rows = int(self.rows.max())
         few = some is None and self.count > 1 and one.numel() * nodes * rows <= AT_ONCE * IN_CACHE
         if few or one.device.type != "cpu" or (some is not None and not bool(some.any())):
-            return work(Grid(), one, other)
+            return work(GridLayout(), one, other)
         where = torch.ones_like(one, dtype=torch.bool) if some is None else some
-        walk = where.nonzero()[:, 0]
+        sequence = where.nonzero()[:, 0]
         one, other = one[where], other[where]
         room = max(1, IN_CACHE // (rows * nodes))
-        count = max(1, -(-len(walk) // room))
-        ends = [len(walk) * number // count for number in range(count + 1)]  # equal parts
+        count = max(1, -(-len(sequence) // room))
+        ends = [len(sequence) * number // count for number in range(count + 1)]  # equal parts
 
         def done(block: tuple[int, int]) -> Tensor:
             inside = slice(*block)
             with torch.inference_mode():  # which a thread does not inherit
-                return work(Runs(walk[inside]), one[None, inside], other[None, inside])
+                return work(RunLayout(sequence[inside]), one[None, inside], other[None, inside])
 
         found = torch.cat(side_by_side(done, list(pairwise(ends)), one.device), dim=1)[0]
-        if len(walk) == where.numel():
+        if len(sequence) == where.numel():
             return found.unflatten(0, where.shape)
         out = found.new_zeros(*where.shape, found.shape[-1])
         out[where] = found
@@ -266,7 +266,7 @@ class ANHPSampler(Sampler):
         for layer, by_head in zip(model.layer_list(), self.tables, strict=True):
             attended = torch.zeros_like(embedding)
             for number, head in heads:
-                out = self._attend(Grid(), None, by_head[number], features, point(embedding[:, None])).v[0, :, 0]
+                out = self._attend(GridLayout(), None, by_head[number], features, point(embedding[:, None])).v[0, :, 0]
                 attended = attended + (out if head.reader is None else out * (choices == head.reader)[:, None])
             whole = torch.cat([features.v[0, :, 0], embedding], dim=1)
             embedding = layer.combine(embedding, attended, NO_DROPOUT)
@@ -287,11 +287,11 @@ class ANHPSampler(Sampler):
 
     def _rates(
         self,
-        queries: Queries,
+        queries: QueryLayout,
         middle: Tensor,
         half: Tensor,
         degree: int,
-        tell: Callable[[Table, Tensor], None] | None = None,
+        tell: Callable[[PastTable, Tensor], None] | None = None,
     ) -> ChebyshevPiece:
         """Intensities of all types: [., ., K]. At single moments `tell` hears of the shares in all attention there is."""
         features = self._features(middle, half, degree)
@@ -307,9 +307,9 @@ class ANHPSampler(Sampler):
 
     def _attend(
         self,
-        queries: Queries,
-        tell: Callable[[Table, Tensor], None] | None,
-        table: Table,
+        queries: QueryLayout,
+        tell: Callable[[PastTable, Tensor], None] | None,
+        table: PastTable,
         features: ChebyshevPiece,
         x: ChebyshevPiece | Tensor,
     ) -> ChebyshevPiece:

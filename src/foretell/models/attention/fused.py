@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: N812
 from foretell.batches.batch import Batch
 from foretell.models.attention.anhp import ANHP
 from foretell.nn.fused.available import kernels_run_on
-from foretell.nn.fused.loss import LARGEST, MOST_TYPES, SMALLEST, Asked, Layout, fused_loss, power_of_two
+from foretell.nn.fused.loss import LARGEST, MOST_TYPES, SMALLEST, LossLayout, LossQueries, fused_loss, power_of_two
 
 
 def fuses(model: Any) -> bool:
@@ -41,9 +41,9 @@ def _is_plain(model: ANHP) -> bool:
 
 def losses(model: ANHP, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float) -> tuple[Tensor, Tensor]:
     """The objective and the negative log-likelihood, with the integral at the times `inside` the gaps [B, (N + 1)·P]."""
-    layout = Layout(len(model.structure.heads), model.dim, model.time_dim)
+    layout = LossLayout(len(model.structure.heads), model.dim, model.time_dim)
     base = model._bases()[0]
-    asked = Asked(
+    asked = LossQueries(
         batch.times,
         batch.types,
         batch.event_counts,
@@ -61,7 +61,7 @@ def losses(model: ANHP, batch: Batch, inside: Tensor, weights: Tensor, pseudo_ra
     return fused_loss(asked, layout, matrices(model, layout, base), vectors, model.w, constant, model.log_tau)
 
 
-def matrices(model: ANHP, layout: Layout, base: Tensor) -> Tensor:
+def matrices(model: ANHP, layout: LossLayout, base: Tensor) -> Tensor:
     """Of all layers: [L, 4 + T + D, heads·width]."""
     layers = model.layer_list()
     K, V, Q = (torch.cat([getattr(layer, name) for layer in layers]) for name in "KVQ")  # [L·heads, D, 1 + T + D] each

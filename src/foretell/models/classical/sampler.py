@@ -32,10 +32,10 @@ class HawkesSampler(Sampler):
         """Intensities fall on the scale of the shortest memory; with none, any window will do."""
         return 0.1 / float(self.beta.max()) if len(self.beta) else 1.0 / float(self.mu.sum())
 
-    def taken(self, walks: Tensor) -> Self:
-        return type(self)(self.vocabulary, self.mu, self.alpha, self.beta, self.counts[walks], self.since[walks])
+    def select(self, rows: Tensor) -> Self:
+        return type(self)(self.vocabulary, self.mu, self.alpha, self.beta, self.counts[rows], self.since[rows])
 
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         return self.vocabulary.names[choice]
 
     def intensities(self, times: Tensor) -> Tensor:

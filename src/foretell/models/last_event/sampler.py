@@ -43,7 +43,7 @@ class LastEventSampler(Sampler):
     @classmethod
     @torch.inference_mode()
     def start(cls, model: LastEventModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
-        """Sampler that begin with the first `seen` events of each history."""
+        """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
         batch = past_batch(histories, seen, model.vocabulary, model.device)
         *below, top = model.encoder(batch, NO_DROPOUT)
@@ -51,9 +51,9 @@ class LastEventSampler(Sampler):
         for layer, embedding in zip(model.encoder.layer_list(), below, strict=True):
             _, keys, values = layer.projected(embedding)
             past.append((keys.contiguous(), values.contiguous()))
-        walk = torch.arange(len(batch), device=model.device)
-        curves = _made(model, top[walk, batch.lengths])
-        return cls(model, past, batch.lengths + 1, batch.gap_start[walk, batch.lengths], curves)
+        sequence = torch.arange(len(batch), device=model.device)
+        curves = _made(model, top[sequence, batch.lengths])
+        return cls(model, past, batch.lengths + 1, batch.gap_start[sequence, batch.lengths], curves)
 
     @property
     def count(self) -> int:
@@ -63,12 +63,12 @@ class LastEventSampler(Sampler):
     def width(self) -> float:
         return self.model.time_scale
 
-    def taken(self, walks: Tensor) -> Self:
-        past = [(keys[walks], values[walks]) for keys, values in self.past]
-        curves = tuple(one[walks] for one in self._curves)
-        return type(self)(self.model, past, self.rows[walks], self.since[walks], curves)
+    def select(self, rows: Tensor) -> Self:
+        past = [(keys[rows], values[rows]) for keys, values in self.past]
+        curves = tuple(one[rows] for one in self._curves)
+        return type(self)(self.model, past, self.rows[rows], self.since[rows], curves)
 
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.inference_mode()
@@ -115,7 +115,7 @@ def _made(model: LastEventModel, embedding: Tensor) -> Curves:
 
 
 def _attended(layer: CausalLayer, query: Tensor, keys: Tensor, values: Tensor, row: Tensor) -> Tensor:
-    """What an event in each walk's `row` finds in rows up to its own: [W, D]."""
+    """What an event in each sequence's `row` finds in rows up to its own: [W, D]."""
     by_head = (-1, layer.heads, layer.dim // layer.heads)
     logits = torch.einsum("whd,wrhd->whr", query.view(by_head), keys.unflatten(-1, by_head[1:]))
     unseen = torch.arange(keys.shape[1], device=keys.device) > row[:, None]

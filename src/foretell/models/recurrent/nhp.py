@@ -23,7 +23,7 @@ from foretell.models.base import EndsAndInside, IntensityModel
 from foretell.models.recurrent.nhp_sampler import NHPSampler
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates
-from foretell.nn.ctlstm import Cells, ctlstm, read
+from foretell.nn.ctlstm import CellStates, ctlstm, read
 from foretell.nn.ctlstm_steps import DECAY, GATES
 from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.nn.lookup import lookup
@@ -36,7 +36,7 @@ REMEMBERS = 1.0  # what forget gates start from, so that σ keeps most of a memo
 
 @dataclass(frozen=True)
 class History:
-    cells: Cells
+    cells: CellStates
     since: Tensor  # float64 [B, N + 1]: when each cell was made
 
 

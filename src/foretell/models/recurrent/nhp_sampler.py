@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """Of every walk, as of its last event: float64 [W, D] each, and the event's time [W]."""
+    """Of every sequence, as of its last event: float64 [W, D] each, and the event's time [W]."""
 
     memory: Tensor
     target: Tensor
@@ -33,12 +33,12 @@ class Cell:
     output: Tensor
     since: Tensor
 
-    def taken(self, walks: Tensor) -> Cell:
-        return Cell(*(getattr(self, one.name)[walks] for one in fields(self)))
+    def select(self, rows: Tensor) -> Cell:
+        return Cell(*(getattr(self, one.name)[rows] for one in fields(self)))
 
-    def put(self, walks: Tensor, other: Cell) -> None:
+    def put(self, sequences: Tensor, other: Cell) -> None:
         for one in fields(self):
-            getattr(self, one.name)[walks] = getattr(other, one.name)
+            getattr(self, one.name)[sequences] = getattr(other, one.name)
 
 
 class NHPSampler(Sampler):
@@ -48,7 +48,7 @@ class NHPSampler(Sampler):
     @classmethod
     @torch.inference_mode()
     def start(cls, model: NHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
-        """Sampler that begin with the first `seen` events of each history."""
+        """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
         batch = past_batch(histories, seen, model.vocabulary, model.device)
         past = model.encode(batch)
@@ -65,10 +65,10 @@ class NHPSampler(Sampler):
     def width(self) -> float:
         return 0.5 * self.model.time_scale
 
-    def taken(self, walks: Tensor) -> Self:
-        return type(self)(self.model, self.cell.taken(walks))
+    def select(self, rows: Tensor) -> Self:
+        return type(self)(self.model, self.cell.select(rows))
 
-    def name(self, walk: int, choice: int) -> str:
+    def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.inference_mode()
@@ -87,7 +87,7 @@ class NHPSampler(Sampler):
         some = (choices >= 0).nonzero().squeeze(1)
         if not len(some):
             return
-        model, cell = self.model, self.cell.taken(some)
+        model, cell = self.model, self.cell.select(some)
         memory = _memory(cell, times[some, None], torch.zeros_like(times[some, None]), 0).v[0, :, 0]
         h = cell.output * torch.tanh(memory)
         embedding = model.embedding[choices[some]]

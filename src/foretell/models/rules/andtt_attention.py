@@ -16,7 +16,7 @@ from torch import Tensor
 from foretell.data import EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.models.rules.andtt import ANDTT
-from foretell.models.rules.andtt_network import Attended
+from foretell.models.rules.andtt_network import AttentionRecord
 from foretell.models.rules.rule_model import RuleModel
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import SequenceSlots
@@ -67,7 +67,7 @@ def look_back(model: ANDTT, history: EventSequence, at: float) -> Look:
     point_times = torch.zeros(plan.points, dtype=torch.float64, device=model.device)
     point_times[plan.event_point] = torch.from_numpy(np.concatenate([[0.0], times])).to(model.device)
     point_times[plan.query_point] = at
-    attended: list[Attended] = []
+    attended: list[AttentionRecord] = []
     with model.evaluating():
         model.network(plan, point_times, attended)
     query = int(plan.query_point[0])
@@ -91,7 +91,7 @@ def _own(timeline: Timeline, history: EventSequence, times: np.ndarray) -> Timel
     return replace(timeline, grounding=replace(timeline.grounding), times=times, sequence=history.id)
 
 
-def _heads(attended: Sequence[Attended], slots: SequenceSlots, query: int) -> dict[int, tuple[Head, ...]]:
+def _heads(attended: Sequence[AttentionRecord], slots: SequenceSlots, query: int) -> dict[int, tuple[Head, ...]]:
     """By fact. A slot's fact is the head of all that it attends to."""
     layers: dict[tuple[int, int], list[AtLayer]] = {}
     additions: dict[tuple[int, int], np.ndarray] = {}
@@ -118,7 +118,7 @@ def _heads(attended: Sequence[Attended], slots: SequenceSlots, query: int) -> di
     return {fact: tuple(heads) for fact, heads in found.items()}
 
 
-def _weighed(record: Attended, slot: int, low: int, high: int) -> AtLayer:
+def _weighed(record: AttentionRecord, slot: int, low: int, high: int) -> AtLayer:
     x, k, v = record.x[slot].double().cpu(), record.k[low:high].double().cpu(), record.v[low:high].double().cpu()
     logits = k @ x
     largest = float(logits.max().clamp(min=0.0))

@@ -7,7 +7,7 @@ computed for all slots at once; what is deduced looks at the same layer, so it i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,20 +15,28 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.models.attention.layers import Sublayers
-from foretell.models.rules.rule_network import Blocks, Embeddings, RuleNetwork, by_level, seed_of
+from foretell.models.rules.rule_network import (
+    NUMBERS,
+    Arithmetic,
+    Blocks,
+    Embeddings,
+    Levels,
+    RuleNetwork,
+    by_level,
+    seed_of,
+)
 from foretell.nn.range_attention import range_attention
 from foretell.nn.time import TimeEmbedding
-from foretell.plan.deduction import Deduced
 from foretell.plan.parameters import ParameterBook
-from foretell.plan.plan import Keys, Plan, Table
+from foretell.plan.plan import Keys, Plan, SlotTable
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionRecord:
     """What one layer's attention of one table looked at: slot `s` gives addition `a` of one of its ranges the weight `exp(x_s·k_a)`."""
 
     layer: int
-    table: Table
+    table: SlotTable
     x: Tensor  # [slots, width]
     k: Tensor  # [keys, width]
     v: Tensor  # [keys, dim]
@@ -93,7 +101,7 @@ class Network(RuleNetwork):
 
     # Layers
 
-    def forward(self, plan: Plan, times: Tensor, seen: list[Attended] | None = None) -> Embeddings:
+    def forward(self, plan: Plan, times: Tensor, seen: list[AttentionRecord] | None = None) -> Embeddings:
         """The top layer; `times` are those of the plan's points, float64. `seen` is given what was attended to."""
         dtype = next(self.parameters(), torch.empty(0)).dtype  # no parameters, no embeddings: then it is of no account
         time = self.time.with_one(times, dtype)
@@ -102,10 +110,33 @@ class Network(RuleNetwork):
         deduced = {dim: table.deduced for dim, table in plan.tables.items()}
         alike = self.deduced(first, applied.blocks, applied.first, {})
         below = {dim: alike[dim].index_select(0, table.of_class) for dim, table in plan.tables.items()}
-        for layer in range(1, self.layers + 1):
-            attended = self._attended(plan, applied, below, layer, seen)
-            below = self._layer(layer, deduced, applied, below, attended)
+
+        def attend(layer: int, below: Embeddings) -> Embeddings:
+            return self._attended(plan, applied, below, layer, seen)
+
+        for layer in self.layers_above(below, deduced, applied.blocks, applied.vectors, attend):
+            below = layer
         return below
+
+    def layers_above(
+        self,
+        below: Embeddings,
+        tables: Mapping[int, DeductionPlan],
+        blocks: Blocks,
+        vectors: Embeddings,
+        attend: Callable[[int, Embeddings], Embeddings],
+        on: Arithmetic = NUMBERS,
+    ) -> Iterator[Embeddings]:
+        """Layers 1 … L, `emb^ℓ = emb^(ℓ-1) + tanh(deduced + attended)`: `attend` says what each finds in the layer below it."""
+        for layer in range(1, self.layers + 1):
+            attended = attend(layer, below)
+            lower = by_level(tables, below)
+
+            def onto(dim: int, number: int, moved: Tensor, layer: int = layer, lower: Levels = lower) -> Tensor:
+                return after(self.sublayers, dim, layer, lower[dim][number] + moved, on)
+
+            below = self.deduced(tables, blocks, vectors, attended, onto, on)
+            yield below
 
     def _applied(self, plan: Plan, time: Tensor) -> _Applied:
         vectors, first, times = {}, {}, {}
@@ -138,7 +169,7 @@ class Network(RuleNetwork):
         return _KeyParts(time.index_select(0, keys.point), found["K"], found["V"], found["Q"])
 
     def _attended(
-        self, plan: Plan, applied: _Applied, below: Embeddings, layer: int, seen: list[Attended] | None
+        self, plan: Plan, applied: _Applied, below: Embeddings, layer: int, seen: list[AttentionRecord] | None
     ) -> Embeddings:
         padded = below
         if plan.outside:  # behind each table a row of zeros: an event that was no fact
@@ -151,7 +182,7 @@ class Network(RuleNetwork):
             k, v = (parts[0][i] if len(parts) == 1 else torch.cat([part[i] for part in parts]) for i in range(2))
             x = torch.cat([applied.time[dim], below[dim]], dim=-1)
             if seen is not None:
-                seen.append(Attended(layer, table, x, k, v))
+                seen.append(AttentionRecord(layer, table, x, k, v))
             found[dim] = range_attention(x, k, v, table.tiles)
         return found
 
@@ -162,24 +193,8 @@ class Network(RuleNetwork):
         folded = torch.bmm(torch.bmm(inputs, parts.k[layer - 1]), parts.q[layer - 1])
         return folded.flatten(0, 1), torch.bmm(inputs, parts.v[layer - 1]).flatten(0, 1)
 
-    def _layer(
-        self,
-        layer: int,
-        tables: Mapping[int, Deduced],
-        applied: _Applied,
-        below: Embeddings,
-        attended: Embeddings,
-    ) -> Embeddings:
-        """What is new is added to the layer below."""
-        lower = by_level(tables, below)
 
-        def onto(dim: int, number: int, moved: Tensor) -> Tensor:
-            return after(self.sublayers, dim, layer, lower[dim][number] + moved)
-
-        return self.deduced(tables, applied.blocks, applied.vectors, attended, onto)
-
-
-def after(sublayers: nn.ModuleDict, dim: int, layer: int, x: Tensor) -> Tensor:
+def after(sublayers: nn.ModuleDict, dim: int, layer: int, x: Tensor, on: Arithmetic = NUMBERS) -> Tensor:
     """The optional sublayers, which all facts of one dimension share; there are none at layer 0."""
     if not layer or str(dim) not in sublayers:
         return x
@@ -187,4 +202,4 @@ def after(sublayers: nn.ModuleDict, dim: int, layer: int, x: Tensor) -> Tensor:
     assert isinstance(layers, nn.ModuleList)
     one = layers[layer - 1]
     assert isinstance(one, Sublayers)
-    return one.after(x)
+    return on.after(one, x)

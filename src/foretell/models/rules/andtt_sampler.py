@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from foretell.data import EventSequence
-from foretell.models.rules.andtt_parameters import Parameters
-from foretell.models.rules.andtt_past import Memory, Past, recall
-from foretell.models.rules.andtt_query import Query
-from foretell.models.rules.rule_sampler import Group, RuleSampler, Shared, Walk
+from foretell.models.rules.andtt_memory import ANDTTParameters, KeyMemory, Past, recall
+from foretell.models.rules.andtt_query import ANDTTQuery
+from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, SampledSequence, SequenceGroup
 from foretell.plan.int_arrays import offsets
-from foretell.sampling.rules.states import DatabaseStates, Step
+from foretell.sampling.rules.states import DatabaseStates, Transition
 
 if TYPE_CHECKING:
     from foretell.models.rules.andtt import ANDTT
@@ -27,22 +26,22 @@ NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Remembered(Shared):
-    parameters: Parameters
-    query: Query
-    memory: Memory
+class ANDTTContext(RuleContext):
+    parameters: ANDTTParameters
+    query: ANDTTQuery
+    memory: KeyMemory
 
 
 class ANDTTSampler(RuleSampler):
-    shared: Remembered
+    context: ANDTTContext
 
     @classmethod
     @torch.inference_mode()
     def start(cls, model: ANDTT, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:
-        """Sampler that begin with the first `seen` events of each history. The model stays as it is."""
-        parameters = Parameters(model)
-        memory = Memory.empty(parameters)
-        situations = DatabaseStates(model.histories)
+        """Sequences that start with the first `seen` events of each history. The model stays as it is."""
+        parameters = ANDTTParameters(model)
+        memory = KeyMemory.empty(parameters)
+        states = DatabaseStates(model.histories)
         timelines = []
         for one, n in zip(histories, seen, strict=True):
             unscored = None if one.unscored is None else one.unscored[:n]
@@ -50,15 +49,15 @@ class ANDTTSampler(RuleSampler):
             timelines.append((timeline, one.times[:n]))
         pasts = recall(model, parameters, memory, timelines)
         made = [
-            Walk(situations.of(situations.added_at(timeline, timeline.states - 1)), past)
+            SampledSequence(states.of(states.added_at(timeline, timeline.states - 1)), past)
             for (timeline, _), past in zip(timelines, pasts, strict=True)
         ]
-        shared = Remembered(situations, parameters, Query(parameters, memory), WeakKeyDictionary(), memory)
-        return cls(shared, made)
+        query = ANDTTQuery(parameters, memory)
+        return cls(ANDTTContext(states, parameters, query, WeakKeyDictionary(), memory), made)
 
     @property
     def width(self) -> float:
-        return 2.0 * self.shared.parameters.network.time.m
+        return 2.0 * self.context.parameters.attention.time.m
 
     def _length(self, past: Past) -> int:
         return sum(len(one) for by_r in past.values() for one in by_r.values())
@@ -66,38 +65,38 @@ class ANDTTSampler(RuleSampler):
     def _without(self, past: Past, facts: Sequence[int]) -> Past:
         return {fact: by_r for fact, by_r in past.items() if fact not in facts}
 
-    def _after(self, group: Group, steps: Mapping[int, Step], times: Tensor) -> dict[int, Past]:
+    def _after(self, group: SequenceGroup, changes: Mapping[int, Transition], times: Tensor) -> dict[int, Past]:
         pasts: dict[int, Past] = {}
-        for number, rows in self._remembered(group, steps, times).items():
-            if number in steps:
-                past = pasts[number] = self._without(self.walks[number].past, steps[number].erased)
-                for row, one in zip(rows, steps[number].additions, strict=True):
+        for number, rows in self._new_rows(group, changes, times).items():
+            if number in changes:
+                past = pasts[number] = self._without(self.sequences[number].past, changes[number].erased)
+                for row, one in zip(rows, changes[number].additions, strict=True):
                     by_r = past[one.head] = dict(past.get(one.head, {}))
                     by_r[one.r] = np.append(by_r.get(one.r, NO_ROWS), row)
         return pasts
 
-    def _remembered(self, group: Group, steps: Mapping[int, Step], times: Tensor) -> dict[int, range]:
-        """Keys and values of what is added, as rows of the memory: by walk."""
-        query, parameters, memory = self.shared.query, self.shared.parameters, self.shared.memory
+    def _new_rows(self, group: SequenceGroup, changes: Mapping[int, Transition], times: Tensor) -> dict[int, range]:
+        """Keys and values of what is added, as rows of the memory: by sequence."""
+        context, parameters = self.context, self.context.parameters
         size, cut = parameters.conditions, 1 + parameters.time_dim + parameters.dim
         body, matrix, kinds, counts = [], [], [], {}
         for kind, number in enumerate(group.members):
-            additions = steps[number].additions if number in steps else ()
+            additions = changes[number].additions if number in changes else ()
             counts[number] = len(additions)
             for one in additions:
-                body.append(group.slots(kind, (*one.body, *[-1] * (size - len(one.body)))))
+                body += group.slots(kind, (*one.body, *[-1] * (size - len(one.body))))
                 matrix.append(parameters.addition(one.group))
                 kinds.append(kind)
-        if not body:
+        if not matrix:
             return {}
         when, still = times.unsqueeze(1), torch.zeros_like(times).unsqueeze(1)
-        layers = query.embeddings(group.prepared, when, still, 0)
-        time = query.features(when, still, 0).v[0, :, 0][kinds]
-        place = torch.tensor(body, dtype=torch.int64, device=times.device).view(len(body), size)
+        layers = context.query.embeddings(group.prepared, when, still, 0)
+        time = context.query.features(when, still, 0).v[0, :, 0][kinds]
+        place = torch.from_numpy(group.tables.places(body)).to(times.device).view(len(matrix), size)
         taken = range(0)
-        for layer, (embedding, bank) in enumerate(zip(layers, parameters.additions, strict=False), start=1):
-            inputs = torch.cat([time, embedding[:, 0, 0][place].flatten(1)], 1)
+        for layer, (below, bank) in enumerate(zip(layers, parameters.additions, strict=False), start=1):
+            inputs = torch.cat([time, group.tables.stacked(below)[place].flatten(1)], 1)
             made = (bank.rows[matrix] @ inputs.unsqueeze(-1)).squeeze(-1)
-            taken = memory.take(layer, made[:, :cut], made[:, cut:])
+            taken = context.memory.append(layer, made[:, :cut], made[:, cut:])
         edges = (taken.start + offsets(list(counts.values()))).tolist()
         return {number: range(low, high) for number, (low, high) in zip(counts, pairwise(edges), strict=True)}

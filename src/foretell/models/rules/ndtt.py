@@ -27,7 +27,7 @@ from foretell.plan.cell_plan import CellPlan
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedCells:
     """A batch, and the cells of its facts."""
 
     batch: Batch
@@ -65,14 +65,14 @@ class NDTT(RuleModel[NdttOptions]):
     def rule_network(self) -> CellNetwork:
         return self.network
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> EncodedCells:
         assert batch.rules is not None and batch.rules.plan is not None, "a batch is planned by the model's collator"
         self.grow()
         moves = batch.rules.plan
         recurrence = moves.recurrence
         if recurrence is None:
             shape = len(batch), 1, 3, self.network.width
-            return Encoded(batch, torch.zeros(shape, dtype=self.dtype, device=self.device))
+            return EncodedCells(batch, torch.zeros(shape, dtype=self.dtype, device=self.device))
         times = torch.cat([batch.times.new_zeros(1), batch.times.flatten()]).index_select(0, moves.source)
 
         def elapsed(point: Tensor, since: Tensor) -> Tensor:
@@ -80,12 +80,12 @@ class NDTT(RuleModel[NdttOptions]):
 
         between = elapsed(recurrence.made, recurrence.made_before)
         cells = self.network.cells(recurrence, elapsed(recurrence.point, recurrence.since), between)
-        return Encoded(batch, cells)
+        return EncodedCells(batch, cells)
 
-    def batch_of(self, history: Encoded) -> Batch:
+    def batch_of(self, history: EncodedCells) -> Batch:
         return history.batch
 
-    def slot_embeddings(self, history: Encoded, plan: CellPlan, times: Tensor) -> Embeddings:
+    def slot_embeddings(self, history: EncodedCells, plan: CellPlan, times: Tensor) -> Embeddings:
         return self.network(plan, history.cells, times, self.time_scale)
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> NDTTSampler:

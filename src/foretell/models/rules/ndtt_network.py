@@ -14,11 +14,11 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.lang.shapes import GATES
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
-from foretell.nn.cells import Update, cells_in_waves, drifted
+from foretell.nn.cells import CellUpdate, cells_in_waves, drifted
 from foretell.nn.pool import at_least_one
 from foretell.plan.cell_plan import CellPlan
-from foretell.plan.parameters import Family, ParameterBook
-from foretell.plan.waves import Kind, Named, Recurrence
+from foretell.plan.parameters import ParameterBook, ParameterFamily
+from foretell.plan.waves import Kind, Recurrence, RowsByName
 
 # The gates of `G` are input, forget, candidate, target-input, target-forget, decay; here those with one activation stand together,
 # and what is forgotten is σ(−x).
@@ -66,7 +66,7 @@ class CellNetwork(RuleNetwork):
             blocks = _rows(recurrence.blocks, True).split(list(recurrence.block_tiles))
             gate_blocks = _rows(recurrence.gate_blocks, True).split(list(recurrence.gate_tiles))
             matrices = [
-                other if isinstance(step, Update) else one
+                other if isinstance(step, CellUpdate) else one
                 for step, one, other in zip(recurrence.waves.steps, blocks, gate_blocks, strict=True)
             ]
             found = _rows(recurrence.vectors, False), _rows(recurrence.gates, False), matrices
@@ -91,7 +91,7 @@ class CellNetwork(RuleNetwork):
                 blocks.append(cut.flatten(2, 3).flatten(0, 1).transpose(1, 2))
         return torch.cat(vectors), torch.cat(blocks)
 
-    def _stacked(self, family: Family) -> Tensor:
+    def _stacked(self, family: ParameterFamily) -> Tensor:
         """All matrices of a family [names, out, in]."""
         known, rows = self._rows.get(family.place, (-1, None))
         if known != len(family.names) or rows is None or rows.device != self.stacks["beta_beta"].device:
@@ -122,7 +122,7 @@ class CellNetwork(RuleNetwork):
         return self.deduced(plan.deduced, self.blocks_of(plan.deduced.values()), vectors, {})
 
 
-def _rows(named: Named, blocks: bool) -> Tensor:
+def _rows(named: RowsByName, blocks: bool) -> Tensor:
     """Where parameters lie in what is assembled."""
     each = [len(kind.dims) if blocks else 1 for kind in named.kinds]
     counts = [len(kind.family.names) * many for kind, many in zip(named.kinds, each, strict=True)]

@@ -9,7 +9,7 @@ import numpy as np
 from foretell.batches.batch import Batch
 from foretell.data import EventSequence
 from foretell.models.rules.rule_model import RuleModel
-from foretell.plan.possible import PossibleByFunctor
+from foretell.plan.history import PossibleByFunctor
 
 
 @dataclass(frozen=True)

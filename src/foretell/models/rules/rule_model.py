@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from foretell.batches.batch import Batch
-from foretell.batches.plan_cache import QueryPlan
 from foretell.batches.queries import Queries
-from foretell.batches.rule_collator import RuleCollator
+from foretell.batches.rule_collator import QueryPlan, RuleCollator
 from foretell.batches.timelines import Histories
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
@@ -33,7 +32,7 @@ from foretell.models.rules.rule_options import RuleOptions
 from foretell.models.units import mean_gap
 from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.options import names_of
-from foretell.plan.layout import Layout
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.parameters import ParameterBook, events_of
 from foretell.plan.plan import Frame, events_by_dim
 from foretell.terms import split
@@ -46,7 +45,7 @@ PSEUDO_EVENTS = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlannedIntensities:
     """Log-intensities of all possible events at some queries, and of the events that happened."""
 
     about: QueryPlan
@@ -75,7 +74,7 @@ class RuleModel(IntensityModel[OptionsT]):
         self.program = program = (
             rules if isinstance(rules, Program) else Program.from_file(rules, undeclared=options.undeclared, dim=dim)
         )
-        self.layout = Layout(program, dim)
+        self.layout = DimensionLayout(program, dim)
         self.book = ParameterBook(self.layout, time_dim)
         self.histories = Histories(program, self.layout)
         self.book.read(self.histories.grounding)
@@ -120,30 +119,28 @@ class RuleModel(IntensityModel[OptionsT]):
 
     def ground(self, data: EventData) -> None:
         """Replay data, so that there are parameters for all that they give rise to."""
-        for sequence in data:
-            self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
+        self.histories.replay(data)
         self.book.read(self.histories.grounding)
         self.rule_network.grow(self.dtype, self.device)
 
     def prepare(self, data: EventData) -> None:
         self.time_scale = mean_gap(data)
         counts, exposure = np.full(len(self.functors), PSEUDO_EVENTS), np.zeros(len(self.functors))
+        self.ground(data)
         place = {name: number for number, name in enumerate(self.functors)}
+        grounding = self.histories.grounding
+        of_type = np.asarray([place.get(split(name)[0], -1) for name in data.vocabulary.names], dtype=np.int64)
+        of_fact = np.asarray([place.get(grounding.functors[key[0]], -1) for key in grounding.keys], dtype=np.int64)
+        always = grounding.always
         for sequence in data:
             _, timeline = self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
-            grounding = timeline.grounding
             ends = np.concatenate([[0.0, 0.0], sequence.times, [sequence.t_end]])  # of states 0, 1, …
-            always = grounding.always.tolist()
-            rows = [*((fact, 0, timeline.states) for fact in always), *timeline.holds.tolist()]
-            for fact, start, stop in rows:
-                number = place.get(str(grounding.functors[grounding.keys[fact][0]]))
-                if number is not None:
-                    exposure[number] += ends[stop] - ends[start]
-            for name, scored in zip(data.names_of(sequence), timeline.possible_events.tolist(), strict=True):
-                number = place.get(split(name)[0])
-                if number is not None and scored:
-                    counts[number] += 1
-        self.ground(data)
+            whole = np.column_stack([always, np.zeros_like(always), np.full_like(always, timeline.states)])
+            rows = np.concatenate([whole, timeline.holds])
+            rows = rows[of_fact[rows[:, 0]] >= 0]
+            np.add.at(exposure, of_fact[rows[:, 0]], ends[rows[:, 2]] - ends[rows[:, 1]])
+            happened = of_type[sequence.types[timeline.possible_events]]
+            counts += np.bincount(happened[happened >= 0], minlength=len(counts))
         # What was never possible tells nothing about its rate: it counts as if it had been so all the time.
         observed = sum(sequence.t_end for sequence in data) or 1.0
         exposure = np.where(exposure > 0.0, exposure, observed)
@@ -168,13 +165,13 @@ class RuleModel(IntensityModel[OptionsT]):
             with self.collator.plans.building:
                 self.rule_network.grow(self.dtype, self.device)
 
-    def _answer(self, history: Any, queries: Queries) -> Answer:
+    def _answer(self, history: Any, queries: Queries) -> PlannedIntensities:
         assert queries.plan is not None, "queries to a model made of rules are planned by its collator"
         self.grow()
         batch, about, plan = self.batch_of(history), queries.plan, queries.plan.plan
         times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), queries.times.flatten()])
         embeddings = self.slot_embeddings(history, plan, times.index_select(0, about.source))
-        return Answer(about, *self._logs(plan, embeddings))
+        return PlannedIntensities(about, *self._logs(plan, embeddings))
 
     @property
     def queries_at_a_time(self) -> int:
@@ -214,11 +211,11 @@ class RuleModel(IntensityModel[OptionsT]):
         shape = len(batch), queries.times.shape[1]
         return EndsAndChosen(self._at_ends(answer, batch), self._summed(answer, answer.possible, shape))
 
-    def _at_ends(self, answer: Answer, batch: Batch) -> Tensor:
+    def _at_ends(self, answer: PlannedIntensities, batch: Batch) -> Tensor:
         ends = answer.happened.new_zeros(batch.times.numel())
         return ends.index_copy(0, answer.about.event, answer.happened).view(batch.times.shape)
 
-    def _summed(self, answer: Answer, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    def _summed(self, answer: PlannedIntensities, values: Tensor, shape: tuple[int, int]) -> Tensor:
         weight = answer.about.plan.possible_weight
         values = values if weight is None else values * weight.to(values.dtype)
         return values.new_zeros(shape[0] * shape[1]).index_add(0, answer.about.query, values).view(shape)

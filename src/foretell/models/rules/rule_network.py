@@ -13,13 +13,42 @@ import torch
 from torch import Tensor, nn
 
 from foretell.errors import ForetellError
+from foretell.models.attention.layers import Sublayers
 from foretell.nn.pool import at_least_one, pool
-from foretell.plan.deduction import Deduced, Level
-from foretell.plan.parameters import Family, ParameterBook
+from foretell.nn.sparse_sum import SparseSum
+from foretell.plan.deduction import DeductionLevel, DeductionPlan
+from foretell.plan.parameters import ParameterBook, ParameterFamily
 
 Embeddings = dict[int, Tensor]  # by dimension: [slots, dim]
 Blocks = dict[int, Tensor]  # by projection: the block of each tile, transposed
+Levels = dict[int, tuple[Tensor, ...]]  # by dimension: rows of each level
 Onto = Callable[[int, int, Tensor], Tensor]
+
+
+class Arithmetic:
+    """What deductions do to rows of a table of slots; here rows [rows, D] are numbers at one time each.
+
+    `BoundedRows` is the same for windows of time, so that the equations of a query are written once.
+    """
+
+    def product(self, rows: Tensor, blocks: Tensor) -> Tensor:
+        """Tiles of rows, each times its block [tiles, in, out]."""
+        return torch.bmm(rows.view(len(blocks), -1, rows.shape[1]), blocks).flatten(0, 1)
+
+    def total(self, sums: SparseSum, rows: Tensor) -> Tensor:
+        return sums(rows)
+
+    def tanh(self, rows: Tensor) -> Tensor:
+        return torch.tanh(rows)
+
+    def pool(self, rows: Tensor, segment: Tensor, count: int, beta: Tensor) -> Tensor:
+        return pool(rows, segment, count, beta)
+
+    def after(self, sublayers: Sublayers, rows: Tensor) -> Tensor:
+        return sublayers.after(rows)
+
+
+NUMBERS = Arithmetic()
 
 
 class RuleNetwork(nn.Module):
@@ -52,7 +81,7 @@ class RuleNetwork(nn.Module):
                 whole = torch.cat([self.stacks[key].data, whole])
             self.stacks[key] = nn.Parameter(whole)
 
-    def _start(self, family: Family, letter: str, name: str) -> Tensor:
+    def _start(self, family: ParameterFamily, letter: str, name: str) -> Tensor:
         """Drawn from the seed and the name, so that it does not matter when a name is met."""
         if family.stem == "beta":
             return torch.zeros(())
@@ -62,7 +91,7 @@ class RuleNetwork(nn.Module):
         spread = 1.0 / math.sqrt(max(shape[1], 1)) if family.stem != "own" else 1.0
         return torch.randn(*layers, *shape, generator=generator, dtype=torch.float64) * spread
 
-    def _cut(self, family: Family, letter: str, whole: Tensor) -> list[tuple[str, Tensor]]:
+    def _cut(self, family: ParameterFamily, letter: str, whole: Tensor) -> list[tuple[str, Tensor]]:
         """What each stack has of one parameter."""
         keys = [f"{stack.key}_{letter}" for stack in family.stacks]
         if letter != "W":
@@ -70,7 +99,7 @@ class RuleNetwork(nn.Module):
         blocks = (whole[:, low:high] for low, high in family.columns)
         return list(zip(keys, (whole[:, 0], *blocks), strict=True))
 
-    def _whole(self, family: Family, letter: str, place: int) -> Tensor:
+    def _whole(self, family: ParameterFamily, letter: str, place: int) -> Tensor:
         """One parameter, put together again."""
         parts = [
             self.stacks[f"{stack.key}_{letter}"][row]
@@ -119,7 +148,7 @@ class RuleNetwork(nn.Module):
         key = f"vectors_{dim}_W"
         return self.stacks[key] if key in self.stacks else like.new_zeros(0, dim)
 
-    def blocks_of(self, tables: Iterable[Deduced]) -> Blocks:
+    def blocks_of(self, tables: Iterable[DeductionPlan]) -> Blocks:
         """The blocks of all projections, found once for all layers."""
         found: Blocks = {}
         for table in tables:
@@ -130,15 +159,17 @@ class RuleNetwork(nn.Module):
 
     def deduced(
         self,
-        tables: Mapping[int, Deduced],
+        tables: Mapping[int, DeductionPlan],
         blocks: Blocks,
         vectors: Embeddings,
         attended: Embeddings,
         onto: Onto | None = None,
+        on: Arithmetic = NUMBERS,
     ) -> Embeddings:
         """`tanh` of what is deduced and attended to; `onto` says what becomes of it, by dimension and level."""
         done: Embeddings = {
-            dim: vectors[dim].new_zeros(0 if table.levels else table.slots, dim) for dim, table in tables.items()
+            dim: vectors[dim].new_zeros(0 if table.levels else table.slots, *vectors[dim].shape[1:])
+            for dim, table in tables.items()
         }
         seen = by_level(tables, attended)
         known = {dim: vectors[dim].split(_targets(table)) for dim, table in tables.items() if table.levels}
@@ -146,38 +177,36 @@ class RuleNetwork(nn.Module):
             made: Embeddings = {}
             for dim, table in tables.items():
                 if number < len(table.levels):
-                    summed = self._level(table.levels[number], blocks, known[dim][number], done)
+                    summed = self._level(table.levels[number], blocks, known[dim][number], done, on)
                     if dim in seen:
                         summed = summed + seen[dim][number]
-                    moved = torch.tanh(summed)
+                    moved = on.tanh(summed)
                     made[dim] = moved if onto is None else onto(dim, number, moved)
             for dim, rows in made.items():
                 done[dim] = torch.cat([done[dim], rows]) if len(done[dim]) else rows
         return done
 
-    def _level(self, level: Level, blocks: Blocks, vectors: Tensor, done: Embeddings) -> Tensor:
+    def _level(
+        self, level: DeductionLevel, blocks: Blocks, vectors: Tensor, done: Embeddings, on: Arithmetic
+    ) -> Tensor:
         """What is deduced for the slots of a level, before `tanh`."""
         summed = vectors
         if level.sums is not None:
-            found = []
-            for one in level.projections:
-                inputs = one.inputs.of(done)
-                inputs = inputs.view(len(one.matrix), -1, inputs.shape[1])
-                found.append(torch.bmm(inputs, blocks[id(one)]).flatten(0, 1))
-            summed = summed + level.sums(found[0] if len(found) == 1 else torch.cat(found))
+            found = [on.product(one.inputs.of(done), blocks[id(one)]) for one in level.projections]
+            summed = summed + on.total(level.sums, found[0] if len(found) == 1 else torch.cat(found))
         if level.pools is None:
             return summed
         slots = level.stop - level.start
         beta = at_least_one(self.stacks["beta_beta"]).index_select(0, level.pools.beta)
-        pooled = pool(summed[slots:], level.pools.segment, level.pools.count, beta)
+        pooled = on.pool(summed[slots:], level.pools.segment, level.pools.count, beta)
         return summed[:slots].index_add(0, level.pools.head, pooled)
 
 
-def _targets(table: Deduced) -> list[int]:
+def _targets(table: DeductionPlan) -> list[int]:
     return [level.targets[1] - level.targets[0] for level in table.levels]
 
 
-def by_level(tables: Mapping[int, Deduced], values: Embeddings) -> dict[int, tuple[Tensor, ...]]:
+def by_level(tables: Mapping[int, DeductionPlan], values: Embeddings) -> Levels:
     return {
         dim: found.split([level.stop - level.start for level in tables[dim].levels])
         for dim, found in values.items()

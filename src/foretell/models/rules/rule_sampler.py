@@ -1,7 +1,7 @@
-"""Sampler of a model of rules: the database moves with every event, and only what is possible then is ever asked about.
+"""Samplers of models of rules: the database changes with every event, and only what is possible then is ever asked about.
 
-What facts keep of the past is the model's own business: each has a query, which knows how embeddings follow from a past, and a class of
-walks, which knows what an event leaves behind.
+What facts keep of the past is the model's own business: each has a query, which knows how embeddings follow from a past, and a sampler,
+which knows what an event leaves behind.
 """
 
 from __future__ import annotations
@@ -16,60 +16,56 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.sampler_parameters import RuleParameters
+from foretell.models.rules.slot_tables import SlotTables, make_tables
 from foretell.plan.int_arrays import joined, offsets
-from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, point, softplus, unless_known
+from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, point, softplus, unless_known
 from foretell.sampling.core.sampler import Bounds, Sampler
-from foretell.sampling.rules.local_plan import LocalPlan, make_local_plan, side_by_side
-from foretell.sampling.rules.states import DatabaseState, DatabaseStates, Step
+from foretell.sampling.rules.states import DatabaseState, DatabaseStates, LocalPlan, Transition
 
-ROWS_AT_A_TIME = 16_384  # of what walks that are looked at side by side keep of the past
+ROWS_AT_A_TIME = 16_384  # of what sequences that are evaluated together keep of the past
 NUMBERS_AT_A_TIME = 32_768  # rows times pieces of time, so that what is worked on stays in the cache
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
-    """Never changes: copies of a walk are the same object until one of them goes on."""
+class SampledSequence:
+    """Never changes: copies of a sequence are the same object until one of them goes on."""
 
-    situation: DatabaseState
+    state: DatabaseState
     past: Any  # what the model keeps of it
 
 
-class Query(Protocol):
+class RuleQuery(Protocol):
     """How embeddings follow from pasts."""
 
-    def deduced(self, sketch: LocalPlan) -> Any:
-        """What follows from a sketch alone."""
-
-    def prepared(
-        self, deduced: Any, facts: Sequence[np.ndarray], rows: Sequence[np.ndarray], pasts: Sequence[Any]
-    ) -> Any:
-        """Sampler with these facts, whose slots are these `rows`, and these pasts."""
+    def prepare(self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], pasts: Sequence[Any]) -> Any:
+        """Sequences side by side: of each its plan, the number of its first slot, and its past."""
 
     def size(self, prepared: Any) -> int:
         """Numbers that are worked on for each piece of time."""
         ...
 
-    def embeddings(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> list[Tensor]:
-        """Of all slots on windows [walks, P], layer by layer: tables (`deduction.py`) with a row of zeros behind."""
+    def embeddings(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
+        """Of all slots on windows [sequences, P], layer by layer: rows of tables (`slot_tables.py`)."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
-    """What all walks of one model have in common."""
+class RuleContext:
+    """What all sequences of one sampler have in common."""
 
-    situations: DatabaseStates
+    states: DatabaseStates
     parameters: RuleParameters
-    query: Query
-    deduced: WeakKeyDictionary[LocalPlan, Any]
+    query: RuleQuery
+    tables: WeakKeyDictionary[LocalPlan, SlotTables]
 
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Sampler that are the same so far are looked at together, as if they were one with more times."""
+    """Sequences that are the same so far are evaluated together, as if they were one with more times."""
 
-    first: Tensor  # int64 [kinds]: a walk of each
+    first: Tensor  # int64 [kinds]: a sequence of each
     kind: Tensor  # int64 [W]
     number: Tensor  # int64 [W]: which of its kind
     most: int
@@ -96,48 +92,64 @@ class Copies:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """Some distinct walks side by side."""
+class SequenceGroup:
+    """Some distinct sequences side by side."""
 
-    members: list[int]  # one walk of each kind
-    sketches: list[LocalPlan]
-    rows: list[np.ndarray]  # where the slots of each are
-    count: int  # of all slots
+    members: list[int]  # one sequence of each kind
+    plans: list[LocalPlan]
+    tables: SlotTables
     prepared: Any
 
     def slots(self, kind: int, facts: Iterable[int]) -> list[int]:
-        """Of facts; that of no fact is the row of zeros behind the table."""
-        own, row = self.rows[kind], self.sketches[kind].row
-        return [int(own[row[fact]]) if fact >= 0 else self.count for fact in facts]
+        """Of facts; that of no fact is -1."""
+        first, slot = int(self.tables.first[kind]), self.plans[kind].slot
+        return [first + slot[fact] if fact >= 0 else -1 for fact in facts]
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """Some walks, and what can happen next in them."""
+class ScoreRows:
+    """Possible events whose embeddings have one dimension."""
 
-    members: list[int]  # which walks these are
-    walks: Tensor  # int64 [w]: the same
+    dim: int
+    row: Tensor  # int64 [E]: in the table of that dimension
+    w: Tensor  # float64 [E, 1 + dim], in units of tau
+
+    def scores(self, top: Embeddings, degree: int) -> ChebyshevPiece:
+        """`w·[1; emb]/τ`: [E, P]."""
+        table = top[self.dim]
+        rows, w = table[self.row], self.w[:, 1:].unsqueeze(-1)
+        shape = len(rows), degree + 1, table.shape[2]
+        v = (rows[:, : degree + 1].flatten(1, 2) @ w).view(shape).transpose(0, 1)
+        found = ChebyshevPiece(v, (rows[:, -1] @ w.abs()).squeeze(-1)) if degree else point(v[0])
+        return found.plus(self.w[:, :1])
+
+
+@dataclass(frozen=True, eq=False)
+class EventChoices:
+    """Some sequences, and what can happen next in them."""
+
+    members: list[int]  # which sequences these are
+    sequences: Tensor  # int64 [w]: the same
     copies: Copies
-    group: Group
-    slot: Tensor  # int64 [E]: slots of possible events
-    walk: Tensor  # int64 [E]: of which kind of walk
+    group: SequenceGroup
+    by_dim: tuple[ScoreRows, ...]  # E in all
+    kind: Tensor  # int64 [E]: of which kind of sequence
     column: Tensor  # int64 [E]
-    w: Tensor  # float64 [E, 1 + D], in units of tau
     scale: Tensor  # float64 [E]: tau in the data's unit of time
     sums: Tensor  # float64 [kinds, E]: 1 for the events of each
-    pieces: int  # that are looked at together
+    pieces: int  # that are evaluated together
 
 
 class RuleSampler(Sampler):
-    def __init__(self, shared: Shared, walks: Sequence[Walk]) -> None:
-        self.shared, self.walks = shared, list(walks)
-        self._asked: list[Asked] = []  # of walks about which something was asked
+    def __init__(self, context: RuleContext, sequences: Sequence[SampledSequence]) -> None:
+        self.context, self.sequences = context, list(sequences)
+        self._known: list[EventChoices] = []  # of sequences about which something was asked
 
     # What each model says for itself
 
     @abstractmethod
-    def _after(self, group: Group, steps: Mapping[int, Step], times: Tensor) -> dict[int, Any]:
-        """Pasts of the group's walks that these steps lead on, whose times are [members]."""
+    def _after(self, group: SequenceGroup, changes: Mapping[int, Transition], times: Tensor) -> dict[int, Any]:
+        """Pasts of the group's sequences to which something happens; times are [members]."""
 
     @abstractmethod
     def _without(self, past: Any, facts: Sequence[int]) -> Any:
@@ -151,165 +163,162 @@ class RuleSampler(Sampler):
 
     @property
     def count(self) -> int:
-        return len(self.walks)
+        return len(self.sequences)
 
-    def taken(self, walks: Tensor) -> Self:
-        return type(self)(self.shared, [self.walks[one] for one in walks.tolist()])
+    def select(self, rows: Tensor) -> Self:
+        return type(self)(self.context, [self.sequences[one] for one in rows.tolist()])
 
-    def name(self, walk: int, choice: int) -> str:
-        return self.walks[walk].situation.names[choice]
+    def name(self, row: int, choice: int) -> str:
+        return self.sequences[row].state.names[choice]
 
     @torch.inference_mode()
     def intensities(self, times: Tensor) -> Tensor:
-        columns = max((len(walk.situation.possible) for walk in self.walks), default=0)
+        columns = max((len(one.state.possible) for one in self.sequences), default=0)
         out = times.new_zeros(self.count, times.shape[1], columns)
-        for asked in self._asked_now():
-            when = times[asked.walks]
-            rates = self._rates(asked, when, torch.zeros_like(when), 0).v[0]
-            of_kinds = rates.new_zeros(len(asked.copies.first), columns, rates.shape[1])
-            of_kinds[asked.walk, asked.column] = rates
-            out[asked.walks] = asked.copies.back(of_kinds.mT)
+        for events in self._possible():
+            when = times[events.sequences]
+            rates = self._rates(events, when, torch.zeros_like(when), 0).v[0]
+            of_kinds = rates.new_zeros(len(events.copies.first), columns, rates.shape[1])
+            of_kinds[events.kind, events.column] = rates
+            out[events.sequences] = events.copies.back(of_kinds.mT)
         return out
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
         found = Bounds(torch.zeros_like(start), torch.zeros_like(start))
-        for asked in self._asked_now():
-            low, high = start[asked.walks], end[asked.walks]
-            rates = self._rates(asked, (low + high) / 2.0, (high - low) / 2.0, DEGREE)
-            total = ChebyshevPiece(*(asked.sums @ part for part in (rates.v, rates.remainder)))
+        for events in self._possible():
+            low, high = start[events.sequences], end[events.sequences]
+            rates = self._rates(events, (low + high) / 2.0, (high - low) / 2.0, DEGREE)
+            total = ChebyshevPiece(*(events.sums @ part for part in (rates.v, rates.remainder)))
             shape = total.shape()
             for whole, one in (
                 (found.upper, unless_known(shape.upper(total.remainder))),
                 (found.middle, shape.centre),
             ):
-                whole[asked.walks] = asked.copies.back(one.unsqueeze(-1)).squeeze(-1)
+                whole[events.sequences] = events.copies.back(one.unsqueeze(-1)).squeeze(-1)
         return found
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
-        possible = (walk.situation.possible for walk in self.walks)
+        possible = (one.state.possible for one in self.sequences)
         pairs = enumerate(zip(possible, choices.tolist(), strict=True))
         self._happen(times, {number: events[choice] for number, (events, choice) in pairs if choice >= 0})
 
     def _happen(self, times: Tensor, events: Mapping[int, int]) -> None:
-        """Events of some walks, possible or exogenous ones; `times` are of all walks."""
-        situations = self.shared.situations
-        steps = {number: situations.after(self.walks[number].situation, event) for number, event in events.items()}
+        """Events of some sequences, possible or exogenous ones; `times` are of all sequences."""
+        states = self.context.states
+        changes = {number: states.after(self.sequences[number].state, event) for number, event in events.items()}
         pasts: dict[int, Any] = {}
-        for group in self._groups(events, steps):
-            pasts |= self._after(group, steps, times[group.members])
-        for number, step in steps.items():
-            past = pasts[number] if number in pasts else self._without(self.walks[number].past, step.erased)
-            self.walks[number] = Walk(situations.of(step.added), past)
+        for group in self._groups(events, changes):
+            pasts |= self._after(group, changes, times[group.members])
+        for number, change in changes.items():
+            past = pasts[number] if number in pasts else self._without(self.sequences[number].past, change.erased)
+            self.sequences[number] = SampledSequence(states.of(change.added), past)
         # What stays as it is need not be worked out anew.
-        self._asked = [asked for asked in self._asked if steps.keys().isdisjoint(asked.members)]
+        self._known = [one for one in self._known if changes.keys().isdisjoint(one.members)]
 
-    def _groups(self, events: Mapping[int, int], steps: Mapping[int, Step]) -> list[Group]:
-        """In which the embeddings can be found that are looked at when these events happen."""
-        busy = [number for number, step in steps.items() if step.additions]
+    def _groups(self, events: Mapping[int, int], changes: Mapping[int, Transition]) -> list[SequenceGroup]:
+        """In which the embeddings can be found that additions read when these events happen."""
+        busy = [number for number, change in changes.items() if change.additions]
         if not busy:
             return []
-        if all(asked.copies.most == 1 for asked in self._asked):
+        if all(one.copies.most == 1 for one in self._known):
             # What was asked about usually has them all.
-            groups = [asked.group for asked in self._asked]
-            sketch_of = {
-                number: one for group in groups for number, one in zip(group.members, group.sketches, strict=True)
-            }
-            if all(number in sketch_of and steps[number].looked <= sketch_of[number].row.keys() for number in busy):
-                return [group for group in groups if not steps.keys().isdisjoint(group.members)]
-        sketches = [self._sketch(self.walks[one].situation, events[one], steps[one].looked) for one in busy]
-        return [self._group(busy, sketches)]
+            groups = [one.group for one in self._known]
+            plan_of = {number: one for group in groups for number, one in zip(group.members, group.plans, strict=True)}
+            if all(number in plan_of and changes[number].read <= plan_of[number].slot.keys() for number in busy):
+                return [group for group in groups if not changes.keys().isdisjoint(group.members)]
+        return [self._group(busy, [self.context.states.plan(self.sequences[one].state, events[one]) for one in busy])]
 
-    def _sketch(self, situation: DatabaseState, event: int | None, roots: Iterable[int]) -> LocalPlan:
-        """Of what is looked at when an event happens, or of all possible events."""
-        found = situation.sketches.get(event)
-        if found is None:
-            found = situation.sketches[event] = make_local_plan(
-                self.shared.situations, situation, roots, self.shared.parameters.deduction
-            )
-        return found
-
-    def _group(self, members: list[int], sketches: list[LocalPlan]) -> Group:
-        query, known = self.shared.query, self.shared.deduced
-        if len(sketches) == 1:
-            (one,) = sketches
-            rows = [np.arange(len(one.fact))]
-            deduced = known.get(one)
-            if deduced is None:
-                deduced = known[one] = query.deduced(one)
-        else:
-            whole, rows = side_by_side(sketches)
-            deduced = query.deduced(whole)
-        pasts = [self.walks[one].past for one in members]
-        prepared = query.prepared(deduced, [one.fact for one in sketches], rows, pasts)
-        return Group(members, sketches, rows, sum(map(len, rows)), prepared)
+    def _group(self, members: list[int], plans: list[LocalPlan]) -> SequenceGroup:
+        context = self.context
+        tables = context.tables.get(plans[0]) if len(plans) == 1 else None
+        if tables is None:
+            tables = make_tables(plans, context.parameters)
+            if len(plans) == 1:
+                context.tables[plans[0]] = tables
+        slots = list(zip(plans, tables.first.tolist(), strict=False))
+        prepared = context.query.prepare(tables, slots, [self.sequences[one].past for one in members])
+        return SequenceGroup(members, plans, tables, prepared)
 
     # What can happen next
 
-    def _asked_now(self) -> list[Asked]:
+    def _possible(self) -> list[EventChoices]:
         kinds: dict[int, list[int]] = {}
-        known = {number for asked in self._asked for number in asked.members}
-        for number, walk in enumerate(self.walks):
+        known = {number for events in self._known for number in events.members}
+        for number, sequence in enumerate(self.sequences):
             if number not in known:
-                kinds.setdefault(id(walk), []).append(number)
+                kinds.setdefault(id(sequence), []).append(number)
         some, rows = [], 0
         for place, members in enumerate(kinds.values()):
             some.append(members)
-            rows += self._length(self.walks[members[0]].past)
+            rows += self._length(self.sequences[members[0]].past)
             if rows > ROWS_AT_A_TIME or place + 1 == len(kinds):
-                self._asked.append(self._ask(some))
+                self._known.append(self._events(some))
                 some, rows = [], 0
-        return self._asked
+        return self._known
 
-    def _ask(self, kinds: Sequence[Sequence[int]]) -> Asked:
-        parameters = self.shared.parameters
+    def _events(self, kinds: Sequence[Sequence[int]]) -> EventChoices:
+        parameters = self.context.parameters
         device, grounding = parameters.device, parameters.grounding
-        situations = [self.walks[members[0]].situation for members in kinds]
-        sketches = [self._sketch(one, None, one.possible) for one in situations]
-        group = self._group([members[0] for members in kinds], sketches)
-        slot = [slot for kind, one in enumerate(situations) for slot in group.slots(kind, one.possible)]
+        states = [self.sequences[members[0]].state for members in kinds]
+        group = self._group([members[0] for members in kinds], [self.context.states.plan(one, None) for one in states])
+        slots = [slot for kind, one in enumerate(states) for slot in group.slots(kind, one.possible)]
+        slot = np.asarray(slots, dtype=np.int64)
         keys, functors = grounding.keys, grounding.functors
-        functor = [parameters.functors[functors[keys[fact][0]]] for one in situations for fact in one.possible]
-        counts = [len(one.possible) for one in situations]
-        of_kind = np.repeat(np.arange(len(kinds)), counts)
-        tau = parameters.tau[functor]
-        size = max(self.shared.query.size(group.prepared), 1)
+        functor = np.asarray(
+            [parameters.functors[functors[keys[fact][0]]] for one in states for fact in one.possible], dtype=np.int64
+        )
+        counts = [len(one.possible) for one in states]
+        dims = group.tables.dim[slot]
+        order = np.argsort(dims, kind="stable")
+        kind = np.repeat(np.arange(len(kinds)), counts)[order]
+        tau = parameters.tau[_on(device, functor[order])]
+        size = max(self.context.query.size(group.prepared), 1)
         members = [one for some in kinds for one in some]
-        return Asked(
+        return EventChoices(
             members,
             torch.tensor(members, dtype=torch.int64, device=device),
             Copies.of(kinds, device),
             group,
-            torch.tensor(slot, dtype=torch.int64, device=device),
-            _on(device, of_kind),
-            _on(device, joined([np.arange(one) for one in counts])),
-            parameters.w[functor] / tau.unsqueeze(-1),
+            self._scores(group.tables, slot[order], functor[order]),
+            _on(device, kind),
+            _on(device, joined([np.arange(one) for one in counts])[order]),
             tau / parameters.time_scale,
-            _on(device, (of_kind == np.arange(len(kinds))[:, None]).astype(np.float64)),
+            _on(device, (kind == np.arange(len(kinds))[:, None]).astype(np.float64)),
             max(1, NUMBERS_AT_A_TIME // size),
         )
 
-    def _rates(self, asked: Asked, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """Intensities of possible events [E, P], where `P` goes over the pieces of all copies of a walk."""
-        middle, half = asked.copies.spread(middle), asked.copies.spread(half)
+    def _scores(self, tables: SlotTables, slot: np.ndarray, functor: np.ndarray) -> tuple[ScoreRows, ...]:
+        """Events come in the order of their dimensions."""
+        parameters, dims = self.context.parameters, tables.dim[slot]
         found = []
-        for low in range(0, middle.shape[1], asked.pieces):
-            some = slice(low, low + asked.pieces)
-            *_, top = self.shared.query.embeddings(asked.group.prepared, middle[:, some], half[:, some], degree)
-            found.append(self._softened(asked, top, degree))
-        if len(found) == 1:
-            return found[0]
-        return ChebyshevPiece(torch.cat([one.v for one in found], -1), torch.cat([one.remainder for one in found], -1))
+        for dim in np.unique(dims).tolist():
+            mine = np.flatnonzero(dims == dim)
+            which = _on(parameters.device, functor[mine])
+            w = parameters.w[which, : 1 + dim] / parameters.tau[which].unsqueeze(-1)
+            found.append(ScoreRows(dim, _on(parameters.device, tables.row[slot[mine]]), w))
+        return tuple(found)
 
-    def _softened(self, asked: Asked, top: Tensor, degree: int) -> ChebyshevPiece:
-        """`τ softplus(w·[1; emb]/τ)`: [E, P]."""
-        rows, w = top[asked.slot], asked.w[:, 1:].unsqueeze(-1)
-        shape = len(rows), degree + 1, top.shape[2]
-        v = (rows[:, : degree + 1].flatten(1, 2) @ w).view(shape).transpose(0, 1)
-        score = ChebyshevPiece(v, (rows[:, -1] @ w.abs()).squeeze(-1)) if degree else point(v[0])
-        return softplus(score.plus(asked.w[:, :1])).times(asked.scale.unsqueeze(-1))
+    def _rates(self, events: EventChoices, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+        """Intensities of possible events [E, P], where `P` goes over the pieces of all copies of a sequence."""
+        middle, half = events.copies.spread(middle), events.copies.spread(half)
+        if not events.by_dim:  # nothing is possible
+            return constant(middle.new_zeros(0, middle.shape[1]), degree)
+        found = []
+        for low in range(0, middle.shape[1], events.pieces):
+            some = slice(low, low + events.pieces)
+            *_, top = self.context.query.embeddings(events.group.prepared, middle[:, some], half[:, some], degree)
+            scores = _joined([one.scores(top, degree) for one in events.by_dim], -2)
+            found.append(softplus(scores).times(events.scale.unsqueeze(-1)))
+        return _joined(found, -1)
+
+
+def _joined(parts: Sequence[ChebyshevPiece], dim: int) -> ChebyshevPiece:
+    if len(parts) == 1:
+        return parts[0]
+    return ChebyshevPiece(torch.cat([one.v for one in parts], dim), torch.cat([one.remainder for one in parts], dim))
 
 
 def _on(device: torch.device, values: np.ndarray) -> Tensor:
-    return torch.from_numpy(values).to(device)
+    return torch.from_numpy(np.ascontiguousarray(values)).to(device)

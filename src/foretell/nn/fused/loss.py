@@ -24,7 +24,7 @@ MOST_TYPES = 1024
 
 
 @dataclass(frozen=True)
-class Tiling:
+class QueryTiling:
     """Rows of a tile, keys it meets at a time, and how Triton builds the kernel."""
 
     rows: int
@@ -37,16 +37,20 @@ class Tiling:
 
 
 @dataclass(frozen=True)
-class Tilings:
-    queries: Tiling
-    queries_back: Tiling  # of as many rows as `queries`
-    history: Tiling
-    history_back: Tiling
+class QueryTilings:
+    queries: QueryTiling
+    queries_back: QueryTiling  # of as many rows as `queries`
+    history: QueryTiling
+    history_back: QueryTiling
 
 
 # Measured on an H200 at dimensions 32, 64 and 128: larger tiles run out of registers, smaller ones wait.
-USUAL = Tilings(Tiling(32, 32, 4, 1), Tiling(32, 32, 4, 2), Tiling(16, 32, 4, 2), Tiling(16, 32, 4, 1))
-WIDE = Tilings(Tiling(16, 32, 4, 1), Tiling(16, 32, 4, 1), Tiling(16, 32, 4, 1), Tiling(16, 32, 4, 1))
+USUAL = QueryTilings(
+    QueryTiling(32, 32, 4, 1), QueryTiling(32, 32, 4, 2), QueryTiling(16, 32, 4, 2), QueryTiling(16, 32, 4, 1)
+)
+WIDE = QueryTilings(
+    QueryTiling(16, 32, 4, 1), QueryTiling(16, 32, 4, 1), QueryTiling(16, 32, 4, 1), QueryTiling(16, 32, 4, 1)
+)
 WIDE_ABOVE = 64  # dimensions
 
 
@@ -55,7 +59,7 @@ def power_of_two(size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Layout:
+class LossLayout:
     """Where things are in a row of a layer's table."""
 
     heads: int
@@ -77,7 +81,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LossQueries:
     """The batch and its queries, `P` inside each of the `N + 1` gaps and one at its end, and how times become features."""
 
     times: Tensor  # float64 [B, N]
@@ -94,7 +98,13 @@ class Asked:
 
 
 def fused_loss(
-    asked: Asked, layout: Layout, matrices: Tensor, vectors: Tensor, w: Tensor, constant: Tensor, log_tau: Tensor
+    asked: LossQueries,
+    layout: LossLayout,
+    matrices: Tensor,
+    vectors: Tensor,
+    w: Tensor,
+    constant: Tensor,
+    log_tau: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The objective, and the negative log-likelihood, which is not to be differentiated: float64 scalars.
 
@@ -105,7 +115,7 @@ def fused_loss(
 
 class _Loss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, asked: Asked, layout: Layout, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, asked: LossQueries, layout: LossLayout, *parameters: Tensor) -> tuple[Tensor, Tensor]:
         back = any(ctx.needs_input_grad)
         with torch.cuda.device_of(parameters[0]):  # Triton starts kernels on the current device
             losses, gradients = _loss_and_gradients(asked, layout, *(p.contiguous() for p in parameters), back=back)
@@ -134,8 +144,8 @@ def _shares(batch: int, tiles: int, device: torch.device) -> int:
 
 
 def _loss_and_gradients(
-    asked: Asked,
-    layout: Layout,
+    asked: LossQueries,
+    layout: LossLayout,
     matrices: Tensor,
     vectors: Tensor,
     w: Tensor,

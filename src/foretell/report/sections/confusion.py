@@ -3,16 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from foretell.report.confusion import Confusion, confusion_of
+import numpy as np
+
+from foretell.data import Vocabulary
+from foretell.evaluate.likelihood import EventScores
+from foretell.evaluate.open_vocabulary import UNMET
 from foretell.report.entry import Entry
-from foretell.report.markup import Markup, element, joined
-from foretell.report.section import Section, figure
+from foretell.report.grouping import Grouping, group_events
+from foretell.report.markup import Markup, PageSection, element, figure, joined
+
+MOST_GROUPS = 14  # more cells cannot be read
+NEVER_MET = (
+    "never met"  # events that rules make possible and no data ever had: expected at times, here never seen to happen
+)
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """`counts[i, j]`: events of group i for which the most probable event was of group j."""
+
+    grouping: Grouping
+    names: tuple[str, ...]  # of the groups, and NEVER_MET where such an event was expected
+    counts: np.ndarray  # int64 [names, names]
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Of each row; a row without events is zero."""
+        return self.counts / np.maximum(self.counts.sum(1, keepdims=True), 1)
+
+
+def grouping_of(events: EventScores, vocabulary: Vocabulary, most: int = MOST_GROUPS) -> Grouping:
+    """Groups for all that happened or was expected; what happened often comes first."""
+    happened = np.bincount(events.type[events.is_event], minlength=len(vocabulary))
+    guessed = events.predicted_type[events.is_event]
+    expected = np.bincount(guessed[guessed != UNMET], minlength=len(vocabulary)) > 0
+    return group_events(vocabulary, happened * len(events.type) + expected, most)
+
+
+def confusion_of(events: EventScores, vocabulary: Vocabulary, grouping: Grouping | None = None) -> Confusion:
+    grouping = grouping_of(events, vocabulary) if grouping is None else grouping
+    real = events.is_event
+    unmet = bool((events.predicted_type[real] == UNMET).any())
+    names = (*grouping.names, NEVER_MET) if unmet else grouping.names
+    places = np.append(grouping.places(vocabulary), len(grouping.names))  # UNMET is the last
+    counts = np.zeros((len(names), len(names)), dtype=np.int64)
+    np.add.at(counts, (places[events.type[real]], places[events.predicted_type[real]]), 1)
+    return Confusion(grouping, names, counts)
+
 
 SHADES = 10
 
 
-def confusion_section(entries: Sequence[Entry]) -> Section:
+def confusion_section(entries: Sequence[Entry]) -> PageSection:
     made = [(entry, confusion_of(entry.events, entry.data.vocabulary)) for entry in entries]
     by_functor = any(one.grouping.kind == "functor" for _, one in made)
     what = "event's functor (the name before its parentheses)" if by_functor else "event's type"
@@ -26,7 +70,7 @@ def confusion_section(entries: Sequence[Entry]) -> Section:
     tables = [
         element("div", element("h3", entry.title), heat_map(one, entry.title), class_="chartbox") for entry, one in made
     ]
-    return Section("confusion", "What is taken for what", joined(figure(*tables, caption=caption)))
+    return PageSection("confusion", "What is taken for what", joined(figure(*tables, caption=caption)))
 
 
 def heat_map(confusion: Confusion, title: str) -> Markup:

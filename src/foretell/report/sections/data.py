@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from foretell.data import EventData
-from foretell.data.summary import SplitSummary, Summary
-from foretell.report.markup import joined
-from foretell.report.section import Section, chart, figure, remark, table
+from foretell.data.summary import DataSummary, SplitSummary
+from foretell.report.markup import PageSection, chart, figure, joined, remark, table
 from foretell.wording import counted
 
 BINS = 40
 
 
-def data_section(summary: Summary, data: EventData) -> Section:
+def data_section(summary: DataSummary, data: EventData) -> PageSection:
     """`data` are the events that the runs are scored on."""
     unit = f" Times are in {summary.time_unit}." if summary.time_unit not in ("", "none") else ""
     intro = remark(
@@ -44,7 +43,7 @@ def data_section(summary: Summary, data: EventData) -> Section:
         "Most frequent events: how often they occur, over all splits. Gaps: how long it takes from one event to the next; the axis is "
         "logarithmic, so each bar is a factor wider than the one before it."
     )
-    return Section("data", "The data", joined(intro, splits, figure(*charts, caption=caption)), numbers)
+    return PageSection("data", "The data", joined(intro, splits, figure(*charts, caption=caption)), numbers)
 
 
 def _cells(split: SplitSummary) -> tuple[str, ...]:

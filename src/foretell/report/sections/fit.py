@@ -1,20 +1,149 @@
-"""Are the predicted times right? Rescaled gaps against the unit exponential."""
+"""Are the predicted times right, and does the model know how sure it may be? Rescaled gaps, intervals, probabilities of types.
+
+If the model is right, the integral of its intensity from one event to the next is a draw from Exp(1), and its place on [0, 1] is
+uniform: the share of the predicted distribution of the next time that had passed when the event came (`foretell.evaluate.calibration`).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from foretell.data import EventData
+from foretell.evaluate.bootstrap import Estimate, Units
+from foretell.evaluate.calibration import Calibration, RescalingTest, calibrate, rescaling_test, residuals, uniform
+from foretell.evaluate.likelihood import EventScores
 from foretell.report.entry import Entry
-from foretell.report.markup import joined
-from foretell.report.residual_curves import Fit, fit_of
-from foretell.report.section import Section, chart, figure, remark, table
+from foretell.report.markup import PageSection, chart, figure, joined, more, remark, table
+
+SHOWN_POINTS = 240
+KS_95 = 1.358  # √n times the KS distance stays below it 95 times of 100, for many gaps
+TENTHS = 10
 
 
-def fit_section(entries: Sequence[Entry]) -> Section:
+@dataclass(frozen=True)
+class FitCurves:
+    """The Kolmogorov-Smirnov test, and the curves to draw."""
+
+    test: RescalingTest
+    band: float  # the distance stays below it 95 times of 100 if the model is right
+    expected: np.ndarray  # quantiles of Exp(1), at some probabilities …
+    observed: np.ndarray  # … of the rescaled gaps …
+    lowest: np.ndarray  # … and the band around them
+    highest: np.ndarray
+    share: np.ndarray  # of the predicted distribution …
+    surplus: np.ndarray  # … and how many more of the gaps were over by then
+    tenths: np.ndarray  # gaps by tenths of the predicted distribution
+
+    @property
+    def holds(self) -> bool:
+        return self.test.ks <= self.band
+
+
+def fit_of(events: EventScores) -> FitCurves | None:
+    """None: there is no gap to look at."""
+    found = residuals(events)
+    gaps = np.sort(found)
+    count = len(gaps)
+    if not count:
+        return None
+    passed = uniform(gaps)
+    band = KS_95 / math.sqrt(count)
+    shown = min(count, SHOWN_POINTS)
+    at = (np.arange(shown) + 0.5) / shown
+    edge = 1.0 - 1e-12  # above it the band is open: no picture goes that far
+    places = np.unique(np.linspace(0, count - 1, shown).astype(int))
+    return FitCurves(
+        rescaling_test(found),
+        band,
+        -np.log1p(-at),
+        np.quantile(gaps, at, method="hazen"),
+        -np.log1p(-np.clip(at - band, 0.0, edge)),
+        -np.log1p(-np.clip(at + band, 0.0, edge)),
+        passed[places],
+        (places + 0.5) / count - passed[places],
+        np.histogram(passed, np.linspace(0.0, 1.0, TENTHS + 1))[0],
+    )
+
+
+def calibration_of(events: EventScores, data: EventData, seed: int = 0) -> Calibration | None:
+    """None: no event was scored."""
+    if not events.is_event.any():
+        return None
+    units = Units(events.sequence, len(data))
+    return calibrate(events, units, units.resampling(seed))
+
+
+TITLE = "Does it know how sure it is?"
+
+
+def calibration_section(entries: Sequence[Entry]) -> PageSection:
+    found = [(entry, one) for entry in entries if (one := calibration_of(entry.events, entry.data)) is not None]
+    if not found:
+        return PageSection("calibration", TITLE, joined(remark("No event was scored, so no interval can be checked.")))
+    of_times = figure(
+        chart(
+            "calibration",
+            "Lines: share of events inside predicted intervals against the intervals' level.",
+            "Intervals of the next time",
+        ),
+        chart("tenths", "Bars: events by tenths of their predicted distribution.", "When events came, in tenths"),
+        caption=(
+            "Before each event, the model gives an interval for its time that should hold with a chosen probability "
+            "(central: as likely to be too early as too late). Intervals: how often they did hold. On the diagonal "
+            "the model knows how sure it may be; below, it is too sure; above, too cautious. Tenths: where in its "
+            "predicted distribution each event came; all bars are equally high if the model is right (the grey band "
+            "is 95 % chance). High on the left: events come earlier than predicted. What was left of a sequence when "
+            "watching ended counts towards the first event of the next, as in the chart of rescaled gaps."
+        ),
+    )
+    of_types = figure(
+        chart(
+            "reliability",
+            "Dots: how often the most probable type happened, against its probability.",
+            "Probabilities of the next type",
+        ),
+        caption=(
+            "Each dot gathers guesses of the next type (given its time) that were about equally probable: across, "
+            "the probability that the model gave; upwards, how often the guess was right; larger dots are more "
+            "events. On the diagonal the probabilities can be taken at their word. Whiskers, here and above, are 95 "
+            "% intervals."
+        ),
+        beside=True,
+    )
+    runs = [{"name": entry.name, **_numbers(entry, one)} for entry, one in found]
+    levels = [f"{100 * one.level:.0f} %" for one in found[0][1].times]
+    rows = [(entry.name, *(f"{100 * level.coverage.value:.1f} %" for level in one.times)) for entry, one in found]
+    numbers = more(
+        "Coverage in numbers", table(("run", *levels), rows, label="Share of events inside intervals of each level")
+    )
+    charts = {name: {"runs": runs} for name in ("calibration", "tenths", "reliability")}
+    return PageSection("calibration", TITLE, joined(of_times, of_types, numbers), charts)
+
+
+def _numbers(entry: Entry, found: Calibration) -> dict[str, Any]:
+    fit = fit_of(entry.events)
+    return {
+        "levels": [one.level for one in found.times],
+        "covered": [_told(one.coverage) for one in found.times],
+        "bins": [] if fit is None else fit.tenths,
+        "events": 0 if fit is None else fit.test.residuals,
+        "types": [[one.probability, *_told(one.right), one.events] for one in found.types],
+    }
+
+
+def _told(one: Estimate) -> list[float]:
+    return [one.value, one.low, one.high]
+
+
+def fit_section(entries: Sequence[Entry]) -> PageSection:
     found = {entry.name: fit for entry in entries if (fit := fit_of(entry.events)) is not None}
     if not found:
-        return Section(
+        return PageSection(
             "fit", "Are the times right?", joined(remark("No event was scored, so there is no gap to look at."))
         )
     rows = [
@@ -59,7 +188,7 @@ def fit_section(entries: Sequence[Entry]) -> Section:
             "smallest misfit, so look at the size of the distance too." + _rounded(entries[0])
         ),
     )
-    return Section("fit", "Are the times right?", body, {"qq": {"runs": runs}, "surplus": {"runs": runs}})
+    return PageSection("fit", "Are the times right?", body, {"qq": {"runs": runs}, "surplus": {"runs": runs}})
 
 
 def _rounded(entry: Entry) -> str:
@@ -74,7 +203,7 @@ def _rounded(entry: Entry) -> str:
     )
 
 
-def _curves(fit: Fit) -> dict[str, Any]:
+def _curves(fit: FitCurves) -> dict[str, Any]:
     return {
         "expected": fit.expected,
         "observed": fit.observed,
@@ -86,7 +215,7 @@ def _curves(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _verdict(fit: Fit) -> str:
+def _verdict(fit: FitCurves) -> str:
     return "inside the band" if fit.holds else "outside: times are off"
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from foretell.evaluate.bootstrap import Units
 from foretell.evaluate.by_functor import by_functor
-from foretell.evaluate.metrics import metrics_of
-from foretell.evaluate.units import Units
+from foretell.evaluate.metrics import EventRecord, metrics_of
 from foretell.report.entry import Entry
-from foretell.report.markup import Markup, element, joined
-from foretell.report.section import Section, chart, figure, remark, table
+from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, remark, table
 from foretell.report.sections.scores import number
 
 TITLE = "Which run is better at what"
@@ -18,9 +17,11 @@ METRIC = "log_likelihood"
 MOST = 40  # functors, the most frequent first
 
 
-def functors_section(entries: Sequence[Entry]) -> Section:
+def functors_section(entries: Sequence[Entry]) -> PageSection:
     if len(entries) < 2:
-        return Section("functors", TITLE, joined(remark("There is one run: name two or more to compare them here.")))
+        return PageSection(
+            "functors", TITLE, joined(remark("There is one run: name two or more to compare them here."))
+        )
     runs, counts = [], {}
     for entry in entries:
         rows, events = _of_one(entry)
@@ -46,12 +47,12 @@ def functors_section(entries: Sequence[Entry]) -> Section:
         {"name": run["name"], "rows": {name: run["rows"][name] for name in shown if name in run["rows"]}}
         for run in runs
     ]
-    return Section("functors", TITLE, body, {"scatter": {"runs": drawn, "counts": counts}})
+    return PageSection("functors", TITLE, body, {"scatter": {"runs": drawn, "counts": counts}})
 
 
 def _of_one(entry: Entry) -> tuple[dict[str, list[float]], dict[str, int]]:
     """Of each functor its value, low and high; and its events."""
-    metric = next(one for one in metrics_of(entry.events) if one.key == METRIC)
+    metric = next(one for one in metrics_of(EventRecord(entry.events)) if one.key == METRIC)
     units = Units(entry.events.sequence, len(entry.data))
     found = by_functor([[metric]], entry.events.type, entry.data.vocabulary.names, units)
     rows: dict[str, Any] = {}

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from foretell.report.entry import Entry
-from foretell.report.markup import joined
-from foretell.report.section import Section, chart, figure, remark
+from foretell.report.markup import PageSection, chart, figure, joined, remark
 
 
-def learning_section(entries: Sequence[Entry]) -> Section:
+def learning_section(entries: Sequence[Entry]) -> PageSection:
     curves = [_curve(entry) for entry in entries if len(entry.records) > 1]
     if not curves:
         body = remark("No run has a record of several epochs: models with a closed form are fitted at once.")
-        return Section("learning", "Learning curves", joined(body))
+        return PageSection("learning", "Learning curves", joined(body))
     caption = (
         "Log-likelihood an event after each epoch (a pass over the training data); higher is better. Strong lines: "
         "held-out dev data, which decide when training stops; thin lines: training data. A dot marks the epoch whose "
@@ -23,7 +22,7 @@ def learning_section(entries: Sequence[Entry]) -> Section:
         "training data by heart."
     )
     label = "Lines: log-likelihood an event against epochs, for each run, on dev and on training data."
-    return Section(
+    return PageSection(
         "learning",
         "Learning curves",
         joined(figure(chart("learning", label), caption=caption)),

@@ -2,14 +2,147 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+
+from foretell.data import EventSequence
+from foretell.ground.timeline import Timeline
+from foretell.lang.pretty import pretty_rule
 from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.andtt_attention import Head, Look, look_back, without_heads
+from foretell.models.rules.andtt_explain import take_apart
 from foretell.models.rules.rule_model import RuleModel
 from foretell.report.entry import Entry
-from foretell.report.markup import element, joined
-from foretell.report.moments import MOST_EVENTS, moments_of
-from foretell.report.section import Section, chart, figure, remark
+from foretell.report.markup import PageSection, chart, element, figure, joined, precise, remark
+from foretell.terms import split
+
+MOST_MOMENTS = 150
+MOST_EVENTS = 6  # that are taken apart at each moment, besides those that happened
+MOST_HEADS = 5  # of attention, behind each of these
+MOST_PAST = 3  # events that a head attends to
+MOST_FACTS = 3000
+ENOUGH_SECONDS = 60.0  # after which no further moment is begun
+
+
+@dataclass
+class _Names:
+    """Each text once."""
+
+    texts: list[str] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+
+    def place(self, text: str) -> int:
+        if text not in self.places:
+            self.places[text] = len(self.texts)
+            self.texts.append(text)
+        return self.places[text]
+
+
+def moments_of(
+    model: RuleModel,
+    history: EventSequence,
+    *,
+    start: float = 0.0,
+    most: int = MOST_MOMENTS,
+    progress: Callable[[int, int], None] | None = None,
+    seconds: float = ENOUGH_SECONDS,
+) -> dict[str, Any] | None:
+    """None: nothing happens from `start` on."""
+    times = np.unique(history.times[history.times >= start])[:most]
+    if not len(times):
+        return None
+    names, begun = _Names(), time.monotonic()
+    frames: list[dict[str, Any]] = []
+    possible = model.possible_intensities(history, times)
+    look: Look | None = None
+    for place, (at, found) in enumerate(zip(times.tolist(), possible, strict=True)):
+        if place and time.monotonic() - begun > seconds:
+            break
+        look = look_back(model, history, at) if isinstance(model, ANDTT) else without_heads(model, history, at)
+        frames.append(_frame(model, history, look, found, names))
+        if progress is not None:
+            progress(place + 1, len(times))
+    assert look is not None
+    until = int(np.searchsorted(history.times, look.time, side="right"))
+    happened = [model.vocabulary.names[kind] for kind in history.types[:until].tolist()]
+    always, facts = _facts(look.timeline, [frame["seen"] + 1 for frame in frames], names)
+    return {
+        "frames": frames,
+        "past": [
+            [when, names.place(name)] for when, name in zip(precise(history.times[:until]), happened, strict=True)
+        ],
+        "always": always,
+        "facts": facts[:MOST_FACTS],
+        "facts_left_out": max(0, len(facts) - MOST_FACTS),
+        "of": len(np.unique(history.times[history.times >= start])),
+        "layers": model.layers if isinstance(model, ANDTT) else 0,  # of attention
+        "names": names.texts,  # last: all that is above has added to it
+    }
+
+
+def _frame(
+    model: RuleModel, history: EventSequence, look: Look, found: dict[str, float], names: _Names
+) -> dict[str, Any]:
+    ranked = sorted(found, key=lambda name: (-found[name], name))
+    inside = np.flatnonzero(history.times == look.time)
+    happened = [model.vocabulary.names[kind] for kind in history.types[inside].tolist()]
+    shown = ranked[:MOST_EVENTS] + [
+        one for one in dict.fromkeys(happened) if one in found and one not in ranked[:MOST_EVENTS]
+    ]
+    return {
+        "t": precise([look.time])[0],
+        "seen": look.seen,
+        "happened": [names.place(one) for one in happened],
+        "rank": [ranked.index(one) + 1 if one in found else None for one in happened],
+        "total": sum(found.values()),
+        "possible": len(found),
+        "events": [[names.place(one), found[one], _behind(model, look, one, names)] for one in shown],
+    }
+
+
+def _behind(model: RuleModel, look: Look, event: str, names: _Names) -> list[list[Any]]:
+    """The heads of attention that move the event's intensity most: fact, rule, effect on its logarithm, and what each layer attends to."""
+    if not isinstance(model, ANDTT):
+        return []
+    grounding = look.timeline.grounding
+    number = grounding.find(*split(event))
+    assert number is not None, f"{event} is possible, and so it is a fact"
+    anatomy = take_apart(model, look, number)
+    heads = [one for parts in anatomy.facts.values() for one in parts if one.head is not None]
+    strongest = sorted(heads, key=lambda one: -abs(one.effect or 0.0))[:MOST_HEADS]
+    found = []
+    for one in strongest:
+        assert one.head is not None
+        rule = grounding.groups[one.group][0]
+        text = pretty_rule(model.program.rules[rule].rule)
+        layers = [_attended(one.head, layer) for layer in range(len(one.head.layers))]
+        found.append([names.place(grounding.text(one.fact)), names.place(text), one.effect, layers])
+    return found
+
+
+def _attended(head: Head, layer: int) -> list[Any]:
+    """What the extra 1 keeps, the largest weights with their events (0 is `bos`, i the i-th event), and how many others there are."""
+    at = head.layers[layer]
+    order = np.lexsort((-np.asarray(head.events), -at.weights))[:MOST_PAST].tolist()
+    rest = len(head.events) - len(order)
+    return [round(at.kept, 3), [[head.events[one], round(float(at.weights[one]), 3)] for one in order], rest]
+
+
+def _facts(timeline: Timeline, states: list[int], names: _Names) -> tuple[list[int], list[list[int]]]:
+    """What is true all the while, and what comes and goes: fact, first moment, and the moment when it is gone."""
+    grounding = timeline.grounding
+    always = [names.place(grounding.text(fact)) for fact in grounding.always.tolist() if not grounding.is_event(fact)]
+    moving = []
+    for fact, first, last in timeline.holds.tolist():
+        begin, end = (int(np.searchsorted(states, state, side="left")) for state in (first, last))
+        if begin < end and not grounding.is_event(fact):
+            moving.append([names.place(grounding.text(fact)), begin, end])
+    return always, sorted(moving, key=lambda row: (row[1], names.texts[row[0]]))
+
 
 TITLE = "Inside the rules, moment by moment"
 POSSIBLE = (
@@ -32,7 +165,7 @@ TRUE = (
 
 def moments_section(
     entries: Sequence[Entry], places: Sequence[int], start: float, progress: Callable[[str, int, int], None]
-) -> Section | None:
+) -> PageSection | None:
     """Of the first entry that has rules; None: none has."""
     with_rules = [
         (entry, place) for entry, place in zip(entries, places, strict=True) if isinstance(entry.model, RuleModel)
@@ -46,7 +179,7 @@ def moments_section(
         model, history, start=start, progress=lambda done, of: progress(f"{entry.name}: moments", done, of)
     )
     if numbers is None:
-        return Section("moments", TITLE, remark(f"Nothing happens in sequence {history.id} from {start:g} on."))
+        return PageSection("moments", TITLE, remark(f"Nothing happens in sequence {history.id} from {start:g} on."))
     shown = len(numbers["frames"])
     some = (
         ""
@@ -62,6 +195,6 @@ def moments_section(
             caption=" ".join([POSSIBLE, *([ATTENDED] if isinstance(model, ANDTT) else []), TRUE]),
         ),
     )
-    return Section(
+    return PageSection(
         "moments", TITLE, joined(body, element("noscript", "The slider needs JavaScript.")), {"moments": numbers}
     )

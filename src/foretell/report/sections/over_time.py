@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from foretell.data import EventSequence
-from foretell.evaluate.prediction import QUANTILES
+from foretell.evaluate.next_time import QUANTILES, waiting_times
 from foretell.models.base import IntensityModel
 from foretell.report.canvas import per_unit, time_label
 from foretell.report.entry import Entry
 from foretell.report.grouping import Grouping, group_events
-from foretell.report.markup import Markup, joined, precise
-from foretell.report.section import Section, chart, figure, remark
-from foretell.report.waiting import waiting_times
+from foretell.report.markup import Markup, PageSection, chart, figure, joined, precise, remark
 from foretell.wording import counted
 
 MOST_EVENTS = 300  # more would make the page heavy, and take long to predict one by one
@@ -30,7 +28,7 @@ def over_time_section(
     time_unit: str,
     start: float,
     progress: Callable[[str, int, int], None],
-) -> Section:
+) -> PageSection:
     """`places` say where each entry's data have the chosen sequence, `start` from when on it is shown."""
     first = entries[0].data[places[0]]
     inside = _shown(first.times, start)
@@ -74,7 +72,7 @@ def over_time_section(
         "runs": runs,
     }
     body = joined(remark(_intro(first, len(happened), start, end)), _figures(len(entries), grouping))
-    return Section("intensities", "One sequence over time", body, {"course": numbers, "raster": {}, "waiting": {}})
+    return PageSection("intensities", "One sequence over time", body, {"course": numbers, "raster": {}, "waiting": {}})
 
 
 def _shown(times: np.ndarray, start: float) -> slice:

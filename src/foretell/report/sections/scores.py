@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from foretell.evaluate.metrics import ScoreDefinition, has_times, plain_scores
 from foretell.report.entry import Entry
-from foretell.report.markup import Markup, element, joined
-from foretell.report.section import Section, chart, figure, remarks, table
-
-# Key of an evaluation, heading, shown as a percentage, whether higher is better. Those that no run has are left out.
-COLUMNS = (
-    ("log_likelihood", "log-likelihood", False, True),
-    ("time_log_likelihood", "of times", False, True),
-    ("type_log_likelihood", "of types", False, True),
-    ("rmse", "RMSE of next time", False, False),
-    ("mae", "MAE of next time", False, False),
-    ("error_rate", "wrong next type", True, False),
-    ("error_rate_without_time", "the same, untold its time", True, False),
-)
+from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, remarks, table
 
 
-def scores_section(entries: Sequence[Entry]) -> Section:
-    shown = [column for column in COLUMNS if any(_estimate(entry, column[0]) for entry in entries)]
-    best = {key: _best(entries, key, higher) for key, _, _, higher in shown}
+def scores_section(entries: Sequence[Entry]) -> PageSection:
+    shown = [score for score in plain_scores() if any(_estimate(entry, score.key) for entry in entries)]
+    best = {score.key: _best(entries, score) for score in shown}
     rows = []
     for entry in entries:
-        cells = [_cell(_estimate(entry, key), percent, best[key] == entry.name) for key, _, percent, _ in shown]
+        cells = [_cell(_estimate(entry, one.key), one.kind == "share", best[one.key] == entry.name) for one in shown]
         rows.append((entry.title, *cells))
     first = entries[0].evaluation
     caption = (
@@ -36,7 +25,9 @@ def scores_section(entries: Sequence[Entry]) -> Section:
         f"events. In small type: 95 % intervals ({first.get('bootstrap', 'bootstrap')}). Bold: the best of "
         "each column."
     )
-    numbers = table(("model", *(column[1] for column in shown)), rows, label="Scores of all models", class_="scores")
+    numbers = table(
+        ("model", *(score.page_column for score in shown)), rows, label="Scores of all models", class_="scores"
+    )
     forest = [
         {"name": entry.title, "place": None if entry.floor else entry.name, **estimate}
         for entry in entries
@@ -48,7 +39,7 @@ def scores_section(entries: Sequence[Entry]) -> Section:
         "themselves mean that the difference is not significant: both models were scored on the same events, and a paired test sees more.",
     )
     body = joined(figure(numbers, caption=caption), picture, remarks(_remarks(entries)))
-    return Section("scores", "Scores", body, {"forest": {"rows": forest}})
+    return PageSection("scores", "Scores", body, {"forest": {"rows": forest}})
 
 
 def _estimate(entry: Entry, key: str) -> dict[str, float] | None:
@@ -60,11 +51,11 @@ def _estimate(entry: Entry, key: str) -> dict[str, float] | None:
     return {"value": value, **bounds}
 
 
-def _best(entries: Sequence[Entry], key: str, higher: bool) -> str | None:
-    values = {entry.name: found["value"] for entry in entries if (found := _estimate(entry, key))}
+def _best(entries: Sequence[Entry], score: ScoreDefinition) -> str | None:
+    values = {entry.name: found["value"] for entry in entries if (found := _estimate(entry, score.key))}
     if len(values) < 2:
         return None
-    return (max if higher else min)(values, key=lambda name: values[name])
+    return (max if score.higher_is_better else min)(values, key=lambda name: values[name])
 
 
 def _cell(estimate: dict[str, float] | None, percent: bool, best: bool) -> Markup:
@@ -103,7 +94,7 @@ def _remarks(entries: Sequence[Entry]) -> list[str]:
         f"{'All models' if len(names) == len(entries) > 1 else ', '.join(names)}: {line}"
         for line, names in same.items()
     )
-    if not any(entry.evaluation.get("rmse") for entry in entries):
+    if not any(has_times(entry.evaluation) for entry in entries):
         found.append(
             "Errors of the next event's time are not here: foretell evaluate computes them, and a report made after it shows them."
         )

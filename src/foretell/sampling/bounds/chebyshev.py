@@ -81,19 +81,19 @@ class ChebyshevPiece:
         """Rearranged: `change` moves, repeats or leaves out elements; dimensions count from the last."""
         return ChebyshevPiece(change(self.v), change(self.remainder))
 
-    def shape(self) -> Shape:
+    def shape(self) -> PolynomialShape:
         """The polynomial, and how large its coefficients can be anywhere on the window."""
         a = self.series()
         most = _mixed(_steepest(self.degree, self.v.device), a[1:].abs_())
-        return Shape(a[0], most[0], most[1:])
+        return PolynomialShape(a[0], most[0], most[1:])
 
     def series(self) -> Tensor:
         """Of the polynomial, the coefficients of Chebyshev polynomials: [degree + 1, ...]."""
         return _mixed(_inverse(self.degree, self.v.device), self.v)
 
-    def curves(self) -> Curves:
+    def curves(self) -> PolynomialCurves:
         """What is known at any moment of the window."""
-        return Curves(self.series(), self.shape().off(self.remainder))
+        return PolynomialCurves(self.series(), self.shape().off(self.remainder))
 
     def upper(self) -> Tensor:
         """No smaller than any value on the window."""
@@ -104,14 +104,14 @@ class ChebyshevPiece:
 
 
 @dataclass(frozen=True)
-class Curves:
+class PolynomialCurves:
     """Polynomials, and how far values can be from them."""
 
     series: Tensor  # [degree + 1, ...]: coefficients of Chebyshev polynomials
     off: Tensor  # [...]
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Curves:
-        return Curves(change(self.series), change(self.off))
+    def map(self, change: Callable[[Tensor], Tensor]) -> PolynomialCurves:
+        return PolynomialCurves(change(self.series), change(self.off))
 
     def range_at(self, s: Tensor) -> tuple[Tensor, Tensor]:
         """No larger and no smaller than the value at `s` from -1 to 1 (which may be off by 1e-11): [n, ...] at [n]."""
@@ -125,7 +125,7 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class Shape:
+class PolynomialShape:
     """No Chebyshev polynomial is larger than 1 on the window, and none of its derivatives larger than at the window's end (Markov)."""
 
     centre: Tensor  # [...]: about its mean
@@ -201,7 +201,7 @@ def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int
     return ChebyshevPiece(torch.where(lost, plain.v, v), torch.where(lost, plain.remainder, off) + rounded)
 
 
-def exp_off(p: Shape, remainder: Tensor) -> Tensor:
+def exp_off(p: PolynomialShape, remainder: Tensor) -> Tensor:
     """How far `e^x` can be from the polynomial through its values, where `x` is `p` up to a remainder."""
     most = p.most.unbind(0)
     degree = len(most)
@@ -289,7 +289,7 @@ def unless_known(upper: Tensor) -> Tensor:
 
 def _curve(
     x: ChebyshevPiece,
-    shape: Shape,
+    shape: PolynomialShape,
     curve: Callable[[Tensor], Tensor],
     bounds: Sequence[Tensor],
     slope: Tensor,

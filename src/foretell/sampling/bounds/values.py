@@ -72,14 +72,25 @@ def layer_norm(norm: nn.Module, x: Value) -> Value:
 def pool(x: Value, segment: Tensor, count: int, beta: Tensor) -> Value:
     """`v⁻¹(Σ v(x))`, `v(x) = sign(x)|x|^β`, over the rows of each segment, coordinate by coordinate.
 
-    Rows [R, D], or [R, P, D] of a piece, to [count, …]; `beta` [count]. Powers are followed where what is raised stays on one side of 0.
-    Elsewhere the pool is known to grow with every entry, so that its range is that from the pool of the lowest to the pool of the
-    highest values.
+    Rows [R, D], or [R, P, D] of a piece, to [count, …]; `beta` [count]. With `β = 1` it is a sum. Powers are followed where what is
+    raised stays on one side of 0. Elsewhere the pool is known to grow with every entry, so that its range is that from the pool of the
+    lowest to the pool of the highest values.
     """
     if isinstance(x, Tensor):
         return plain_pool.pool(x, segment, count, beta)
     if not x.degree:
         return point(_pool(x.v[0], segment, count, beta))
+    linear = (beta == 1.0).view(-1, 1, 1)
+    if bool(linear.all()):
+        return _sums(x, segment, count)
+    found = _power_pool(x, segment, count, beta)
+    if not bool(linear.any()):
+        return found
+    sums = _sums(x, segment, count)
+    return ChebyshevPiece(torch.where(linear, sums.v, found.v), torch.where(linear, sums.remainder, found.remainder))
+
+
+def _power_pool(x: ChebyshevPiece, segment: Tensor, count: int, beta: Tensor) -> ChebyshevPiece:
     shape = x.shape()
     middle, low, high = shape.centre, shape.lower(x.remainder), shape.upper(x.remainder)
     largest = middle.new_zeros(count, *middle.shape[1:])
@@ -88,9 +99,7 @@ def pool(x: Value, segment: Tensor, count: int, beta: Tensor) -> Value:
     side = torch.where(middle < 0.0, -1.0, 1.0)
     raised = power(x.times(side / unit[segment]), beta[segment].view(-1, 1, 1)).times(side)
     # Remainders hold what rounding does to every summand: where these cancel, much of the sum may be rounding.
-    summed = ChebyshevPiece(
-        torch.stack([_sum(one, segment, count) for one in raised.v.unbind(0)]), _sum(raised.remainder, segment, count)
-    )
+    summed = _sums(raised, segment, count)
     side = torch.where(summed.v[0] < 0.0, -1.0, 1.0)
     found = power(summed.times(side), (1.0 / beta).view(-1, 1, 1)).times(side * unit)
     return tighter(found, *(_pool(one, segment, count, beta) for one in (low, high)))
@@ -100,5 +109,7 @@ def _pool(x: Tensor, segment: Tensor, count: int, beta: Tensor) -> Tensor:
     return plain_pool.pool(x.flatten(1), segment, count, beta).view(count, *x.shape[1:])
 
 
-def _sum(x: Tensor, segment: Tensor, count: int) -> Tensor:
-    return x.new_zeros(count, *x.shape[1:]).index_add_(0, segment, x)
+def _sums(x: ChebyshevPiece, segment: Tensor, count: int) -> ChebyshevPiece:
+    nodes, _, *others = x.v.shape
+    v = x.v.new_zeros(nodes, count, *others).index_add_(1, segment, x.v)
+    return ChebyshevPiece(v, x.v.new_zeros(count, *others).index_add_(0, segment, x.remainder))

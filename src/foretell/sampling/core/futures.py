@@ -15,18 +15,16 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from foretell.data import EventSequence
+from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
-from foretell.sampling.core.memory import keep_memory
-from foretell.sampling.core.sampler import Sampler
 from foretell.sampling.core.start import SampledModel, start_sampler
-from foretell.sampling.core.thinning import KEPT, Cost, Pace, next_events, next_stretch, waits
-from foretell.sampling.core.threads import alone, side_by_side
+from foretell.sampling.core.thinning import KEPT, Cost, Pace, next_events, next_window, waits
+from foretell.sampling.core.threads import alone, keep_memory, side_by_side
 
 log = logging.getLogger("foretell")
 
 End = Literal["horizon", "count"]
-WALKS_AT_A_TIME = 64  # whose pasts are held side by side
+SEQUENCES_AT_A_TIME = 64  # whose pasts are held side by side
 WORTH_SHARING = 16  # futures from which on they are shared out among threads
 MOST_EVENTS = 10_000  # of a future, unless more are asked for: a process that feeds itself may explode
 MOST_DRAWS = 1_000_000  # of one history
@@ -80,7 +78,7 @@ def cost_json(cost: Cost) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class SamplingStart:
     """Where the future of a history begins."""
 
     history: EventSequence
@@ -88,12 +86,12 @@ class Beginning:
     start: float
 
 
-def beginning(history: EventSequence, start: float | None) -> Beginning:
+def sampling_start(history: EventSequence, start: float | None) -> SamplingStart:
     """At the end of what was observed, or earlier, where later events are not seen, or later, after a time in which nothing happened."""
     if not isinstance(history, EventSequence):
         raise ForetellError(f"history: expected an EventSequence, such as data.test[0], found {type(history).__name__}")
     if start is None:
-        return Beginning(history, len(history), history.t_end)
+        return SamplingStart(history, len(history), history.t_end)
     if not (np.isfinite(start) and start >= 0.0):
         raise ForetellError(f"start = {start}: expected a time from 0 on")
     if start > history.t_end:
@@ -102,7 +100,7 @@ def beginning(history: EventSequence, start: float | None) -> Beginning:
             history.id, history.t_end, start,
         )  # fmt: skip
     seen = int(np.searchsorted(history.times, start, side="right"))
-    return Beginning(history, seen, start)
+    return SamplingStart(history, seen, start)
 
 
 def sample_futures(
@@ -119,9 +117,9 @@ def sample_futures(
     """`n` futures of each history over a `horizon` of time after its start, or up to a number of `events`."""
     _check(horizon, n, events, seed)
     keep_memory()
-    begun = [beginning(history, start) for history in histories]
+    starts = [sampling_start(history, start) for history in histories]
     step = _share(n)
-    shares = [(number, first) for number in range(len(begun)) for first in range(0, n, step)]
+    shares = [(number, first) for number in range(len(starts)) for first in range(0, n, step)]
     finished = dict.fromkeys(shares, 0)
 
     def sampled(share: tuple[int, int]) -> tuple[list[Future], Cost]:
@@ -131,27 +129,27 @@ def sample_futures(
         def told(count: int) -> None:
             finished[share] = count
             if progress is not None:
-                progress(sum(finished.values()), len(begun) * n)
+                progress(sum(finished.values()), len(starts) * n)
 
         # Of its own for every share, so that neither threads nor other histories change what is drawn.
         random = torch.Generator().manual_seed(_mixed(seed, number, first))
-        one = begun[number]
+        one = starts[number]
         return _futures(model, one, size, one.start + horizon, events, random, told)
 
-    made: list[list[Future]] = [[] for _ in begun]
-    costs = [Cost() for _ in begun]
+    made: list[list[Future]] = [[] for _ in starts]
+    costs = [Cost() for _ in starts]
     for (number, _), (futures, cost) in zip(shares, side_by_side(sampled, shares, model.device), strict=True):
         made[number] += futures
         costs[number] += cost
     return [
         Futures(one.history.id, one.start, one.start + horizon, tuple(futures), cost, seed)
-        for one, futures, cost in zip(begun, made, costs, strict=True)
+        for one, futures, cost in zip(starts, made, costs, strict=True)
     ]
 
 
 def _share(n: int) -> int:
     """Futures of a history that are drawn side by side: equal shares, whatever the number of threads, but at least two of many."""
-    shares = max(-(-n // WALKS_AT_A_TIME), 2 if n >= WORTH_SHARING else 1)
+    shares = max(-(-n // SEQUENCES_AT_A_TIME), 2 if n >= WORTH_SHARING else 1)
     return -(-n // shares)
 
 
@@ -189,19 +187,19 @@ def sample_next(
     _check(horizon, n, MOST_EVENTS, seed)
     keep_memory()
     found = []
-    for number, one in enumerate(beginning(history, start) for history in histories):
+    for number, one in enumerate(sampling_start(history, start) for history in histories):
         with alone(model.device):
-            walks = start_sampler(model, [one.history], [one.seen])
+            sampler = start_sampler(model, [one.history], [one.seen])
         begin = torch.tensor([one.start], dtype=torch.float64, device=model.device)
         parts = []
-        with alone(model.device) if walks.shares_out else nullcontext():
+        with alone(model.device) if sampler.shares_out else nullcontext():
             for first in range(0, n, DRAWS_AT_A_TIME):
                 random = torch.Generator().manual_seed(_mixed(seed, number, first))
                 of_draw = torch.zeros(min(DRAWS_AT_A_TIME, n - first), dtype=torch.int64, device=model.device)
-                pace = Pace.first(walks, model.device)
-                parts.append(next_events(walks, of_draw, begin, begin + horizon, pace, random))
+                pace = Pace.first(sampler, model.device)
+                parts.append(next_events(sampler, of_draw, begin, begin + horizon, pace, random))
         choices = torch.cat([part.choices for part in parts]).cpu().numpy()
-        named = np.array([walks.name(0, choice) for choice in range(choices.max() + 1)] + [None], dtype=object)
+        named = np.array([sampler.name(0, choice) for choice in range(choices.max() + 1)] + [None], dtype=object)
         names = tuple(named[choices].tolist())  # the last one is that of -1
         times = torch.cat([part.times for part in parts]).cpu().numpy()
         cost = sum((part.cost for part in parts), Cost())
@@ -211,7 +209,7 @@ def sample_next(
 
 def _futures(
     model: SampledModel,
-    begun: Beginning,
+    begin: SamplingStart,
     n: int,
     horizon: float,
     events: int,
@@ -219,16 +217,16 @@ def _futures(
     told: Callable[[int], None],
 ) -> tuple[list[Future], Cost]:
     device = model.device
-    walks: Sampler = start_sampler(model, [begun.history], [begun.seen])
-    pace = Pace.first(walks, device)
-    now = torch.tensor([begun.start], dtype=torch.float64, device=device)
+    sampler = start_sampler(model, [begin.history], [begin.seen])
+    pace = Pace.first(sampler, device)
+    now = torch.tensor([begin.start], dtype=torch.float64, device=device)
     far = torch.full_like(now, horizon)
     together = torch.zeros(n, dtype=torch.int64, device=device)
-    drawn = next_events(walks, together, now, far, pace, random)
+    drawn = next_events(sampler, together, now, far, pace, random)
     cost = drawn.cost
     made = [_Growing() for _ in range(n)]
-    ids = drawn.found.nonzero().squeeze(1)  # which future each walk is, from here on
-    walks, pace = walks.taken(together[ids]), pace.taken(together[ids])
+    ids = drawn.found.nonzero().squeeze(1)  # which future each sequence is, from here on
+    sampler, pace = sampler.select(together[ids]), pace.select(together[ids])
     now, choices = drawn.times[ids], drawn.choices[ids]
     due = torch.zeros_like(now)
     while len(ids):
@@ -236,21 +234,21 @@ def _futures(
         for row, draw, when, which in zip(
             happened, ids[happened].tolist(), now[happened].tolist(), choices[happened].tolist(), strict=True
         ):
-            made[draw].add(when, walks.name(row, which), events)
-        walks.append(now, choices)
+            made[draw].add(when, sampler.name(row, which), events)
+        sampler.append(now, choices)
         due = torch.where(choices >= 0, waits(len(ids), random, device), due)
         pace.happened(choices >= 0, horizon - now)
         open_ = torch.tensor([not made[draw].full for draw in ids.tolist()], device=device) & (now < horizon)
         told(n - int(open_.sum()))
         if int(open_.sum()) < KEPT * len(ids):
             keep = open_.nonzero().squeeze(1)
-            ids, walks, pace, now, due, open_ = (
-                ids[keep], walks.taken(keep), pace.taken(keep), now[keep], due[keep], open_[keep],
+            ids, sampler, pace, now, due, open_ = (
+                ids[keep], sampler.select(keep), pace.select(keep), now[keep], due[keep], open_[keep],
             )  # fmt: skip
             if not len(ids):
                 break
         end = torch.where(open_, horizon, now)
-        stretch = next_stretch(walks, torch.arange(len(ids), device=device), now, end, pace, due, random)
+        stretch = next_window(sampler, torch.arange(len(ids), device=device), now, end, pace, due, random)
         cost += stretch.drawn.cost
         choices, due = stretch.drawn.choices, stretch.due
         now = torch.where(stretch.drawn.found, stretch.drawn.times, stretch.end)
@@ -271,6 +269,29 @@ class _Growing:
 
     def future(self) -> Future:
         return Future(np.asarray(self.times, dtype=np.float64), tuple(self.events), "count" if self.full else "horizon")
+
+
+def futures_as_data(
+    found: Sequence[Futures], histories: Sequence[EventSequence] | None, vocabulary: Vocabulary
+) -> EventData:
+    """A sequence for each future, named after its history and its place; with `histories`, what happened before comes first.
+
+    It ends at the horizon, or with its last event where it was cut there.
+    """
+    names = {name: number for number, name in enumerate(vocabulary.names)}
+    sequences = []
+    for place, one in enumerate(found):
+        past_times, past_types = np.empty(0), np.empty(0, dtype=np.int32)
+        if histories is not None:
+            seen = int(np.searchsorted(histories[place].times, one.start, side="right"))
+            past_times, past_types = histories[place].times[:seen], histories[place].types[:seen]
+        for number, future in enumerate(one.futures, 1):
+            types = [names.setdefault(name, len(names)) for name in future.events]
+            times = np.concatenate([past_times, future.times])
+            end = one.horizon if future.end == "horizon" else float(future.times[-1])
+            kinds = np.concatenate([past_types, np.asarray(types, dtype=np.int32)])
+            sequences.append(EventSequence(times, kinds, end, f"{one.sequence}-{number}"))
+    return EventData(sequences, Vocabulary(tuple(names)), name="futures")
 
 
 def _check(horizon: float, n: int, events: int, seed: int) -> None:

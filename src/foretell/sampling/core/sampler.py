@@ -1,8 +1,8 @@
-"""Sequences that go on: what every model must offer so that its events can be drawn exactly.
+"""Sequences that are continued: what every model must offer so that its events can be drawn exactly.
 
-A walk is one sequence with all that is kept of its past. A model has a class of walks side by side (`Sampler`), which can tell the
-intensities of what may happen next at any times after the last event, bound the total intensity on windows of time, and take in one more
-event each. Intensities and bounds are of one and the same function, in float64.
+A model has a sampler, which holds some sequences side by side with all that is kept of their past. It can tell the intensities of what may
+happen next at any times after the last event, bound the total intensity on windows of time, and take in one more event per sequence.
+Intensities and bounds are of one and the same function, in float64.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Bounds:
 
 
 class Sampler(ABC):
-    """`W` walks. Times are float64 [W, …], absolute, and not before the walk's last event."""
+    """`W` sequences. Times are float64 [W, …], absolute, and not before the sequence's last event."""
 
     shares_out: bool = False  # whether it shares its work out among the threads of a CPU itself
-    ragged: bool = False  # whether windows without length, behind a walk's others, cost nothing
+    ragged: bool = False  # whether windows without length, behind a sequence's others, cost nothing
 
     @property
     @abstractmethod
@@ -43,10 +43,10 @@ class Sampler(ABC):
 
     @abstractmethod
     def intensities(self, times: Tensor) -> Tensor:
-        """Of every choice at times [W, Q]: float64 [W, Q, C]; 0 where a choice is none of the walk's."""
+        """Of every choice at times [W, Q]: float64 [W, Q, C]; 0 where a choice is none of the sequence's."""
 
     def look(self, times: Tensor) -> Tensor:
-        """The same, and a hint that bounds will be asked for there. The times know nothing of what is still to be drawn."""
+        """Intensities, and a hint that bounds will be asked for there. The times must not depend on pending draws."""
         return self.intensities(times)
 
     @abstractmethod
@@ -55,12 +55,12 @@ class Sampler(ABC):
 
     @abstractmethod
     def append(self, times: Tensor, choices: Tensor) -> None:
-        """One more event: times [W], choices int64 [W] as columns of `intensities`; a walk whose choice is -1 stays as it is."""
+        """One more event: times [W], choices int64 [W] as columns of `intensities`; a sequence whose choice is -1 stays as it is."""
 
     @abstractmethod
-    def taken(self, walks: Tensor) -> Self:
-        """New walks: copies of those numbered [any length], which go on separately."""
+    def select(self, rows: Tensor) -> Self:
+        """A sampler of copies of the sequences numbered [any length], which go on separately."""
 
     @abstractmethod
-    def name(self, walk: int, choice: int) -> str:
-        """The event that a column of `intensities` stands for in that walk."""
+    def name(self, row: int, choice: int) -> str:
+        """The event that a column of `intensities` stands for in that sequence."""

@@ -1,6 +1,6 @@
 """The next event of every draw, by thinning under proved bounds: exact, whatever the bounds are.
 
-Time after a walk's last event is cut into short pieces with a bound each. Under the bounds proposals are a Poisson process; one at time
+Time after a sequence's last event is cut into short pieces with a bound each. Under the bounds proposals are a Poisson process; one at time
 `t` is the next event with probability `λ(t) / bound`, and otherwise nothing happened there. How much mass of the bounds comes before a
 draw's next proposal is drawn first (`due`), so that pieces are made, a window at a time, about as far as they are needed.
 
@@ -18,40 +18,37 @@ rest, so that most levels tell the choice before the network is asked.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from foretell.sampling.bounds.chebyshev import ChebyshevPiece, Curves
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece, PolynomialCurves
+from foretell.sampling.core.pace import MOST_PIECES, Pace
 from foretell.sampling.core.sampler import Bounds, Sampler
 
 LOOSE = 1.0  # of a bound over its intensity, more than 1, with which a piece is not used
 CHEAP = 0.2  # proposals that a piece may waste, however loose its bound
-# How loose the loosest of some pieces of one length should be, beside these; it is so by about that power of the length.
-AIM, ORDER = 0.08, 10.0
-CUT, GROWTH = 0.6, 1.2  # of the length of pieces, at most
-ALIKE = 128  # pieces of one length after each other; twice as many of the next, and so on up to as many as a window has
-SHARE = 0.7  # of walks whose next proposals one window is to reach, where all walks must have as many pieces
-SEVERAL = 16  # draws a walk from which on it pays to know more of a piece than its bound
-MANY, LOOKS = 500, 64  # draws a walk from which on it pays to look ahead, at that many times
+SHARE = 0.7  # of sequences whose next proposals one window is to reach, where all sequences must have as many pieces
+SEVERAL = 16  # draws per sequence from which on it pays to know more of a piece than its bound
+MANY, LOOKS = 500, 64  # draws per sequence from which on it pays to look ahead, at that many times
 FEW, LONGER = 300, 1.4  # draws of which as many are left, or fewer, go on by longer pieces
 FURTHER = 1.5  # mass that is looked for beyond the one that the last of the draws reaches on average
 DRAWS_A_PIECE = 50
-MOST_PIECES, PIECES_AT_A_TIME = 512, 4096  # of a walk's window, and of all windows together
+PIECES_AT_A_TIME = 4096  # of all windows together
 SHORTEST = 1e-13  # of the time itself, or of a first piece: pieces are not cut below the rounding of time
 ROUNDING = 1e-5  # half of a piece over the time itself, above which a place on it is known to 1e-11
 AGAIN = 3  # proposals that are looked at together once the first one was not accepted
-KEPT = 0.7  # share of walks still wanted, below which the others are set aside
+KEPT = 0.7  # share of sequences still wanted, below which the others are set aside
 
 
-class BoundExceeded(RuntimeError):
+class BoundViolation(RuntimeError):
     """An intensity outside its proved bounds: a mistake in foretell, never in what it was given."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What was looked at: a bound is one window of a walk, whose pieces are counted too.
+    """What was looked at: a bound is one window of a sequence, whose pieces are counted too.
 
     Proposals are all that were, whether or not the network was asked about them, and also those behind one that was accepted.
     """
@@ -71,54 +68,9 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Pace:
-    """What is remembered of each walk: how long pieces are, and how many events there were a unit of time."""
-
-    width: Tensor  # float64 [W]
-    left: Tensor  # int64 [W]: pieces until the width may change
-    alike: Tensor  # int64 [W]: how many that were at first
-    worst: Tensor  # float64 [W]: how loose the loosest of them is so far
-    rate: Tensor  # float64 [W]; 0: not known
-
-    @classmethod
-    def first(cls, walks: Sampler, device: torch.device) -> Pace:
-        width = torch.full((walks.count,), walks.width, dtype=torch.float64, device=device)
-        left = torch.full_like(width, ALIKE, dtype=torch.int64)
-        return cls(width, left, left.clone(), torch.zeros_like(width), torch.zeros_like(width))
-
-    def taken(self, walks: Tensor) -> Pace:
-        return Pace(*(getattr(self, one.name)[walks] for one in fields(self)))
-
-    def put(self, walks: Tensor, other: Pace) -> None:
-        if other is not self:
-            for one in fields(self):
-                getattr(self, one.name)[walks] = getattr(other, one.name)
-
-    def happened(self, walks: Tensor, room: Tensor) -> None:
-        """Something happened there (bool [W]), after which there may be more events, or fewer; up to the horizon there is room [W]."""
-        self._change(walks, torch.full_like(self.alike, ALIKE))
-        self.width.copy_(torch.where(walks & (room > 0.0), torch.minimum(self.width, 2.0 * room), self.width))
-        self.rate.masked_fill_(walks, 0.0)
-
-    def passed(self, pieces: Tensor, loose: Tensor, worst: Tensor) -> None:
-        """As many more pieces [W], behind which one may have been too loose (bool [W]); and how loose the loosest of all of these was."""
-        self.left.sub_(pieces)
-        torch.maximum(self.worst, worst, out=self.worst)
-        again = torch.where(loose, ALIKE, (2 * self.alike).clamp(max=MOST_PIECES))
-        self._change(loose | (self.left <= 0), again)
-
-    def _change(self, walks: Tensor, alike: Tensor) -> None:
-        change = ((AIM / self.worst.clamp(min=1e-9)) ** (1.0 / ORDER)).clamp(CUT, GROWTH)
-        self.width.copy_(torch.where(walks, self.width * change, self.width))
-        self.alike.copy_(torch.where(walks, alike, self.alike))
-        self.left.copy_(torch.where(walks, self.alike, self.left))
-        self.worst.masked_fill_(walks, 0.0)
-
-
-@dataclass(frozen=True)
-class Drawn:
+class EventDraws:
     times: Tensor  # float64 [draws]: NaN where nothing happens up to the horizon
-    choices: Tensor  # int64 [draws]: columns of the walk's intensities; -1 where nothing happens
+    choices: Tensor  # int64 [draws]: columns of the sequence's intensities; -1 where nothing happens
     cost: Cost
 
     @property
@@ -130,7 +82,7 @@ class Drawn:
 class _Known:
     """What is known of every choice's intensity on pieces, and anywhere on them."""
 
-    curves: Curves  # [A, P, C]
+    curves: PolynomialCurves  # [A, P, C]
     lower: Tensor  # [A, P, C]: anywhere on a piece
     whole: Tensor  # [A, P]: of all choices
     steps: Tensor  # [A·P·C]: for piece i, how much of its bound the choices up to each one's have at least, from i to i + 1
@@ -146,7 +98,7 @@ class _Known:
 
 @dataclass(frozen=True)
 class _Window:
-    """Pieces of some walks, and the mass of proposals on them: nothing from the first loose one on."""
+    """Pieces of some sequences, and the mass of proposals on them: nothing from the first loose one on."""
 
     edges: Tensor  # [A, P + 1]
     upper: Tensor  # [A, P]
@@ -161,10 +113,10 @@ class _Window:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """What the next window of each walk brought."""
+class WindowDraws:
+    """What the next window of each sequence brought."""
 
-    drawn: Drawn
+    drawn: EventDraws
     due: Tensor  # float64 [draws]: of those that found nothing, the mass beyond the window up to their next proposal
     end: Tensor  # float64 [W]: how far it goes; nothing is known beyond
 
@@ -176,46 +128,46 @@ def waits(draws: int, random: torch.Generator, device: torch.device) -> Tensor:
 
 @torch.inference_mode()
 def next_events(
-    walks: Sampler,
-    walk_of_draw: Tensor,  # int64 [draws]
+    sampler: Sampler,
+    row_of_draw: Tensor,  # int64 [draws]
     start: Tensor,  # float64 [W]
     horizon: Tensor,  # float64 [W]
     pace: Pace,  # goes on from here, in place
     random: torch.Generator,  # on the CPU, so that every device draws the same
-) -> Drawn:
-    """The next event of every draw; draws may share walks."""
-    times = torch.full_like(walk_of_draw, 0, dtype=torch.float64).fill_(math.nan)
-    choices = torch.full_like(walk_of_draw, -1)
+) -> EventDraws:
+    """The next event of every draw; draws may share sequences."""
+    times = torch.full_like(row_of_draw, 0, dtype=torch.float64).fill_(math.nan)
+    choices = torch.full_like(row_of_draw, -1)
     cost = Cost()
-    now, due = start.clone(), waits(len(walk_of_draw), random, start.device)
-    kept, subset, slower = torch.arange(walks.count, device=start.device), walks, pace
+    now, due = start.clone(), waits(len(row_of_draw), random, start.device)
+    kept, subset, slower = torch.arange(sampler.count, device=start.device), sampler, pace
     while True:
-        waiting = ((choices < 0) & (now < horizon)[walk_of_draw]).nonzero().squeeze(1)
-        wanted = torch.zeros(walks.count, dtype=torch.bool, device=start.device)
-        wanted[walk_of_draw[waiting]] = True
+        waiting = ((choices < 0) & (now < horizon)[row_of_draw]).nonzero().squeeze(1)
+        wanted = torch.zeros(sampler.count, dtype=torch.bool, device=start.device)
+        wanted[row_of_draw[waiting]] = True
         if not len(waiting):
             pace.put(kept, slower)
-            return Drawn(times, choices, cost)
+            return EventDraws(times, choices, cost)
         if int(wanted.sum()) < KEPT * len(kept):
             pace.put(kept, slower)
             left = wanted[kept].nonzero().squeeze(1)
-            kept, subset = kept[left], subset.taken(left)
-            slower = pace.taken(kept)
+            kept, subset = kept[left], subset.select(left)
+            slower = pace.select(kept)
         place = torch.empty_like(wanted, dtype=torch.int64)
         place[kept] = torch.arange(len(kept), device=start.device)
         # Sampler that are not wanted but not set aside either get a window of no length.
         end = torch.where(wanted, horizon, now)[kept]
-        mine, rest = place[walk_of_draw[waiting]], due[waiting]
-        stretch = next_stretch(subset, mine, now[kept], end, slower, rest, random, ahead=walks.count == 1)
+        mine, rest = place[row_of_draw[waiting]], due[waiting]
+        stretch = next_window(subset, mine, now[kept], end, slower, rest, random, ahead=sampler.count == 1)
         times[waiting], choices[waiting], due[waiting] = stretch.drawn.times, stretch.drawn.choices, stretch.due
         now[kept] = stretch.end
         cost += stretch.drawn.cost
 
 
 @torch.inference_mode()
-def next_stretch(
-    walks: Sampler,
-    walk_of_draw: Tensor,  # int64 [draws]
+def next_window(
+    sampler: Sampler,
+    row_of_draw: Tensor,  # int64 [draws]
     now: Tensor,  # float64 [W]
     horizon: Tensor,  # float64 [W]
     pace: Pace,
@@ -223,44 +175,44 @@ def next_stretch(
     random: torch.Generator,
     *,
     ahead: bool = False,
-) -> Stretch:
-    """The next event of every draw within the next window of its walk; a single walk may look ahead."""
-    draws = len(walk_of_draw) / len(now)
+) -> WindowDraws:
+    """The next event of every draw within the next window of its sequence; a single sequence may look ahead."""
+    draws = len(row_of_draw) / len(now)
     if draws < MANY or not ahead:
-        wanted = torch.zeros_like(now).scatter_reduce_(0, walk_of_draw, due, "amax")
-        steps = _steps(walks, now, horizon, pace, wanted)
+        wanted = torch.zeros_like(now).scatter_reduce_(0, row_of_draw, due, "amax")
+        steps = _steps(sampler, now, horizon, pace, wanted)
     else:
-        steps = _ahead(walks, now, horizon, pace, draws)
-    window, cost = _window(walks, now, horizon, pace, steps, draws >= SEVERAL)
-    drawn, due = _thin(walks, window, walk_of_draw, due, random)
-    return Stretch(Drawn(drawn.times, drawn.choices, drawn.cost + cost), due, window.end)
+        steps = _ahead(sampler, now, horizon, pace, draws)
+    window, cost = _window(sampler, now, horizon, pace, steps, draws >= SEVERAL)
+    drawn, due = _thin(sampler, window, row_of_draw, due, random)
+    return WindowDraws(EventDraws(drawn.times, drawn.choices, drawn.cost + cost), due, window.end)
 
 
-def _most(walks: int) -> int:
-    return min(MOST_PIECES, max(8, PIECES_AT_A_TIME // walks))
+def _most(sequences: int) -> int:
+    return min(MOST_PIECES, max(8, PIECES_AT_A_TIME // sequences))
 
 
-def _steps(walks: Sampler, now: Tensor, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
-    """Where pieces of the next window of each walk end, so that it is about as long as is wanted: in its width, [W, P + 1]."""
+def _steps(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
+    """Where pieces of the next window of each sequence end, so that it is about as long as is wanted: in its width, [W, P + 1]."""
     live = horizon > now
     unknown = live & (pace.rate == 0.0)
     if bool(unknown.any()):
-        soon = walks.look(torch.minimum(now + pace.width, horizon)[:, None]).sum((1, 2))
+        soon = sampler.look(torch.minimum(now + pace.width, horizon)[:, None]).sum((1, 2))
         pace.rate.copy_(torch.where(unknown, soon, pace.rate))
     wished = (wanted / (pace.rate * pace.width).clamp(min=1e-9)).ceil().clamp(1, _most(len(now)))
-    if not walks.ragged:
+    if not sampler.ragged:
         wished = torch.minimum(wished, wished[live].quantile(SHARE).ceil())
     count = torch.where(live, torch.minimum(wished, pace.left), 0.0)[:, None]
     return torch.minimum(torch.arange(int(count.max()) + 1, dtype=torch.float64, device=now.device), count)
 
 
-def _ahead(walks: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: float) -> Tensor:
+def _ahead(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: float) -> Tensor:
     """The same where draws are many, as far as the last of them will about go; where few go, pieces are longer."""
     live, most = horizon > now, _most(len(now))
     apart = most / LOOKS
     looks = (torch.arange(LOOKS, dtype=torch.float64, device=now.device) + 0.5) * apart
     times = torch.minimum(now[:, None] + pace.width[:, None] * looks, horizon[:, None])
-    mass = (walks.look(times).sum(-1) * pace.width[:, None]).cumsum(1) * apart
+    mass = (sampler.look(times).sum(-1) * pace.width[:, None]).cumsum(1) * apart
     short = int(((mass < math.log(draws) + FURTHER) & live[:, None]).sum(1).max())
     worth = min(most, int(draws / DRAWS_A_PIECE))  # so many that what they cost is little beside the draws
     length = min(most, (short + 1) * apart)
@@ -278,13 +230,13 @@ def _ahead(walks: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: floa
 
 
 def _window(
-    walks: Sampler, now: Tensor, horizon: Tensor, pace: Pace, steps: Tensor, several: bool
+    sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, steps: Tensor, several: bool
 ) -> tuple[_Window, Cost]:
     live = horizon > now
     width = torch.maximum(pace.width, SHORTEST * now.abs())  # or time would stand still
     edges = torch.minimum(now[:, None] + width[:, None] * steps, horizon[:, None])
-    found = walks.bounds(edges[:, :-1], edges[:, 1:])
-    upper, mass, usable, worst = _judged(found, edges, walks.width)
+    found = sampler.bounds(edges[:, :-1], edges[:, 1:])
+    upper, mass, usable, worst = _judged(found, edges, sampler.width)
     end = edges.gather(1, usable[:, None]).squeeze(1)
     some = (edges[:, 1:] > edges[:, :-1]).sum(1)
     used = torch.minimum(usable, some)
@@ -308,7 +260,7 @@ def _judged(found: Bounds, edges: Tensor, first: float) -> tuple[Tensor, Tensor,
     usable = fine.int().cumprod(1).sum(1)
     stuck = (usable == 0) & short[:, 0]
     if bool(stuck.any()):
-        raise BoundExceeded("no finite bound on the shortest piece of time: are there infinite parameters?")
+        raise BoundViolation("no finite bound on the shortest piece of time: are there infinite parameters?")
     number = torch.arange(lengths.shape[1], device=edges.device)[None]
     counted = number < usable[:, None]
     upper = torch.where(counted & (lengths > 0.0), found.upper, 0.0)
@@ -317,14 +269,14 @@ def _judged(found: Bounds, edges: Tensor, first: float) -> tuple[Tensor, Tensor,
 
 
 def _thin(
-    walks: Sampler, window: _Window, walk_of_draw: Tensor, due: Tensor, random: torch.Generator
-) -> tuple[Drawn, Tensor]:
+    sampler: Sampler, window: _Window, row_of_draw: Tensor, due: Tensor, random: torch.Generator
+) -> tuple[EventDraws, Tensor]:
     """Proposals one after the other for every draw, until one is accepted or the window ends; and the mass beyond it up to the next."""
     device = window.mass.device
     found_times = torch.full_like(due, math.nan)
-    found = torch.full_like(walk_of_draw, -1)
+    found = torch.full_like(row_of_draw, -1)
     beyond = torch.zeros_like(due)
-    draw, row = torch.arange(len(walk_of_draw), device=device), walk_of_draw
+    draw, row = torch.arange(len(row_of_draw), device=device), row_of_draw
     chances = torch.rand(1, len(draw), generator=random, dtype=torch.float64).to(device)
     masses, new, at_once = due[None], 1, window.known is not None
     cost = Cost()
@@ -340,7 +292,7 @@ def _thin(
         )
         times = torch.minimum(start + (mass - before) / _of(window.upper, edge - mine), end)
         chosen = (
-            _at_once(window, mine, piece, chance) if at_once else _chosen(walks, window, mine, piece, times, chance)
+            _at_once(window, mine, piece, chance) if at_once else _chosen(sampler, window, mine, piece, times, chance)
         )
         # Of proposals looked at together the first that is accepted is the next event.
         which = torch.full(masses.shape, -1, dtype=torch.int64, device=device)
@@ -359,7 +311,7 @@ def _thin(
         beyond[draw[over]] = masses[:, over].gather(0, after).squeeze(0) - whole[over]
         left = (~accepted & inside[-1]).nonzero().squeeze(1)
         if not len(left):
-            return Drawn(found_times, found, cost), beyond
+            return EventDraws(found_times, found, cost), beyond
         draw, row = draw[left], row[left]
         # What is not accepted at once is judged together with the proposals after it.
         held = 1 if at_once else 0
@@ -375,7 +327,7 @@ def _of(table: Tensor, number: Tensor) -> Tensor:
 
 
 def _piece(mass: Tensor, row: Tensor, reached: Tensor) -> Tensor:
-    """On which piece of its walk a proposal is; none is beyond the last."""
+    """On which piece of its sequence a proposal is; none is beyond the last."""
     if len(mass) == 1:
         found = torch.searchsorted(mass[0], reached, right=True)
     else:
@@ -396,12 +348,12 @@ def _at_once(window: _Window, row: Tensor, piece: Tensor, chance: Tensor) -> Ten
     return chosen.masked_fill_(chosen >= choices, -1)
 
 
-def _chosen(walks: Sampler, window: _Window, row: Tensor, piece: Tensor, times: Tensor, chance: Tensor) -> Tensor:
+def _chosen(sampler: Sampler, window: _Window, row: Tensor, piece: Tensor, times: Tensor, chance: Tensor) -> Tensor:
     """What each proposal is, whose level is that share of the bound: int64 [n], -1 where nothing happens."""
     if not len(row):
         return row
     if window.rates is None:
-        return _choice(_rates(walks, window, row, piece, times), chance * window.upper[row, piece])
+        return _choice(_rates(sampler, window, row, piece, times), chance * window.upper[row, piece])
     chosen = _at_once(window, row, piece, chance)
     asked = (chosen < 0).nonzero().squeeze(1)
     row, piece, times = row[asked], piece[asked], times[asked]
@@ -417,11 +369,11 @@ def _chosen(walks: Sampler, window: _Window, row: Tensor, piece: Tensor, times: 
     last = ((found < 0) & (level <= high)).nonzero().squeeze(1)
     if len(last):
         row, piece, times, passed = row[last], piece[last], times[last], (lower + more)[last]
-        rates = _rates(walks, window, row, piece, times)
+        rates = _rates(sampler, window, row, piece, times)
         rest = rates - passed
         if bool((rest < 0.0).any()):
             draw, which = divmod(int(rest.argmin()), rest.shape[-1])
-            raise BoundExceeded(
+            raise BoundViolation(
                 f"intensity {rates[draw, which]:.17g} below its bound {passed[draw, which]:.17g} at {times[draw]:.17g}"
             )
         chosen[asked[last]] = _choice(rest, (above - more.sum(1))[last])
@@ -452,31 +404,35 @@ def _choice(parts: Tensor, level: Tensor) -> Tensor:
     return torch.where(which < parts.shape[1], which, -1)
 
 
-def _rates(walks: Sampler, window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> Tensor:
+def _rates(sampler: Sampler, window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> Tensor:
     """Intensities [n, C], which are checked against their bound."""
-    rates, upper = _at(walks, row, times), window.upper[row, piece]
+    rates, upper = _at(sampler, row, times), window.upper[row, piece]
     total = rates.sum(1)
     if bool((total > upper).any()):
         worst = int((total / upper).argmax())
-        raise BoundExceeded(f"intensity {total[worst]:.17g} above its bound {upper[worst]:.17g} at {times[worst]:.17g}")
+        raise BoundViolation(
+            f"intensity {total[worst]:.17g} above its bound {upper[worst]:.17g} at {times[worst]:.17g}"
+        )
     return rates
 
 
-def _at(walks: Sampler, row: Tensor, times: Tensor) -> Tensor:
-    """Intensities [draws, C] at one time for each draw; draws of a walk are asked about side by side."""
+def _at(sampler: Sampler, row: Tensor, times: Tensor) -> Tensor:
+    """Intensities [draws, C] at one time for each draw; draws of a sequence are asked about side by side."""
     asked, row = row.unique(return_inverse=True)
-    if len(asked) < KEPT * walks.count:
-        walks = walks.taken(asked)
-    elif len(asked) < walks.count:
+    if len(asked) < KEPT * sampler.count:
+        sampler = sampler.select(asked)
+    elif len(asked) < sampler.count:
         row = asked[row]
     order = row.argsort(stable=True)
-    counts = row.bincount(minlength=walks.count)
+    counts = row.bincount(minlength=sampler.count)
     first = counts.cumsum(0) - counts
     column = torch.empty_like(row)
     column[order] = torch.arange(len(row), device=row.device) - first[row[order]]
     wide = int(counts.max())
-    grid = times.new_zeros(walks.count, wide)
-    some = times.new_zeros(walks.count).index_put((row,), times)  # what fills up a walk's row is one of its own times
+    grid = times.new_zeros(sampler.count, wide)
+    some = times.new_zeros(sampler.count).index_put(
+        (row,), times
+    )  # what fills up a sequence's row is one of its own times
     grid += some[:, None]
     grid[row, column] = times
-    return walks.intensities(grid)[row, column]
+    return sampler.intensities(grid)[row, column]

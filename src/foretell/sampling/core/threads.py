@@ -1,4 +1,4 @@
-"""Independent pieces of work on the threads of a CPU: each takes one piece at a time, and computes alone."""
+"""Independent pieces of work on the threads of a CPU, each of which computes alone; and memory that is kept for them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
+
+LARGE = 31 << 20  # bytes; glibc does not learn from blocks of 32 MB and more
 
 _set_aside: ContextVar[int | None] = ContextVar("set_aside", default=None)
 
@@ -50,3 +52,11 @@ def side_by_side(work: Callable[[Piece], Result], pieces: Sequence[Piece], devic
         finally:
             pool.shutdown(cancel_futures=True)
             torch.set_num_threads(1)  # a pool thread's own number becomes that of threads to come
+
+
+def keep_memory() -> None:
+    """Have the C library keep freed blocks below `LARGE`, where it is glibc: it does once it has seen one of that size freed.
+
+    New pages cost more than most operations, and threads queue for them. The block is never touched: this costs two system calls.
+    """
+    torch.empty(LARGE, dtype=torch.uint8)

@@ -1,31 +1,31 @@
-"""The database between two events as a walk sees it, and how an event moves it: integers only.
+"""The database between two events as a sampled sequence sees it, and how an event changes it: integers only.
 
-What is true depends on the facts that events have added, and on nothing else of the past. So a walk need only remember these, and walks
-with the same ones are in the same situation, which is worked out once. One engine serves all: it is moved from one set of added facts to
-another, which costs what differs.
+What is true depends on the facts that events have added, and on nothing else of the past. So a sequence need only remember these, and
+sequences with the same ones share a state, which is worked out once. One engine serves all: it is moved from one set of added facts to
+another, which costs what differs. What facts need in a state is a plan's own slots (`plan/slots.py`).
 """
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from foretell.batches.timelines import Histories
-from foretell.errors import ForetellError
-from foretell.ground.engine import Fired, Rows
+from foretell.ground.engine import EndedRows, EventEffect
 from foretell.ground.timeline import Timeline
-from foretell.plan.history import History
-from foretell.plan.slots import slots_of_history
+from foretell.plan.history import Intervals, SlotHistory
+from foretell.plan.slots import SequenceSlots, slots_of_history
 
-KEPT_SITUATIONS = 20_000  # of a model's walks, with the events that were seen to leave them
+KEPT_STATES = 20_000  # per sampler, with the events that were seen to leave them
+NOTHING_POSSIBLE = Intervals.of(np.zeros((0, 3), dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
-class Addition:
+class NewAddition:
     """One more row for what `r` added to a fact."""
 
     group: int  # whose matrices
@@ -35,13 +35,21 @@ class Addition:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """What an event does in a situation. Past additions to the facts in `erased` are gone before the new ones come."""
+class Transition:
+    """What an event does in a state. Past additions to the facts in `erased` are gone before the new ones come."""
 
     erased: tuple[int, ...]
-    additions: tuple[Addition, ...]  # to facts with embeddings
-    looked: frozenset[int]  # facts whose embeddings are looked at
-    added: frozenset[int]  # of the next situation
+    additions: tuple[NewAddition, ...]  # to facts with embeddings
+    read: frozenset[int]  # facts whose embeddings the additions read
+    added: frozenset[int]  # of the next state
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPlan:
+    """The slots of what some facts need in one state."""
+
+    slots: SequenceSlots
+    slot: dict[int, int]  # of each fact
 
 
 @dataclass(eq=False)
@@ -50,9 +58,10 @@ class DatabaseState:
     possible: tuple[int, ...]  # events, in the order of their names
     names: tuple[str, ...]
     true: frozenset[int]  # without what is true for ever
-    proofs: dict[int, list[int]]  # of facts with embeddings, without those that hold for ever
-    steps: dict[int, Step] = field(default_factory=dict)
-    sketches: dict[int | None, Any] = field(default_factory=dict)  # by event; None: of all that is possible
+    proofs: tuple[int, ...]  # without those that hold for ever
+    history: SlotHistory | None = None  # the same, as a plan reads it
+    transitions: dict[int, Transition] = field(default_factory=dict)
+    plans: dict[int | None, LocalPlan] = field(default_factory=dict)  # by event; None: of all that is possible
 
 
 class DatabaseStates:
@@ -60,30 +69,44 @@ class DatabaseStates:
         self.histories = histories
         self.engine, self.grounding, self.grounded = histories.engine, histories.grounding, histories.grounded
         self.layout = histories.layout
-        self._lock = histories._lock  # the engine is one for all who ask about the model's histories
+        self.lock = (
+            histories._lock
+        )  # the engine and what is known of the grounding are one for all who ask about the model
         self._known: OrderedDict[frozenset[int], DatabaseState] = OrderedDict()
         self._always = frozenset(self.grounding.always.tolist())
         self._always_events = tuple(fact for fact in self._always if self.grounding.is_event(fact))
-        self.always_proofs: dict[int, list[int]] = {}
-        for one in self.grounding.always_proofs.tolist():
-            self.always_proofs.setdefault(self.grounding.head[one], []).append(one)
 
     def of(self, added: frozenset[int]) -> DatabaseState:
         found = self._known.get(added)
         if found is None:
-            with self._lock:
+            with self.lock:
                 found = self._known[added] = self._read(added)
-            if len(self._known) > KEPT_SITUATIONS:
+            if len(self._known) > KEPT_STATES:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(added)
         return found
 
-    def after(self, situation: DatabaseState, event: int) -> Step:
-        found = situation.steps.get(event)
+    def after(self, state: DatabaseState, event: int) -> Transition:
+        found = state.transitions.get(event)
         if found is None:
-            with self._lock:
-                found = situation.steps[event] = self._fire(situation, event)
+            with self.lock:
+                found = state.transitions[event] = self._fire(state, event)
+        return found
+
+    def plan(self, state: DatabaseState, event: int | None) -> LocalPlan:
+        """Of what additions read when an event happens, or of all possible events."""
+        found = state.plans.get(event)
+        if found is None:
+            roots = state.possible if event is None else self.after(state, event).read
+            with self.lock:
+                if state.history is None:
+                    state.history = self._history(state)
+                history = copy.copy(state.history)
+                history.always = np.asarray(sorted(roots), dtype=np.int64)
+                slots = slots_of_history(history, np.asarray([1]))
+            rows = {fact: number for number, fact in enumerate(slots.slot_fact.tolist())}
+            found = state.plans[event] = LocalPlan(slots, rows)
         return found
 
     def added_at(self, timeline: Timeline, state: int) -> frozenset[int]:
@@ -91,45 +114,33 @@ class DatabaseStates:
         head = self.grounding.head
         return frozenset(head[one] for one in timeline.additions_at(state)[:, 0].tolist()) - self._always
 
-    def is_true(self, situation: DatabaseState, fact: int) -> bool:
-        return fact in situation.true or fact in self._always
+    # With the engine
 
-    def dimension(self, fact: int) -> int:
-        grounding = self.grounding
-        return self.layout.dimension(grounding.functors[grounding.keys[fact][0]])
-
-    def body(self, instance: int) -> tuple[int, ...]:
-        """Facts of the embedded conditions of an instantiation."""
-        written = self.layout.rules[self.grounding.rule[instance]]
-        assert written is not None
-        facts = self.grounding.body[instance]
-        return tuple(facts[place] for place in written.embedded)
-
-    def refuse_cycle(self, situation: DatabaseState) -> None:
-        """Embeddings that need one another: the message that the same database gets anywhere else."""
-        proofs = [one for some in situation.proofs.values() for one in some]
+    def _history(self, state: DatabaseState) -> SlotHistory:
+        """A sequence without events in which all that is true now is true throughout; what is possible is given with each plan."""
+        nothing = np.zeros(0)
         timeline = Timeline(
             self.grounding,
-            "walk",
-            np.zeros(0),
-            np.zeros(0, dtype=np.int32),
-            np.zeros(0, dtype=bool),
-            _whole(sorted(situation.true)),
-            _whole(proofs),
+            "sampled",
+            nothing,
+            nothing.astype(np.int32),
+            nothing.astype(bool),
+            _throughout(sorted(state.true)),
+            _throughout(state.proofs),
             np.zeros((0, 3), dtype=np.int32),
             np.zeros((0, 2), dtype=np.int32),
         )
-        with self._lock:
-            slots_of_history(History(self.grounded, timeline), np.asarray([1]))
-        raise ForetellError("the proofs of some facts' embeddings need one another")
-
-    # With the engine
+        found = SlotHistory(self.grounded, timeline)
+        found.possible = NOTHING_POSSIBLE
+        return found
 
     def _move(self, added: frozenset[int]) -> None:
         engine = self.engine
         there = set(np.flatnonzero(np.frombuffer(bytes(engine.added), dtype=np.uint8)).tolist())
         if there != added:
-            engine.apply(Fired([], [], [], tuple(sorted(added - there)), tuple(sorted(there - added))), 1, Rows())
+            engine.apply(
+                EventEffect([], [], [], tuple(sorted(added - there)), tuple(sorted(there - added))), 1, EndedRows()
+            )
 
     def _read(self, added: frozenset[int]) -> DatabaseState:
         self._move(added)
@@ -137,29 +148,26 @@ class DatabaseStates:
         true = frozenset(engine.open_facts)
         events = [fact for fact in engine.open_facts if engine.is_declared_event(fact)]
         named = sorted((grounding.text(fact), fact) for fact in (*self._always_events, *events))
-        proofs: dict[int, list[int]] = {}
-        for one in sorted(engine.open_proofs):
-            head = grounding.head[one]
-            if self.dimension(head):
-                proofs.setdefault(head, []).append(one)
-        return DatabaseState(added, tuple(fact for _, fact in named), tuple(name for name, _ in named), true, proofs)
+        possible, names = tuple(fact for _, fact in named), tuple(name for name, _ in named)
+        return DatabaseState(added, possible, names, true, tuple(sorted(engine.open_proofs)))
 
-    def _fire(self, situation: DatabaseState, event: int) -> Step:
-        self._move(situation.added)
+    def _fire(self, state: DatabaseState, event: int) -> Transition:
+        self._move(state.added)
         fired = self.engine.fire(event)
         self.grounded.refresh()
-        grounding, r = self.grounding, self.grounded.instances.r
+        facts, instances = self.grounded.facts, self.grounded.instances
         additions = []
         for one in fired.additions:
-            head = grounding.head[one]
-            if self.dimension(head):
-                body = tuple(fact if self.is_true(situation, fact) else -1 for fact in self.body(one))
-                additions.append(Addition(grounding.group[one], int(r[one]), head, body))
-        looked = frozenset(fact for one in additions for fact in one.body if fact >= 0)
-        added = (situation.added - frozenset(fired.removed)) | frozenset(fired.added)
-        return Step(fired.removed, tuple(additions), looked, added)
+            head = int(instances.head[one])
+            if facts.dim[head]:
+                body = instances.body_fact[instances.body_start[one] : instances.body_start[one + 1]].tolist()
+                body = tuple(fact if fact in state.true or fact in self._always else -1 for fact in body)
+                additions.append(NewAddition(int(instances.group[one]), int(instances.r[one]), head, body))
+        read = frozenset(fact for one in additions for fact in one.body if fact >= 0)
+        added = (state.added - frozenset(fired.removed)) | frozenset(fired.added)
+        return Transition(fired.removed, tuple(additions), read, added)
 
 
-def _whole(items: Iterable[int] | Sequence[int]) -> np.ndarray:
-    """Each through both states of a sequence without events."""
+def _throughout(items: Iterable[int] | Sequence[int]) -> np.ndarray:
+    """Each in both states of a sequence without events."""
     return np.asarray([(item, 0, 2) for item in items], dtype=np.int32).reshape(-1, 3)

@@ -1,0 +1,100 @@
+"""Runs scored for `evaluate`, `compare` and `report`: with the scores that their folders keep where these fit, and beside the floors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from foretell.cli.open_run import OpenRun, fitted_floors, unfinished
+from foretell.cli.show import (
+    Bar,
+    bar,
+    difference_tables,
+    fit_table,
+    functor_table,
+    future_table,
+    out,
+    participant_table,
+    print_json,
+    remarks,
+    score_table,
+)
+from foretell.evaluate.compare import RunComparison
+from foretell.evaluate.metrics import EventRecord
+from foretell.evaluate.patterns import check_patterns, guess_participants, parse_pattern
+from foretell.evaluate.record import Origin, read_scores, write_scores
+from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summarise
+from foretell.train.run import MODEL
+from foretell.train.score import scored_alike
+
+
+def score_run(opened: OpenRun, options: ScoringOptions, name: str, progress: Bar) -> ScoredModel:
+    """New scores of a run."""
+    return score(
+        opened.model,
+        opened.data,
+        options,
+        progress=lambda what, done, of: progress.move(f"{name}: {what}", done, of),
+    )
+
+
+def kept_scores(opened: OpenRun, options: ScoringOptions) -> ScoredModel | None:
+    """The scores that `foretell evaluate` left in the folder, where they are of just this; who takes part is guessed anew."""
+    model, data = opened.model, opened.data
+    patterns = [parse_pattern(text) for text in options.predict]
+    check_patterns(model, patterns)
+    origin = Origin.of(opened.run.path / MODEL, data, options)
+    kept = read_scores(opened.run.path, model, data, origin, times=options.times)
+    if kept is None or not patterns:
+        return kept
+    with model.evaluating():
+        guesses = tuple(guess_participants(model, data, patterns, options.window))
+    return summarise(model, data, options, EventRecord(kept.events, kept.times, guesses))
+
+
+def show_evaluation(opened: OpenRun, options: ScoringOptions, *, floors: bool, as_json: bool, quiet: bool) -> None:
+    """Scores a run (and the floors), writes its scores into its folder and prints them."""
+    results, run = [], opened.run.path
+    with bar(quiet) as progress:
+        for floor in fitted_floors(opened, (), progress) if floors else ():
+            alike = scored_alike(opened.data, opened.model)
+            results.append(score_run(replace(opened, model=floor, data=alike), options, floor.title, progress))
+        results.append(score_run(opened, options, opened.model.title, progress))
+    written = write_scores(results[-1], opened.data, run, Origin.of(run / MODEL, opened.data, options))
+    warning = unfinished(opened.run, opened.model)
+    evaluations = [result.evaluation for result in results]
+    if as_json:
+        print_json(
+            {
+                **evaluations[-1].to_json(),
+                "impossible": opened.impossible.value,
+                "impossible_events": opened.impossible_events,
+                "floors": [e.to_json() for e in evaluations[:-1]],
+                "scores": str(written),
+                "unfinished": warning,
+            }
+        )
+        return
+    console = out()
+    console.print(score_table(evaluations, opened.time_unit))
+    console.print(fit_table(evaluations))
+    if options.futures is not None:
+        console.print(future_table(evaluations, opened.time_unit))
+    if options.predict:
+        console.print(participant_table(evaluations))
+    for line in [*remarks(evaluations), *([] if warning is None else [warning])]:
+        console.print(line, markup=False)
+    console.print(f"event by event: {written}", markup=False)
+
+
+def show_comparison(found: RunComparison, time_unit: str, notes: Sequence[str]) -> None:
+    """Prints the scores of runs side by side, and a verdict on every difference."""
+    console, evaluations = out(), found.named()
+    for table in (score_table(evaluations, time_unit), fit_table(evaluations), functor_table(found)):
+        console.print(table)
+    for table in difference_tables(found):
+        console.print(table)
+    verdicts = [one.verdict(time_unit if len(time_unit) < 20 else "") for one in found.differences]
+    untested = [] if found.untested is None else [found.untested]
+    for line in [*verdicts, *remarks(evaluations), *notes, *untested]:
+        console.print(line, markup=False)

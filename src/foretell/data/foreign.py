@@ -1,0 +1,252 @@
+"""Files of other projects → `Dataset`; pickles are only ever read through `pickles.load`.
+
+easytpp  EasyTPP's JSON: one object per sequence, in a JSON array or one per line, with the lists `time_since_start` and `type_event`;
+         `dim_process`, `seq_len` (checked) and `seq_idx` where given
+gatech   the pickles of the neural Hawkes line of work: `{"dim_process": K, "train": [[{"time_since_start", …}, …], …]}`; a file may
+         carry all split names, with lists that are empty but for one
+ndtt     the pickles of the NDTT code: a list of sequences, each `[{"name": …, "time": …}, …]`; `bos` at time 0 is dropped, the time
+         of the last event, `eos`, becomes `t_end`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeGuard, get_args
+
+from foretell.data import pickles
+from foretell.data.assembly import assemble_splits
+from foretell.data.card import Card, Origin
+from foretell.data.dataset import Dataset
+from foretell.data.formats.lines import text_lines
+from foretell.data.raw import Gatherer, RawEvents
+from foretell.errors import DataError
+
+Reader = Literal["gatech", "easytpp", "ndtt"]
+READERS: tuple[Reader, ...] = get_args(Reader)
+PICKLE_SUFFIXES = (".pkl", ".pickle")
+JSON_SUFFIXES = (".json", ".json.gz", ".jsonl", ".jsonl.gz")
+SPLIT_OF = {"train": "train", "dev": "dev", "test": "test", "valid": "dev", "val": "dev", "validation": "dev"}
+EASYTPP_KEYS = ("time_since_start", "type_event", "time_since_last_event", "dim_process", "seq_len", "seq_idx")
+
+
+@dataclass(frozen=True)
+class ForeignFile:
+    """`splits` by name; a file that does not name its one split has it under its own name."""
+
+    splits: Mapping[str, RawEvents]
+    types: int | None = None
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a file is in one of the foreign formats, as far as its name and its first line tell."""
+    if path.suffix in PICKLE_SUFFIXES:
+        return True
+    return path.name.endswith(JSON_SUFFIXES) and _is_easytpp(path)
+
+
+def foreign_files(folder: Path) -> dict[str, Path]:
+    """The file of each split in a folder of foreign files; `valid` and `val` are read as dev."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        split = SPLIT_OF.get(path.name.split(".")[0])
+        if split and is_foreign(path):
+            if split in found:
+                raise DataError(f"{folder}: two files for {split}: {found[split].name} and {path.name}")
+            found[split] = path
+    return found
+
+
+def load_foreign(path: str | Path, reader: Reader | None = None, origin: Origin = "window") -> Dataset:
+    """A foreign file, or a folder with `train`, `dev` and `test` of them; `reader=None` finds out which."""
+    path = Path(path)
+    files = foreign_files(path) if path.is_dir() else {SPLIT_OF.get(path.name.split(".")[0], "train"): path}
+    if not files:
+        raise DataError(f"{path}: no train, dev or test file in a foreign format ({', '.join(READERS)})")
+    raws: dict[str, RawEvents] = {}
+    types: list[int] = []
+    for split, file in files.items():
+        foreign = _read(file, reader)
+        types += [foreign.types] if foreign.types else []
+        raws |= _place(foreign, split, file, path.is_dir())
+    card = Card(path.resolve().name.split(".")[0], origin, types=max(types, default=None))
+    made = assemble_splits(raws, card, path)
+    return replace(made, card=replace(card, types=len(made.vocabulary) or None))
+
+
+def _read(path: Path, reader: Reader | None) -> ForeignFile:
+    if path.suffix not in PICKLE_SUFFIXES:
+        if reader not in (None, "easytpp"):
+            raise DataError(f"{path}: the {reader} reader takes pickles (.pkl), not {path.suffix}")
+        return _easytpp(path)
+    content = pickles.load(path)
+    # EasyTPP also spreads its data as pickles, and those are Gatech's
+    if reader in ("gatech", "easytpp") or (reader is None and _is_gatech(content)):
+        return _gatech(path, content)
+    if reader == "ndtt" or isinstance(content, list):
+        return _ndtt(path, content)
+    raise DataError(f"{path}: found a {type(content).__name__}, which neither Gatech nor NDTT files hold")
+
+
+def _place(foreign: ForeignFile, split: str, path: Path, in_folder: bool) -> dict[str, RawEvents]:
+    """Which split each part of a file is: its own name says so, else the file's name."""
+    parts = foreign.splits
+    if len(parts) == 1:
+        ((name, raw),) = parts.items()
+        return {split if in_folder else SPLIT_OF.get(name, split): raw}
+    if in_folder and split in parts:
+        return {split: parts[split]}
+    known = {SPLIT_OF[name]: raw for name, raw in parts.items() if name in SPLIT_OF}
+    if in_folder or len(known) < len(parts):
+        raise DataError(f"{path}: it holds {', '.join(parts)}; expected one split, or train, dev and test")
+    return known
+
+
+def _is_easytpp(path: Path) -> bool:
+    """Whether a JSON file starts with a sequence of this kind."""
+    gatherer = Gatherer(str(path), "line")
+    head = ""
+    for _, text in text_lines(path, gatherer):
+        head += text
+        if len(head) > 100_000:
+            break
+        if head.strip():
+            # one line of JSON lines, or the whole of an array that may be spread over many
+            if '"time_since_start"' in head:
+                return True
+            if not head.lstrip().startswith("["):
+                return False
+    return '"time_since_start"' in head
+
+
+def _easytpp(path: Path) -> ForeignFile:
+    """The one split of a file."""
+    gatherer = Gatherer(str(path), "line")
+    lines = [(number, text) for number, text in text_lines(path, gatherer) if not text.isspace()]
+    records: list[tuple[int, object]] = []
+    if lines and lines[0][1].lstrip().startswith("["):
+        gatherer.unit = "sequence"
+        whole = _parse(gatherer, 0, "".join(text for _, text in lines))
+        records = list(enumerate(whole, start=1)) if isinstance(whole, list) else []
+    else:
+        for number, text in lines:
+            record = _parse(gatherer, number, text)
+            if record is not None:
+                records.append((number, record))
+    types: int | None = None
+    for place, record in records:
+        if not isinstance(record, dict):
+            gatherer.fault(place, f"expected an object, found {type(record).__name__}")
+            continue
+        missing = [key for key in ("time_since_start", "type_event") if key not in record]
+        if missing:
+            gatherer.fault(place, f"no key {' and no key '.join(map(repr, missing))}; found {', '.join(record)}")
+            continue
+        times = record["time_since_start"]
+        length = record.get("seq_len")
+        if length is not None and isinstance(times, list) and length != len(times):
+            gatherer.fault(place, f"seq_len is {length!r}, but there are {len(times)} times")
+            continue
+        types = max(filter(None, (types, _type_count(path, record.get("dim_process")))), default=None)
+        gatherer.add(
+            place,
+            times=times,
+            events=None,
+            types=record["type_event"],
+            id=record.get("seq_idx"),
+            metadata={key: value for key, value in record.items() if key not in EASYTPP_KEYS},
+        )
+    name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
+    return ForeignFile({name: gatherer.finish()}, types)
+
+
+def _parse(gatherer: Gatherer, place: int, text: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        gatherer.fault(place, f"not JSON: {error.msg} at line {error.lineno} column {error.colno}")
+    except (ValueError, RecursionError) as error:
+        gatherer.fault(place, f"not JSON that can be read: {error}")
+    return None
+
+
+def _is_gatech(content: object) -> TypeGuard[dict[object, object]]:
+    """Whether a pickle's content is of this kind."""
+    return isinstance(content, dict) and "dim_process" in content
+
+
+def _gatech(path: Path, content: object) -> ForeignFile:
+    """The splits of an unpickled file."""
+    if not _is_gatech(content):
+        raise DataError(f"{path}: expected a dict with `dim_process` and a split, found {type(content).__name__}")
+    splits = {
+        str(key): value for key, value in content.items() if key != "dim_process" and isinstance(value, list) and value
+    }
+    if not splits:
+        raise DataError(f"{path}: no split with sequences; found the keys {', '.join(map(str, content))}")
+    raws = {}
+    for name, sequences in splits.items():
+        label = str(path) if len(splits) == 1 else f"{path}[{name}]"
+        gatherer = Gatherer(label, "sequence")
+        for number, rows in enumerate(sequences, start=1):
+            found = _rows_of(gatherer, number, rows, "time_since_start", "type_event")
+            if found is not None:
+                gatherer.add(number, times=found[0], events=None, types=found[1])
+        raws[name] = gatherer.finish()
+    return ForeignFile(raws, _type_count(path, content["dim_process"]))
+
+
+def _ndtt(path: Path, content: object) -> ForeignFile:
+    """The one split of an unpickled file."""
+    if not isinstance(content, list):
+        raise DataError(f"{path}: expected a list of sequences, found {type(content).__name__}")
+    gatherer = Gatherer(str(path), "sequence")
+    for number, rows in enumerate(content, start=1):
+        found = _rows_of(gatherer, number, rows, "time", "name")
+        if found is not None:
+            _add_between_marks(gatherer, number, *found)
+    return ForeignFile({path.stem: gatherer.finish()})
+
+
+def _add_between_marks(gatherer: Gatherer, number: int, times: list[Any], names: list[Any]) -> None:
+    end = None
+    if names and names[-1] == "eos":
+        end = times[-1]
+        times, names = times[:-1], names[:-1]
+    if names and names[0] == "bos":
+        if times[0] != 0:
+            gatherer.fault(number, f"bos is at {times[0]!r}, expected time 0")
+            return
+        times, names = times[1:], names[1:]
+    for mark, place in (("bos", "first"), ("eos", "last")):
+        if mark in names:
+            gatherer.fault(number, f"{mark} is event {names.index(mark)} of the others, expected it {place}")
+            return
+    gatherer.add(number, times=times, events=names, t_end=end)
+
+
+def _rows_of(
+    gatherer: Gatherer, place: int, rows: object, time_key: str, event_key: str
+) -> tuple[list[Any], list[Any]] | None:
+    """A list of one dict an event → its times and events; None if it is not that, and the mistake is noted."""
+    if not isinstance(rows, list):
+        gatherer.fault(place, f"expected a list of events, found {type(rows).__name__}")
+        return None
+    for index, row in enumerate(rows):
+        missing = [key for key in (time_key, event_key) if not isinstance(row, dict) or key not in row]
+        if missing:
+            found = ", ".join(map(str, list(row)[:10])) if isinstance(row, dict) else type(row).__name__
+            gatherer.fault(place, f"event {index} has no {' and no '.join(map(repr, missing))}; found {found}")
+            return None
+    return [row[time_key] for row in rows], [row[event_key] for row in rows]
+
+
+def _type_count(path: Path, value: object) -> int | None:
+    """A file's `dim_process`: the number of event types, if it is given."""
+    if value is None:
+        return None
+    if type(value) is not int or value < 1:
+        raise DataError(f"{path}: dim_process is {value!r}, expected the number of event types")
+    return value
