@@ -6,10 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.batches.buckets import length_buckets, padding_share
+from foretell.batches.buckets import length_buckets
 from foretell.data import load
 
 _lengths = st.lists(st.integers(0, 50), max_size=80)
+
+
+def padding_share(lengths, batches):
+    """The share of padded positions when every batch is as wide as its longest sequence."""
+    sizes = np.asarray(lengths, dtype=np.int64)
+    padded = sum(len(batch) * int(sizes[batch].max()) for batch in batches)
+    return 1 - int(sizes.sum()) / padded if padded else 0.0
 
 
 @given(_lengths, st.integers(1, 20), st.integers(0, 5))

@@ -51,9 +51,17 @@ def parameters(function: Function) -> int:
     return len(given) - (given[:1] in (["self"], ["cls"]))
 
 
-def is_command(function: Function) -> bool:
-    """A command of the command line: its parameters are its flags."""
-    return any("command" in ast.unparse(one) for one in function.decorator_list)
+def is_command(file: str, function: Function) -> bool:
+    """A command of the command line, `cli/NAME.py:NAME` or one of `cli/data.py`: its parameters are its flags."""
+    folder, _, name = file.removesuffix(".py").rpartition("/")
+    decorated = any("command" in ast.unparse(one) for one in function.decorator_list)
+    return folder == "cli" and (function.name == name or decorated)
+
+
+def lines(file: str, function: Function) -> int:
+    """How many lines a function has; of a command, its body alone."""
+    first = function.body[0].lineno if is_command(file, function) else function.lineno
+    return (function.end_lineno or 0) - first + 1
 
 
 def words(name: str) -> list[str]:

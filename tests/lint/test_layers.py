@@ -1,6 +1,7 @@
 """What a layer may not do: look at addresses, leave the device inside a model, or import against the direction."""
 
 import ast
+import re
 import tomllib
 
 import pytest
@@ -15,6 +16,11 @@ GIVES_ARRAYS = {
     "models/rules/andtt_attention.py": "what an explanation shows",
     "models/rules/andtt_memory.py": "where samplers start",
 }
+# Folders that have no page yet. The list only ever gets shorter.
+STILL_WITHOUT_PAGE = """
+batches evaluate models models/attention models/classical models/last_event models/recurrent models/rules
+report report/sections sampling sampling/bounds sampling/core sampling/rules
+""".split()  # noqa: SIM905
 
 
 def test_addresses_of_tensors_are_read_by_kernels_alone():
@@ -47,13 +53,22 @@ def test_import_contracts_have_no_exceptions():
     assert not [one["id"] for one in contracts if one.get("ignore_imports")]
 
 
-@pytest.mark.xfail(strict=False, reason="pages are being written")
 def test_every_folder_of_the_library_has_a_short_page():
     folders = sorted({(LIBRARY / file).parent for file in trees()} - {LIBRARY})
     wrong = {}
     for folder in folders:
         page = folder / "README.md"
         lines = len(page.read_text(encoding="utf-8").splitlines()) if page.is_file() else 0
-        if not 0 < lines <= MOST_LINES_OF_A_README:
-            wrong[folder.relative_to(LIBRARY).as_posix()] = lines
+        name = folder.relative_to(LIBRARY).as_posix()
+        if not 0 < lines <= MOST_LINES_OF_A_README and not (lines == 0 and name in STILL_WITHOUT_PAGE):
+            wrong[name] = lines
     assert not wrong
+
+
+def test_pages_say_in_which_order_layers_import():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    plain = [re.sub(r"[()]|foretell\.", "", layer) for layer in layers]
+    order = " → ".join(f"({layer})" if "|" in layer else layer for layer in plain)
+    for page in ("docs/explanation/architecture.md", "CONTRIBUTING.md"):
+        assert order in " ".join((ROOT / page).read_text(encoding="utf-8").split()), page

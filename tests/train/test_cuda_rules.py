@@ -131,6 +131,7 @@ def test_a_step_takes_as_many_launches_for_a_long_game_as_for_a_short_one():
 
 
 def test_down_sampled_steps_learn_on_cuda():
-    stepper, batch = Stepper(model().to(CUDA), 1e-2, StepOptions(downsample=5)), start(300)
+    made = model().to(CUDA)
+    stepper, batch = Stepper(made, 1e-2, StepOptions(downsample=5)), start(made, 300)
     losses = [float(stepper(batch, number)) for number in range(30)]
     assert np.mean(losses[-5:]) < np.mean(losses[:5])

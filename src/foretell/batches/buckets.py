@@ -36,13 +36,6 @@ def length_buckets(
     return [batches[place] for place in rng.permutation(len(batches))]
 
 
-def padding_share(lengths: Sequence[int] | np.ndarray, batches: Sequence[np.ndarray]) -> float:
-    """The share of padded positions when every batch is as wide as its longest sequence."""
-    sizes = np.asarray(lengths, dtype=np.int64)
-    padded = sum(len(batch) * int(sizes[batch].max()) for batch in batches)
-    return 1 - int(sizes.sum()) / padded if padded else 0.0
-
-
 def _even_cuts(count: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
     # one batch is short; which one is random, so that it is not always the longest sequences that are alone
     short = count % batch_size

@@ -13,7 +13,7 @@ from foretell.lang.tokens import Token
 
 
 @dataclass(frozen=True, slots=True)
-class Wide:
+class WideTerm:
     """`event(watch(U,P), 8)` or `post(C)`: a term whose arguments may be terms; `word` is as it was written."""
 
     functor: Token
@@ -27,13 +27,13 @@ class WrittenRule:
     head: Atom
     body: tuple[Literal, ...]
     beta: Atom | None
-    names: tuple[Wide, ...]
+    names: tuple[WideTerm, ...]
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenDeclaration:
-    term: Wide
+    term: WideTerm
     span: Span
 
 
@@ -59,9 +59,9 @@ class Builder(Transformer[Token, Written]):
     def arguments(self, *found: Term) -> tuple[Term, ...]:
         return found
 
-    def wide(self, functor: Token, arguments: tuple[Variable | Atom, ...] | None, close: Token | None) -> Wide:
+    def wide(self, functor: Token, arguments: tuple[Variable | Atom, ...] | None, close: Token | None) -> WideTerm:
         end = functor.end if close is None else close.end
-        return Wide(functor, arguments or (), Span(functor.source, functor.start, end))
+        return WideTerm(functor, arguments or (), Span(functor.source, functor.start, end))
 
     def wide_arguments(self, *found: Variable | Atom) -> tuple[Variable | Atom, ...]:
         return found
@@ -78,19 +78,19 @@ class Builder(Transformer[Token, Written]):
     def beta(self, name: Atom) -> Atom:
         return name
 
-    def names(self, *found: Wide) -> tuple[Wide, ...]:
+    def names(self, *found: WideTerm) -> tuple[WideTerm, ...]:
         return found
 
-    def fact(self, head: Atom, beta: Atom | None, names: tuple[Wide, ...] | None) -> WrittenRule:
+    def fact(self, head: Atom, beta: Atom | None, names: tuple[WideTerm, ...] | None) -> WrittenRule:
         return WrittenRule("deduce", head, (), beta, names or (), _span(head.span, head, (), beta, names))
 
     def deduce(
-        self, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: tuple[Wide, ...] | None
+        self, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: tuple[WideTerm, ...] | None
     ) -> WrittenRule:
         return WrittenRule("deduce", head, body, beta, names or (), _span(head.span, head, body, beta, names))
 
     def add(
-        self, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: tuple[Wide, ...] | None
+        self, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: tuple[WideTerm, ...] | None
     ) -> WrittenRule:
         return WrittenRule("add", head, body, beta, names or (), _span(head.span, head, body, beta, names))
 
@@ -101,16 +101,16 @@ class Builder(Transformer[Token, Written]):
         beta: Atom | None,
         _: Token,
         body: tuple[Literal, ...],
-        names: tuple[Wide, ...] | None,
+        names: tuple[WideTerm, ...] | None,
     ) -> WrittenRule:
         return WrittenRule("remove", head, body, beta, names or (), _span(sign.span, head, body, beta, names))
 
-    def declaration(self, sign: Token, term: Wide) -> WrittenDeclaration:
+    def declaration(self, sign: Token, term: WideTerm) -> WrittenDeclaration:
         return WrittenDeclaration(term, sign.span.to(term.span))
 
 
 def _span(
-    start: Span, head: Atom, body: tuple[Literal, ...], beta: Atom | None, names: tuple[Wide, ...] | None
+    start: Span, head: Atom, body: tuple[Literal, ...], beta: Atom | None, names: tuple[WideTerm, ...] | None
 ) -> Span:
     last = (names or body or (beta or head,))[-1]
     return start.to(last.span)

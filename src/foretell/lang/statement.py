@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from foretell import terms
-from foretell.lang.build import Wide, Written, WrittenDeclaration, WrittenRule, spelling
+from foretell.lang.build import WideTerm, Written, WrittenDeclaration, WrittenRule, spelling
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Span
 from foretell.lang.syntax import (
@@ -101,7 +101,7 @@ def _names(written: WrittenRule) -> tuple[Atom | None, Atom | None]:
     return beta, matrix
 
 
-def _inner(name: Wide) -> Atom:
+def _inner(name: WideTerm) -> Atom:
     word = name.functor.text
     if len(name.args) != 1 or not isinstance(name.args[0], Atom):
         raise StatementError(
@@ -110,7 +110,7 @@ def _inner(name: Wide) -> Atom:
     return name.args[0]
 
 
-def _flat(wide: Wide) -> Atom:
+def _flat(wide: WideTerm) -> Atom:
     args: list[Term] = []
     for arg in wide.args:
         if isinstance(arg, Atom):
@@ -216,7 +216,7 @@ def _declaration(written: WrittenDeclaration) -> Declaration:
     return EventDeclaration(functor, word == "exogenous", dim, arity, written.span)
 
 
-def _functor(term: Wide, may_have_arguments: bool = False) -> tuple[str, int | None]:
+def _functor(term: WideTerm, may_have_arguments: bool = False) -> tuple[str, int | None]:
     first, word = term.args[0], term.functor.text
     if isinstance(first, Variable) and first.name[0] != "_" and len(first.name) <= LONGEST:
         raise StatementError(
@@ -235,7 +235,7 @@ def _functor(term: Wide, may_have_arguments: bool = False) -> tuple[str, int | N
     return first.functor, len(first.args) or None
 
 
-def _number(term: Wide, least: int) -> int:
+def _number(term: WideTerm, least: int) -> int:
     value, word = term.args[1], term.functor.text
     what = "a key length" if word == "key" else "a dimension"
     text = _source_text(value.span)
@@ -253,7 +253,7 @@ def _number(term: Wide, least: int) -> int:
     return int(text)
 
 
-def _path(term: Wide, place: int) -> str:
+def _path(term: WideTerm, place: int) -> str:
     value, word = term.args[place], term.functor.text
     text = _source_text(value.span)
     if isinstance(value, Variable) or value.args or text[:1] not in "'\"":

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from foretell.nn.sparse_sum import SparseSum, sparse_sum
 from foretell.plan.int_arrays import distinct, joined, runs
+from foretell.plan.layout import DimensionLayout
 from foretell.plan.parameters import ParameterFamily
 from foretell.plan.tiles import pack
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretell.data.formats.lines import text_lines
-from foretell.data.formats.longtable import ColumnMap, LongTable, TableRows, find_columns, gather
+from foretell.data.formats.longtable import ColumnMap, LongTable, RowCollector, find_columns, gather
 from foretell.data.raw import LARGEST_TYPE, Gatherer, Problem, RawEvents
 from foretell.data.writing import text_file
 
@@ -99,7 +99,7 @@ def _read_table(path: Path, columns: ColumnMap, gatherer: Gatherer) -> LongTable
     sequence_at, time_at, event_at = at[columns.sequence], at[columns.time], at[columns.event]
     end_at, metadata_at = at.get(columns.t_end), at.get(columns.metadata)
     arguments_at = [at[name] for name in arguments]
-    rows = TableRows(columns, gatherer)
+    rows = RowCollector(columns, gatherer)
     for place, cells in records:
         if len(cells) != len(header):
             gatherer.fault(place, f"{len(cells)} cells, but the header has {len(header)} columns")

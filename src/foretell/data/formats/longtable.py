@@ -76,7 +76,7 @@ class LongTable:
     metadata: list[str | None]
 
 
-class TableRows:
+class RowCollector:
     """Collects the rows of a file into a `LongTable`; a row that cannot be kept is noted as a mistake."""
 
     def __init__(self, columns: ColumnMap, gatherer: Gatherer) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from foretell.data.formats.longtable import ColumnMap, TableRows, find_columns, gather
+from foretell.data.formats.longtable import ColumnMap, RowCollector, find_columns, gather
 from foretell.data.raw import Gatherer, RawEvents
 from foretell.data.writing import replacing
 from foretell.errors import ForetellError
@@ -126,7 +126,7 @@ def _gather_rows(table: pyarrow.Table, columns: ColumnMap, arguments: tuple[str,
     sequences, times, events = cells(columns.sequence), cells(columns.time), cells(columns.event)
     t_ends, metadata = cells(columns.t_end), cells(columns.metadata)
     values = [cells(name) for name in arguments]
-    rows = TableRows(columns, gatherer)
+    rows = RowCollector(columns, gatherer)
     for row in range(count):
         name = "" if sequences[row] is None else str(sequences[row])
         given = ["" if value[row] is None else str(value[row]) for value in values]

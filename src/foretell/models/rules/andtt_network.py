@@ -27,6 +27,7 @@ from foretell.models.rules.rule_network import (
 )
 from foretell.nn.range_attention import range_attention
 from foretell.nn.time import TimeEmbedding
+from foretell.plan.deduction import DeductionPlan
 from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import Keys, Plan, SlotTable
 
