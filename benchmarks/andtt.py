@@ -71,6 +71,7 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
     import torch
 
     import foretell as ft
+    from foretell.batches.batch import Batch
     from foretell.data import EventData, EventSequence
     from foretell.lang.program import Program
     from foretell.models.rules.andtt import ANDTT
@@ -106,8 +107,11 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
         wait()
         return time.perf_counter() - wall, time.process_time() - cpu
 
+    def batched(model: ANDTT) -> Batch:
+        return model.collator.batch(EventData(sequences, data.vocabulary), range(len(sequences)), device=device)
+
     model = fresh()
-    batch = model.collator.batch(EventData(sequences, data.vocabulary), range(len(sequences)), device=device)
+    batch = batched(model)
     points = stratified(batch, 1, torch.Generator(device).manual_seed(0))
     model.collator.plan_queries(batch, points.queries)  # the plan is built again below
     builds = []
@@ -130,7 +134,9 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
     for capture in (False, True) if device.type == "cuda" else (False,):
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        stepper = Stepper(model if not capture else fresh(), 1e-3, StepOptions(capture=capture))
+        trained = fresh() if capture else model
+        batch = batched(trained)
+        stepper = Stepper(trained, 1e-3, StepOptions(capture=capture))
         took = [timed(partial(stepper, batch, number)) for number in range(REPEATS + WARMUP)][WARMUP:]
         found["captured_ms" if capture else "median_ms"] = ms([wall for wall, _ in took])
         if device.type == "cpu":

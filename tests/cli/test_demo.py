@@ -99,7 +99,10 @@ def test_a_difference_of_nothing_has_no_sign_of_its_own():
     floor = Poisson(test.vocabulary)
     floor.fit_closed_form(test)
     one = evaluate(floor, test, times=False, predict=["kick(-P)"])
-    lower = replace(one, log_likelihood=replace(one.log_likelihood, value=one.log_likelihood.value - 1e-4))
+    lower = replace(
+        one,
+        scores=one.scores | {"log_likelihood": replace(one.log_likelihood, value=one.log_likelihood.value - 1e-4)},
+    )
     assert "scores +0.00 nats an event against Poisson (+0.00 on what happens, +0.00 on when)" in bought(
         one, lower, test
     )

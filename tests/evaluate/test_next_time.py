@@ -149,7 +149,9 @@ def test_predictions_that_are_off_by_much_are_made_again_with_more_care():
     wait = once.predicted - previous_times(data)
     redone = once.error > AGAIN_ABOVE * wait
     assert 3 < redone.sum() < len(redone), "there must be some of both"
-    np.testing.assert_allclose(again.predicted[redone], fine.predicted[redone], rtol=1e-9)
+    # Where a piece is cut depends on sums that another grouping of queries rounds otherwise.
+    np.testing.assert_allclose(again.predicted[redone], fine.predicted[redone], rtol=1e-6)
+    assert np.median(np.abs(once.predicted - fine.predicted)[redone] / wait[redone]) > 1e-3
     np.testing.assert_array_equal(again.predicted[~redone], once.predicted[~redone])
     np.testing.assert_array_equal(again.event, once.event)
 

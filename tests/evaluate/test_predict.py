@@ -86,7 +86,9 @@ def test_every_model_predicts_and_many_at_once_as_one_by_one(member: Member):
     together = predict_each(model, DATA, top=9)
     for sequence, one in zip(DATA, together, strict=True):
         alone = predict(model, sequence, top=9)
-        assert one.sequence == sequence.id and one.median == pytest.approx(alone.median, rel=1e-6)
+        assert one.sequence == sequence.id and (one.median is None) == (alone.median is None)
+        if alone.median is not None:  # there is none where most likely nothing happens
+            assert one.median == pytest.approx(alone.median, rel=1e-6)
         assert {e.event: e.probability for e in one.events} == pytest.approx(
             {e.event: e.probability for e in alone.events}, abs=1e-6
         )

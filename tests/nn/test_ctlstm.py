@@ -134,7 +134,7 @@ def test_memory_is_kept_for_the_next_pass_and_no_more_of_it_than_was_needed(monk
         ctlstm(*given).memory.sum().backward()
         gc.collect()
     assert len(ctlstm_steps._kept) == 1
-    assert ctlstm_steps._kept[0].flat.numel() == ctlstm_steps.Shape(10, 4, 4).numbers
+    assert ctlstm_steps._kept[0].flat.numel() == ctlstm_steps.StepShape(10, 4, 4).numbers
     monkeypatch.setattr(ctlstm_steps, "MOST_NUMBERS", 10)
     ctlstm(*large).memory.sum().backward()
     gc.collect()

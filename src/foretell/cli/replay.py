@@ -154,10 +154,11 @@ class _States:
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
-        text, is_event = timeline.grounding.text, timeline.grounding.is_event
+        text, is_event, keys = timeline.grounding.text, timeline.grounding.is_event, timeline.grounding.keys
         self.begins: dict[int, list[tuple[str, bool]]] = {}
         self.ends: dict[int, list[tuple[str, bool]]] = {}
-        for fact, start, stop in timeline.holds.tolist():
+        # By functor and constants: numbers of facts say only in which order they came up.
+        for fact, start, stop in sorted(timeline.holds.tolist(), key=lambda row: (keys[row[0]], row[1])):
             self.begins.setdefault(start, []).append((text(fact), is_event(fact)))
             self.ends.setdefault(stop, []).append((text(fact), is_event(fact)))
         always = timeline.grounding.always.tolist()
