@@ -23,7 +23,6 @@ def loaded_modules():
             delattr(sys.modules[package], last)
 
 
-@pytest.mark.xfail(strict=False, reason="modules are being moved")
 def test_every_old_path_warns_and_gives_the_names_of_the_new_place():
     for old, homes in moved_modules().items():
         with pytest.warns(DeprecationWarning) as caught:
@@ -37,7 +36,6 @@ def test_every_old_path_warns_and_gives_the_names_of_the_new_place():
                 assert getattr(module, name) is getattr(importlib.import_module(home), name)
 
 
-@pytest.mark.xfail(strict=False, reason="modules are being moved")
 def test_the_table_is_what_the_tree_says():
     """After a move: `python -m tests.lint.moved_table --write`."""
     assert TABLE.read_text(encoding="utf-8") == moved_table()
