@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foretell.errors import ForetellError
-from foretell.ground.explain import Explanation, why
+from foretell.ground.explain import WhyAnswer, why
 from tests.ground.random_programs import random_case
 from tests.ground.timelines import names_at, timeline_of
 
@@ -103,7 +103,7 @@ def test_proofs_that_go_round_in_circles_are_not_given_as_reasons() -> None:
         assert _is_grounded(why(timeline, name, 4))
 
 
-def _is_grounded(explained: Explanation) -> bool:
+def _is_grounded(explained: WhyAnswer) -> bool:
     """Every fact of the tree can be reached from additions and facts of the program by the proofs that are shown."""
     known: set[str] = set()
     before = -1

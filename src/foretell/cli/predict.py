@@ -20,7 +20,7 @@ Option = typer.Option
 FULLY_SHOWN = 3  # sequences; where there are more, each is one row
 
 
-class By(StrEnum):
+class MethodChoice(StrEnum):
     quadrature = "quadrature"
     samples = "samples"
     both = "both"
@@ -40,7 +40,9 @@ def predict(
     ] = None,
     pattern: Annotated[str | None, Option(help="Who: 'pass(purple7,Q)'; places in upper case are free.")] = None,
     top: Annotated[int, Option(help="How many events are listed.", min=1)] = 5,
-    by: Annotated[By, Option(help="How: quadrature of the survival function, exact samples, or both.")] = By.quadrature,
+    by: Annotated[
+        MethodChoice, Option(help="How: quadrature of the survival function, exact samples, or both.")
+    ] = MethodChoice.quadrature,
     n: Annotated[int, Option("--n", help="Samples of each next event.", min=1)] = 1000,
     seed: Annotated[int, Option(help="Of the samples.", min=0)] = 0,
     split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
@@ -59,7 +61,12 @@ def predict(
     if start is not None and not 0.0 <= start < float("inf"):
         raise ForetellError(f"--from {start}: expected a time from 0 on")
     if is_task(run):
-        asked = {"from": start is not None, "pattern": pattern, "by": by is not By.quadrature, "impossible": impossible}
+        asked = {
+            "from": start is not None,
+            "pattern": pattern,
+            "by": by is not MethodChoice.quadrature,
+            "impossible": impossible,
+        }
         given = [f"--{name}" for name, value in asked.items() if value]
         if given:
             raise ForetellError(

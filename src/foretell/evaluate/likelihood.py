@@ -26,7 +26,7 @@ QUADRATURE_TOLERANCE = 1e-3  # nats an event between n and 2n nodes; above it, e
 
 
 @dataclass(frozen=True)
-class IntegralUsed:
+class IntegralEstimate:
     """How the integral was computed, and how far it can be trusted; nats an event."""
 
     method: Literal["closed form", "quadrature", "stratified", "uniform"]
@@ -60,7 +60,7 @@ class EventScores:
     )  # int32: argmax_e λ_e(t_i); UNMET: the most intense event is one that the vocabulary lacks
     log_likelihoods: np.ndarray  # float64 [sequences]
     scored: np.ndarray  # int64 [sequences]: scored events of each
-    used: IntegralUsed
+    used: IntegralEstimate
 
     @property
     def is_event(self) -> np.ndarray:
@@ -206,7 +206,7 @@ def _score(
     events = max(int(scored.sum()), 1)
     whole = {name: np.concatenate([table[name] for table in rows]) for name in rows[0]} if rows else _no_rows()
     order = np.lexsort((whole["event"], whole["sequence"]))
-    used = IntegralUsed(
+    used = IntegralEstimate(
         method,
         points,
         doubling / events if method == "quadrature" else None,

@@ -20,7 +20,7 @@ import numpy as np
 from foretell.data import EventData
 from foretell.data.writing import replacing
 from foretell.evaluate.calibration import residuals
-from foretell.evaluate.likelihood import EventScores, IntegralUsed
+from foretell.evaluate.likelihood import EventScores, IntegralEstimate
 from foretell.evaluate.metrics import EventRecord, has_times
 from foretell.evaluate.next_time import NextTimes
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, summarise
@@ -165,7 +165,7 @@ def read_scores(
         columns = _read(table)
         if set(columns["evaluation"]) != {_digest(text)}:
             return None
-        events = _events(columns, data, IntegralUsed(**summary["integral"]))
+        events = _events(columns, data, IntegralEstimate(**summary["integral"]))
         next_times = _times(columns, data, events) if times else None
     except (ValueError, KeyError, TypeError, ImportError, OSError):
         return None  # by another version, or broken: to score anew tells no less
@@ -190,7 +190,7 @@ def _read(table: Path) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
-def _events(columns: dict[str, list[Any]], data: EventData, used: IntegralUsed) -> EventScores:
+def _events(columns: dict[str, list[Any]], data: EventData, used: IntegralEstimate) -> EventScores:
     event = np.asarray(columns["index"], dtype=np.int64)
     # Rows are in the order of the data, and every sequence has one: a new one begins with another id, or where the index does not rise.
     names = np.array(columns["sequence"])

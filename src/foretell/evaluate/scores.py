@@ -14,7 +14,7 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, Units, estimates
 from foretell.evaluate.calibration import Calibration, RescalingTest, calibrate, rescaling_test, residuals
-from foretell.evaluate.likelihood import EventScores, IntegralUsed, score_events
+from foretell.evaluate.likelihood import EventScores, IntegralEstimate, score_events
 from foretell.evaluate.long_horizon import FutureOptions, FutureScores, score_futures
 from foretell.evaluate.metrics import SCORES, EventRecord, Metric, metrics_of, plain_scores
 from foretell.evaluate.next_time import NextTimes, predict_next_times
@@ -53,7 +53,7 @@ class Evaluation:
     undefined_times: int  # events whose expected time is undefined and which are in no error of times
     rescaling: RescalingTest
     calibration: Calibration
-    integral: IntegralUsed
+    integral: IntegralEstimate
     bootstrap: str
     unseen_types: int  # types that never occurred in the model's training data and do here
     unseen_events: int  # events of such types

@@ -18,7 +18,7 @@ from foretell.ground.instances import Instances
 from foretell.ground.join import JoinPlan, Reads
 from foretell.ground.loading import load
 from foretell.ground.rules import CompiledRule
-from foretell.ground.settle import Founding
+from foretell.ground.settle import ProofGraph
 from foretell.ground.symbols import FactKey, Symbols
 from foretell.ground.wiring import BOS, Wiring
 from foretell.lang.program import Program
@@ -88,7 +88,7 @@ class Engine:
         self._now_added: dict[int, None] = {}
         self._fired: dict[int, EventEffect] = {}
         self.is_loading = True
-        self.founding = Founding(self)
+        self.founding = ProofGraph(self)
         load(self)
         self.is_loading = False
         self.bos = self.fact((self.symbols.functor(BOS),))

@@ -63,7 +63,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Because:
+class ProofExplanation:
     """One fact of a proof; the facts that its proofs name are explained in the same way, each once."""
 
     fact: str
@@ -81,12 +81,12 @@ class Because:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class WhyAnswer:
     fact: str
     sequence: str
     state: int
     holds: bool
-    because: dict[str, Because]  # by fact, the one that was asked for first; empty if it is not true
+    because: dict[str, ProofExplanation]  # by fact, the one that was asked for first; empty if it is not true
     failures: tuple[Failure, ...]
     remarks: tuple[str, ...] = ()  # what else a reader should know of a fact that is not true
 
@@ -145,7 +145,7 @@ class Explanation:
         }
 
 
-def why(timeline: Timeline, fact: str, state: int) -> Explanation:
+def why(timeline: Timeline, fact: str, state: int) -> WhyAnswer:
     """Why `fact` (a name, as in data files) holds in a state, or why not."""
     if not isinstance(timeline, Timeline):
         raise ForetellError(
@@ -163,11 +163,9 @@ def why(timeline: Timeline, fact: str, state: int) -> Explanation:
     number = timeline.grounding.find(functor, args)
     tree = _Tree(timeline, state)
     if number is not None and tree.is_true(number):
-        return Explanation(name, timeline.sequence, state, True, tree.because(number), ())
+        return WhyAnswer(name, timeline.sequence, state, True, tree.because(number), ())
     found = tuple(failures(timeline, functor, args, state))
-    return Explanation(
-        name, timeline.sequence, state, False, {}, found, tuple(_remarks(timeline, functor, args, state))
-    )
+    return WhyAnswer(name, timeline.sequence, state, False, {}, found, tuple(_remarks(timeline, functor, args, state)))
 
 
 def _name(fact: str) -> str:
@@ -262,9 +260,9 @@ class _Tree:
             waiting = following
         return rank
 
-    def because(self, fact: int) -> dict[str, Because]:
+    def because(self, fact: int) -> dict[str, ProofExplanation]:
         """Every fact that some shown proof names, each once, in the order in which they are met."""
-        made: dict[str, Because] = {}
+        made: dict[str, ProofExplanation] = {}
         seen = {fact}
         waiting = [fact]
         while waiting and len(made) < MOST_FACTS:
@@ -286,7 +284,7 @@ class _Tree:
             if all(self.rank.get(other, 0) < rank or rank == 0 for other in self.grounding.body[one])
         ] or [one for one in proofs if not self.grounding.body[one]]
 
-    def _node(self, fact: int, proofs: list[int]) -> Because:
+    def _node(self, fact: int, proofs: list[int]) -> ProofExplanation:
         text = self.grounding.text
         shown = tuple(
             Proof(
@@ -300,7 +298,7 @@ class _Tree:
         recent = sorted(rows, key=lambda row: -row[1])[:SHOWN_ADDITIONS]
         additions = tuple(self._addition(instance, event) for instance, event in recent)
         more = len(self.proofs.get(fact, ())) - len(shown) + len(rows) - len(additions)
-        return Because(text(fact), shown, additions, more)
+        return ProofExplanation(text(fact), shown, additions, more)
 
     def _addition(self, instance: int, event: int) -> Addition:
         return Addition(

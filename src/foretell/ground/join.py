@@ -36,7 +36,7 @@ class Database(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
+class TrueCondition:
     """A condition whose arguments are all bound: its fact is true, or there is nothing."""
 
     literal: int
@@ -46,7 +46,7 @@ class Holds:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class NegatedCondition:
     """A negated condition: nothing matches."""
 
     index: Index
@@ -70,8 +70,8 @@ class JoinLevel:
 @dataclass(frozen=True, slots=True)
 class Filters:
     unequal: tuple[tuple[int, int], ...]
-    holds: tuple[Holds, ...]
-    absent: tuple[Absent, ...]
+    holds: tuple[TrueCondition, ...]
+    absent: tuple[NegatedCondition, ...]
 
 
 class JoinPlan:
@@ -295,11 +295,11 @@ class _Pending:
                 unequal.append(self.rule.unequal[place])
             elif kind == "absent":
                 relation, index, key = self._looked_up(self.rule.negatives[place])
-                absent.append(Absent(index, key, relation.is_static))
+                absent.append(NegatedCondition(index, key, relation.is_static))
             elif place in self.open:
                 self.close(place)
                 relation, index, key = self._looked_up(self.rule.positives[place])
-                holds.append(Holds(place, index, key, relation.is_static))
+                holds.append(TrueCondition(place, index, key, relation.is_static))
         self.ready = []
         return Filters(tuple(unequal), tuple(holds), tuple(absent))
 

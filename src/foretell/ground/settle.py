@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ADDED = -1  # in place of a founding proof: the fact was added by an event
 
 
-class Founding:
+class ProofGraph:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.founded: dict[int, int] = {}  # the proof (or ADDED) that a fact of a recursive component rests on

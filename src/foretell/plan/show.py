@@ -29,7 +29,7 @@ SHOWN_NAMES = 3
 
 
 @dataclass(frozen=True)
-class Alike:
+class ParameterGroup:
     """Parameters of one kind and shape, by their names; `Tensor` says where they lie."""
 
     letter: str  # deduce.W, add.V, …, own.W, beta
@@ -76,17 +76,17 @@ def tensors_of(book: ParameterBook, layers: int) -> list[Tensor]:
     return [one for one in found if one.numbers]
 
 
-def alike_of(layout: DimensionLayout, book: ParameterBook, layers: int) -> list[Alike]:
+def alike_of(layout: DimensionLayout, book: ParameterBook, layers: int) -> list[ParameterGroup]:
     """In the order of the program; what has no names or numbers (dimension 0) is left out."""
     found = []
     for family in book.families.values():
         repeated = layers if family.stem == "add" else 1
         for letter, shape in family.shapes.items():
             kind = letter if family.stem == "beta" else f"{family.stem}.{letter}"
-            found.append(Alike(kind, shape, repeated, tuple(family.names)))
+            found.append(ParameterGroup(kind, shape, repeated, tuple(family.names)))
     for name in events_of(layout.program):
-        found.append(Alike("intensity.w", (1 + layout.dimension(name),), 1, (name,)))
-        found.append(Alike("intensity.tau", (), 1, (name,)))
+        found.append(ParameterGroup("intensity.w", (1 + layout.dimension(name),), 1, (name,)))
+        found.append(ParameterGroup("intensity.tau", (), 1, (name,)))
     return [one for one in found if one.numbers]
 
 

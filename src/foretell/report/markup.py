@@ -53,19 +53,19 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
-        short = float(f"{value:.12g}" if isinstance(value, Precise) else f"{value:.5g}")
+        short = float(f"{value:.12g}" if isinstance(value, PreciseValue) else f"{value:.5g}")
         return int(short) if short == int(short) and abs(short) < 1e15 else short
     return value
 
 
-class Precise(float):
+class PreciseValue(float):
     """A number of which a page keeps twelve digits: a time, say, late on a long clock."""
 
     __slots__ = ()
 
 
-def precise(values: Iterable[float]) -> list[Precise]:
-    return [Precise(value) for value in values]
+def precise(values: Iterable[float]) -> list[PreciseValue]:
+    return [PreciseValue(value) for value in values]
 
 
 @dataclass(frozen=True)

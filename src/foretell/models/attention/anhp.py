@@ -25,7 +25,7 @@ from foretell.models.attention.fused import fused_losses, is_fused
 from foretell.models.attention.layers import (
     AttentionHistory,
     AttentionLayer,
-    Drop,
+    Dropout,
     FoldedKeys,
     KeyTable,
     LayerMatrices,
@@ -297,8 +297,8 @@ class ANHP(IntensityModel[AnhpOptions]):
             return self.fine  # each type embeds itself
         return self.coarse_base
 
-    def _drop(self) -> Drop:
-        return Drop(self.dropout if self.training else 0.0, self.noise)
+    def _drop(self) -> Dropout:
+        return Dropout(self.dropout if self.training else 0.0, self.noise)
 
     # Intensities
 

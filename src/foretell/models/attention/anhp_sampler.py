@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from foretell.data import EventSequence
-from foretell.models.attention.layers import Drop
+from foretell.models.attention.layers import Dropout
 from foretell.models.attention.query_layout import GridLayout, QueryLayout, RunLayout
 from foretell.sampling.bounds.chebyshev import (
     DEGREE,
@@ -42,7 +42,7 @@ IN_CACHE = 1 << 17
 KNOWN = 0.5  # of a total intensity: a remainder below which the polynomial tells it well enough to judge a bound
 AT_ONCE = 4  # times as many numbers, above which queries of many sequences are not looked at together
 STALE = 24  # events of a sequence after which its tables are centred anew
-NO_DROPOUT = Drop(0.0, None)
+NO_DROPOUT = Dropout(0.0, None)
 NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
 
 

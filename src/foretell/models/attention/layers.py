@@ -33,7 +33,7 @@ class Sublayers(nn.Module):
                     for parameter in linear.parameters():
                         parameter.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(linear.in_features))
 
-    def after(self, x: Value, drop: Drop | None = None) -> Value:
+    def after(self, x: Value, drop: Dropout | None = None) -> Value:
         if self.norms is not None:
             x = layer_norm(self.norms[0], x)
         if self.expand is not None and self.contract is not None:
@@ -54,11 +54,11 @@ class AttentionLayer(Sublayers):
         self.K = nn.Parameter(torch.empty(heads, dim, width))
         self.Q = nn.Parameter(torch.empty(heads, dim, width))
 
-    def combine(self, embedding: Value, attended: Value, drop: Drop) -> Value:
+    def combine(self, embedding: Value, attended: Value, drop: Dropout) -> Value:
         """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
         return self.after(embedding + drop(tanh(attended)), drop)
 
-    def step(self, base: Tensor, moved: Value | None, attended: Value, drop: Drop) -> Value:
+    def step(self, base: Tensor, moved: Value | None, attended: Value, drop: Dropout) -> Value:
         """`combine` of an embedding that is counted from its base vector, as is what it returns; `moved` is None while it is 0."""
         change = drop(tanh(attended))
         if self.is_plain:
@@ -73,7 +73,7 @@ def _unfilled(inputs: int, outputs: int) -> nn.Linear:
     return linear
 
 
-class Drop:
+class Dropout:
     """Dropout whose noise comes from a generator that is handed in, so that a run can be repeated and resumed."""
 
     def __init__(self, share: float, generator: torch.Generator | None) -> None:

@@ -18,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812
 from foretell.batches.batch import Batch
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
-from foretell.models.attention.layers import Drop
+from foretell.models.attention.layers import Dropout
 from foretell.models.attention.structure import AttentionHead
 from foretell.nn.dense_attention import dense_attention
 from foretell.nn.lookup import lookup
@@ -83,7 +83,7 @@ def embed_rows(model: ANHP, rows: EventRows) -> list[Tensor]:
     """The embeddings of the rows at layers 0 … L: [B, N, D] each."""
     if model.bos_base is not None:
         rows = _after_bos(rows, model.bos_base)
-    drop = Drop(model.dropout if model.training else 0.0, model.noise)
+    drop = Dropout(model.dropout if model.training else 0.0, model.noise)
     time = model.time.with_one(rows.times, model.dtype)[..., : 1 + model.time_dim]
     embeddings = [rows.base]
     for layer in model.layer_list():

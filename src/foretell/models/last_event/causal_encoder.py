@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
-from foretell.models.attention.layers import Drop, Sublayers
+from foretell.models.attention.layers import Dropout, Sublayers
 from foretell.nn.attention import Visible, attention_with_first
 from foretell.nn.lookup import lookup
 from foretell.nn.time import FULL_TURN, TimeEmbedding
@@ -62,13 +62,13 @@ class CausalLayer(Sublayers):
         query, key, value = F.linear(x, whole).split(self.dim, dim=-1)
         return query, key, value
 
-    def forward(self, x: Tensor, drop: Drop) -> Tensor:
+    def forward(self, x: Tensor, drop: Dropout) -> Tensor:
         """[B, N, D] -> [B, N, D]: row `i` sees rows 0 … `i`."""
         query, key, value = (self._by_head(part) for part in self.projected(x))
         found = attention_with_first([query], [key], value, Visible(None, 1))
         return self.combine(x, self._side_by_side(found), drop)
 
-    def combine(self, x: Tensor, found: Tensor, drop: Drop) -> Tensor:
+    def combine(self, x: Tensor, found: Tensor, drop: Dropout) -> Tensor:
         return self.after(x + drop(F.linear(found, self.O)), drop)
 
     def _by_head(self, x: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class CausalEncoder(nn.Module):
                     matrix.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(self.dim))
                 layer.start(generator)
 
-    def forward(self, batch: Batch, drop: Drop) -> list[Tensor]:
+    def forward(self, batch: Batch, drop: Dropout) -> list[Tensor]:
         """Embeddings at layers 0 … L: [B, N + 1, D] each, `bos` first."""
         types = F.pad(batch.types, (1, 0), value=self.types)
         places = torch.arange(types.shape[1], dtype=torch.float64, device=types.device)

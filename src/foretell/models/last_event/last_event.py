@@ -21,7 +21,7 @@ from foretell.batches.batch import Batch
 from foretell.batches.queries import Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
-from foretell.models.attention.layers import Drop
+from foretell.models.attention.layers import Dropout
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import GapIntensities
 from foretell.models.last_event.causal_encoder import CausalEncoder, Encoding
@@ -137,8 +137,8 @@ class LastEventModel(IntensityModel[LastEventOptions]):
         """The embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""
         return [layer[:, 1:] for layer in self.encoder(batch, self._drop())]
 
-    def _drop(self) -> Drop:
-        return Drop(self.dropout if self.training else 0.0, self.noise)
+    def _drop(self) -> Dropout:
+        return Dropout(self.dropout if self.training else 0.0, self.noise)
 
     @torch.no_grad()
     def prepare(self, data: EventData) -> None:

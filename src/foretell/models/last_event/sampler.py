@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from foretell.data import EventSequence
-from foretell.models.attention.layers import Drop
+from foretell.models.attention.layers import Dropout
 from foretell.models.last_event.causal_encoder import CausalLayer
 from foretell.nn.intensity import softplus
 from foretell.sampling.core.sampler import Bounds, Sampler
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # A curve is a few operations, each of which rounds monotonically or is off by one unit in the last place (exp): 2e-16 of its parts each.
 ROUNDED = 4e-15
 OF_SUMS = 1e-12  # of a softplus, and of a sum over types in any order
-NO_DROPOUT = Drop(0.0, None)
+NO_DROPOUT = Dropout(0.0, None)
 
 
 class LastEventSampler(Sampler):

@@ -34,7 +34,7 @@ EVENTS_AT_A_TIME = 50_000  # of histories that are read together
 
 
 @dataclass(frozen=True, eq=False)
-class CellReads:
+class SampledCellRows:
     """Slots of one dimension that have cells."""
 
     target: Tensor  # int64 [C]: rows of the sum of vectors
@@ -47,7 +47,7 @@ class NDTTTables:
     """Some sequences side by side."""
 
     slots: SlotTables
-    reads: dict[int, CellReads]
+    reads: dict[int, SampledCellRows]
 
 
 class NDTTQuery:
@@ -73,7 +73,7 @@ class NDTTQuery:
             target = tables.deduced[dim].targets()[tables.row[slot[mine]]]
             parts = (torch.from_numpy(one).to(self.device) for one in (target, sequence[mine], cell[mine]))
             to, of, which = parts
-            reads[dim] = CellReads(to, of, whole.rows(which).narrow(dim))
+            reads[dim] = SampledCellRows(to, of, whole.rows(which).narrow(dim))
         return NDTTTables(tables, reads)
 
     def size(self, prepared: NDTTTables) -> int:

@@ -107,7 +107,7 @@ class SequenceGroup:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreRows:
+class EventScoreTable:
     """Possible events whose embeddings have one dimension."""
 
     dim: int
@@ -132,7 +132,7 @@ class EventChoices:
     sequences: Tensor  # int64 [w]: the same
     copies: Copies
     group: SequenceGroup
-    by_dim: tuple[ScoreRows, ...]  # E in all
+    by_dim: tuple[EventScoreTable, ...]  # E in all
     kind: Tensor  # int64 [E]: of which kind of sequence
     column: Tensor  # int64 [E]
     scale: Tensor  # float64 [E]: tau in the data's unit of time
@@ -289,7 +289,7 @@ class RuleSampler(Sampler):
             max(1, NUMBERS_AT_A_TIME // size),
         )
 
-    def _scores(self, tables: SlotTables, slot: np.ndarray, functor: np.ndarray) -> tuple[ScoreRows, ...]:
+    def _scores(self, tables: SlotTables, slot: np.ndarray, functor: np.ndarray) -> tuple[EventScoreTable, ...]:
         """Events come in the order of their dimensions."""
         parameters, dims = self.context.parameters, tables.dim[slot]
         found = []
@@ -297,7 +297,7 @@ class RuleSampler(Sampler):
             mine = np.flatnonzero(dims == dim)
             which = _on(parameters.device, functor[mine])
             w = parameters.w[which, : 1 + dim] / parameters.tau[which].unsqueeze(-1)
-            found.append(ScoreRows(dim, _on(parameters.device, tables.row[slot[mine]]), w))
+            found.append(EventScoreTable(dim, _on(parameters.device, tables.row[slot[mine]]), w))
         return tuple(found)
 
     def _rates(self, events: EventChoices, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
