@@ -16,7 +16,6 @@ LONG_FILES = {
     "sampling/core/thinning.py": "thinning of many samplers at a time",
 }
 LONG_FUNCTIONS = {
-    "cli/train.py:train_run": "to be cut",
     "plan/waves.py:_Builder.build": "to be cut",
 }
 MANY_PARAMETERS = {
@@ -26,7 +25,6 @@ MANY_PARAMETERS = {
     "train/fit.py:fit": "public",
     "train/pretrain.py:pretrain": "public",
     "reproduce/command.py:reproduce_options": "the flags of `foretell reproduce`",
-    "evaluate/prediction.py:make_outlook": "to be gathered into a record",
     "nn/cells.py:cells_in_waves": "tensors of a hand-written gradient, as a kernel has them",
     "nn/cells.py:_Run.__init__": "the same",
 }

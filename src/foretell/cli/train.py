@@ -19,6 +19,7 @@ from foretell.train.task import ClassifyOptions
 
 if TYPE_CHECKING:
     from foretell.models.registry import ModelOptions
+    from foretell.train.config import RunConfig
 
 Option = typer.Option
 
@@ -90,11 +91,13 @@ def _check_program(given: dict[str, Any]) -> None:
 
 def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None, as_json: bool, quiet: bool) -> None:
     """A run from a file and flags, or a run folder continued: whatever its configuration asks for."""
+    import torch
+
     from foretell.cli.open_run import settled_splits
     from foretell.cli.show import bar, epoch_line, print_json
-    from foretell.cli.train_summary import default_folder, said, started_from, summary_of, with_start
-    from foretell.train.config import make_config, read_config
-    from foretell.train.fit import TrainingInterrupt
+    from foretell.cli.train_summary import default_folder, said, started_from, summary_of
+    from foretell.train.callbacks import stopping
+    from foretell.train.fit import TrainingInterrupt, choose_device
     from foretell.train.from_config import train_from_config
     from foretell.train.run import RunFolder, data_facts
     from foretell.train.splits import load_splits
@@ -104,41 +107,23 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
         run = RunFolder.open(folder)
         config = run.config()
     else:
-        path, given = what
-        table = read_config(path) if path is not None else {}
-        for section, values in given.items():
-            if values or section in table:
-                old = table.get(section, {})
-                table[section] = {**old, **values} if isinstance(old, dict) else values
-        config = make_config(with_start(table), str(path) if path is not None else "options")
+        run, config = None, _read(*what)
         folder = default_folder(config) if folder is None else folder
-        run = None
     dataset = load_splits(config.data)
-    if Path(config.data.path).exists():  # the run can be opened again from anywhere
-        config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
-    config = replace(config, model=_found_again(config.model))
-    if config.train.init:
-        config = replace(config, train=replace(config.train, init=str(Path(config.train.init).resolve())))
+    config = _with_whole_paths(config)
     assert dataset.train is not None
-    import torch
-
-    from foretell.train.callbacks import stopping
-    from foretell.train.fit import choose_device
-
     choose_device(config.train.device)
     dtype = getattr(torch, config.train.dtype)
     network = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
     dataset, counts = settled_splits(network, dataset, Impossible(config.data.impossible), quiet)
     assert dataset.train is not None
-    resuming = run is not None
+    resuming = run is not None and run.checkpoint.exists()  # stopped before its first checkpoint, it begins again
     network, taken = started_from(config, network, dataset.train, run, quiet or as_json)
     if run is None:
         run = RunFolder.create(folder, config, data_facts(dataset) | {"impossible": counts})
         run.keep_program(network)
         if taken is not None:
             run.keep_start(RunFolder.open(config.train.init))
-    elif not run.checkpoint.exists():
-        resuming = False  # it was stopped before its first checkpoint: begin again
     run.tidy()
     with bar(quiet) as progress, stopping() as asked:
         try:
@@ -164,6 +149,29 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
         print_json(summary)
     else:
         typer.echo(said(summary, config))
+
+
+def _read(path: Path | None, given: dict[str, Any]) -> RunConfig:
+    """The configuration of a file, with what flags say instead."""
+    from foretell.cli.train_summary import with_start
+    from foretell.train.config import make_config, read_config
+
+    table = read_config(path) if path is not None else {}
+    for section, values in given.items():
+        if values or section in table:
+            old = table.get(section, {})
+            table[section] = {**old, **values} if isinstance(old, dict) else values
+    return make_config(with_start(table), str(path) if path is not None else "options")
+
+
+def _with_whole_paths(config: RunConfig) -> RunConfig:
+    """Whole paths of data, program and start, so that the run can be opened again from anywhere."""
+    if Path(config.data.path).exists():
+        config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
+    config = replace(config, model=_found_again(config.model))
+    if config.train.init:
+        config = replace(config, train=replace(config.train, init=str(Path(config.train.init).resolve())))
+    return config
 
 
 def _found_again(options: ModelOptions) -> ModelOptions:
