@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
 from foretell.nn.intensity import softplus as plain_softplus
 from foretell.nn.pool import pool as plain_pool
@@ -25,6 +26,7 @@ from foretell.sampling.bounds.chebyshev import (
     tanh,
     waves,
 )
+from foretell.sampling.bounds.curves import gelu, log1p
 from foretell.sampling.bounds.values import pool
 
 ALL = 150  # quantities that are looked at together
@@ -82,6 +84,7 @@ CURVES: dict[str, tuple[Callable[[ChebyshevPiece], ChebyshevPiece], Callable[[Te
     "tanh": (tanh, torch.tanh),
     "softplus": (softplus, plain_softplus),
     "relu": (relu, torch.relu),
+    "gelu": (gelu, F.gelu),
 }
 
 
@@ -114,6 +117,40 @@ def test_a_power_is_within_its_remainder_where_its_base_stays_above_0(exponent: 
     assert int(known.sum()) > ALL / 3
     assert not bool((known & ~above).any())
     holds(ChebyshevPiece(found.v[:, known], found.remainder[known]), (one.true[:, known] + 2.0) ** exponent)
+
+
+@pytest.mark.parametrize("degree", [1, 3, 5])
+@pytest.mark.parametrize("size", [0.1, 0.4, 1.0])
+def test_a_logarithm_is_within_its_remainder_where_its_argument_stays_above_minus_1(degree: int, size: float):
+    one = Something(1, degree, size=size, remainder=0.05)
+    lifted, true = one.nodes.plus(torch.tensor(0.5, dtype=torch.float64)), one.true + 0.5
+    found, above = log1p(lifted), true.amin(0) > -1.0
+    known = found.remainder.isfinite()
+    assert int(known.sum()) > ALL / 4
+    assert not bool((known & ~above).any())
+    holds(ChebyshevPiece(found.v[:, known], found.remainder[known]), torch.log1p(true[:, known]))
+
+
+def test_a_logarithm_over_many_orders_of_size_is_at_least_within_its_range():
+    line = torch.tensor([[5.0], [4.999]], dtype=torch.float64) * 10.0 ** torch.arange(0, 9)
+    nodes = ChebyshevPiece(_at(line, places(1, line.device)), torch.zeros(9, dtype=torch.float64))
+    holds(log1p(nodes), torch.log1p(_at(line, WINDOW)))
+    assert float(log1p(nodes).remainder.max()) < 12.0
+
+
+@pytest.mark.parametrize("degree", [1, 3])
+def test_gelu_is_within_its_remainder_around_every_place_and_loses_little_far_from_0(degree: int):
+    middles = torch.linspace(-12.0, 12.0, 481, dtype=torch.float64)
+    for half in (0.05, 0.5, 3.0):
+        line = torch.stack([middles, torch.full_like(middles, half), *[torch.zeros_like(middles)] * (degree - 1)])
+        nodes = ChebyshevPiece(_at(line, places(degree, middles.device)), torch.full_like(middles, 0.01))
+        found = gelu(nodes)
+        for shift in (-0.01, 0.0, 0.01):
+            holds(found, F.gelu(_at(line, WINDOW) + shift))
+        assert float(found.remainder.max()) <= 1.13 * (half + 0.02)
+        if half < 3.0:
+            assert float(found.remainder[middles < -8.0].max()) < 1e-6
+            assert float(found.remainder[middles > 8.0].max()) < 0.01 + 1e-4
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 5])

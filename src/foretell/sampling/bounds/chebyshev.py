@@ -226,7 +226,7 @@ def tanh(x: ChebyshevPiece) -> ChebyshevPiece:
     # Every derivative is the slope times a polynomial of tanh, and is bounded by itself, too.
     bounds = [torch.clamp(slope * by_slope, max=alone) for by_slope, alone in _tanh_bounds(x.degree + 1)[1:]]
     # Far from 0 the slope is nothing, and the value is rounded all the same.
-    return _curve(x, shape, _tanh, bounds, slope, (slope * reach + ROUNDED).clamp(max=2.0))
+    return curve_piece(x, shape, _tanh, bounds, slope, (slope * reach + ROUNDED).clamp(max=2.0))
 
 
 def softplus(x: ChebyshevPiece) -> ChebyshevPiece:
@@ -238,7 +238,7 @@ def softplus(x: ChebyshevPiece) -> ChebyshevPiece:
     slope = torch.sigmoid(shape.centre + reach)
     # The slope is σ(x), and its derivatives are σ times a polynomial of σ.
     bounds = [torch.clamp(slope * by_slope, max=alone) for by_slope, alone in _softplus_bounds(x.degree + 1)[1:]]
-    return _curve(x, shape, plain_softplus, bounds, slope, slope * reach)
+    return curve_piece(x, shape, plain_softplus, bounds, slope, slope * reach)
 
 
 def power(x: ChebyshevPiece, exponent: Tensor | float) -> ChebyshevPiece:
@@ -254,7 +254,7 @@ def power(x: ChebyshevPiece, exponent: Tensor | float) -> ChebyshevPiece:
         size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
         bounds.append(size * torch.maximum(safe ** (exponent - j), high ** (exponent - j)))
     v = x.v.clamp(min=1e-300) ** exponent
-    off = _beyond(bounds[1:], shape.most) / 2.0**x.degree + bounds[0] * x.remainder + ROUNDED * v.amax(0)
+    off = coefficient_beyond(bounds[1:], shape.most) / 2.0**x.degree + bounds[0] * x.remainder + ROUNDED * v.amax(0)
     return ChebyshevPiece(v, torch.where(low > 0.0, off, torch.inf))
 
 
@@ -287,7 +287,7 @@ def unless_known(upper: Tensor) -> Tensor:
     return upper.nan_to_num(nan=math.inf, posinf=math.inf)
 
 
-def _curve(
+def curve_piece(
     x: ChebyshevPiece,
     shape: PolynomialShape,
     curve: Callable[[Tensor], Tensor],
@@ -299,14 +299,14 @@ def _curve(
 
     `slope` bounds its first coefficient anywhere within reach, and `bounds` the second and those after it.
     """
-    off = torch.addcmul(_beyond(bounds, shape.most) * 0.5**x.degree, slope, x.remainder).add_(ROUNDED)
+    off = torch.addcmul(coefficient_beyond(bounds, shape.most) * 0.5**x.degree, slope, x.remainder).add_(ROUNDED)
     lost = ~(off <= most)  # what is not a number is lost, too
     if not bool(lost.any()):
         return ChebyshevPiece(curve(x.v), off)
     return ChebyshevPiece(torch.where(lost, curve(shape.centre), curve(x.v)), torch.where(lost, most, off))
 
 
-def _beyond(bounds: Sequence[Tensor], most: Tensor) -> Tensor:
+def coefficient_beyond(bounds: Sequence[Tensor], most: Tensor) -> Tensor:
     """The coefficient after the degree of `Σ_j bounds_j p^j`, j from 2 on, where `most` are those of `p`, from the first on."""
     p = most.unbind(0)
     last = len(p) + 1

@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.nn import intensity
 from foretell.nn import pool as plain_pool
-from foretell.sampling.bounds import chebyshev
+from foretell.sampling.bounds import chebyshev, curves
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, point, power, tighter
 
 Value = TypeVar("Value", Tensor, ChebyshevPiece)
@@ -31,6 +31,16 @@ def softplus(x: Value) -> Value:
 
 def relu(x: Value) -> Value:
     return torch.relu(x) if isinstance(x, Tensor) else chebyshev.relu(x)
+
+
+def gelu(x: Value) -> Value:
+    """`x Φ(x)`, without approximation."""
+    return F.gelu(x) if isinstance(x, Tensor) else curves.gelu(x)
+
+
+def log1p(x: Value) -> Value:
+    """`log(1 + x)` of `x` above -1."""
+    return torch.log1p(x) if isinstance(x, Tensor) else curves.log1p(x)
 
 
 def affine(x: Value, weight: Tensor, bias: Tensor) -> Value:

@@ -1,0 +1,90 @@
+"""GELU and logarithms of a `ChebyshevPiece`: a piece in, a piece out, with a remainder that holds anywhere on its window.
+
+Each needs a bound of every Taylor coefficient `|f⁽ⁿ⁾|/n!` on the range that the piece can reach; `chebyshev.curve_piece` does the rest.
+The curves with closed recurrences (tanh, softplus, powers, relu) are in `chebyshev`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.polynomial import Polynomial
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.sampling.bounds.chebyshev import ROUNDED, ChebyshevPiece, coefficient_beyond, curve_piece, point, tighter
+
+FALLS = (0.0, 0.25, 0.4)  # θ: a coefficient of GELU is below a constant times `exp(−θ x²)`, for each of these
+FAR = 40.0  # coefficient_beyond it GELU's slope is 0 or 1 in float64
+TURN = math.sqrt(2.0)  # where GELU's slope is largest; smallest at minus that
+
+
+def gelu(x: ChebyshevPiece) -> ChebyshevPiece:
+    """`x Φ(x)`, `Φ` the normal distribution function: GELU without approximation."""
+    if not x.degree:
+        return point(F.gelu(x.v[0]))
+    shape = x.shape()
+    reach = shape.swing + x.remainder
+    slope = _gelu_slope(shape.centre - reach, shape.centre + reach)
+    nearest = (shape.centre.abs() - reach).clamp(min=0.0).square()
+    falls = [torch.exp(-fall * nearest) for fall in FALLS[1:]]
+    bounds: list[Tensor] = []
+    for anywhere, *shares in _gelu_bounds(x.degree + 1):
+        bound = (falls[0] * shares[0]).clamp_(max=anywhere)
+        bounds.append(torch.minimum(bound, falls[1] * shares[1]))
+    return curve_piece(x, shape, F.gelu, bounds, slope, slope * reach + ROUNDED)
+
+
+def log1p(x: ChebyshevPiece) -> ChebyshevPiece:
+    """`log(1 + x)` where `x` stays above -1; nothing is known elsewhere."""
+    if not x.degree:
+        return point(torch.log1p(x.v[0]))
+    shape = x.shape()
+    low, high = shape.lower(x.remainder), shape.upper(x.remainder)
+    known = low > -1.0
+    steepest = 1.0 / (1.0 + low).clamp(min=1e-300)
+    bounds = [steepest**j / j for j in range(1, x.degree + 2)]
+    v = torch.log1p(x.v.clamp(min=-1.0 + 1e-15))
+    rounded = ROUNDED * v.abs().amax(0)
+    off = coefficient_beyond(bounds[1:], shape.most) / 2.0**x.degree + bounds[0] * x.remainder + rounded
+    # It only grows: where that says more, it is anywhere between its lowest and its highest value.
+    range_low, range_high = torch.log1p(low.clamp(min=-1.0 + 1e-15)), torch.log1p(high.clamp(min=-1.0 + 1e-15))
+    found = tighter(ChebyshevPiece(v, off), range_low - rounded, range_high + rounded)
+    return ChebyshevPiece(found.v, torch.where(known, found.remainder, torch.inf))
+
+
+def _gelu_slope(low: Tensor, high: Tensor) -> Tensor:
+    """The largest `|Φ(x) + x φ(x)|` from `low` to `high`: at an end, or where it turns."""
+    ends = [_slope(end.clamp(-FAR, FAR)).abs() for end in (low, high)]
+    most = torch.maximum(*ends)
+    for turn in (-TURN, TURN):
+        value = abs(float(_slope(torch.tensor(turn, dtype=torch.float64)))) * (1.0 + 1e-12)
+        most = torch.where((low < turn) & (high > turn), most.clamp(min=value), most)
+    return most
+
+
+def _slope(x: Tensor) -> Tensor:
+    return torch.special.ndtr(x) + x * torch.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+
+
+@lru_cache
+def _gelu_bounds(orders: int) -> list[tuple[float, ...]]:
+    """Of coefficients 2, 3, … of GELU, for each fall θ the largest `|f⁽ⁿ⁾(x)| exp(θ x²)/n!` anywhere.
+
+    `f″ = φ(x)(2 − x²)`; if a derivative is `φ q`, the next is `φ (q′ − x q)`. So `φ q exp(θ x²)` turns where `q′ = (1 − 2θ) x q`.
+    """
+    q, found = Polynomial([2.0, 0.0, -1.0]), []
+    x = Polynomial([0.0, 1.0])
+    for order in range(2, orders + 1):
+        found.append(tuple(_largest(q, fall) / math.factorial(order) for fall in FALLS))
+        q = q.deriv() - x * q
+    return found
+
+
+def _largest(q: Polynomial, fall: float) -> float:
+    turns = (q.deriv() - (1.0 - 2.0 * fall) * Polynomial([0.0, 1.0]) * q).roots().real  # other points do no harm
+    sizes = np.abs(q(turns)) * np.exp((fall - 0.5) * turns**2) / math.sqrt(2.0 * math.pi)
+    return float(sizes.max()) * (1.0 + 1e-6)
