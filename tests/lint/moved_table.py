@@ -12,7 +12,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from tests.lint.source import LIBRARY, trees
+from tests.lint.source import LIBRARY, ROOT, trees
 
 OLD_NAMES = Path(__file__).with_name("names_0_1_0.json")
 TABLE = LIBRARY / "moved.toml"
@@ -34,6 +34,9 @@ def moved_table() -> str:
     """The text of `moved.toml`."""
     old = {module: set(names) for module, names in json.loads(OLD_NAMES.read_text(encoding="utf-8")).items()}
     new = {module_of(file): public_names(tree) for file, tree in trees().items() if not file.startswith("reference/")}
+    for path in ROOT.glob("experiments/*/*.py"):  # kinds of experiments, see `reproduce/kinds.py`
+        if f"foretell.reproduce.{path.stem}" in old:
+            new[f"foretell.reproduce.kinds.{path.stem}"] = public_names(ast.parse(path.read_text(encoding="utf-8")))
     lines = ["# Old module → new modules, with the names that each has now. Goes with the next release."]
     for module, names in sorted(old.items()):
         if module in new:

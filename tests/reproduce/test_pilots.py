@@ -13,8 +13,8 @@ from foretell.data.share import share_of
 from foretell.models.build import load_model
 from foretell.reproduce.definition import names, read_definition
 from foretell.reproduce.experiment import open_experiment
-from foretell.reproduce.random_models import LIVELY, draw, liveliness, random_model
-from foretell.reproduce.speed import drawn
+from foretell.reproduce.kinds.random_models import LIVELY, draw, liveliness, random_model
+from foretell.reproduce.kinds.speed import drawn
 from tests.cli.invoking import fine, foretell, refused
 
 OURS = ("datasets", "synthetic", "speed", "data-efficiency", "robocup-by-action")

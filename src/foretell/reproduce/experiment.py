@@ -20,11 +20,11 @@ Verdict = Literal["holds", "does not hold", "not significant", "pending"]
 # `kind` in experiment.toml → the class that it stands for; imported when it is needed.
 KINDS = {
     "models": "foretell.reproduce.models:Models",
-    "datasets": "foretell.reproduce.datasets:Datasets",
-    "synthetic": "foretell.reproduce.synthetic:Synthetic",
-    "speed": "foretell.reproduce.speed:Speed",
-    "shares": "foretell.reproduce.shares:Shares",
-    "by-action": "foretell.reproduce.by_action:ByAction",
+    "datasets": "foretell.reproduce.kinds.datasets:Datasets",
+    "synthetic": "foretell.reproduce.kinds.synthetic:Synthetic",
+    "speed": "foretell.reproduce.kinds.speed:Speed",
+    "shares": "foretell.reproduce.kinds.shares:Shares",
+    "by-action": "foretell.reproduce.kinds.by_action:ByAction",
 }
 
 

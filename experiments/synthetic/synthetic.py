@@ -19,10 +19,11 @@ from foretell.models.build import save_model
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import ExperimentSummary, Results
 from foretell.reproduce.models import best_of
-from foretell.reproduce.random_models import draw, random_model
 from foretell.reproduce.unit import Record, Unit, slug
 from foretell.reproduce.workspace import Workspace, whole
 from foretell.train.config import make_config
+
+from .random_models import draw, random_model
 
 KEYS = ("kind", "title", "paper", "device", "seeds", "minutes", "draw", "train", "model", "close", "reference", "rival")
 OF_A_MODEL = ("name", "model", "draw", "layers")
@@ -109,7 +110,7 @@ class Synthetic:
         return about
 
     def summarise(self, results: Results) -> ExperimentSummary:
-        from foretell.reproduce.synthetic_results import summary_of
+        from .synthetic_results import summary_of
 
         return summary_of(self, results)
 

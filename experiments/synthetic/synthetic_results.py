@@ -25,7 +25,7 @@ from foretell.reproduce.experiment import (
 from foretell.reproduce.rows import ScoreRows, SeedRows, difference_between, estimate_of, is_significant, seed_rows
 
 if TYPE_CHECKING:
-    from foretell.reproduce.synthetic import Synthetic
+    from .synthetic import Synthetic
 
 WHOLE = "log_likelihood"
 METRICS = {WHOLE: "whole", "time_log_likelihood": "times", "type_log_likelihood": "types"}
@@ -51,7 +51,7 @@ class Column:
 
 
 def columns_of(experiment: Synthetic, results: Results) -> list[Column]:
-    from foretell.reproduce.synthetic import drawn_name
+    from .synthetic import drawn_name
 
     found = []
     for source in experiment.all:

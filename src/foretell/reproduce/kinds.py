@@ -1,0 +1,7 @@
+"""Kinds of experiments whose code lies beside their definition: `experiments/speed/speed.py` is `foretell.reproduce.kinds.speed`."""
+
+from __future__ import annotations
+
+from foretell.reproduce.definition import FILE, experiments
+
+__path__ = sorted(str(path.parent) for path in experiments().glob(f"*/{FILE}"))
