@@ -75,7 +75,7 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
     from foretell.data import EventData, EventSequence
     from foretell.lang.program import Program
     from foretell.models.rules.andtt import ANDTT
-    from foretell.objective.integral import stratified
+    from foretell.objective.loglik import stratified
     from foretell.train.step import StepOptions, Stepper
 
     torch.set_num_threads(given.threads)

@@ -30,8 +30,8 @@ import numpy as np
 import torch
 
 from foretell.data import Dataset, EventData, load
+from foretell.data.files import text_file
 from foretell.data.loading import embedded_folder
-from foretell.data.writing import text_file
 from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import score_events
 from foretell.train.config import make_config, read_config

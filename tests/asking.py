@@ -6,8 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.models.base import IntensityModel
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.data.card import Origin
+from foretell.data.dataset import Origin
 from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import RuleModel
 from foretell.reference.events import Event, History

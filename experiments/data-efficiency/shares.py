@@ -12,7 +12,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from foretell.data.share import share_of
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate
 from foretell.evaluate.scores import ScoringOptions, plain
@@ -31,6 +30,7 @@ from foretell.reproduce.rows import SeedRows, difference_between, is_significant
 from foretell.reproduce.unit import Record, Unit, slug
 from foretell.reproduce.workspace import Workspace
 from foretell.train.config import make_config
+from foretell.train.splits import share_of
 
 KEYS = (
     *("kind", "title", "paper", "data", "device", "seeds", "minutes", "shares"),

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 
 from foretell.data import EventData, load
-from foretell.data.writing import replacing
+from foretell.data.files import replacing
 from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.andtt import ANDTT
 from foretell.train.config import make_config, read_config
 from foretell.train.fit import fit
+from foretell.train.likelihood_task import mean_log_likelihood
 from foretell.train.run import environment
-from foretell.train.score import mean_log_likelihood
 
 HERE = Path(__file__).parent
 JUDGED, POINTS, ESTIMATES = 16, 1, 2

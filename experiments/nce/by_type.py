@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries
 from foretell.data import EventData, load
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import RuleModel
-from foretell.objective.integral import stratified
+from foretell.objective.loglik import stratified
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary
 

@@ -26,10 +26,8 @@ from foretell.evaluate.permutation import permutation_test
 from foretell.models.attention.anhp import ANHP
 from foretell.models.start_from import take_encoder
 from foretell.models.task_heads import PSEUDO_COUNT, Classifier
-from foretell.train.classify import classify
-from foretell.train.config import RunConfig, make_config, read_config
-from foretell.train.pretrain import Pretraining, pretrain
-from foretell.train.task import PretrainOptions
+from foretell.train.config import PretrainOptions, RunConfig, make_config, read_config
+from foretell.train.label_tasks import Pretraining, classify, pretrain
 
 HERE = Path(__file__).resolve().parent
 ARMS = ("scratch", "pretrained")

@@ -30,7 +30,7 @@ from foretell.evaluate.queries import embeddings_of
 from foretell.models.attention.anhp import ANHP
 from foretell.models.build import Network
 from foretell.train.fit import fit
-from foretell.train.pretrain import pretrain
+from foretell.train.label_tasks import pretrain
 from foretell.train.run import RunFolder
 
 TEAMS = ("purple", "pink")

@@ -31,10 +31,9 @@ from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.permutation import compare_values
 from foretell.models.attention.anhp import ANHP
 from foretell.models.start_from import start_from
-from foretell.train.config import RunConfig, make_config, read_config
+from foretell.train.config import PretrainOptions, RunConfig, make_config, read_config
 from foretell.train.fit import fit
-from foretell.train.pretrain import Pretraining, pretrain
-from foretell.train.task import PretrainOptions
+from foretell.train.label_tasks import Pretraining, pretrain
 
 HERE = Path(__file__).resolve().parent
 ARMS = ("scratch", "encoder", "head")

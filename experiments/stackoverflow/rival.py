@@ -29,8 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import make_batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries, make_batch
 from foretell.data import EventData, load
 from foretell.models.base import IntensityModel
 from foretell.models.build import load_model

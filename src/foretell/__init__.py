@@ -35,12 +35,10 @@ if TYPE_CHECKING:
     from foretell.models.start_from import start_from
     from foretell.report import plots as plot
     from foretell.sampling.core.futures import sample, sample_futures, sample_next
-    from foretell.train.callbacks import Callback
-    from foretell.train.classify import classify
     from foretell.train.fit import fit
-    from foretell.train.pretrain import pretrain
+    from foretell.train.label_tasks import classify, pretrain
     from foretell.train.run import RunFolder
-    from foretell.train.trainer import TrainingInterrupt
+    from foretell.train.trainer import Callback, TrainingInterrupt
 
 _HOMES = {
     "foretell.data": "Dataset EventData EventSequence Vocabulary load load_file save save_dataset",
@@ -52,15 +50,13 @@ _HOMES = {
     "foretell.lang.diagnostics": "ProgramError",
     "foretell.models.build": "load_model save_model",
     "foretell.sampling.core.futures": "sample sample_futures sample_next",
-    "foretell.train.callbacks": "Callback",
-    "foretell.train.classify": "classify",
+    "foretell.train.label_tasks": "classify pretrain",
     "foretell.train.fit": "fit",
-    "foretell.train.pretrain": "pretrain",
     "foretell.models.start_from": "start_from",
     "foretell.evaluate.labels": "predict_labels score_labels",
     "foretell.evaluate.masked": "score_masked",
     "foretell.train.run": "RunFolder",
-    "foretell.train.trainer": "TrainingInterrupt",
+    "foretell.train.trainer": "Callback TrainingInterrupt",
     "foretell.evaluate.scores": "evaluate",
     "foretell.evaluate.queries": "embeddings_of intensities_at",
     "foretell.evaluate.explain": "explain",

@@ -7,12 +7,10 @@ import pytest
 import torch
 
 from foretell.batches import rule_collator
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.batch import Batch, Queries, Sample
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
-from foretell.objective.integral import stratified
-from foretell.objective.loglik import training_loss
+from foretell.objective.loglik import stratified, training_loss
 from tests.models.test_andtt_remembered import letters
 
 SEQUENCES = (["say(a)", "say(b)", "say(a)"], ["say(b)"], ["say(c)", "say(c)"])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from foretell.models.task_heads import Classifier
+from foretell.train.config import ClassifyOptions
 from foretell.train.run import RunFolder
-from foretell.train.task import ClassifyOptions
 from tests.cli.invoking import fine, refused
 from tests.cli.test_predict import piped
 from tests.train.labelled import folder, rows, write

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from foretell.models.attention.anhp import AnhpOptions
 from foretell.models.task_heads import MaskedANHP
+from foretell.train.config import PretrainOptions
 from foretell.train.run import RunFolder
-from foretell.train.task import PretrainOptions
 from tests.cli.invoking import fine, finished, process, refused
 from tests.train.test_resume import same_run
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries
 from foretell.models.base import IntensityModel
-from foretell.objective.integral import quadrature
-from foretell.objective.loglik import Terms, log_likelihood
+from foretell.objective.loglik import Terms, log_likelihood, quadrature
 from tests.asking import state_at
 from tests.samples import random_data
 

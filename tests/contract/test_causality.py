@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import Embeds

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries
 from foretell.models.base import IntensityModel
 from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.rule_model import RuleModel

@@ -6,10 +6,9 @@ import json
 
 import torch
 
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries
 from foretell.models.base import IntensityModel
-from foretell.objective.integral import quadrature, stratified
-from foretell.objective.loglik import log_likelihood
+from foretell.objective.loglik import log_likelihood, quadrature, stratified
 from tests.asking import state_at
 from tests.contract.members import VOCABULARY, Member
 from tests.samples import random_data

@@ -8,13 +8,12 @@ import math
 import pytest
 import torch
 
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries
 from foretell.data import EventData, Origin
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral
 from foretell.nn.time import TimeEmbedding
-from foretell.objective.integral import quadrature
-from foretell.objective.loglik import log_likelihood, training_loss
+from foretell.objective.loglik import log_likelihood, quadrature, training_loss
 from tests.asking import state_at
 from tests.contract.members import Member
 from tests.samples import event_data, random_data, random_rows

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.batches.buckets import length_buckets
+from foretell.batches.batch import length_buckets
 from foretell.data import load
 
 _lengths = st.lists(st.integers(0, 50), max_size=80)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from foretell.data import EventData, EventSequence, Vocabulary, load
-from foretell.data.share import ENOUGH_SEQUENCES, share_of
 from foretell.errors import ForetellError
+from foretell.train.splits import ENOUGH_SEQUENCES, share_of
 
 
 def sequences(count: int, events: int = 8) -> EventData:

@@ -17,8 +17,7 @@ from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
-from foretell.objective.integral import quadrature
-from foretell.objective.loglik import log_likelihood
+from foretell.objective.loglik import log_likelihood, quadrature
 from tests.samples import event_data, random_data, random_rows, randomise
 
 DATA = random_data(1, [4, 0, 9, 1, 6, 0, 2], ties=True)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import integrate
 
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries
 from foretell.data import EventData
 from foretell.evaluate.next_event_density import Tolerance
 from foretell.evaluate.next_time import AGAIN, AGAIN_ABOVE, QUICK, UNDEFINED_ABOVE, predict_next_times

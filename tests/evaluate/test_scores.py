@@ -51,8 +51,7 @@ def test_the_most_intense_type_is_the_one_predicted_at_each_time():
     model.time.set_range(0.5, 10.0)
     events = score(model, data, ScoringOptions(times=False)).events
     wrong = 0
-    from foretell.batches.batch import make_batch
-    from foretell.batches.queries import Queries
+    from foretell.batches.batch import Queries, make_batch
 
     for place, sequence in enumerate(data):
         batch = make_batch(data, [place])

@@ -21,9 +21,9 @@ LONG_FUNCTIONS = {
 MANY_PARAMETERS = {
     "evaluate/predict.py:predict_each": "public: every question is a parameter, with its default",
     "evaluate/scores.py:evaluate": "public",
-    "train/classify.py:classify": "public",
+    "train/label_tasks.py:classify": "public",
     "train/fit.py:fit": "public",
-    "train/pretrain.py:pretrain": "public",
+    "train/label_tasks.py:pretrain": "public",
     "reproduce/command.py:reproduce_options": "the flags of `foretell reproduce`",
     "nn/cells.py:cells_in_waves": "tensors of a hand-written gradient, as a kernel has them",
     "nn/cells.py:_Run.__init__": "the same",

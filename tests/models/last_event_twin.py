@@ -14,7 +14,7 @@ from foretell.data import EventData, Vocabulary
 from foretell.models.last_event.last_event import LastEventModel
 from foretell.models.last_event.sahp import SAHP
 from foretell.models.last_event.thp import THP
-from foretell.objective.integral import Points
+from foretell.objective.loglik import Points
 from foretell.reference.events import before_time
 from foretell.reference.likelihood import Point, log_likelihood
 from foretell.reference.sahp import SlowSAHP

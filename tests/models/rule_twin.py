@@ -8,15 +8,13 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
 from foretell.models.rules.rule_model import RuleModel
-from foretell.objective.integral import Points, quadrature, stratified
-from foretell.objective.loglik import log_likelihood, training_loss
+from foretell.objective.loglik import Points, log_likelihood, quadrature, stratified, training_loss
 from foretell.reference import andtt, ndtt
 from foretell.reference.ruled import spelled
 from tests.asking import state_at

@@ -10,12 +10,11 @@ import torch
 
 from foretell.batches import rule_collator as andtt_plans
 from foretell.batches import timelines as andtt_histories
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries
 from foretell.data import EventData
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
-from foretell.objective.integral import quadrature
-from foretell.objective.loglik import log_likelihood
+from foretell.objective.loglik import log_likelihood, quadrature
 from foretell.train.fit import fit
 from tests.asking import state_at
 from tests.ground.timelines import event_data

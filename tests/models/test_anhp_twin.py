@@ -11,13 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from foretell.batches.batch import make_batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries, make_batch
 from foretell.data import EventData, Vocabulary
 from foretell.models.attention.anhp import ANHP, FOLD_BELOW
 from foretell.nn import attention
-from foretell.objective.integral import quadrature, stratified, uniform
-from foretell.objective.loglik import log_likelihood
+from foretell.objective.loglik import log_likelihood, quadrature, stratified, uniform
 from foretell.reference.anhp import SlowANHP
 from foretell.reference.events import before_time
 from tests.models.twin import attached_arrays, slow_log_likelihood, twin_of

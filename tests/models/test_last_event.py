@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.batches.batch import make_batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries, make_batch
 from foretell.data import EventSequence
 from foretell.data.synthetic import PoissonProcess, simulate
 from foretell.errors import ForetellError
@@ -20,8 +19,7 @@ from foretell.models.last_event.thp import THP
 from foretell.models.parameters import load_parameters, parameters_json
 from foretell.models.pytree import tensors_of, with_tensors
 from foretell.models.units import starting_rates
-from foretell.objective.integral import quadrature, stratified
-from foretell.objective.loglik import log_likelihood, training_loss
+from foretell.objective.loglik import log_likelihood, quadrature, stratified, training_loss
 from tests.samples import event_data, random_data, random_rows, randomise
 
 DATA = random_data(71, [6, 0, 11, 2])

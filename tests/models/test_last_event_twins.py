@@ -8,14 +8,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from foretell.batches.batch import make_batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries, make_batch
 from foretell.models.last_event.last_event import LastEventModel
 from foretell.models.last_event.sahp import SAHP
 from foretell.models.last_event.thp import THP
 from foretell.nn import attention
-from foretell.objective.integral import quadrature, stratified, uniform
-from foretell.objective.loglik import log_likelihood
+from foretell.objective.loglik import log_likelihood, quadrature, stratified, uniform
 from tests.models.last_event_twin import (
     CASES,
     Case,

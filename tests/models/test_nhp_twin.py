@@ -11,13 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from foretell.batches.batch import Batch, make_batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries, make_batch
 from foretell.data import EventData, Vocabulary
 from foretell.models.recurrent.nhp import NHP
 from foretell.nn.ctlstm_steps import GATES
-from foretell.objective.integral import Points, quadrature, stratified, uniform
-from foretell.objective.loglik import log_likelihood, training_loss
+from foretell.objective.loglik import Points, log_likelihood, quadrature, stratified, training_loss, uniform
 from foretell.reference import likelihood
 from foretell.reference.events import before_time
 from foretell.reference.likelihood import Point

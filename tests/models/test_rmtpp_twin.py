@@ -9,12 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch, make_batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries, make_batch
 from foretell.data import EventData, Vocabulary
 from foretell.models.recurrent.rmtpp import RMTPP, growth, inverse_growth
-from foretell.objective.integral import Points, quadrature, stratified
-from foretell.objective.loglik import log_likelihood, training_loss
+from foretell.objective.loglik import Points, log_likelihood, quadrature, stratified, training_loss
 from foretell.reference import likelihood
 from foretell.reference.events import before_time
 from foretell.reference.likelihood import Point

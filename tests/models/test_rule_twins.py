@@ -16,8 +16,7 @@ from foretell.models.build import load_model, save_model
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
 from foretell.models.rules.rule_model import RuleModel
-from foretell.objective.integral import quadrature, uniform
-from foretell.objective.loglik import training_loss
+from foretell.objective.loglik import quadrature, training_loss, uniform
 from tests.ground.timelines import event_data
 from tests.models.rule_twin import (
     assert_close,

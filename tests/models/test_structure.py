@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from foretell.batches.batch import make_batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries, make_batch
 from foretell.data import Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.batches.batch import make_batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries, make_batch
 from foretell.data import EventSequence
 from foretell.data.synthetic import HawkesProcess, PoissonProcess, simulate
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
 from foretell.models.units import mean_gap, scored_counts, starting_rates, wave_range
-from foretell.objective.integral import quadrature
-from foretell.objective.loglik import log_likelihood
+from foretell.objective.loglik import log_likelihood, quadrature
 from tests.samples import event_data, random_rows
 
 GAPS = event_data([([1.0, 1.0, 3.0], [0, 1, 2]), ([], []), ([2.0, 2.5], [0, 0])], t_end=[5.0, 9.0, 4.0])

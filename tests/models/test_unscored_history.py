@@ -13,9 +13,8 @@ import foretell as ft
 from foretell.errors import DataError
 from foretell.evaluate.likelihood import score_events
 from foretell.ground.impossible import settle_impossible
-from foretell.objective.integral import quadrature, stratified
-from foretell.objective.loglik import log_likelihood, training_loss
-from foretell.train.score import sum_scored
+from foretell.objective.loglik import log_likelihood, quadrature, stratified, training_loss
+from foretell.train.likelihood_task import sum_scored
 from tests.ground.timelines import event_data
 
 # `spark` lights the fire while it is not lit; `wind` does the same from outside, with the same parameters.

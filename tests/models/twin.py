@@ -8,7 +8,7 @@ from torch import Tensor
 from foretell.batches.batch import Batch
 from foretell.data import EventData
 from foretell.models.attention.anhp import ANHP
-from foretell.objective.integral import Points
+from foretell.objective.loglik import Points
 from foretell.reference.anhp import SlowANHP
 from foretell.reference.likelihood import Point, log_likelihood
 from tests.samples import as_history

@@ -12,8 +12,7 @@ from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
 from foretell.nn import cells
 from foretell.nn.cells import drifted
-from foretell.objective.integral import stratified
-from foretell.objective.loglik import training_loss
+from foretell.objective.loglik import stratified, training_loss
 from tests.ground.timelines import event_data
 from tests.samples import randomise
 

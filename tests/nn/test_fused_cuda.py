@@ -14,8 +14,7 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.attention import fused as anhp_fused
 from foretell.models.attention.anhp import ANHP
 from foretell.nn import attention
-from foretell.objective.integral import Points, quadrature, stratified
-from foretell.objective.loglik import training_loss
+from foretell.objective.loglik import Points, quadrature, stratified, training_loss
 
 pytestmark = [
     pytest.mark.gpu,

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Sample
+from foretell.batches.batch import Batch, Sample
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.andtt import ANDTT
-from foretell.objective.integral import Points, quadrature
-from foretell.objective.loglik import training_loss
+from foretell.objective.loglik import Points, quadrature, training_loss
 from foretell.train.step import StepOptions, Stepper
 from tests.ground.timelines import event_data
 from tests.samples import randomise

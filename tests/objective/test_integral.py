@@ -17,8 +17,15 @@ from foretell.data import Origin
 from foretell.models.base import IntensityModel
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
-from foretell.objective.integral import Points, gauss_legendre, quadrature, stratified, uniform
-from foretell.objective.loglik import integral_terms, log_likelihood
+from foretell.objective.loglik import (
+    Points,
+    gauss_legendre,
+    integral_terms,
+    log_likelihood,
+    quadrature,
+    stratified,
+    uniform,
+)
 from foretell.options import Window
 from tests.samples import event_data, random_data, randomise
 

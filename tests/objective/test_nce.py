@@ -15,12 +15,10 @@ from foretell.data.synthetic import simulate
 from foretell.models.attention.anhp import ANHP
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
-from foretell.objective.integral import quadrature
-from foretell.objective.loglik import log_likelihood
+from foretell.objective.loglik import log_likelihood, quadrature
 from foretell.objective.nce import contrast
 from foretell.objective.noise import NoiseProcess
-from foretell.objective.noise_parts import Profile
-from foretell.objective.timed_noise import Noise, TimedNoise
+from foretell.objective.noise_parts import Noise, Profile, TimedNoise
 from foretell.reference.hawkes import SlowHawkes
 from foretell.reference.nce import NoiseEvent, objective
 from foretell.reference.timed import SlowTimed

@@ -9,8 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from foretell.batches.batch import Batch, make_batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries, make_batch
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.lang.program import Program

@@ -22,7 +22,7 @@ from foretell.models.rules.possible_events import possible_events
 from foretell.objective import noise as drawing
 from foretell.objective.nce import NoiseSource
 from foretell.objective.noise import NoiseEvents, NoiseProcess
-from foretell.objective.timed_noise import TimedNoise, load_noise, save_noise
+from foretell.objective.noise_parts import TimedNoise, load_noise, save_noise
 from foretell.options import Window
 from foretell.reference.timed import SlowTimed
 from foretell.train.noise import fit_noise

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
-from foretell.objective.integral import quadrature, stratified
-from foretell.objective.loglik import log_likelihood, training_loss
+from foretell.objective.loglik import log_likelihood, quadrature, stratified, training_loss
 from tests.asking import state_at
 from tests.ground.timelines import event_data
 from tests.plan.plans import plan_of

@@ -8,8 +8,7 @@ import torch
 from foretell.data import EventData
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
-from foretell.objective.integral import stratified
-from foretell.objective.loglik import log_likelihood
+from foretell.objective.loglik import log_likelihood, stratified
 from foretell.train.fit import Fit, fit
 from foretell.train.step import Stepper
 from tests.train.small import exciting, options

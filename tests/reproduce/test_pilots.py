@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from foretell.data import EventData, load
-from foretell.data.share import share_of
 from foretell.models.build import load_model
 from foretell.reproduce.definition import names, read_definition
 from foretell.reproduce.experiment import open_experiment
 from foretell.reproduce.kinds.random_models import LIVELY, draw, liveliness, random_model
 from foretell.reproduce.kinds.speed import drawn
+from foretell.train.splits import share_of
 from tests.cli.invoking import fine, foretell, refused
 
 OURS = ("datasets", "synthetic", "speed", "data-efficiency", "robocup-by-action")

@@ -10,10 +10,10 @@ import pytest
 
 import foretell as ft
 from foretell.models.classical.hawkes import Hawkes
-from foretell.train.callbacks import Callback
 from foretell.train.fit import TrainingInterrupt, fit
-from foretell.train.pretrain import pretrain
+from foretell.train.label_tasks import pretrain
 from foretell.train.run import RunFolder
+from foretell.train.trainer import Callback
 from tests.promises.test_pages import ROOT, fenced
 from tests.train.small import exciting, options, same_tensors, small_model
 from tests.train.test_resume import new_run, same_run, without_seconds

@@ -11,8 +11,8 @@ from foretell.models.attention.anhp import ANHP
 from foretell.options import Integral
 from foretell.train.config import make_config
 from foretell.train.fit import fit
+from foretell.train.likelihood_task import mean_log_likelihood
 from foretell.train.run import RunFolder
-from foretell.train.score import mean_log_likelihood
 from foretell.train.step import StepOptions, Stepper
 from foretell.train.trainer import TrainingInterrupt
 

@@ -9,8 +9,7 @@ from foretell.batches.batch import Batch
 from foretell.data import EventData, EventSequence, load
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
-from foretell.objective.integral import stratified
-from foretell.objective.loglik import training_loss
+from foretell.objective.loglik import stratified, training_loss
 from foretell.train.step import StepOptions, Stepper
 
 pytestmark = [

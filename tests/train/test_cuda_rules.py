@@ -14,9 +14,8 @@ from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
 from foretell.nn import range_attention as module
 from foretell.nn.range_attention import range_attention, range_tiles
-from foretell.objective.integral import stratified
-from foretell.objective.loglik import training_loss
-from foretell.train.score import mean_log_likelihood
+from foretell.objective.loglik import stratified, training_loss
+from foretell.train.likelihood_task import mean_log_likelihood
 from foretell.train.step import StepOptions, Stepper
 
 pytestmark = [

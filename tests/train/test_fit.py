@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from foretell.batches.collator import Collator
+from foretell.batches.batch import Collator
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
@@ -19,7 +19,7 @@ from foretell.models.rules.andtt import ANDTT
 from foretell.train import likelihood_task
 from foretell.train import step as training
 from foretell.train.fit import TrainingInterrupt, choose_device, fit
-from foretell.train.score import mean_log_likelihood, sum_scored
+from foretell.train.likelihood_task import mean_log_likelihood, sum_scored
 from tests.samples import event_data
 from tests.train.small import exciting, in_unit, options, same_tensors, small_model
 

@@ -22,10 +22,9 @@ from foretell.objective.nce import NoiseSource
 from foretell.train import executor
 from foretell.train.config import ConfigError, make_config
 from foretell.train.fit import TrainingInterrupt, fit
-from foretell.train.likelihood_task import integral_cost
+from foretell.train.likelihood_task import integral_cost, mean_log_likelihood
 from foretell.train.noise import NoiseKind, fit_noise, noise_of_run
 from foretell.train.run import RunFolder
-from foretell.train.score import mean_log_likelihood
 from foretell.train.step import PieceLimits, StepOptions, Stepper
 from tests.objective.test_noise import POSSIBLE, SHOPPING, shop
 from tests.samples import event_data, random_data, random_rows, randomise

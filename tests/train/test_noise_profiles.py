@@ -12,11 +12,9 @@ import torch
 from foretell.data import EventData, EventSequence
 from foretell.models.classical.poisson import Poisson
 from foretell.models.units import mean_gap, scored_counts
-from foretell.objective.noise_parts import Profile
-from foretell.objective.timed_noise import TimedNoise
+from foretell.objective.noise_parts import Profile, TimedNoise
 from foretell.reference.timed import area, height
-from foretell.train.noise import fit_noise, levelled
-from foretell.train.noise_profiles import own_profile, start_profile
+from foretell.train.noise import fit_noise, levelled, own_profile, start_profile
 from tests.samples import event_data, random_rows
 from tests.train.small import small_model
 

@@ -15,9 +15,8 @@ from foretell.errors import ForetellError
 from foretell.models.attention.two_sided import sight
 from foretell.models.build import load_model, load_network, save_model
 from foretell.models.task_heads import Classifier, MaskedANHP
-from foretell.train.classify import classify
 from foretell.train.fit import TrainingInterrupt, fit
-from foretell.train.pretrain import pretrain
+from foretell.train.label_tasks import classify, pretrain
 from tests.train.labelled import data_of, rows
 from tests.train.small import exciting, options, same_tensors, small_model
 from tests.train.test_resume import StopAfter, new_run, same_run, without_seconds
@@ -86,7 +85,7 @@ def test_a_classifier_that_was_stopped_ends_where_an_undisturbed_one_ends(tmp_pa
 
 
 def test_every_epoch_hides_other_events(monkeypatch: pytest.MonkeyPatch):
-    from foretell.train import pretrain as module
+    from foretell.train import label_tasks as module
 
     drawn = []
     original = module.corrupt

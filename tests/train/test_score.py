@@ -14,7 +14,7 @@ from foretell.models import base
 from foretell.models.base import IntensityModel
 from foretell.models.rules import rule_model as ruled
 from foretell.models.rules.andtt import ANDTT
-from foretell.train.score import mean_log_likelihood
+from foretell.train.likelihood_task import mean_log_likelihood
 from tests.samples import randomise
 from tests.train.small import exciting, small_model
 
@@ -42,7 +42,9 @@ def test_points_in_parts_score_what_they_score_together(kind: str, monkeypatch: 
     gaps = sum(len(one) + 1 for one in data)
     monkeypatch.setitem(ruled.EVENTS_AT_A_TIME, "cpu", 2 * 3 * gaps)
     monkeypatch.setitem(base.QUERIES_AT_A_TIME, "cpu", 3 * gaps)
-    monkeypatch.setattr("foretell.train.score.batches_of", lambda data, model, window, nodes: whole(model, data))
+    monkeypatch.setattr(
+        "foretell.train.likelihood_task.batches_of", lambda data, model, window, nodes: whole(model, data)
+    )
     apart = mean_log_likelihood(model, data, 7)
     assert apart == pytest.approx(together, rel=0.2)  # other batches draw other times
     monkeypatch.setitem(ruled.EVENTS_AT_A_TIME, "cpu", 1 << 30)

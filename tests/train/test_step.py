@@ -11,8 +11,7 @@ from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
-from foretell.objective.integral import quadrature, stratified
-from foretell.objective.loglik import log_likelihood
+from foretell.objective.loglik import log_likelihood, quadrature, stratified
 from foretell.train import step as stepping
 from foretell.train.fit import fit
 from foretell.train.step import PieceLimits, StepOptions, Stepper

@@ -6,8 +6,9 @@ first `g` events. Padded times are `t_end`, so that padded gaps have length zero
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -17,7 +18,64 @@ from torch import Tensor
 from foretell.data import EventData, EventSequence, Origin
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Timeline
+from foretell.nn.attention import Visible
 from foretell.options import Window
+
+
+def length_buckets(
+    lengths: Sequence[int] | np.ndarray,
+    batch_size: int,
+    rng: np.random.Generator,
+    *,
+    max_tokens: int | None = None,
+    max_padding: float = 0.2,
+) -> list[np.ndarray]:
+    """Batches in random order; equal lengths are shuffled among each other, and the cuts move with every call.
+
+    A batch with a larger share of padding than `max_padding` (the few longest sequences, as a rule) is split; 1.0
+    splits none. `max_tokens` also limits a batch's padded size (sequences × longest); a sequence longer than
+    that gets a batch alone.
+    """
+    assert batch_size >= 1 and (max_tokens is None or max_tokens >= 1)
+    sizes = np.asarray(lengths, dtype=np.int64)
+    if not len(sizes):
+        return []
+    order = np.lexsort((rng.random(len(sizes)), sizes))
+    tokens = None if max_tokens is None else _token_cuts(sizes[order], batch_size, max_tokens)
+    cuts = _even_cuts(len(sizes), batch_size, rng) if tokens is None else tokens
+    batches = [part for batch in np.split(order, cuts) for part in _tight(batch, sizes, max_padding)]
+    return [batches[place] for place in rng.permutation(len(batches))]
+
+
+def _even_cuts(count: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+    # one batch is short; which one is random, so that it is not always the longest sequences that are alone
+    short = count % batch_size
+    starts = np.arange(batch_size, count, batch_size)
+    if short and len(starts):
+        at = int(rng.integers(len(starts) + 1))
+        starts = starts.copy()
+        starts[at:] = starts[at:] - batch_size + short
+    return starts
+
+
+def _token_cuts(ordered: np.ndarray, batch_size: int, max_tokens: int) -> np.ndarray:
+    cuts: list[int] = []
+    start = 0
+    for place, length in enumerate(ordered.tolist()):
+        if place > start and (place - start == batch_size or (place - start + 1) * length > max_tokens):
+            cuts.append(place)
+            start = place
+    return np.array(cuts, dtype=np.int64)
+
+
+def _tight(batch: np.ndarray, sizes: np.ndarray, max_padding: float) -> list[np.ndarray]:
+    """A sorted batch, cut where that saves most until no part is padded more than allowed."""
+    here = sizes[batch]
+    if len(batch) * int(here[-1]) * (1 - max_padding) <= int(here.sum()):
+        return [batch]
+    count = np.arange(1, len(batch))
+    cut = int(np.argmin(count * here[:-1] + (len(batch) - count) * here[-1])) + 1
+    return [*_tight(batch[:cut], sizes, max_padding), *_tight(batch[cut:], sizes, max_padding)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,3 +196,95 @@ def what_counts(lengths: np.ndarray, width: int, given_first: bool, window: Wind
     first = 1 if given_first else 0
     # A sequence that is conditioned on its first event but has none is not observed at all before it.
     return (event >= first) & (event < last), (gap >= first) & (gap <= last)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Times at which something is wanted, each seeing a prefix of its sequence's events."""
+
+    times: Tensor  # float64 [B, Q]
+    visible: Visible
+    plan: Any = None  # a `QueryPlan`, for models made of rules
+
+    @classmethod
+    def by_gap(cls, times: Tensor) -> Queries:
+        """From [B, G, P]: the `P` times of gap `g` see the first `g` events."""
+        rows, gaps, per_gap = times.shape
+        return cls(times.reshape(rows, gaps * per_gap), Visible(None, per_gap))
+
+    @classmethod
+    def seeing(cls, times: Tensor, seen: Tensor) -> Queries:
+        """Times [B, Q] that see the first `seen` events each."""
+        return cls(times, Visible(seen, None))
+
+    @classmethod
+    def of_events(cls, batch: Batch) -> Queries:
+        """The events' own times, each seeing the events before it."""
+        return cls.by_gap(batch.times.unsqueeze(-1))
+
+    @classmethod
+    def at_times(cls, batch: Batch, times: Tensor) -> Queries:
+        """Times that are no event's: each sees the events with a smaller time."""
+        seen = torch.searchsorted(batch.times, times.contiguous(), right=False)
+        return cls.seeing(times, torch.minimum(seen, batch.lengths[:, None]))
+
+    def at(self, times: Tensor) -> Queries:
+        """Other times [B, Q] that see the same events each: what was planned stays."""
+        return replace(self, times=times)
+
+    def seen(self) -> Tensor:
+        """How many events each query sees: [1 or B, Q]."""
+        if self.visible.seen is not None:
+            return self.visible.seen
+        assert self.visible.per_gap is not None
+        return (torch.arange(self.times.shape[1], device=self.times.device) // self.visible.per_gap)[None]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """At each query only some of the possible events, uniformly without replacement, each with weight K/J."""
+
+    keep: int  # J
+    rng: np.random.Generator
+
+
+class Collator:
+    """For models without rules: padding alone."""
+
+    captured_after = 1  # occurrences of a capture key: at once, since batches of a shape are sure to come again
+
+    def batch(
+        self,
+        data: EventData,
+        indices: Sequence[int] | np.ndarray,
+        *,
+        window: Window = "all",
+        device: torch.device | str = "cpu",
+        width: int | None = None,
+        unscored: np.ndarray | None = None,
+        planned: bool = True,
+    ) -> Batch:
+        """The chosen sequences, padded to the longest or to `width` events; types that are `unscored` [K] happen and do not count.
+
+        Not `planned`: rows will be taken from it, and `plan_batch` called for those.
+        """
+        return make_batch(data, indices, window=window, device=device, width=width, unscored=unscored)
+
+    def plan_batch(self, batch: Batch) -> Batch:
+        """The batch with what `model.encode` applies, unless it has it."""
+        return batch
+
+    def plan_queries(
+        self, batch: Batch, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None
+    ) -> Queries:
+        """Queries about a batch with what the model applies; about a `sample` of the possible events, or `chosen` [B, Q] ones."""
+        return queries
+
+    def capture_key(self, batch: Batch) -> Hashable:
+        """Batches for which this is equal can be served by one captured step."""
+        return tuple(batch.times.shape)
+
+    @contextmanager
+    def keeping(self) -> Iterator[object]:
+        """Plans handed out inside are handed out again without a look at the device; a graph must keep what comes alive."""
+        yield None

@@ -18,9 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch, RuleRows, make_batch
-from foretell.batches.collator import Collator
-from foretell.batches.queries import Queries, Sample
+from foretell.batches.batch import Batch, Collator, Queries, RuleRows, Sample, make_batch
 from foretell.batches.timelines import Histories
 from foretell.data import EventData
 from foretell.options import Window

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.options import UndeclaredChoice
+from foretell.cli.flags import UndeclaredChoice
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +83,7 @@ def check(
 
 
 def _draw(program: Program, path: Path, title: str) -> None:
-    from foretell.data.writing import text_file
+    from foretell.data.files import text_file
     from foretell.errors import ForetellError
     from foretell.lang.graph import graph_of
     from foretell.lang.svg import draw

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from foretell.cli.options import OtherImpossibleOption
+from foretell.cli.flags import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 Option = typer.Option

@@ -90,18 +90,18 @@ def convert(
     as_json: JsonOption = False,
 ) -> None:
     """Reads and checks IN, writes OUT: nothing is written if there is a mistake in IN."""
-    from foretell.data import formats, save, save_dataset
+    from foretell.data.loading import SUFFIXES, save, save_dataset, suffix_of
 
     suffix = suffix if suffix.startswith(".") else f".{suffix}"
-    if suffix not in formats.SUFFIXES:
-        raise ForetellError(f"--format is {suffix!r}, expected one of {', '.join(formats.SUFFIXES)}")
+    if suffix not in SUFFIXES:
+        raise ForetellError(f"--format is {suffix!r}, expected one of {', '.join(SUFFIXES)}")
     dataset = _open(str(source), columns, reader, origin)
     splits = dataset.splits()
-    if formats.suffix_of(target) is None:
+    if suffix_of(target) is None:
         if target.suffix and not target.is_dir():
-            raise ForetellError(f"{target}: written are {', '.join(formats.SUFFIXES)}, or a folder")
+            raise ForetellError(f"{target}: written are {', '.join(SUFFIXES)}, or a folder")
         if target.is_file():
-            raise ForetellError(f"{target}: this is a file; expected a folder, or one of {', '.join(formats.SUFFIXES)}")
+            raise ForetellError(f"{target}: this is a file; expected a folder, or one of {', '.join(SUFFIXES)}")
         save_dataset(dataset, target, suffix)
     elif len(splits) > 1:
         raise ForetellError(f"{source} has {len(splits)} splits ({', '.join(splits)}): OUT must be a folder")
@@ -131,17 +131,17 @@ def simulate(
     as_json: JsonOption = False,
 ) -> None:
     """Draws sequences exactly; each carries nll_true, its negative log-likelihood under the truth."""
-    from foretell.data import formats, save, save_dataset
+    from foretell.data.loading import SUFFIXES, save, save_dataset, suffix_of
     from foretell.data.synthetic import simulate as draw
 
     truth = _process(process, rate, mu, alpha, beta)
     data = draw(truth, sequences, t_end, seed, "train")
-    if formats.suffix_of(out) is not None:
+    if suffix_of(out) is not None:
         save(data, out)
         splits = {"train": data}
     else:
         if out.suffix or out.is_file():
-            raise ForetellError(f"{out}: written are {', '.join(formats.SUFFIXES)}, or a folder (a name without a dot)")
+            raise ForetellError(f"{out}: written are {', '.join(SUFFIXES)}, or a folder (a name without a dot)")
         dataset = _split(data, process.value)
         save_dataset(dataset, out)
         splits = dataset.splits()

@@ -44,7 +44,7 @@ def demo(
     from foretell.evaluate.scores import ScoringOptions, score
     from foretell.report.plots import intensity_plot, learning_curves, save_figure
     from foretell.train.fit import fit, floors_for
-    from foretell.train.score import mean_log_likelihood
+    from foretell.train.likelihood_task import mean_log_likelihood
 
     dataset = load("robocup")
     train, dev, test = dataset.train, dataset.dev, dataset.test

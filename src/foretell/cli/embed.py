@@ -31,7 +31,7 @@ def embed(
     from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_network
     from foretell.cli.show import print_json
-    from foretell.data.writing import text_file
+    from foretell.data.files import text_file
     from foretell.evaluate.queries import embeddings_of
     from foretell.options import Sight, check_choice
 
@@ -70,7 +70,7 @@ def embed(
 
 def _write_parquet(path: Path, rows: list[dict[str, list]]) -> None:
     """A long table: one row an event."""
-    from foretell.data.writing import replacing
+    from foretell.data.files import replacing
 
     try:
         import pyarrow

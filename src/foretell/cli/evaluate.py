@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from foretell.cli.options import OtherImpossibleOption
+from foretell.cli.flags import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.options import Impossible
+from foretell.cli.flags import Impossible
 from foretell.errors import ForetellError
 
 Option = typer.Option

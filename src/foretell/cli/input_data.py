@@ -18,9 +18,9 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
-from foretell.data import ColumnMap, EventData, Origin, Vocabulary, formats, load, load_file
-from foretell.data.assembly import assemble_file
-from foretell.data.formats.lines import GZIP_MAGIC
+from foretell.data import ColumnMap, EventData, Origin, Vocabulary, load, load_file
+from foretell.data.files import GZIP_MAGIC
+from foretell.data.loading import assemble_file, read
 from foretell.data.raw import RawEvents
 from foretell.errors import DataError, ForetellError
 
@@ -123,7 +123,7 @@ def _read(content: bytes, columns: ColumnMap | None) -> RawEvents:
         path = Path(folder) / f"{NAME}{_suffix(content)}"
         path.write_bytes(content)
         try:
-            raw = formats.read(path, columns)
+            raw = read(path, columns)
         except DataError as error:
             raise DataError(problem.replace(str(path), NAME) for problem in error.problems) from None
         return replace(raw, path=NAME)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretell.cli.flags import Impossible
 from foretell.cli.input_data import piped_data
-from foretell.cli.options import Impossible
 from foretell.cli.replay import say_impossible
 from foretell.data import ColumnMap, Dataset, EventData, Vocabulary
 from foretell.errors import ForetellError
@@ -22,10 +22,9 @@ from foretell.lang.program import Program
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
 from foretell.models.capabilities import DirectFit, GrowsVocabulary, HasRules
-from foretell.train.checkpoint import load_checkpoint
 from foretell.train.fit import choose_device, fit, floors_for
-from foretell.train.run import RunFolder
-from foretell.train.score import scored_alike
+from foretell.train.likelihood_task import scored_alike
+from foretell.train.run import RunFolder, load_checkpoint
 from foretell.train.splits import in_vocabulary, load_splits, open_for
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ def params(
 ) -> None:
     """Print a model's parameters, in the data's own unit of time, or write edited ones back."""
     from foretell.cli.show import print_json
-    from foretell.data.writing import text_file
+    from foretell.data.files import text_file
     from foretell.models.parameters import load_parameters, parameters_json, read_parameters
     from foretell.train.run import RunFolder
 

@@ -11,8 +11,7 @@ from foretell.cli.flags import ColumnsFlag, Given, JsonFlag, QuietFlag, ResumeFl
 from foretell.cli.train import add, check_source, resume_run, train_run
 from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
-from foretell.train.config import DataOptions, TrainOptions
-from foretell.train.task import PretrainOptions
+from foretell.train.config import DataOptions, PretrainOptions, TrainOptions
 
 # What only a model of what happens next has.
 OTHERS = ("impossible", "train_fraction", "objective", "noise", "noise_streams", "integral", "points")

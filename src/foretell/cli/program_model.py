@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretell.cli.options import Impossible
+from foretell.cli.flags import Impossible
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.options import (
+from foretell.cli.flags import (
     ColumnsOption,
     DataArgument,
     Impossible,

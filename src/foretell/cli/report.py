@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.options import OtherImpossibleOption
+from foretell.cli.flags import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def report(
 
     from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, print_json
-    from foretell.data.writing import replacing
+    from foretell.data.files import replacing
     from foretell.evaluate.metrics import has_times
     from foretell.report.entry import place_of_same
     from foretell.report.page import Contents, report_page
@@ -137,7 +137,7 @@ def _floors(runs: list[OpenRun], timed: bool, progress: Bar) -> list[Entry]:
     from foretell.cli.open_run import fitted_floors
     from foretell.evaluate.scores import ScoringOptions, score
     from foretell.report.entry import Entry
-    from foretell.train.score import scored_alike
+    from foretell.train.likelihood_task import scored_alike
 
     opened, there = runs[0], {one.model.kind for one in runs}
     data, found = scored_alike(opened.data, opened.model), []

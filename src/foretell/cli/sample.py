@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.options import Impossible
+from foretell.cli.flags import Impossible
 from foretell.errors import ForetellError
 from foretell.wording import counted
 
@@ -61,7 +61,7 @@ def sample(
     from foretell.cli.open_run import open_model, open_piped, open_run
     from foretell.cli.show import bar, out, print_json
     from foretell.data import EventSequence, save
-    from foretell.data.formats import SUFFIXES, suffix_of
+    from foretell.data.loading import SUFFIXES, suffix_of
     from foretell.sampling.core.futures import futures_as_data, sample_futures
 
     if output is not None and suffix_of(output) is None:

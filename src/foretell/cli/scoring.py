@@ -24,8 +24,8 @@ from foretell.evaluate.metrics import EventRecord
 from foretell.evaluate.patterns import check_patterns, guess_participants, parse_pattern
 from foretell.evaluate.record import Origin, read_scores, write_scores
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summarise
+from foretell.train.likelihood_task import scored_alike
 from foretell.train.run import MODEL
-from foretell.train.score import scored_alike
 
 
 def score_run(opened: OpenRun, options: ScoringOptions, name: str, progress: Bar) -> ScoredModel:

@@ -12,14 +12,14 @@ from rich.table import Table
 from foretell.cli.input_data import chosen_sequences, piped_content, piped_data
 from foretell.cli.open_run import OpenNetwork, data_for, unfinished
 from foretell.cli.show import cell, out, print_json
-from foretell.data.writing import text_file
+from foretell.data.files import text_file
 from foretell.errors import ForetellError
 from foretell.evaluate.labels import LabelEvaluation, LabelPrediction, predict_labels, score_labels
 from foretell.evaluate.masked import MaskedEvaluation, score_masked
 from foretell.models.task_heads import Classifier, MaskedANHP, TaskHead
+from foretell.train.config import PretrainOptions
 from foretell.train.fit import choose_device
 from foretell.train.run import RunFolder
-from foretell.train.task import PretrainOptions
 from foretell.wording import counted
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -10,16 +11,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.flags import ColumnsFlag, Given, JsonFlag, QuietFlag, ResumeFlag, SetFlag, pair, with_flags
-from foretell.cli.options import Impossible
+from foretell.cli.flags import (
+    ColumnsFlag,
+    Given,
+    Impossible,
+    JsonFlag,
+    QuietFlag,
+    ResumeFlag,
+    SetFlag,
+    pair,
+    with_flags,
+)
 from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
-from foretell.train.config import DataOptions, TrainOptions
-from foretell.train.task import ClassifyOptions
+from foretell.train.config import ClassifyOptions, DataOptions, PretrainOptions, TrainOptions, make_config, read_config
 
 if TYPE_CHECKING:
-    from foretell.models.registry import ModelOptions
+    from foretell.data import Dataset, EventData
+    from foretell.models.base import IntensityModel
+    from foretell.models.start_from import TransferReport
     from foretell.train.config import RunConfig
+    from foretell.train.fit import AnyTraining
+    from foretell.train.run import RunFolder
+
 
 Option = typer.Option
 
@@ -95,19 +109,17 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
 
     from foretell.cli.open_run import settled_splits
     from foretell.cli.show import bar, epoch_line, print_json
-    from foretell.cli.train_summary import default_folder, said, started_from, summary_of
-    from foretell.train.callbacks import stopping
-    from foretell.train.fit import TrainingInterrupt, choose_device
-    from foretell.train.from_config import train_from_config
+    from foretell.train.fit import TrainingInterrupt, choose_device, train_from_config
     from foretell.train.run import RunFolder, data_facts
     from foretell.train.splits import load_splits
+    from foretell.train.trainer import stopping
 
     if what is None:
         assert folder is not None
         run = RunFolder.open(folder)
         config = run.config()
     else:
-        run, config = None, _read(*what)
+        run, config = None, _read_config(*what)
         folder = default_folder(config) if folder is None else folder
     dataset = load_splits(config.data)
     config = _with_whole_paths(config)
@@ -151,11 +163,8 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
         typer.echo(said(summary, config))
 
 
-def _read(path: Path | None, given: dict[str, Any]) -> RunConfig:
+def _read_config(path: Path | None, given: dict[str, Any]) -> RunConfig:
     """The configuration of a file, with what flags say instead."""
-    from foretell.cli.train_summary import with_start
-    from foretell.train.config import make_config, read_config
-
     table = read_config(path) if path is not None else {}
     for section, values in given.items():
         if values or section in table:
@@ -168,16 +177,12 @@ def _with_whole_paths(config: RunConfig) -> RunConfig:
     """Whole paths of data, program and start, so that the run can be opened again from anywhere."""
     if Path(config.data.path).exists():
         config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
-    config = replace(config, model=_found_again(config.model))
+    program = getattr(config.model, "program", "")
+    if program and Path(program).is_file():  # the name of a shipped one is found anyway
+        config = replace(config, model=replace(config.model, program=str(Path(program).resolve())))
     if config.train.init:
         config = replace(config, train=replace(config.train, init=str(Path(config.train.init).resolve())))
     return config
-
-
-def _found_again(options: ModelOptions) -> ModelOptions:
-    """With the whole path of the program's file, so that the run can be opened again from anywhere; the name of a shipped one does."""
-    program = getattr(options, "program", "")
-    return replace(options, program=str(Path(program).resolve())) if program and Path(program).is_file() else options
 
 
 def put(given: dict[str, dict[str, Any]], text: str) -> None:
@@ -190,3 +195,88 @@ def put(given: dict[str, dict[str, Any]], text: str) -> None:
     except tomllib.TOMLDecodeError:
         parsed = tomllib.loads(f"value = {json.dumps(value)}")["value"]  # a bare word is a string
     given[section][name] = parsed
+
+
+def with_start(table: dict[str, Any]) -> dict[str, Any]:
+    """A configuration that starts from a run has that run's model, but for what it says itself."""
+    init = table.get("train", {}).get("init") if isinstance(table.get("train"), dict) else None
+    model = table.get("model", {})
+    if not init or not isinstance(init, str) or not isinstance(model, dict):
+        return table
+    if Path(init).is_file():
+        raise ForetellError(f"--init {init}: this is a file, expected the folder of a run")
+    from foretell.train.run import CONFIG, RunFolder
+
+    theirs = read_config(RunFolder.open(init).path / CONFIG).get("model", {})
+    if not isinstance(theirs, dict) or model.get("kind", theirs.get("kind")) != theirs.get("kind"):
+        return table  # what does not fit is said where the two are put together
+    return {**table, "model": {**theirs, **model}}
+
+
+def started_from(
+    config: RunConfig, model: IntensityModel, data: EventData, run: RunFolder | None, quiet: bool
+) -> tuple[IntensityModel, TransferReport | None]:
+    """`run` is the one that is resumed: it has a copy of what it started from."""
+    if not config.train.init:
+        return model, None
+    from foretell.train.fit import initialised
+    from foretell.train.run import RunFolder
+
+    source = RunFolder.open(config.train.init).network() if run is None else run.start()
+    model, taken = initialised(config, model, source, data)
+    if not quiet:
+        typer.echo(f"started {taken.sentence()}", err=True)
+    return model, taken
+
+
+def default_folder(config: RunConfig) -> Path:
+    name = f"{Path(config.data.path).name.split('.')[0]}-{config.model.kind}"
+    if isinstance(config.task, PretrainOptions):
+        name += "-pretrained"
+    elif isinstance(config.task, ClassifyOptions):
+        name += "-" + re.sub(r"[^\w.-]+", "-", config.task.label)
+    return Path("runs") / name
+
+
+def summary_of(
+    result: AnyTraining, config: RunConfig, run: RunFolder, dataset: Dataset, taken: TransferReport | None
+) -> dict[str, Any]:
+    """The JSON of a finished run."""
+    summary: dict[str, Any] = {
+        "run": str(run.path),
+        "best_epoch": result.best_epoch,
+        "best": result.best,
+        "epochs": len(result.records),
+        "judged_on": "dev" if dataset.dev is not None else "train",
+    }
+    if config.task is None:
+        summary["window"] = config.train.window
+        last = result.records[-1] if result.records else {}
+        if "states" in last:  # models that are fitted directly count nothing
+            counts = {name: last[name] for name in ("states", "intensities")}
+            summary |= {"objective": config.train.objective, **counts}
+    else:
+        summary["task"] = config.task.kind
+        summary["accuracy"] = result.records[result.best_epoch - 1].get("dev_accuracy")
+    if isinstance(config.task, ClassifyOptions):
+        summary |= {name: getattr(result.model, name) for name in ("label", "of", "labels")}
+    if taken is not None:
+        summary["init"] = taken.to_json()
+    return summary
+
+
+def said(summary: dict[str, Any], config: RunConfig) -> str:
+    best, epoch, where = summary["best"], summary["best_epoch"], summary["judged_on"]
+    after = f"foretell evaluate {summary['run']}"
+    if config.task is None:
+        window = "" if config.train.window == "all" else f", window {config.train.window}"
+        words = f"best log-likelihood on {where}: {best:.4f} nats an event (epoch {epoch}{window})"
+        if config.train.objective == "nce":
+            words += f"\nlooked at {summary['states']:,} states and {summary['intensities']:,} intensities"
+    else:
+        what = "masked events" if isinstance(config.task, PretrainOptions) else f"labels of {summary['of']}"
+        share = "" if summary["accuracy"] is None else f", {100 * summary['accuracy']:.1f} % right"
+        words = f"best cross-entropy on {where}: {-best:.4f} nats for {what}{share} (epoch {epoch})"
+        if isinstance(config.task, PretrainOptions):
+            after = f"foretell train --init {summary['run']} --data …"
+    return f"{words}\nrun: {summary['run']}    next: {after}"

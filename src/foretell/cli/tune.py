@@ -40,8 +40,8 @@ def tune(
 ) -> None:
     """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
     from foretell.cli.show import bar, print_json
-    from foretell.train.callbacks import stopping
     from foretell.train.config import read_config
+    from foretell.train.trainer import stopping
     from foretell.train.tune import tune as search
 
     table = read_config(config)

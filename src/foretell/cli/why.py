@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.options import (
+from foretell.cli.flags import (
     ColumnsOption,
     DataArgument,
     Impossible,

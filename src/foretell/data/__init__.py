@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from foretell.data.card import Card, Origin
-from foretell.data.dataset import Dataset, EventData, LoadReport
+from foretell.data.dataset import Card, Dataset, EventData, LoadReport, Origin
 from foretell.data.foreign import load_foreign
-from foretell.data.formats import ColumnMap
 from foretell.data.loading import load, load_file, save, save_dataset
 from foretell.data.sequence import Columns, EventSequence, Vocabulary
+from foretell.data.tables import ColumnMap
 
 __all__ = [
     "Card",

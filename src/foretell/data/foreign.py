@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard, get_args
 
 from foretell.data import pickles
-from foretell.data.assembly import assemble_splits
-from foretell.data.card import Card, Origin
-from foretell.data.dataset import Dataset
-from foretell.data.formats.lines import text_lines
+from foretell.data.dataset import Card, Dataset, Origin
+from foretell.data.files import text_lines
+from foretell.data.loading import assemble_splits
 from foretell.data.raw import Gatherer, RawEvents
 from foretell.errors import DataError
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from foretell.batches.batch import make_batch
-from foretell.batches.buckets import length_buckets
+from foretell.batches.batch import length_buckets, make_batch
 from foretell.data import EventData
 from foretell.data.labels import NO_LABEL, Labels, Of
 from foretell.errors import ForetellError

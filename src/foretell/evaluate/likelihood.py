@@ -10,17 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.open_vocabulary import known_types, with_all_names
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral
-from foretell.objective.integral import Points, in_parts, quadrature, stratified, uniform
-from foretell.objective.loglik import integral_terms
+from foretell.objective.loglik import Points, in_parts, integral_terms, quadrature, stratified, uniform
 from foretell.options import Integral, Window
-from foretell.train.score import batches_of
+from foretell.train.likelihood_task import batches_of
 
 QUADRATURE_TOLERANCE = 1e-3  # nats an event between n and 2n nodes; above it, evaluation falls back to draws
 

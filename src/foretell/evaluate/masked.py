@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from foretell.batches.batch import make_batch
-from foretell.batches.buckets import length_buckets
+from foretell.batches.batch import length_buckets, make_batch
 from foretell.data import EventData
 from foretell.evaluate.bootstrap import Estimate, Units, estimates
 from foretell.evaluate.scores import plain

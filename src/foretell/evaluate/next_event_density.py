@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import HasRules
 from foretell.models.pytree import tensors_of, with_tensors

@@ -18,7 +18,7 @@ from foretell.evaluate.next_event_density import NODES, Horizon, Places, Toleran
 from foretell.evaluate.open_vocabulary import known_types, with_all_names
 from foretell.models.base import IntensityModel
 from foretell.options import Window
-from foretell.train.score import batches_of
+from foretell.train.likelihood_task import batches_of
 
 SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels grow from there
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of a predicted time

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from foretell.batches.batch import Window
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Queries, Window
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.terms import NameProblem, normalise, split
-from foretell.train.score import batches_of
+from foretell.train.likelihood_task import batches_of
 from foretell.wording import did_you_mean, listed, shown
 
 _TERM = re.compile(r"\s*(?P<functor>'(?:[^'\\]|\\.)*'|[^\s()']+)\s*\((?P<places>.*)\)\s*\Z", re.S)

@@ -28,7 +28,7 @@ from foretell.models.capabilities import HasRules
 from foretell.models.rules.rule_model import RuleModel
 from foretell.sampling.core.futures import NextEvents, sample_next
 from foretell.terms import split
-from foretell.train.score import batches_of
+from foretell.train.likelihood_task import batches_of
 
 Interval = tuple[float | None, float | None]
 

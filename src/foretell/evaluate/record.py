@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from foretell.data import EventData
-from foretell.data.writing import replacing
+from foretell.data.files import replacing
 from foretell.evaluate.calibration import residuals
 from foretell.evaluate.likelihood import EventScores, IntegralEstimate
 from foretell.evaluate.metrics import EventRecord, has_times

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from foretell.data import EventData
-from foretell.data.writing import replacing
+from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.ground.chunk import Chunk
 from foretell.lang.program import Program

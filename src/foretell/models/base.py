@@ -17,9 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch
-from foretell.batches.collator import Collator
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Collator, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models import ATTACHED

@@ -17,14 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.data import Vocabulary
 from foretell.models.base import IntensityModel
 from foretell.models.rules.possible_events import possible_events
 from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.noise import NoiseEvents, NoiseProcess, PossibleMarks
-from foretell.objective.timed_noise import Noise
+from foretell.objective.noise_parts import Noise
 from foretell.terms import split
 
 

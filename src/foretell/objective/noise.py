@@ -26,11 +26,12 @@ from foretell.objective.noise_parts import (
     ConstantPart,
     FallingPart,
     GapMarks,
+    Noise,
     NoisePart,
+    TimedNoise,
     since_own,
     since_start,
 )
-from foretell.objective.timed_noise import Noise, TimedNoise
 
 EVENTS_AT_ONCE = 256  # whose effects on each other are one product
 NO_FACT = -1  # in place of a fact where there is only padding

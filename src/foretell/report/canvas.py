@@ -39,7 +39,7 @@ def check_suffix(path: Path) -> None:
 
 
 def save_figure(figure: Figure, path: Path | str) -> None:
-    from foretell.data.writing import replacing
+    from foretell.data.files import replacing
 
     path = Path(path)
     check_suffix(path)

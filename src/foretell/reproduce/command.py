@@ -15,7 +15,7 @@ from foretell.reproduce.definition import Choice, names, read_definition
 from foretell.reproduce.experiment import ExperimentSummary, open_experiment
 from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, default_out, missing_data, run_units
 from foretell.reproduce.results import finding_lines, table_lines, write_results
-from foretell.train.callbacks import stopping
+from foretell.train.trainer import stopping
 
 ALL = "all"
 

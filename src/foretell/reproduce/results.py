@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foretell.data.writing import replacing, text_file
+from foretell.data.files import replacing, text_file
 from foretell.errors import ForetellError
 from foretell.reproduce.experiment import ExperimentSummary, Finding, Results, TableSection
 from foretell.reproduce.queue import ExperimentProgress

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretell.data import EventData
-from foretell.data.writing import replacing
+from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, Units, estimates
 from foretell.evaluate.compare import SIGNIFICANT, Difference, difference_of

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from foretell.data.writing import replacing
+from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.train.run import CHECKPOINT
 

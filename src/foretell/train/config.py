@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import tomli_w
 
@@ -19,13 +19,54 @@ from foretell.options import (
     Impossible,
     Integral,
     NoiseKind,
+    Sight,
     Window,
     check_choice,
     from_table,
     option,
     unknown_keys,
 )
-from foretell.train.task import TASKS, TaskOptions
+
+
+@dataclass(frozen=True)
+class PretrainOptions:
+    """The type of masked events, from all others (paper, end of section 2)."""
+
+    kind: ClassVar[str] = "pretrain"
+    # BERT's.
+    mask: float = option(0.15, flag="Share of the events that stay whose type is hidden and told.")
+    drop: float = option(0.1, flag="Share of the events that are removed.")
+    dev_rounds: int = 5  # corruptions of dev, the same after every epoch, that its score is the mean of
+
+    def mistakes(self) -> list[str]:
+        found = []
+        if not 0.0 < self.mask <= 1.0:
+            found.append(f"task.mask = {self.mask}: expected a share of the events above 0 and at most 1")
+        if not 0.0 <= self.drop < 1.0:
+            found.append(f"task.drop = {self.drop}: expected a share of the events from 0 to below 1")
+        if self.dev_rounds < 1:
+            found.append(f"task.dev_rounds = {self.dev_rounds}: expected 1 or more")
+        return found
+
+
+@dataclass(frozen=True)
+class ClassifyOptions:
+    """A property of sequences, or of each of their events, that the data have under a key of their own."""
+
+    kind: ClassVar[str] = "classify"
+    # One value per sequence, or a list with one value per event.
+    label: str = option("", flag="The key of the data that has the property.")
+    history: Sight = option("two-sided", flag="What events see when classified: two-sided or causal.")
+
+    def mistakes(self) -> list[str]:
+        return (
+            [] if self.label else ["task.label: which property is to be learned? Give --label FIELD, a key of the data"]
+        )
+
+
+TaskOptions = PretrainOptions | ClassifyOptions
+TASKS: dict[str, type[TaskOptions]] = {task.kind: task for task in (PretrainOptions, ClassifyOptions)}
+
 
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"

@@ -7,21 +7,27 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from foretell.data import EventData, Vocabulary
+from foretell.data import Dataset, EventData, Vocabulary
+from foretell.data.labels import find_labels
 from foretell.errors import ForetellError
 from foretell.ground.impossible import naming_impossible
+from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
+from foretell.models.build import Network
 from foretell.models.capabilities import DirectFit, GrowsVocabulary, HasRules
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
+from foretell.models.start_from import TransferReport, start_from, take_encoder
 from foretell.objective.nce import NoiseSource
-from foretell.train.callbacks import Callback, CallbackList, FunctionCallback
-from foretell.train.config import ConfigError, TrainOptions, contradictions
-from foretell.train.likelihood_task import LikelihoodTask
+from foretell.train.config import ClassifyOptions, ConfigError, PretrainOptions, RunConfig, TrainOptions, contradictions
+from foretell.train.label_tasks import Classification, Pretraining, classify, pretrain
+from foretell.train.likelihood_task import LikelihoodTask, mean_log_likelihood
 from foretell.train.noise import noise_of_run
 from foretell.train.run import RunFolder
-from foretell.train.score import mean_log_likelihood
 from foretell.train.trainer import (
+    Callback,
+    CallbackList,
+    FunctionCallback,
     Trainer,
     TrainingInterrupt,
     TrainingResult,
@@ -152,3 +158,40 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["Fit", "TrainingInterrupt", "choose_device", "fit", "floors_for"]
+
+
+AnyTraining = Fit | Pretraining | Classification
+
+
+def train_from_config(config: RunConfig, model: IntensityModel, dataset: Dataset, **keywords: Any) -> AnyTraining:
+    """Call `fit`, `pretrain` or `classify`; `keywords` are the run folder and callbacks, as in `fit`."""
+    assert dataset.train is not None
+    task = config.task
+    if task is None:
+        return fit(model, dataset.train, dataset.dev, config.train, **keywords)
+    encoder = encoder_of(config, model)
+    if isinstance(task, PretrainOptions):
+        shares = {"mask": task.mask, "drop": task.drop, "dev_rounds": task.dev_rounds}
+        return pretrain(encoder, dataset.train, dataset.dev, config.train, **shares, **keywords)
+    labels = find_labels(dataset.splits().values(), task.label)
+    what = {"label": task.label, "history": task.history, "labels": labels}
+    return classify(encoder, dataset.train, dataset.dev, config.train, **what, **keywords)
+
+
+def initialised(
+    config: RunConfig, model: IntensityModel, source: Network, data: EventData
+) -> tuple[IntensityModel, TransferReport]:
+    """The model of a configuration with what another run has learned, and a report of what was taken over."""
+    name, seed = config.train.init, config.train.seed
+    if config.task is None:
+        return start_from(model, source, data, name, seed=seed, head=config.train.init_head)
+    return model, take_encoder(encoder_of(config, model), source, data, name, seed=seed)
+
+
+def encoder_of(config: RunConfig, model: IntensityModel) -> ANHP:
+    if not isinstance(model, ANHP):
+        task = "classification" if isinstance(config.task, ClassifyOptions) else "masked pretraining"
+        raise ForetellError(
+            f'{task} is for A-NHP, whose encoder can see both ways, and not for {model.title}: use model.kind = "anhp"'
+        )
+    return model

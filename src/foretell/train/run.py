@@ -10,22 +10,127 @@ import contextlib
 import json
 import platform
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
 
 from foretell.data import Dataset, Origin
-from foretell.data.writing import replacing
+from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, load_model, load_network, save_model
 from foretell.models.capabilities import HasRules
-from foretell.objective.timed_noise import TimedNoise, load_noise, save_noise
+from foretell.objective.noise_parts import TimedNoise, load_noise, save_noise
 from foretell.train.config import RunConfig, make_config, read_config, to_toml
+
+
+@dataclass
+class Progress:
+    """Where a run is: everything that is not a tensor."""
+
+    epoch: int = 0  # epochs finished
+    step_in_epoch: int = 0
+    step: int = 0
+    epoch_loss: float = 0.0  # summed over the steps of the unfinished epoch
+    epoch_events: int = 0
+    states: int = 0  # evaluations of the network at a time, since the beginning
+    intensities: int = 0  # and of single intensities
+    best: float | None = None
+    best_epoch: int = 0
+    cooled: int = 0  # epoch of the last improvement or halving of the learning rate
+    lr: float = 0.0
+    records: list[dict[str, Any]] = field(default_factory=list)  # the lines of metrics.jsonl so far
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    path: Path
+    progress: Progress
+    model: dict[str, Tensor]
+    best_model: dict[str, Tensor]
+    optimizer: dict[int, dict[str, Tensor]]
+
+    def restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Put the state back; nothing is touched where it is that of another model."""
+        expected = _shapes(model.state_dict())
+        fits = _shapes(self.model) == expected and _shapes(self.best_model) in ({}, expected)
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        moments = {
+            index: {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
+            for index, parameter in enumerate(parameters)
+        }
+        found = {index: _shapes(state) for index, state in self.optimizer.items()}
+        if not fits or found != (moments if self.progress.step else {}):
+            raise ForetellError(f"{self.path}: this checkpoint is not one of the model that config.toml describes")
+        model.load_state_dict(self.model)
+        restore_optimizer(optimizer, self.optimizer)
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def save_checkpoint(
+    path: Path, progress: Progress, model: torch.nn.Module, best: dict[str, Tensor], optimizer: torch.optim.Optimizer
+) -> None:
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items()}
+    packed = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    with replacing(path) as temporary:
+        temporary.write_bytes(save(packed, {"progress": json.dumps(asdict(progress))}))
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    try:
+        with safe_open(path, framework="pt") as file:
+            progress = _progress(json.loads((file.metadata() or {})["progress"]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        optimizer: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _under(tensors, "optimizer.").items():
+            index, key = name.split(".", 1)
+            optimizer.setdefault(int(index), {})[key] = tensor
+    except FileNotFoundError as error:
+        raise ForetellError(f"{path}: there is no checkpoint to resume from") from error
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ForetellError(f"{path}: not a checkpoint ({type(error).__name__}: {error})") from error
+    return Checkpoint(path, progress, _under(tensors, "model."), _under(tensors, "best."), optimizer)
+
+
+def _progress(found: dict[str, Any]) -> Progress:
+    """Counters that are counters; what a hostile file says otherwise would only fail much later."""
+    progress = Progress(**found)
+    counters = progress.epoch, progress.step_in_epoch, progress.step, progress.epoch_events, progress.best_epoch
+    counters = *counters, progress.states, progress.intensities
+    numbers = progress.epoch_loss, progress.lr, 0.0 if progress.best is None else progress.best
+    if not (
+        all(type(value) is int and value >= 0 for value in (*counters, progress.cooled))
+        and all(type(value) in (int, float) for value in numbers)
+        and isinstance(progress.records, list)
+        and type(progress.done) is bool
+    ):
+        raise ValueError("its counters are not numbers")
+    return progress
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[int, dict[str, Tensor]]) -> None:
+    whole = optimizer.state_dict()
+    whole["state"] = state
+    optimizer.load_state_dict(whole)
+
 
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
 REPLACEABLE = ".demo"

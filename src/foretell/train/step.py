@@ -15,14 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Sample
+from foretell.batches.batch import Batch, Sample
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral, FusedLoss, HasRules
 from foretell.models.pytree import tensors_of, with_tensors
-from foretell.objective.integral import Points, quadrature, stratified, uniform
-from foretell.objective.loglik import Loss, training_loss
+from foretell.objective.loglik import Loss, Points, quadrature, stratified, training_loss, uniform
 from foretell.objective.nce import NoiseSource, contrast
 from foretell.objective.noise import NoiseEvents
 from foretell.options import Integral

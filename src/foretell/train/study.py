@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from foretell.data.writing import text_file
+from foretell.data.files import text_file
 from foretell.errors import ForetellError
 from foretell.train.config import to_toml
 from foretell.train.space import KIND, Choices, Range, Setting, Space

@@ -7,24 +7,155 @@ checkpoint needs only tensors and counters.
 from __future__ import annotations
 
 import math
+import signal
 import time
-from dataclasses import asdict, dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.buckets import length_buckets
+from foretell.batches.batch import length_buckets
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
-from foretell.train.callbacks import Callback
-from foretell.train.checkpoint import Progress, load_checkpoint, save_checkpoint
 from foretell.train.config import TrainOptions, make_config
-from foretell.train.run import RunFolder
-from foretell.train.task import Task, TaskScore
+from foretell.train.run import Progress, RunFolder, load_checkpoint, save_checkpoint
+
+if TYPE_CHECKING:
+    from foretell.train.step import Adam
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """A score of held-out data, higher is better, and further entries for the metrics."""
+
+    score: float
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StepLoss:
+    """What one update reports."""
+
+    loss: Tensor  # summed, on the device
+    count: int  # terms of the sum
+    states: int = 0  # evaluations of the network at a time
+    intensities: int = 0  # evaluations of single intensities
+
+
+ModelT_co = TypeVar("ModelT_co", covariant=True)
+
+
+class Task(Protocol[ModelT_co]):
+    """What is learned and scored; the trainer calls `step` for every batch and `score` after every epoch."""
+
+    @property
+    def model(self) -> ModelT_co: ...
+
+    @property
+    def adam(self) -> Adam: ...
+
+    def step(self, indices: np.ndarray, number: int) -> StepLoss:
+        """Update the parameters once, from these sequences of the training data; `number` seeds what is drawn."""
+        ...
+
+    def score(self, data: EventData) -> TaskScore: ...
+
+    def train_metrics(self, mean: float, progress: Progress, dev: EventData | None) -> dict[str, Any]:
+        """The entries of an epoch's record about training, given the negative mean loss; `train` is its score."""
+        ...
+
+
+class Callback:
+    """Base class of callbacks for `fit`, `pretrain` and `classify`; override what is of interest.
+
+    Example:
+        >>> class DevScores(Callback):
+        ...     def __init__(self) -> None:
+        ...         self.scores = []
+        ...     def on_epoch(self, record: dict) -> None:
+        ...         self.scores.append(record["dev"])
+    """
+
+    def on_step(self, epoch: int, step: int, steps: int) -> None:
+        """Called after every update: the epoch (from 1), and how many of its steps are done."""
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        """Called after every epoch with its line of `metrics.jsonl`."""
+
+    def on_checkpoint(self, path: Path) -> None:
+        """Called after a checkpoint was written (only with a run folder)."""
+
+    def stop(self) -> bool:
+        """Asked after every step and epoch; True ends the run with a checkpoint and `TrainingInterrupt`."""
+        return False
+
+
+@dataclass(frozen=True)
+class FunctionCallback(Callback):
+    """A callback made of functions: the keyword arguments `on_step`, `on_epoch` and `stop` of `fit`."""
+
+    step: Callable[[int, int, int], None] | None = None
+    epoch: Callable[[dict[str, Any]], None] | None = None
+    asked: Callable[[], bool] | None = None
+
+    def on_step(self, epoch: int, step: int, steps: int) -> None:
+        if self.step is not None:
+            self.step(epoch, step, steps)
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        if self.epoch is not None:
+            self.epoch(record)
+
+    def stop(self) -> bool:
+        return self.asked is not None and self.asked()
+
+
+class CallbackList(Callback):
+    """Several callbacks as one; each gets a copy of the records."""
+
+    def __init__(self, callbacks: Iterable[Callback]) -> None:
+        self.callbacks = tuple(callbacks)
+
+    def on_step(self, epoch: int, step: int, steps: int) -> None:
+        for one in self.callbacks:
+            one.on_step(epoch, step, steps)
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        for one in self.callbacks:
+            one.on_epoch(dict(record))
+
+    def on_checkpoint(self, path: Path) -> None:
+        for one in self.callbacks:
+            one.on_checkpoint(path)
+
+    def stop(self) -> bool:
+        return any([one.stop() for one in self.callbacks])
+
+
+@contextmanager
+def stopping() -> Iterator[dict[str, bool]]:
+    """Turns SIGINT and SIGTERM into a flag that long loops poll, `{"stop": False}`; a second signal raises KeyboardInterrupt."""
+    flag = {"stop": False}
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        if flag["stop"]:
+            raise KeyboardInterrupt
+        flag["stop"] = True
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class TrainingInterrupt(Exception):  # noqa: N818 (not an error)

@@ -28,7 +28,7 @@ from foretell.ground.impossible import settle_impossible
 from foretell.models.rules.rule_model import RuleModel
 from foretell.train.config import RunConfig
 from foretell.train.fit import TrainingInterrupt, choose_device, fit
-from foretell.train.score import sum_scored
+from foretell.train.likelihood_task import sum_scored
 from foretell.train.space import SearchOptions, SearchSampler, Setting, Space
 from foretell.train.splits import load_splits
 from foretell.train.study import (

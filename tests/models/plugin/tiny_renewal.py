@@ -9,8 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.data import EventSequence, Vocabulary
 from foretell.models.base import IntensityModel
 from foretell.models.registry import ModelOptions, ModelSpec, register

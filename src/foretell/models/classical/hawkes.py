@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel

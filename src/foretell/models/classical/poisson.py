@@ -9,8 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel

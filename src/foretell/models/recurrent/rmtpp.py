@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.base import IntensityModel
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register

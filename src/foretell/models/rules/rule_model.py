@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foretell.batches.batch import Batch
-from foretell.batches.queries import Queries
+from foretell.batches.batch import Batch, Queries
 from foretell.batches.rule_collator import QueryPlan, RuleCollator
 from foretell.batches.timelines import Histories
 from foretell.data import EventData, EventSequence, Vocabulary

@@ -10,18 +10,18 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretell.data.formats.lines import text_lines
+from foretell.data.files import text_file, text_lines
 from foretell.data.raw import Gatherer, RawEvents
 from foretell.data.sequence import NO_METADATA
-from foretell.data.writing import text_file
 
 if TYPE_CHECKING:
     from foretell.data.dataset import EventData
 
+
 KEYS = ("id", "times", "events", "types", "t_end")
 
 
-def read(path: Path) -> RawEvents:
+def read_jsonlines(path: Path) -> RawEvents:
     """All sequences of a file, and all its mistakes."""
     gatherer = Gatherer(str(path), "line")
     for number, line in text_lines(path, gatherer):
@@ -60,7 +60,7 @@ def read(path: Path) -> RawEvents:
     return gatherer.finish()
 
 
-def write(data: EventData, path: Path) -> None:
+def write_jsonlines(data: EventData, path: Path) -> None:
     """Named types are written as `events`, numbered ones as `types`; floats in full, so that they read back equal."""
     numbered = data.vocabulary.numbered
     with text_file(path) as file:

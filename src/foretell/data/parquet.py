@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from foretell.data.formats.longtable import ColumnMap, RowCollector, find_columns, gather
+from foretell.data.files import replacing
 from foretell.data.raw import Gatherer, RawEvents
-from foretell.data.writing import replacing
+from foretell.data.tables import ColumnMap, RowCollector, find_columns, gather
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from foretell.data.dataset import EventData
 
 
-def read(path: Path, columns: ColumnMap) -> RawEvents:
+def read_parquet(path: Path, columns: ColumnMap) -> RawEvents:
     """All sequences of a file, and all its mistakes."""
     pa, pq = _pyarrow()
     gatherer = Gatherer(str(path), "row")
@@ -43,7 +43,7 @@ def read(path: Path, columns: ColumnMap) -> RawEvents:
     return gatherer.finish()
 
 
-def write(data: EventData, path: Path) -> None:
+def write_parquet(data: EventData, path: Path) -> None:
     """One row an event; a sequence without events is a row without time and event."""
     pa, pq = _pyarrow()
     sequences: list[str] = []
