@@ -21,8 +21,8 @@ import torch
 from foretell.data import Dataset, EventData, load
 from foretell.data.labels import Labels, find_labels
 from foretell.evaluate.compare import holm
-from foretell.evaluate.labels import predict_labels, score_labels
 from foretell.evaluate.permutation import permutation_test
+from foretell.evaluate.task_scores import predict_labels, score_labels
 from foretell.models.attention.anhp import ANHP
 from foretell.models.start_from import take_encoder
 from foretell.models.task_heads import PSEUDO_COUNT, Classifier

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.by_functor import by_functor, functors_of
 from foretell.evaluate.compare import Difference, RunComparison, difference_of
+from foretell.evaluate.metrics import by_functor, functors_of
 from foretell.evaluate.scores import plain
 from foretell.reproduce.comparison import title_of
 from foretell.reproduce.definition import Choice, Definition, check_keys, read_definition
@@ -227,7 +227,7 @@ def _finding(table: Mapping[str, Any], found: Sequence[Action]) -> Finding:
 def _drawing(first: SeedRows, second: SeedRows, names: tuple[str, str], metrics: Sequence[str]) -> Any:
     def draw(path: Path) -> None:
         from foretell.report.canvas import save_figure
-        from foretell.report.scatter_plot import scatter_plot
+        from foretell.report.run_plots import scatter_plot
 
         one, other = first.pooled, second.pooled
         keys = [(_key(one, metric), _key(other, metric)) for metric in metrics]

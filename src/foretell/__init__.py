@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from foretell.data import Dataset, EventData, EventSequence, Vocabulary, load, load_file, save, save_dataset
     from foretell.errors import DataError, ForetellError
     from foretell.evaluate.explain import explain
-    from foretell.evaluate.labels import predict_labels, score_labels
-    from foretell.evaluate.masked import score_masked
     from foretell.evaluate.predict import predict, predict_each
     from foretell.evaluate.queries import embeddings_of, intensities_at
     from foretell.evaluate.scores import evaluate
+    from foretell.evaluate.task_scores import predict_labels, score_labels, score_masked
     from foretell.ground.explain import why
     from foretell.ground.impossible import settle_impossible
     from foretell.ground.replay import replay
@@ -53,8 +52,7 @@ _HOMES = {
     "foretell.train.label_tasks": "classify pretrain",
     "foretell.train.fit": "fit",
     "foretell.models.start_from": "start_from",
-    "foretell.evaluate.labels": "predict_labels score_labels",
-    "foretell.evaluate.masked": "score_masked",
+    "foretell.evaluate.task_scores": "predict_labels score_labels score_masked",
     "foretell.train.run": "RunFolder",
     "foretell.train.trainer": "Callback TrainingInterrupt",
     "foretell.evaluate.scores": "evaluate",

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from foretell.evaluate import alignment
-from foretell.evaluate.alignment import matched_ranks, transport_distances
+from foretell.evaluate import long_horizon
+from foretell.evaluate.long_horizon import matched_ranks, transport_distances
 
 
 def random_times(rng: np.random.Generator, most: int) -> np.ndarray:
@@ -57,7 +57,7 @@ def test_many_pairs_at_a_time_are_the_same_as_one_after_the_other(monkeypatch: p
     together = transport_distances(pairs, (0.2, 1.0))
     alone = np.concatenate([transport_distances([pair], (0.2, 1.0)) for pair in pairs])
     np.testing.assert_array_equal(together, alone)
-    monkeypatch.setattr(alignment, "MOST_IN_A_STEP", 50)
+    monkeypatch.setattr(long_horizon, "MOST_IN_A_STEP", 50)
     np.testing.assert_array_equal(together, transport_distances(pairs, (0.2, 1.0)))
 
 

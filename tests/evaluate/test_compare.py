@@ -15,9 +15,9 @@ from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Units
-from foretell.evaluate.by_functor import by_functor, functors_of
 from foretell.evaluate.compare import ComparedRun, compare, holm, in_words
 from foretell.evaluate.likelihood import EventScores
+from foretell.evaluate.metrics import by_functor, functors_of
 from foretell.evaluate.permutation import PairedTest, compare_values
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
 from foretell.models.classical.poisson import Poisson

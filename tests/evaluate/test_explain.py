@@ -14,7 +14,7 @@ from foretell.errors import ForetellError
 from foretell.evaluate.explain import Explanation, explain
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
-from foretell.report.explain_tables import factor, heading, heads_by_effect, percent, tables
+from foretell.report.explanation import factor, heading, heads_by_effect, percent, tables
 from tests.samples import randomise
 
 TEXT = """

@@ -10,9 +10,8 @@ import torch
 
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.evaluate.labels import predict_labels, score_labels
-from foretell.evaluate.masked import score_masked
 from foretell.evaluate.queries import embeddings_of
+from foretell.evaluate.task_scores import predict_labels, score_labels, score_masked
 from foretell.models.attention.anhp import ANHP
 from foretell.models.recurrent.nhp import NHP
 from foretell.models.task_heads import Classifier, MaskedANHP

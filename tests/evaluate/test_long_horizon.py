@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from foretell.errors import ForetellError
-from foretell.evaluate import temporal_precision as precise
-from foretell.evaluate.long_horizon import FutureOptions, compare_futures, score_futures, starting_points
-from foretell.evaluate.temporal_precision import FutureWindow
+from foretell.evaluate import long_horizon as precise
+from foretell.evaluate.long_horizon import FutureOptions, FutureWindow, compare_futures, score_futures, starting_points
 from foretell.models.classical.poisson import Poisson
 from tests.samples import event_data
 

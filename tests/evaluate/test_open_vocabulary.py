@@ -9,15 +9,14 @@ import pytest
 import torch
 
 from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.evaluate.likelihood import score_events
+from foretell.evaluate.likelihood import UNMET, score_events, with_all_names
 from foretell.evaluate.long_horizon import FutureOptions
 from foretell.evaluate.next_time import predict_next_times
-from foretell.evaluate.open_vocabulary import UNMET, with_all_names
 from foretell.evaluate.record import read_scores, score_columns, write_scores
 from foretell.evaluate.scores import ScoringOptions, score
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
-from foretell.report.sections.confusion import NEVER_MET, confusion_of
+from foretell.report.sections.fit import NEVER_MET, confusion_of
 from tests.evaluate.test_scores import ORIGIN
 from tests.samples import randomise
 

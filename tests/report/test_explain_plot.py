@@ -8,8 +8,7 @@ import pytest
 
 from foretell.errors import ForetellError
 from foretell.evaluate.explain import Explanation, explain
-from foretell.report.explain_plot import LARGEST_DOT, SMALLEST_SHOWN, explain_plot
-from foretell.report.explain_tables import heads_by_effect
+from foretell.report.explanation import LARGEST_DOT, SMALLEST_SHOWN, explain_plot, heads_by_effect
 from foretell.report.plots import save_figure
 from tests.evaluate.test_explain import DATA, MODEL, TEXT, asked
 

@@ -11,7 +11,7 @@ import pytest
 import foretell as ft
 from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import score_events
-from foretell.report.sections.confusion import confusion_of
+from foretell.report.sections.fit import confusion_of
 from tests.report.test_plots import hawkes
 from tests.samples import event_data, random_data
 

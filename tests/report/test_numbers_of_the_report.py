@@ -18,10 +18,8 @@ from foretell.evaluate.predict import QUANTILES
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
 from foretell.report.grouping import OTHERS, group_events
-from foretell.report.sections.confusion import confusion_of
-from foretell.report.sections.fit import calibration_of, fit_of
-from foretell.report.sections.moments import MOST_EVENTS, moments_of
-from foretell.report.sections.over_time import course, grid_of
+from foretell.report.sections.fit import calibration_of, confusion_of, fit_of
+from foretell.report.sections.sequence import MOST_POSSIBLE, course, grid_of, moments_of
 from foretell.train.fit import fit
 from tests.evaluate.test_explain import DATA, MODEL
 from tests.samples import event_data, random_data, randomise
@@ -187,7 +185,7 @@ def test_a_moment_agrees_with_an_explanation_of_the_same_time():
         assert frame["seen"] == explained.seen and frame["possible"] == len(explained.intensities)
         assert frame["total"] == pytest.approx(explained.total)
         shown = {names[name]: value for name, value, _ in frame["events"]}
-        highest = dict(list(explained.intensities.items())[:MOST_EVENTS])
+        highest = dict(list(explained.intensities.items())[:MOST_POSSIBLE])
         assert highest.keys() <= shown.keys()
         assert all(shown[name] == pytest.approx(value) for name, value in highest.items())
 

@@ -73,7 +73,7 @@ def compare(
         found = compared(made, cast(Units, over), seed=seed)
     if plot is not None:
         from foretell.report.plots import save_figure
-        from foretell.report.scatter_plot import scatter_plot
+        from foretell.report.run_plots import scatter_plot
 
         save_figure(scatter_plot(found, opened[0].time_unit), plot)
     if as_json:

@@ -39,7 +39,7 @@ def explain(
     from foretell.cli.show import out, print_json
     from foretell.evaluate.explain import check_explained, checked_time
     from foretell.evaluate.explain import explain as ask
-    from foretell.report.explain_tables import heading, tables
+    from foretell.report.explanation import heading, tables
 
     check_time(at)
     if plot is not None:
@@ -62,7 +62,7 @@ def explain(
     explained = ask(opened.model, history, at, event)
     most = top or None
     if plot is not None:
-        from foretell.report.explain_plot import explain_plot
+        from foretell.report.explanation import explain_plot
         from foretell.report.plots import save_figure
 
         save_figure(explain_plot(explained, time_unit=opened.time_unit), plot)

@@ -81,7 +81,7 @@ def before(data: EventData, time: float) -> EventData:
     """The same sequences without what happens at this time or later: it has no say, and must not stop us if it is impossible."""
     import numpy as np
 
-    from foretell.data import EventData, EventSequence
+    from foretell.data import EventData
 
     cut = []
     for one in data:
@@ -90,8 +90,7 @@ def before(data: EventData, time: float) -> EventData:
             sys.stderr.write(
                 f"sequence {one.id} was observed until {one.t_end:g}: after that, nothing is known to happen\n"
             )
-        marks = None if one.unscored is None else one.unscored[:count]
-        cut.append(EventSequence(one.times[:count], one.types[:count], one.t_end, one.id, one.metadata, marks))
+        cut.append(one.first(count))
     return EventData(cut, data.vocabulary, name=data.name)
 
 

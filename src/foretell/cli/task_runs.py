@@ -14,8 +14,14 @@ from foretell.cli.open_run import OpenNetwork, data_for, unfinished
 from foretell.cli.show import cell, out, print_json
 from foretell.data.files import text_file
 from foretell.errors import ForetellError
-from foretell.evaluate.labels import LabelEvaluation, LabelPrediction, predict_labels, score_labels
-from foretell.evaluate.masked import MaskedEvaluation, score_masked
+from foretell.evaluate.task_scores import (
+    LabelEvaluation,
+    LabelPrediction,
+    MaskedEvaluation,
+    predict_labels,
+    score_labels,
+    score_masked,
+)
 from foretell.models.task_heads import Classifier, MaskedANHP, TaskHead
 from foretell.train.config import PretrainOptions
 from foretell.train.fit import choose_device

@@ -137,7 +137,7 @@ def _picture(found: TuningResult, folder: Path, quiet: bool) -> Path | None:
         return None
     try:
         from foretell.report.canvas import save_figure
-        from foretell.report.settings_plot import settings_plot
+        from foretell.report.run_plots import settings_plot
 
         figure = settings_plot(found)
     except ForetellError as error:

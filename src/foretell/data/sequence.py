@@ -8,7 +8,7 @@ in 12 bytes per event, and makes an `EventSequence` only when one is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import overload
 
 import numpy as np
@@ -60,6 +60,12 @@ class EventSequence:
 
     def __len__(self) -> int:
         return len(self.times)
+
+    def first(self, count: int, t_end: float | None = None) -> EventSequence:
+        """Its first events alone, observed until `t_end` (default: as long as it was)."""
+        unscored = None if self.unscored is None else self.unscored[:count]
+        end = self.t_end if t_end is None else t_end
+        return replace(self, times=self.times[:count], types=self.types[:count], t_end=end, unscored=unscored)
 
     @classmethod
     def trusted(

@@ -20,8 +20,7 @@ import numpy as np
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, Units, interval, replicates
-from foretell.evaluate.by_functor import FunctorScores, by_functor
-from foretell.evaluate.metrics import ALL, Metric, score_of
+from foretell.evaluate.metrics import ALL, FunctorScores, Metric, by_functor, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over, PairedTest, compare_values
 from foretell.evaluate.scores import Evaluation, ScoredModel, plain
 from foretell.wording import counted

@@ -178,7 +178,7 @@ def explain(model: IntensityModel, history: EventSequence, at: float, event: str
     """`event` is a possible event, as in data files; by default the one with the highest intensity."""
     model = check_explained(model)
     at = checked_time(history, at)
-    history = _before(history, at)
+    history = history.first(int(np.searchsorted(history.times, at, side="left")))  # what happens later has no say
     look = look_back(model, history, at)
     found = _possible(model, history, look)
     chosen = _chosen(look, event, found)
@@ -229,15 +229,6 @@ def checked_time(history: EventSequence, at: float) -> float:
             "Ask about an earlier time, or give the sequence a later `t_end` if nothing more happened"
         )
     return time
-
-
-def _before(history: EventSequence, at: float) -> EventSequence:
-    """Without what happens at `at` or later: that has no say."""
-    seen = int(np.searchsorted(history.times, at, side="left"))
-    unscored = None if history.unscored is None else history.unscored[:seen]
-    return EventSequence(
-        history.times[:seen], history.types[:seen], history.t_end, history.id, history.metadata, unscored
-    )
 
 
 def _possible(model: ANDTT, history: EventSequence, look: Look) -> dict[str, float]:

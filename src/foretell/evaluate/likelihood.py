@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,14 +12,44 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch, Queries
-from foretell.data import EventData
+from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
-from foretell.evaluate.open_vocabulary import known_types, with_all_names
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral
+from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.loglik import Points, in_parts, integral_terms, quadrature, stratified, uniform
 from foretell.options import Integral, Window
 from foretell.train.likelihood_task import batches_of
+
+UNMET = -1  # the type of an event that the model's vocabulary lacks
+
+
+def with_all_names(model: IntensityModel, data: EventData) -> IntensityModel:
+    """With a name for every event that is possible at some time in the data."""
+    if not isinstance(model, RuleModel):
+        return model
+    grounding, facts = model.histories.grounding, set[int]()
+    for one in data:
+        _, timeline = model.histories.timeline(model.vocabulary, one.types, one.times, one.unscored)
+        facts.update(np.unique(timeline.holds[:, 0]).tolist())
+    facts.update(grounding.always.tolist())
+    return with_names(model, (grounding.text(fact) for fact in facts if grounding.is_event(fact)))
+
+
+def with_names(model: IntensityModel, names: Iterable[str]) -> IntensityModel:
+    """With these names behind its own. The two share their parameters; the caller's model keeps its vocabulary."""
+    fresh = sorted({name for name in names if name not in model.vocabulary})
+    if not fresh:
+        return model
+    wide = copy.copy(model)
+    wide.vocabulary = Vocabulary((*model.vocabulary.names, *fresh))
+    return wide
+
+
+def known_types(types: Tensor, model: IntensityModel) -> Tensor:
+    """Types of a model with all names as those of the model itself: int32, UNMET where it has no name for one."""
+    return types.where(types < model.types, UNMET).int()
+
 
 QUADRATURE_TOLERANCE = 1e-3  # nats an event between n and 2n nodes; above it, evaluation falls back to draws
 

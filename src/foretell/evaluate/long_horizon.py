@@ -3,29 +3,31 @@
 In: a model, held-out data, a horizon and a number of sampled futures. From time to time in each sequence futures are sampled, and the
 events of the next `horizon` are compared with them. Out: both scores with their 95 % intervals, and every parameter.
 
-- **Optimal transport distance** (lower is better): of the first `steps` events on either side, averaged over futures.
-- **T-mAP** (higher is better): see `temporal_precision`.
+- **Optimal transport distance** (`transport_distances`, lower is better): of the first `steps` events, averaged over futures.
+- **T-mAP** (`temporal_precision`, higher is better): average precision of sampled events as predictions of true ones.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
-from foretell.evaluate.alignment import transport_distances
-from foretell.evaluate.bootstrap import Estimate, Units, estimates
-from foretell.evaluate.temporal_precision import FutureWindow, temporal_precision
+from foretell.evaluate.bootstrap import NOTHING, Estimate, Units, estimates, interval
 from foretell.models.base import IntensityModel
 
 STEPS = 10  # events of the optimal transport distance: HoTPP's `otd_steps`, in all of its data sets
 WINDOWS_OF_DELTA = 5.0  # HoTPP on StackOverflow: horizon 10, δ = 2
 MOST_STARTS = 1000
+MOST_IN_A_STEP = 1 << 22  # entries of one table of the dynamic programme, over all pairs that are solved together
+PREDICTIONS = 10  # futures that take the part of the prediction; all of them give the scores
+REPLICATES = 200  # of T-mAP
+AT_A_TIME = 20  # replicates
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,16 @@ class FutureScores:
     t_map_weighted: Estimate  # averaged over events
 
 
+@dataclass(frozen=True)
+class FutureWindow:
+    """The events of one horizon: true ones, and those of each future. Times count from its start."""
+
+    sequence: int
+    times: np.ndarray
+    types: np.ndarray
+    futures: tuple[tuple[np.ndarray, np.ndarray], ...]  # times and types of each
+
+
 def score_futures(
     model: IntensityModel,
     data: EventData,
@@ -92,7 +104,7 @@ def score_futures(
         raise ForetellError(
             f"horizon = {asked.horizon:g}: no sequence of {data.name} is watched so long after one of its events; ask for less"
         )
-    histories = [_until(data[place], event) for place, event in starts]
+    histories = [data[place].first(event + 1, float(data[place].times[event])) for place, event in starts]
     drawn = sample_futures(model, histories, horizon=asked.horizon, n=asked.n, seed=seed, progress=progress)
     numbers = {name: kind for kind, name in enumerate(data.vocabulary.names)}  # and then those that futures alone have
     windows = []
@@ -122,18 +134,6 @@ def starting_points(data: EventData, horizon: float) -> list[tuple[int, int]]:
     if len(found) > MOST_STARTS:
         found = [found[int(place)] for place in np.linspace(0, len(found) - 1, MOST_STARTS).round()]
     return found
-
-
-def _until(sequence: EventSequence, event: int) -> EventSequence:
-    unscored = None if sequence.unscored is None else sequence.unscored[: event + 1]
-    return EventSequence(
-        sequence.times[: event + 1],
-        sequence.types[: event + 1],
-        float(sequence.times[event]),
-        sequence.id,
-        sequence.metadata,
-        unscored,
-    )
 
 
 def _happened(
@@ -199,6 +199,197 @@ def _transport(windows: Sequence[FutureWindow], asked: FutureOptions) -> np.ndar
 
 def _by_type(times: np.ndarray, types: np.ndarray) -> dict[int, np.ndarray]:
     return {int(kind): times[types == kind] for kind in np.unique(types)}
+
+
+def transport_distances(pairs: Sequence[tuple[np.ndarray, np.ndarray]], costs: Sequence[float]) -> np.ndarray:
+    """Of pairs of ascending times, each of one type: [pairs, costs] (Mei, Qin and Eisner, 2019).
+
+    The cheapest way to turn one sequence into the other by moving an event in time (the distance moved) and by inserting or deleting one
+    (`cost` each). Events of different types are never matched, and in one dimension an optimal matching does not cross, so each type is an
+    exact dynamic programme; many are solved at once.
+    """
+    found = np.empty((len(pairs), len(costs)))
+    sizes = np.array([[len(one), len(other)] for one, other in pairs], dtype=np.int64).reshape(-1, 2)
+    alone = (sizes == 0).any(1)
+    found[alone] = sizes[alone].sum(1)[:, None] * np.asarray(costs)
+    rest = np.flatnonzero(~alone)
+    rest = rest[np.lexsort((sizes[rest, 1], sizes[rest, 0]))]  # neighbours are of about one size: little padding
+    start = 0
+    while start < len(rest):
+        stop = start + 1
+        width = sizes[rest[start]] + 1
+        while stop < len(rest):
+            wider = np.maximum(width, sizes[rest[stop]] + 1)
+            if wider.max() > 2 * width.max() or (stop - start) * int(wider.prod()) > MOST_IN_A_STEP:
+                break
+            width, stop = wider, stop + 1
+        chosen = rest[start:stop]
+        found[chosen] = _aligned([pairs[place] for place in chosen], sizes[chosen], costs)
+        start = stop
+    return found
+
+
+def _aligned(pairs: Sequence[tuple[np.ndarray, np.ndarray]], sizes: np.ndarray, costs: Sequence[float]) -> np.ndarray:
+    most, others = sizes.max(0)
+    one, other = np.zeros((len(pairs), most)), np.zeros((len(pairs), others))
+    for row, (first, second) in enumerate(pairs):
+        one[row, : len(first)], other[row, : len(second)] = first, second
+    apart = np.abs(one[:, :, None] - other[:, None, :])[..., None]  # [pairs, most, others, 1]
+    cost = np.asarray(costs, dtype=np.float64)
+    best = np.empty((len(pairs), most + 1, others + 1, len(cost)))
+    best[:, :, 0] = np.arange(most + 1)[:, None] * cost
+    best[:, 0] = np.arange(others + 1)[:, None] * cost
+    for i in range(1, most + 1):
+        for j in range(1, others + 1):
+            unmatched = np.minimum(best[:, i - 1, j], best[:, i, j - 1]) + cost
+            best[:, i, j] = np.minimum(unmatched, best[:, i - 1, j - 1] + apart[:, i - 1, j - 1])
+    return best[np.arange(len(pairs)), sizes[:, 0], sizes[:, 1]]
+
+
+def matched_ranks(predicted: np.ndarray, true: np.ndarray, delta: float) -> np.ndarray:
+    """bool [predictions], best-scored first: True where one more true event can be matched than without this prediction.
+
+    Matches are one to one, each within `delta`.
+    Whatever matching is chosen among the best, the first `k` predictions then have as many matches as they can have at all (the sets of
+    predictions that can be matched together are a matroid), so every threshold on the score sees its largest number of true positives.
+    """
+    low, high = np.searchsorted(true, predicted - delta, "left"), np.searchsorted(true, predicted + delta, "right")
+    owner = np.full(len(true), -1)
+    found = np.zeros(len(predicted), dtype=bool)
+    for place in range(len(predicted)):
+        found[place] = _augment(place, low, high, owner, set())
+    return found
+
+
+def _augment(place: int, low: np.ndarray, high: np.ndarray, owner: np.ndarray, tried: set[int]) -> bool:
+    """Give this prediction a true event, if need be by giving its present owner another."""
+    for target in range(low[place], high[place]):
+        if target not in tried:
+            tried.add(target)
+            if owner[target] < 0 or _augment(int(owner[target]), low, high, owner, tried):
+                owner[target] = place
+                return True
+    return False
+
+
+@dataclass
+class _Pile:
+    """Predictions of one type, one future per window. Those that are sure of nothing are wrong unless they are in `late`."""
+
+    unit: list[int] = field(default_factory=list)
+    score: list[float] = field(default_factory=list)
+    right: list[bool] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)  # units of right predictions with score 0
+
+    def ranked(self) -> _Ranked:
+        unit, score, right = (np.asarray(one, dtype=np.float64) for one in (self.unit, self.score, self.right))
+        order = np.argsort(-score, kind="stable")
+        ends = np.flatnonzero(np.diff(score[order], append=np.nan))
+        return _Ranked(unit[order].astype(np.int64), right[order], ends, np.asarray(self.late, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    unit: np.ndarray  # int64, best-scored first
+    right: np.ndarray  # 0 or 1
+    ends: np.ndarray  # the last of each group of equal scores: one threshold
+    late: np.ndarray
+
+    def precision(self, weights: np.ndarray, everyone: np.ndarray) -> np.ndarray:
+        """Σ precision over true positives [replicates]; `everyone`: how many predictions there are in each replicate."""
+        often = weights[:, self.unit]
+        hits, seen = (np.cumsum(part, axis=1)[:, self.ends] for part in (often * self.right, often))
+        found = (np.diff(hits, axis=1, prepend=0.0) * hits / np.maximum(seen, 1e-300)).sum(1)
+        late = weights[:, self.late].sum(1)
+        return found + late * ((often * self.right).sum(1) + late) / np.maximum(everyone, 1e-300)
+
+
+def temporal_precision(
+    windows: Sequence[FutureWindow], units: Units, delta: float, seed: int
+) -> tuple[Estimate, Estimate]:
+    """T-mAP (Karpukhin et al., 2024), averaged over the types that happen, and over events.
+
+    The events of one sampled future are the predictions. How sure the model is that one of them is of a given type is the share of the
+    other futures that have an event of this type within `delta` of its time. For each type, predictions are matched with true events of
+    the type within `delta`, one to one; average precision is over thresholds on that share. Several futures take the part of the
+    prediction, one after the other, and the scores are averaged. Each replicate of the interval draws its units, and the futures that
+    predict, anew.
+    """
+    kinds = sorted({int(kind) for one in windows for kind in one.types})
+    if not kinds:
+        return NOTHING, NOTHING
+    place = units.sequence if units.whole_sequences else np.arange(len(windows))
+    count = units.sequences if units.whole_sequences else len(windows)
+    predictions = min(len(windows[0].futures), PREDICTIONS)
+    targets, made = np.zeros((len(kinds), count)), np.zeros((predictions, count))
+    piles = [[_Pile() for _ in kinds] for _ in range(predictions)]
+    for unit, one in zip(place.tolist(), windows, strict=True):
+        np.add.at(targets[:, unit], np.searchsorted(kinds, one.types), 1)
+        _sort_in(one, unit, delta, [dict(zip(kinds, row, strict=True)) for row in piles], made)
+    ranked = [[pile.ranked() for pile in row] for row in piles]
+
+    def averaged(weights: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """[replicates, 2] from how often each unit, and each future as a prediction, is in a replicate."""
+        happened = weights @ targets.T  # [replicates, kinds]
+        gained = np.zeros_like(happened)
+        for number, row in enumerate(ranked):
+            everyone = weights @ made[number]
+            for which, one in enumerate(row):
+                gained[:, which] += chosen[:, number] * one.precision(weights, everyone)
+        share = np.where(happened > 0, gained / np.maximum(happened, 1e-300), 0.0)
+        macro = share.sum(1) / np.maximum((happened > 0).sum(1), 1)
+        return np.stack([macro, gained.sum(1) / np.maximum(happened.sum(1), 1e-300)], axis=1)
+
+    even = np.full(predictions, 1.0 / predictions)
+    value = averaged(np.ones((1, count)), even[None])[0]
+    rng = np.random.default_rng([seed, 2])
+    drawn, done = [], 0
+    for weights in units.resampling(seed).parts():
+        weights = weights[: REPLICATES - done]
+        for rows in range(0, len(weights), AT_A_TIME):
+            part = weights[rows : rows + AT_A_TIME]
+            drawn.append(averaged(part, rng.multinomial(predictions, even, size=len(part)) / predictions))
+        done += len(weights)
+        if done == REPLICATES:
+            break
+    replicates = np.concatenate(drawn)
+    # Sequences drawn twice agree with themselves, which makes average precision of replicates too high: their mean is moved to the value.
+    replicates += value - replicates.mean(0)
+    macro, weighted = (interval(float(value[which]), replicates[:, which]) for which in (0, 1))
+    return macro, weighted
+
+
+def _sort_in(one: FutureWindow, unit: int, delta: float, piles: list[dict[int, _Pile]], made: np.ndarray) -> None:
+    """The predictions of a window, each with its score for every type, on the piles of the futures that make them."""
+    future = np.repeat(np.arange(len(one.futures)), [len(times) for times, _ in one.futures])
+    times = np.concatenate([times for times, _ in one.futures])
+    types = np.concatenate([types for _, types in one.futures])
+    made[:, unit] += np.bincount(future, minlength=len(one.futures))[: len(made)]
+    mine = np.flatnonzero(future < len(made))
+    if not len(mine):
+        return
+    order = np.lexsort((future, types))
+    group = np.flatnonzero(np.diff(types[order], prepend=-1) | np.diff(future[order], prepend=-1))
+    near = np.abs(times[mine][:, None] - times[order][None, :]) <= delta
+    said = np.logical_or.reduceat(near, group, axis=1)  # [predictions, groups of one type in one future]
+    said &= future[order][group][None, :] != future[mine][:, None]
+    kind_of = types[order][group]
+    first = np.flatnonzero(np.diff(kind_of, prepend=-1))
+    sure = np.add.reduceat(said, first, axis=1, dtype=np.float64) / max(1, len(one.futures) - 1)
+    column = {int(kind): place for place, kind in enumerate(kind_of[first])}
+    nothing = np.zeros(len(mine))
+    for kind in set(column) & set(piles[0]) | set(one.types.tolist()):
+        score = sure[:, column[kind]] if kind in column else nothing
+        true = one.times[one.types == kind]
+        for number, pile in enumerate(row[kind] for row in piles):
+            own = np.flatnonzero(future[mine] == number)
+            own = own[np.argsort(-score[own], kind="stable")]
+            right = matched_ranks(times[mine][own], true, delta) if len(true) else np.zeros(len(own), dtype=bool)
+            some = int((score[own] > 0).sum())
+            pile.unit += [unit] * some
+            pile.score += score[own][:some].tolist()
+            pile.right += right[:some].tolist()
+            pile.late += [unit] * int(right[some:].sum())
 
 
 def __getattr__(name: str) -> Any:

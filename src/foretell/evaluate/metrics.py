@@ -7,16 +7,17 @@ rows that count (or, `root`, its square root). They are what `evaluate` averages
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from foretell.errors import ForetellError
-from foretell.evaluate.bootstrap import Ratio, Units
+from foretell.evaluate.bootstrap import Estimate, Ratio, Units, estimates
 from foretell.evaluate.likelihood import EventScores
 from foretell.evaluate.next_time import UNDEFINED_ABOVE, NextTimes
 from foretell.evaluate.patterns import Guesses
+from foretell.terms import split
 
 Kind = Literal["nats", "time", "share"]  # nats per event, the data's unit of time, a share of events
 Needs = Literal["events", "times", "participants"]
@@ -278,3 +279,41 @@ for _score in (
     ),
 ):
     register_score(_score)
+
+
+@dataclass(frozen=True)
+class FunctorScores:
+    functor: str
+    events: int
+    scores: dict[str, tuple[Estimate, ...]]  # of each metric, one for each run
+
+    def to_json(self) -> dict[str, Any]:
+        found = {key: [asdict(one) for one in runs] for key, runs in self.scores.items()}
+        return {"functor": self.functor, "events": self.events, **found}
+
+
+def functors_of(names: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """The functors, and for each name which one is its."""
+    of_name = [split(name)[0] for name in names]
+    known = {functor: place for place, functor in enumerate(sorted(set(of_name)))}
+    return list(known), np.array([known[functor] for functor in of_name], dtype=np.int64)
+
+
+def by_functor(
+    runs: Sequence[Sequence[Metric]], types: np.ndarray, names: Sequence[str], units: Units, seed: int = 0
+) -> list[FunctorScores]:
+    """Of each functor that happens, most frequent first. `types` [rows] point into `names`; -1: no event. Runs have the same metrics."""
+    functors, place = functors_of(names)
+    of_row = np.where(types >= 0, place[np.maximum(types, 0)] if len(names) else -1, -1)
+    counts = np.bincount(of_row[of_row >= 0], minlength=len(functors))
+    order = [int(number) for number in np.argsort(-counts, kind="stable") if counts[number]]
+    chosen = [of_row == number for number in order]
+    keys = [one.key for one in runs[0]] if runs else []
+    ratios = [
+        metrics[which].where(rows).ratio(units) for rows in chosen for which in range(len(keys)) for metrics in runs
+    ]
+    found = iter(estimates(ratios, units.resampling(seed)))
+    return [
+        FunctorScores(functors[number], int(counts[number]), {key: tuple(next(found) for _ in runs) for key in keys})
+        for number in order
+    ]

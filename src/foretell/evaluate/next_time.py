@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from foretell.data import EventData
+from foretell.evaluate.likelihood import known_types, with_all_names
 from foretell.evaluate.next_event_density import NODES, Horizon, Places, Tolerance, march
-from foretell.evaluate.open_vocabulary import known_types, with_all_names
 from foretell.models.base import IntensityModel
 from foretell.options import Window
 from foretell.train.likelihood_task import batches_of

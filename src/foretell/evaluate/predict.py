@@ -18,9 +18,9 @@ import torch
 
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
+from foretell.evaluate.likelihood import with_names
 from foretell.evaluate.next_event_density import Horizon, Places, Tolerance, march
 from foretell.evaluate.next_time import HORIZON, QUANTILES, UNDEFINED_ABOVE, longest_time
-from foretell.evaluate.open_vocabulary import with_names
 from foretell.evaluate.patterns import EventPattern, PossibleNames, never_matches, parse_event_pattern
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
@@ -242,11 +242,7 @@ def seen_until(data: EventData, start: float) -> EventData:
     """The same sequences with nothing after `start`, and observed until then: where they were not, nothing is taken to have happened."""
     if not (math.isfinite(start) and start >= 0.0):
         raise ForetellError(f"start = {start}: expected a time from 0 on")
-    cut = []
-    for one in data:
-        count = int(np.searchsorted(one.times, start, side="right"))
-        marks = None if one.unscored is None else one.unscored[:count]
-        cut.append(EventSequence(one.times[:count], one.types[:count], start, one.id, one.metadata, marks))
+    cut = [one.first(int(np.searchsorted(one.times, start, side="right")), start) for one in data]
     return EventData(cut, data.vocabulary, name=data.name)
 
 

@@ -16,14 +16,10 @@ from foretell.data.summary import DataSummary
 from foretell.evaluate.metrics import plain_scores
 from foretell.report.entry import Entry
 from foretell.report.markup import Markup, PageSection, element, embedded_json, joined
-from foretell.report.sections.confusion import confusion_section
 from foretell.report.sections.data import data_section
-from foretell.report.sections.fit import calibration_of, calibration_section, fit_of, fit_section
-from foretell.report.sections.functors import functors_section
-from foretell.report.sections.learning import learning_section
-from foretell.report.sections.moments import moments_section
-from foretell.report.sections.over_time import over_time_section
-from foretell.report.sections.scores import number, scores_section
+from foretell.report.sections.fit import calibration_of, calibration_section, confusion_section, fit_of, fit_section
+from foretell.report.sections.scores import functors_section, learning_section, number, scores_section
+from foretell.report.sections.sequence import moments_section, over_time_section
 
 
 def page(title: str, subtitle: str, runs: Sequence[str], head: Markup, sections: Sequence[PageSection]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from foretell.data import Dataset, EventData, EventSequence, load
+from foretell.data import Dataset, EventData, load
 from foretell.data.loading import embedded_folder
 from foretell.errors import ForetellError
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
@@ -143,14 +143,6 @@ def cut(data: EventData, sequences: int = 0, events: int = 0) -> EventData:
     if sequences and sequences < len(data):
         data = data.select(range(sequences))
     if events and (data.lengths > events).any():
-        data = replace(data, sequences=[_cut(one, events) for one in data], report=None)
+        shorter = [one if len(one) <= events else one.first(events, float(one.times[events - 1])) for one in data]
+        data = replace(data, sequences=shorter, report=None)
     return data
-
-
-def _cut(one: EventSequence, events: int) -> EventSequence:
-    if len(one) <= events:
-        return one
-    unscored = None if one.unscored is None else one.unscored[:events]
-    return EventSequence(
-        one.times[:events], one.types[:events], float(one.times[events - 1]), one.id, one.metadata, unscored
-    )

@@ -37,8 +37,7 @@ def _beginning(sequence: EventSequence, share: float, least: int) -> EventSequen
         return sequence
     end = float(sequence.times[count - 1])
     kept = int(np.searchsorted(sequence.times, end, side="right"))  # what happens at the same time stays together
-    unscored = None if sequence.unscored is None else sequence.unscored[:kept]
-    return EventSequence(sequence.times[:kept], sequence.types[:kept], end, sequence.id, sequence.metadata, unscored)
+    return sequence.first(kept, end)
 
 
 def _count(share: float, of: int, least: int) -> int:

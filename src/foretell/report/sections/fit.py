@@ -1,4 +1,4 @@
-"""Are the predicted times right, and does the model know how sure it may be? Rescaled gaps, intervals, probabilities of types.
+"""Are the predicted times right, does the model know how sure it may be, and what does it take for what?
 
 If the model is right, the integral of its intensity from one event to the next is a draw from Exp(1), and its place on [0, 1] is
 uniform: the share of the predicted distribution of the next time that had passed when the event came (`foretell.evaluate.calibration`).
@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from foretell.data import EventData
+from foretell.data import EventData, Vocabulary
 from foretell.evaluate.bootstrap import Estimate, Units
 from foretell.evaluate.calibration import Calibration, RescalingTest, calibrate, rescaling_test, residuals, uniform
-from foretell.evaluate.likelihood import EventScores
+from foretell.evaluate.likelihood import UNMET, EventScores
 from foretell.report.entry import Entry
-from foretell.report.markup import PageSection, chart, figure, joined, more, remark, table
+from foretell.report.grouping import Grouping, group_events
+from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, more, remark, table
 
 SHOWN_POINTS = 240
 KS_95 = 1.358  # √n times the KS distance stays below it 95 times of 100, for many gaps
@@ -221,3 +222,94 @@ def _verdict(fit: FitCurves) -> str:
 
 def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+MOST_GROUPS = 14  # more cells cannot be read
+NEVER_MET = (
+    "never met"  # events that rules make possible and no data ever had: expected at times, here never seen to happen
+)
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """`counts[i, j]`: events of group i for which the most probable event was of group j."""
+
+    grouping: Grouping
+    names: tuple[str, ...]  # of the groups, and NEVER_MET where such an event was expected
+    counts: np.ndarray  # int64 [names, names]
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Of each row; a row without events is zero."""
+        return self.counts / np.maximum(self.counts.sum(1, keepdims=True), 1)
+
+
+def grouping_of(events: EventScores, vocabulary: Vocabulary, most: int = MOST_GROUPS) -> Grouping:
+    """Groups for all that happened or was expected; what happened often comes first."""
+    happened = np.bincount(events.type[events.is_event], minlength=len(vocabulary))
+    guessed = events.predicted_type[events.is_event]
+    expected = np.bincount(guessed[guessed != UNMET], minlength=len(vocabulary)) > 0
+    return group_events(vocabulary, happened * len(events.type) + expected, most)
+
+
+def confusion_of(events: EventScores, vocabulary: Vocabulary, grouping: Grouping | None = None) -> Confusion:
+    grouping = grouping_of(events, vocabulary) if grouping is None else grouping
+    real = events.is_event
+    unmet = bool((events.predicted_type[real] == UNMET).any())
+    names = (*grouping.names, NEVER_MET) if unmet else grouping.names
+    places = np.append(grouping.places(vocabulary), len(grouping.names))  # UNMET is the last
+    counts = np.zeros((len(names), len(names)), dtype=np.int64)
+    np.add.at(counts, (places[events.type[real]], places[events.predicted_type[real]]), 1)
+    return Confusion(grouping, names, counts)
+
+
+SHADES = 10
+
+
+def confusion_section(entries: Sequence[Entry]) -> PageSection:
+    """What is taken for what: a table for each run, as a heat map that can be read aloud."""
+    made = [(entry, confusion_of(entry.events, entry.data.vocabulary)) for entry in entries]
+    by_functor = any(one.grouping.kind == "functor" for _, one in made)
+    what = "event's functor (the name before its parentheses)" if by_functor else "event's type"
+    caption = (
+        f"Each row is what happened, each column the most probable event's, told the time: the {what}. Numbers are "
+        "percentages of the row, and the last column counts the events; on the diagonal the model was right"
+        + (" about the functor" if by_functor else "")
+        + ". A column that "
+        "is strongly coloured all the way down is what the model guesses when it does not know."
+    )
+    tables = [
+        element("div", element("h3", entry.title), heat_map(one, entry.title), class_="chartbox") for entry, one in made
+    ]
+    return PageSection("confusion", "What is taken for what", joined(figure(*tables, caption=caption)))
+
+
+def heat_map(confusion: Confusion, title: str) -> Markup:
+    names, shares, totals = confusion.names, confusion.shares, confusion.counts.sum(1)
+    heads = [element("th", element("span", name), scope="col", class_="turned") for name in names]
+    first = element(
+        "tr",
+        element("th", "happened ↓ expected →", scope="col"),
+        *heads,
+        element("th", "events", scope="col", class_="n"),
+    )
+    rows = []
+    for row, name in enumerate(names):
+        cells = [
+            element(
+                "td",
+                f"{100 * share:.0f}" if share > 0 or row == column else "",
+                class_=f"h{round(SHADES * share)}" + (" right" if row == column else ""),
+                title=f"{name} happened, {names[column]} expected: {count:,} of {int(totals[row]):,}",
+            )
+            for column, (share, count) in enumerate(
+                zip(shares[row].tolist(), confusion.counts[row].tolist(), strict=True)
+            )
+        ]
+        rows.append(
+            element("tr", element("th", name, scope="row"), *cells, element("td", f"{int(totals[row]):,}", class_="n"))
+        )
+    inner = element("table", element("thead", first), element("tbody", *rows), class_="heat")
+    return element(
+        "div", inner, class_="scroll", role="region", aria_label=f"What is taken for what by {title}", tabindex=0
+    )

@@ -1,16 +1,19 @@
-"""How well each model predicts: the table of scores with their intervals, and the log-likelihoods as a picture."""
+"""How training went, how well each model predicts, and which is better at what."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from foretell.evaluate.metrics import ScoreDefinition, has_times, plain_scores
+from foretell.evaluate.bootstrap import Units
+from foretell.evaluate.metrics import EventRecord, ScoreDefinition, by_functor, has_times, metrics_of, plain_scores
 from foretell.report.entry import Entry
-from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, remarks, table
+from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, remark, remarks, table
 
 
 def scores_section(entries: Sequence[Entry]) -> PageSection:
+    """The table of scores with their intervals, and the log-likelihoods as a picture."""
     shown = [score for score in plain_scores() if any(_estimate(entry, score.key) for entry in entries)]
     best = {score.key: _best(entries, score) for score in shown}
     rows = []
@@ -120,3 +123,94 @@ def _of_one(evaluation: dict[str, Any]) -> list[str]:
             f"{evaluation['unseen_events']} events are of {evaluation['unseen_types']} types that never occur in the training data."
         )
     return found
+
+
+def learning_section(entries: Sequence[Entry]) -> PageSection:
+    """Log-likelihood per event, epoch by epoch."""
+    curves = [_curve(entry) for entry in entries if len(entry.records) > 1]
+    if not curves:
+        body = remark("No run has a record of several epochs: models with a closed form are fitted at once.")
+        return PageSection("learning", "Learning curves", joined(body))
+    caption = (
+        "Log-likelihood an event after each epoch (a pass over the training data); higher is better. Strong lines: "
+        "held-out dev data, which decide when training stops; thin lines: training data. A dot marks the epoch whose "
+        "parameters were kept. Where the thin line climbs on while the strong one falls, the model learns the "
+        "training data by heart."
+    )
+    label = "Lines: log-likelihood an event against epochs, for each run, on dev and on training data."
+    return PageSection(
+        "learning",
+        "Learning curves",
+        joined(figure(chart("learning", label), caption=caption)),
+        {"learning": {"runs": curves}},
+    )
+
+
+def _curve(entry: Entry) -> dict[str, Any]:
+    records = [
+        one for one in entry.records if isinstance(one.get("train"), int | float) and math.isfinite(one["train"])
+    ]
+    dev = [[one["epoch"], one["dev"]] for one in records if isinstance(one.get("dev"), int | float)]
+    best = max((pair for pair in dev if math.isfinite(pair[1])), key=lambda pair: pair[1], default=None)
+    return {"name": entry.name, "train": [[one["epoch"], one["train"]] for one in records], "dev": dev, "best": best}
+
+
+FUNCTORS_TITLE = "Which run is better at what"
+METRIC = "log_likelihood"
+MOST_FUNCTORS = 40  # functors, the most frequent first
+
+
+def functors_section(entries: Sequence[Entry]) -> PageSection:
+    """Two runs against each other, a dot for each functor."""
+    if len(entries) < 2:
+        return PageSection(
+            "functors", FUNCTORS_TITLE, joined(remark("There is one run: name two or more to compare them here."))
+        )
+    runs, counts = [], {}
+    for entry in entries:
+        rows, events = _functor_rows(entry)
+        counts |= {name: count for name, count in events.items() if name not in counts}
+        runs.append({"name": entry.name, "rows": rows})
+    shown = sorted(counts, key=lambda name: -counts[name])[:MOST_FUNCTORS]
+    left_out = (
+        f" Of {len(counts)} functors the {MOST_FUNCTORS} most frequent are shown."
+        if len(counts) > MOST_FUNCTORS
+        else ""
+    )
+    caption = (
+        "Each dot is a functor (an event's name before its parentheses, or all of a plain name): the mean "
+        "log-likelihood of its events under one run (across) and under another (upwards), in nats an event, with 95 "
+        "% intervals both ways. Above the diagonal the run on the upright axis is better at it, below the other one. "
+        f"Larger dots: more events.{left_out}"
+    )
+    cells = [(name, f"{counts[name]:,}", *(_told(run["rows"].get(name)) for run in runs)) for name in shown]
+    heads = ("functor", "events", *(run["name"] for run in runs))
+    numbers = table(heads, cells, label="Log-likelihood by functor", class_="scores")
+    body = figure(
+        chart("scatter", "Dots: log-likelihood by functor under two runs, with intervals both ways."),
+        element("div", element("h3", "The same in numbers"), numbers, class_="chartbox"),
+        caption=caption,
+    )
+    drawn = [
+        {"name": run["name"], "rows": {name: run["rows"][name] for name in shown if name in run["rows"]}}
+        for run in runs
+    ]
+    return PageSection("functors", FUNCTORS_TITLE, body, {"scatter": {"runs": drawn, "counts": counts}})
+
+
+def _functor_rows(entry: Entry) -> tuple[dict[str, list[float]], dict[str, int]]:
+    """Of each functor its value, low and high; and its events."""
+    metric = next(one for one in metrics_of(EventRecord(entry.events)) if one.key == METRIC)
+    units = Units(entry.events.sequence, len(entry.data))
+    found = by_functor([[metric]], entry.events.type, entry.data.vocabulary.names, units)
+    rows: dict[str, Any] = {}
+    for one in found:
+        (estimate,) = one.scores[METRIC]
+        rows[one.functor] = [estimate.value, estimate.low, estimate.high]
+    return rows, {one.functor: one.events for one in found}
+
+
+def _told(row: Sequence[float] | None) -> Markup:
+    if row is None:
+        return element("span", "–")
+    return joined(element("span", number(row[0])), element("small", f"{number(row[1])} to {number(row[2])}"))
