@@ -17,7 +17,6 @@ from typing import Any
 
 from foretell.data.files import replacing, text_file
 from foretell.errors import ForetellError
-from foretell.reproduce.command import finding_lines, table_lines, write_results
 from foretell.reproduce.definition import Choice, names, read_definition
 from foretell.reproduce.experiment import ExperimentSummary, Finding, Results, TableSection, open_experiment
 from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, default_out, missing_data, run_units
