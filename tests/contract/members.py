@@ -22,6 +22,7 @@ from foretell.models.recurrent.nhp import NHP
 from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.state_space.s2p2 import S2P2
 from tests.samples import NAMES, randomise
 
 VOCABULARY = Vocabulary(NAMES[:3])
@@ -78,7 +79,16 @@ def _rmtpp(dim: int) -> Callable[[], RMTPP]:
     return build
 
 
-def _restate_scale(model: NHP | RMTPP, c: float) -> None:
+def _s2p2(**options: Any) -> Callable[[], S2P2]:
+    def build() -> S2P2:
+        model = randomise(S2P2(VOCABULARY, dtype=torch.float64, **options), seed=19)
+        model.time_scale = 1.3
+        return model
+
+    return build
+
+
+def _restate_scale(model: NHP | RMTPP | S2P2, c: float) -> None:
     model.time_scale *= c
 
 
@@ -194,6 +204,9 @@ MEMBERS = [
     Member("nhp with one dimension", _nhp(1), _restate_scale),
     Member("rmtpp", _rmtpp(4), _restate_scale),
     Member("rmtpp with one dimension", _rmtpp(1), _restate_scale),
+    Member("s2p2", _s2p2(dim=5, layers=2, states=3), _restate_scale),
+    Member("s2p2 with one layer", _s2p2(dim=4, layers=1, states=2), _restate_scale),
+    Member("s2p2 with four layers", _s2p2(dim=6, layers=4, states=1), _restate_scale),
     Member("andtt", _andtt(CLUB), _restate_waves),
     Member("andtt with one layer and odd sizes", _andtt(BARE, layers=1, time_dim=3), _restate_waves),
     Member("ndtt", _ndtt(CLUB), _restate_cells),

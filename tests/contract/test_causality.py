@@ -15,6 +15,7 @@ from foretell.models.capabilities import Embeds
 from foretell.models.last_event.last_event import LastEventModel
 from foretell.models.recurrent.nhp import NHP
 from foretell.models.recurrent.rmtpp import RMTPP
+from foretell.models.state_space.s2p2 import S2P2
 from tests.asking import state_at
 from tests.contract.members import Member
 from tests.samples import event_data, random_rows
@@ -98,7 +99,7 @@ def test_a_changed_future_moves_nothing_by_a_single_bit(model: IntensityModel):
 def vectors_of_types(model: IntensityModel) -> Tensor | None:
     if isinstance(model, LastEventModel):
         return model.encoder.base
-    if isinstance(model, NHP | RMTPP):
+    if isinstance(model, NHP | RMTPP | S2P2):
         return model.embedding
     return model.fine if isinstance(model, ANHP) else None
 

@@ -65,5 +65,5 @@ def lines(file: str, function: Function) -> int:
 
 
 def words(name: str) -> list[str]:
-    """`RunFolder` → run, folder; `ANHPOptions` → anhp, options."""
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[a-z0-9]+", name)]
+    """`RunFolder` → run, folder; `ANHPOptions` → anhp, options; `S2P2` → s2p2."""
+    return [word.lower() for word in re.findall(r"[A-Z][A-Z0-9]*(?![a-z])|[A-Z][a-z0-9]*|[a-z0-9]+", name)]

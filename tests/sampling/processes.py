@@ -15,6 +15,7 @@ from foretell.models.recurrent.nhp import NHP
 from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.state_space.s2p2 import S2P2
 from tests.samples import randomise
 
 TYPES = Vocabulary(("a", "b", "c"))
@@ -45,6 +46,14 @@ def nhp() -> NHP:
 
 def rmtpp() -> RMTPP:
     return randomise(RMTPP(TYPES, dim=8, dtype=torch.float64), seed=27, spread=0.5)
+
+
+def s2p2() -> S2P2:
+    model = randomise(S2P2(TYPES, dim=6, layers=2, states=4, dtype=torch.float64), seed=28, spread=0.8)
+    with torch.no_grad():
+        for layer in model.layer_list():
+            layer.frequency.mul_(6.0)
+    return model
 
 
 def thp() -> THP:
@@ -82,4 +91,4 @@ def hawkes() -> Hawkes:
     return model
 
 
-MODELS = [anhp, nhp, rmtpp, thp, sahp, andtt, ndtt, hawkes]
+MODELS = [anhp, nhp, rmtpp, s2p2, thp, sahp, andtt, ndtt, hawkes]

@@ -26,7 +26,7 @@ from foretell.sampling.bounds.chebyshev import (
     tanh,
     waves,
 )
-from foretell.sampling.bounds.curves import gelu, log1p
+from foretell.sampling.bounds.curves import gelu, log1p, spiral
 from foretell.sampling.bounds.values import pool
 
 ALL = 150  # quantities that are looked at together
@@ -224,6 +224,30 @@ def test_a_decay_is_just_its_value_at_a_point_and_at_the_nodes():
     )
 
 
+@pytest.mark.parametrize("degree", [1, 3, 6])
+@pytest.mark.parametrize("since", [0.0, 4.2, 1.7e9])
+def test_decaying_rotations_are_within_their_remainder_however_fast_they_turn(degree: int, since: float):
+    draw = torch.Generator().manual_seed(0)
+    passed, half = (10.0 ** (6.0 * torch.rand(2, 60, generator=draw, dtype=torch.float64) - 4.0)).unbind(0)
+    passed[:5] = 0.0
+    rate, frequency = (10.0 ** (7.0 * torch.rand(2, 60, 8, generator=draw, dtype=torch.float64) - 5.0)).unbind(0)
+    frequency = frequency * torch.where(torch.rand(60, 8, generator=draw) < 0.5, -1.0, 1.0)
+    rate[0, 0] = 0.0
+    start = torch.full_like(half, since)
+    middle = start + passed + half
+    elapsed = ((middle - start) + half * WINDOW[:, None]).unsqueeze(-1)
+    true = torch.exp(torch.complex(-rate, frequency) * elapsed)
+    for found, part in zip(spiral(middle, half, start, rate, frequency, degree), (true.real, true.imag), strict=True):
+        holds(found, part)
+    # Wherever a window is short enough for the curve to be followed, it is.
+    speed = torch.hypot(rate, frequency)
+    slow = (speed * half.unsqueeze(-1) < 0.1) & (rate * (middle - start).unsqueeze(-1) < 100.0)
+    assert bool(slow.any())
+    share = found.remainder / torch.exp(-rate * (middle - start).unsqueeze(-1))
+    rounding = 1e-14 * speed * middle.unsqueeze(-1)
+    assert bool((share <= 1.2 * 0.1 ** (degree + 1) / 2.0**degree + rounding)[slow].all())
+
+
 @pytest.mark.parametrize("name", CURVES)
 def test_at_a_point_a_curve_is_just_its_value(name: str):
     curve, plain = CURVES[name]
@@ -271,6 +295,13 @@ def test_small_intensities_are_bounded_relative_to_themselves():
     low = one.nodes.plus(torch.tensor(-40.0, dtype=torch.float64))
     found = softplus(low)
     assert float((found.upper() / found.shape().centre).max()) < 1.5
+
+
+def test_intensities_that_underflow_are_within_their_bounds():
+    line = torch.linspace(-760.0, -740.0, 201, dtype=torch.float64)
+    steep = torch.stack([line, torch.full_like(line, 0.3), torch.zeros_like(line), torch.zeros_like(line)])
+    nodes = ChebyshevPiece(_at(steep, places(3, line.device)), torch.zeros_like(line))
+    holds(softplus(nodes), plain_softplus(_at(steep, WINDOW)))
 
 
 def test_what_is_not_known_stays_unknown():

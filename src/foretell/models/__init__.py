@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from foretell.models.recurrent.rmtpp import RMTPP
     from foretell.models.rules.andtt import ANDTT
     from foretell.models.rules.ndtt import NDTT
+    from foretell.models.state_space.s2p2 import S2P2
 
-__all__ = ["ANDTT", "ANHP", "NDTT", "NHP", "RMTPP", "SAHP", "THP", "Hawkes", "Poisson"]
+__all__ = ["ANDTT", "ANHP", "NDTT", "NHP", "RMTPP", "S2P2", "SAHP", "THP", "Hawkes", "Poisson"]
 
 # As an entry point of another package would have it: kind = "module:class". Imported when asked for.
 BUILT_IN = {
@@ -24,6 +25,7 @@ BUILT_IN = {
     "ndtt": "foretell.models.rules.ndtt:NDTT",
     "nhp": "foretell.models.recurrent.nhp:NHP",
     "rmtpp": "foretell.models.recurrent.rmtpp:RMTPP",
+    "s2p2": "foretell.models.state_space.s2p2:S2P2",
     "thp": "foretell.models.last_event.thp:THP",
     "sahp": "foretell.models.last_event.sahp:SAHP",
     "hawkes": "foretell.models.classical.hawkes:Hawkes",

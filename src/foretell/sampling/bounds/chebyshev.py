@@ -46,6 +46,9 @@ class ChebyshevPiece:
             return self.plus(other)
         return ChebyshevPiece(self.v + other.v, self.remainder + other.remainder)
 
+    def __neg__(self) -> ChebyshevPiece:
+        return ChebyshevPiece(-self.v, self.remainder)
+
     def __sub__(self, other: Tensor) -> ChebyshevPiece:
         return self.plus(-other)
 
@@ -238,7 +241,7 @@ def softplus(x: ChebyshevPiece) -> ChebyshevPiece:
     slope = torch.sigmoid(shape.centre + reach)
     # The slope is σ(x), and its derivatives are σ times a polynomial of σ.
     bounds = [torch.clamp(slope * by_slope, max=alone) for by_slope, alone in _softplus_bounds(x.degree + 1)[1:]]
-    return curve_piece(x, shape, plain_softplus, bounds, slope, slope * reach)
+    return curve_piece(x, shape, plain_softplus, bounds, slope, slope * reach + SMALLEST)
 
 
 def power(x: ChebyshevPiece, exponent: Tensor | float) -> ChebyshevPiece:

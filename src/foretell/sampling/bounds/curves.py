@@ -1,6 +1,6 @@
-"""GELU and logarithms of a `ChebyshevPiece`: a piece in, a piece out, with a remainder that holds anywhere on its window.
+"""GELU and logarithms of a `ChebyshevPiece`, and decaying rotations: pieces with a remainder that holds anywhere on their window.
 
-Each needs a bound of every Taylor coefficient `|f⁽ⁿ⁾|/n!` on the range that the piece can reach; `chebyshev.curve_piece` does the rest.
+A curve of a piece needs a bound of every Taylor coefficient `|f⁽ⁿ⁾|/n!` on the range that the piece can reach; `curve_piece` does the rest.
 The curves with closed recurrences (tanh, softplus, powers, relu) are in `chebyshev`.
 """
 
@@ -15,7 +15,17 @@ from numpy.polynomial import Polynomial
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.sampling.bounds.chebyshev import ROUNDED, ChebyshevPiece, coefficient_beyond, curve_piece, point, tighter
+from foretell.sampling.bounds.chebyshev import (
+    PHASE,
+    ROUNDED,
+    SMALLEST,
+    ChebyshevPiece,
+    coefficient_beyond,
+    curve_piece,
+    places,
+    point,
+    tighter,
+)
 
 FALLS = (0.0, 0.25, 0.4)  # θ: a coefficient of GELU is below a constant times `exp(−θ x²)`, for each of these
 FAR = 40.0  # coefficient_beyond it GELU's slope is 0 or 1 in float64
@@ -88,3 +98,27 @@ def _largest(q: Polynomial, fall: float) -> float:
     turns = (q.deriv() - (1.0 - 2.0 * fall) * Polynomial([0.0, 1.0]) * q).roots().real  # other points do no harm
     sizes = np.abs(q(turns)) * np.exp((fall - 0.5) * turns**2) / math.sqrt(2.0 * math.pi)
     return float(sizes.max()) * (1.0 + 1e-6)
+
+
+def spiral(
+    middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, frequency: Tensor, degree: int
+) -> tuple[ChebyshevPiece, ChebyshevPiece]:
+    """Real and imaginary part of `exp((−rate + i·frequency)(t − since))` on `middle ± half`: [..., F] each, rates not below 0.
+
+    No part of its n-th derivative is larger than `|−rate + i·frequency|ⁿ` times its size, which is largest where the window begins. So the
+    polynomial through `n + 1` values is off by at most `x^(n+1)/((n+1)! 2^n)` of the size there, `x = |−rate + i·frequency|·half`.
+    """
+    elapsed, half = (middle - since).unsqueeze(-1), half.unsqueeze(-1)
+    if not degree:
+        size, angle = torch.exp(-rate * elapsed), frequency * elapsed
+        return point(size * torch.cos(angle)), point(size * torch.sin(angle))
+    passed = elapsed + half * places(degree, middle.device).view(-1, *[1] * rate.dim())
+    speed, high = torch.hypot(rate, frequency), torch.exp(rate * (half - elapsed))
+    off = high * (speed * half) ** (degree + 1) * (1.0 / (math.factorial(degree + 1) * 2.0**degree))
+    # The ends of a window are rounded, by what float64 leaves of a large time; so is the time that has passed.
+    rounded = high * (ROUNDED + PHASE * speed * ((middle.abs() + since.abs()).unsqueeze(-1) + half)) + SMALLEST
+    # What turns too often to be followed is anywhere on its disc.
+    lost = ~(off <= high)
+    size = torch.exp(-rate * passed).masked_fill(lost, 0.0)
+    remainder, angle = torch.where(lost, high, off) + rounded, frequency * passed
+    return ChebyshevPiece(size * torch.cos(angle), remainder), ChebyshevPiece(size * torch.sin(angle), remainder)

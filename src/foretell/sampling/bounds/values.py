@@ -48,6 +48,19 @@ def affine(x: Value, weight: Tensor, bias: Tensor) -> Value:
     return F.linear(x, weight, bias) if isinstance(x, Tensor) else x.through(weight.T).plus(bias)
 
 
+def linear(x: Value, weight: Tensor) -> Value:
+    """`weight @ x` of rows [..., in]."""
+    return F.linear(x, weight) if isinstance(x, Tensor) else x.through(weight.T)
+
+
+def halves(x: Value) -> tuple[Value, Value]:
+    """The first and the second half of the components of rows [..., in]."""
+    if isinstance(x, Tensor):
+        first, second = x.chunk(2, dim=-1)
+        return first, second
+    return x.map(lambda part: part.chunk(2, dim=-1)[0]), x.map(lambda part: part.chunk(2, dim=-1)[1])
+
+
 def side_by_side(parts: Sequence[Value]) -> Value:
     """Components of all parts, one after the other."""
     first = parts[0]

@@ -1,0 +1,180 @@
+"""A layer of S2P2 (Chang et al. 2025): a diagonal linear system with complex states that decays and turns between events and jumps at them.
+
+States are [..., 2P], all real parts before all imaginary ones; time comes in units of the model. What a query asks of a layer is written
+once, over tensors and `ChebyshevPiece`. Equations: docs/explanation/rivals.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.models.attention.layers import Dropout
+from foretell.nn.intensity import inverse_softplus, softplus
+from foretell.nn.linear_scan import linear_scan
+from foretell.nn.spiral import spiral
+from foretell.sampling.bounds.values import Value, gelu, halves, layer_norm, linear, side_by_side
+
+HIPPO_DECAY = 0.5  # of all eigenvalues of the normal part of HiPPO-LegS
+SMALL_START = 1e-3  # size of the state before the first event, when training begins
+
+
+@dataclass(frozen=True)
+class Rotation(Generic[Value]):
+    """`g = exp(Λ Δ u)`, by which a state shrinks and turns in the time `u` since the last event: [..., P]."""
+
+    real: Value
+    imaginary: Value
+    real_change: Value  # of `g − 1`
+
+
+@dataclass(frozen=True)
+class LayerStates:
+    """What a layer knows right after the start and after each event."""
+
+    state: Tensor  # [B, N + 1, 2P]
+    step: Tensor  # Δ: [B, N + 1, P]
+
+
+class StateSpaceLayer(nn.Module):
+    """`x(t) = g x(t_i+) + (g − 1) B u(t)`, `x(t_i+) = x(t_i) + E a`, `u' = LayerNorm(GELU(2 Re(C x) + D u) + u)`.
+
+    The first layer has nothing below it: no `B`, no `D`, and steps that do not depend on a stream.
+
+    Args:
+        width: H, the components of a stream.
+        states: P, the complex components of a state.
+        first: whether it is the first layer.
+    """
+
+    def __init__(self, width: int, states: int, first: bool) -> None:
+        super().__init__()
+        self.width, self.states, self.first = width, states, first
+        self.log_decay = nn.Parameter(torch.empty(states))
+        self.frequency = nn.Parameter(torch.empty(states))
+        self.E = nn.Parameter(torch.empty(states, width, 2))
+        self.C = nn.Parameter(torch.empty(width, states, 2))
+        self.start = nn.Parameter(torch.empty(states, 2))
+        self.step_bias = nn.Parameter(torch.empty(states))
+        self.B = None if first else nn.Parameter(torch.empty(states, width, 2))
+        self.D = None if first else nn.Parameter(torch.empty(width))
+        self.step = None if first else nn.Parameter(torch.empty(states, width))
+        self.norm = nn.LayerNorm(width)
+
+    @torch.no_grad()
+    def reset(self, generator: torch.Generator) -> None:
+        """Eigenvalues of the normal part of HiPPO-LegS, one of each conjugate pair; matrices by Glorot, in its eigenbasis."""
+        frequencies, basis = hippo(self.states)
+        self.log_decay.fill_(math.log(HIPPO_DECAY))
+        self.frequency.copy_(torch.from_numpy(frequencies))
+        inverse = torch.from_numpy(basis.conj().T.copy())  # the basis is unitary
+        glorot = math.sqrt(2.0 / (2 * self.states + self.width))
+        for matrix in (self.E, self.B):
+            if matrix is not None:
+                real = torch.randn(2 * self.states, self.width, generator=generator, dtype=torch.float64) * glorot
+                matrix.copy_(torch.view_as_real(inverse @ real.to(inverse.dtype)))
+        real = torch.randn(self.width, 2 * self.states, generator=generator, dtype=torch.float64) * glorot
+        self.C.copy_(torch.view_as_real(real.to(inverse.dtype) @ torch.from_numpy(basis)))
+        self.start.normal_(generator=generator).mul_(SMALL_START)
+        self.step_bias.fill_(float(inverse_softplus(torch.tensor(1.0, dtype=torch.float64))))
+        if self.D is not None and self.step is not None:
+            self.D.normal_(generator=generator)
+            self.step.normal_(generator=generator).mul_(1.0 / math.sqrt(self.width))
+
+    # Steps, jumps and rotations
+
+    def first_step(self) -> Tensor:
+        """`Δ_0`, before the first event: [P]."""
+        return softplus(self.step_bias)
+
+    def step_after(self, below: Tensor | None) -> Tensor:
+        """`Δ` after events, from the stream below right after each [..., H]: [..., P], or [P] in the first layer."""
+        if self.step is None or below is None:
+            return self.first_step()
+        return softplus(F.linear(below, self.step, self.step_bias))
+
+    def jumps(self, marks: Tensor) -> Tensor:
+        """`E a` for vectors of marks [..., H]: [..., 2P]."""
+        return F.linear(marks, _by_parts(self.E))
+
+    def first_state(self) -> Tensor:
+        """`x_0`: [2P]."""
+        return self.start.t().flatten()
+
+    def rotation(self, step: Tensor, elapsed: Tensor) -> Rotation[Tensor]:
+        """`g` for steps [..., P] and elapsed times [..., 1]."""
+        return Rotation(*spiral(self.log_decay.exp(), self.frequency, step, elapsed))
+
+    # A query
+
+    def moved(self, g: Rotation[Value], state: Tensor, pushed: Value | None) -> Value:
+        """`x(t)` from the state right after the last event [..., 2P] and what was pushed in since: [..., 2P]."""
+        real, imaginary = state.chunk(2, dim=-1)
+        turned = g.real * real + g.imaginary * -imaginary, g.real * imaginary + g.imaginary * real
+        return side_by_side(turned) if pushed is None else side_by_side(turned) + pushed
+
+    def pushed(self, g: Rotation[Value], below: Value | None) -> Value | None:
+        """`(g − 1) B u(t)`: [..., 2P]; None in the first layer."""
+        if self.B is None or below is None:
+            return None
+        real, imaginary = halves(linear(below, _by_parts(self.B)))
+        return side_by_side(
+            (
+                g.real_change * real + -(g.imaginary * imaginary),
+                g.real_change * imaginary + g.imaginary * real,
+            )
+        )
+
+    def out(self, state: Value, below: Value | None, drop: Dropout) -> Value:
+        """The next stream from a state [..., 2P] and the stream below [..., H]: [..., H]."""
+        y = linear(state, 2.0 * torch.cat([self.C[..., 0], -self.C[..., 1]], dim=1))
+        if below is None or self.D is None:
+            return layer_norm(self.norm, drop(gelu(y)))
+        return layer_norm(self.norm, drop(gelu(y + below * self.D)) + below)
+
+    # Events
+
+    def read(self, elapsed: Tensor, jumps: Tensor, below: Tensor | None, drop: Dropout) -> tuple[LayerStates, Tensor]:
+        """All events of some sequences, from gaps [B, N], jumps [B, N, 2P] and the stream below just before and right after: [2, B, N, H].
+
+        What is kept for queries comes back, and the stream above: [2, B, N, H].
+        """
+        rows, events = elapsed.shape
+        first = self.first_step().expand(rows, 1, -1)
+        step = first.expand(-1, events + 1, -1)
+        if below is not None:
+            step = torch.cat([first, self.step_after(below[1])], dim=1)
+        g = self.rotation(step[:, :-1], elapsed.unsqueeze(-1))
+        pushed = self.pushed(g, None if below is None else below[0])
+        start = self.first_state().expand(rows, 1, -1)
+        gates = F.pad(torch.complex(g.real, g.imaginary), (0, 0, 1, 0))  # nothing comes before the start
+        entering = torch.cat([start, jumps if pushed is None else jumps + pushed], dim=1)
+        after = linear_scan(gates, torch.complex(*entering.chunk(2, dim=-1)))
+        after = torch.cat([after.real, after.imag], dim=-1)
+        before = self.moved(g, after[:, :-1], pushed)
+        above = self.out(torch.stack([before, after[:, 1:]]), below, drop)
+        return LayerStates(after, step), above
+
+
+def _by_parts(matrix: Tensor) -> Tensor:
+    """A complex matrix [P, H, 2] as a real one [2P, H]."""
+    return matrix.movedim(-1, 0).flatten(0, 1)
+
+
+def hippo(states: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positive frequencies [P] of the normal part of the HiPPO-LegS matrix of size 2P, and their eigenvectors [2P, P].
+
+    Its eigenvalues are `−½ ± iω`; of each conjugate pair one is kept, since outputs take twice the real part.
+    """
+    size = np.arange(2 * states)
+    root = np.sqrt(2.0 * size + 1.0)
+    skew = -0.5 * np.sign(size[:, None] - size[None, :]) * root[:, None] * root[None, :]
+    frequencies, vectors = np.linalg.eigh(skew * -1j)  # i times a skew-symmetric matrix is Hermitian
+    chosen = np.argsort(frequencies)[states:]
+    return frequencies[chosen], vectors[:, chosen]

@@ -1,0 +1,249 @@
+"""The state-space point process, S2P2 (Chang et al. 2025): layers of linear systems, which events move, and a stream up through them.
+
+`λ_k(t) = τ_k·softplus(z_k/τ_k)` with `z = W u_L(t) + c`, where `u_L` is the stream above the last layer. A query goes once through the
+layers, from their states right after the last event; events are read by a parallel scan in each layer. Time is counted in the model's
+unit, `time_scale`. Equations: docs/explanation/rivals.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from foretell.batches.batch import Batch, Queries
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.errors import ForetellError
+from foretell.models.attention.layers import Dropout
+from foretell.models.base import IntensityModel
+from foretell.models.capabilities import GapIntensities
+from foretell.models.registry import EmbeddingOptions, ModelSpec, register
+from foretell.models.state_space.layer import LayerStates, StateSpaceLayer
+from foretell.models.state_space.s2p2_sampler import S2p2Sampler
+from foretell.models.units import mean_gap, starting_rates
+from foretell.nn.intensity import inverse_softplus, log_softplus
+from foretell.nn.lookup import lookup
+from foretell.options import option
+from foretell.sampling.bounds.values import Value, affine, softplus
+
+MOST_SCORES = 2  # types a dimension up to which all scores of an event cost less than fetching its own type's vector
+FIRST_ARRAYS = ("frequency", "E", "C", "start", "step_bias")  # of the first layer, that are shown as they are
+ARRAYS = (*FIRST_ARRAYS, "B", "D", "step")  # of the others
+
+
+@dataclass(frozen=True)
+class StateHistory:
+    layers: list[LayerStates]
+    before: Tensor  # [B, N, H]: the stream above all layers just before each event
+    since: Tensor  # float64 [B, N + 1]: when each gap begins
+
+
+@dataclass(frozen=True)
+class S2p2Options(EmbeddingOptions):
+    # H. The best on clicks of users, with 3 layers; the authors have 128 and 4 on taxi
+    dim: int = option(64, flag="Dimension of the embeddings.", tuned=(16, 32, 64, 128))
+    layers: int = option(3, flag="Layers of linear systems.", tuned=(1, 2, 3, 4))  # L
+    states: int = option(16, tuned=(8, 16, 32))  # P: complex components of a layer's state; the authors'
+    dropout: float = option(0.0, free=True)  # the authors have 0.1
+
+    smallest: ClassVar[int] = 2  # LayerNorm leaves nothing of one component
+
+    def mistakes(self) -> list[str]:
+        found = super().mistakes()
+        for name in ("layers", "states"):
+            if getattr(self, name) < 1:
+                found.append(f"{name} = {getattr(self, name)}: expected 1 or more")
+        if not 0.0 <= self.dropout < 1.0:
+            found.append(f"dropout = {self.dropout}: expected a share from 0 to below 1")
+        return found
+
+
+@register(
+    ModelSpec("s2p2", "S2P2", S2p2Options, "layers of linear state-space systems that events move", "Chang et al. 2025")
+)
+class S2P2(IntensityModel[S2p2Options]):
+    shown_sizes = ("dim", "layers")
+    shown_units = {"scale": "time_scale"}  # noqa: RUF012
+    rows_at_a_time = 16  # a scan is some dozen small operations on all sequences
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | int,
+        options: S2p2Options | None = None,
+        *,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        **changes: Any,
+    ) -> None:
+        super().__init__(vocabulary, self.chosen(options, changes))
+        self.dim, self.layers, self.states = self.options.dim, self.options.layers, self.options.states
+        self.embedding = nn.Parameter(torch.empty(self.types, self.dim))
+        self.systems = nn.ModuleList(StateSpaceLayer(self.dim, self.states, not one) for one in range(self.layers))
+        self.w = nn.Parameter(torch.empty(self.types, self.dim))
+        self.w_constant = nn.Parameter(torch.zeros(self.types))
+        self.log_tau = nn.Parameter(torch.zeros(self.types))
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            self.embedding.normal_(generator=generator)
+            for layer in self.layer_list():
+                layer.reset(generator)
+            self.w.normal_(generator=generator).mul_(0.1 / math.sqrt(self.dim))
+        self.to(dtype)
+
+    def layer_list(self) -> list[StateSpaceLayer]:
+        return [layer for layer in self.systems if isinstance(layer, StateSpaceLayer)]
+
+    @torch.no_grad()
+    def prepare(self, data: EventData) -> None:
+        self.time_scale = mean_gap(data)
+        rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64, device=self.device)
+        tau = self.log_tau.double().exp()
+        self.w_constant.copy_(inverse_softplus(rates / tau) * tau)  # these rates, before `w` has learned anything
+        self.fitted = True
+
+    # Events
+
+    def encode(self, batch: Batch) -> StateHistory:
+        layers, streams = self._read(batch)
+        return StateHistory(layers, streams[-1][0], batch.gap_start)
+
+    def embeddings(self, batch: Batch) -> list[Tensor]:
+        """The vectors of the events' types, and the stream above each layer right after each event: [B, N, H] each."""
+        return [lookup(self.embedding, batch.types), *(stream[1] for stream in self._read(batch)[1])]
+
+    def _read(self, batch: Batch) -> tuple[list[LayerStates], list[Tensor]]:
+        """Of each layer what queries need, and the stream above it just before and right after each event: [2, B, N, H]."""
+        elapsed = self._elapsed(batch.times, batch.gap_start[:, :-1])
+        table = torch.cat([layer.jumps(self.embedding) for layer in self.layer_list()], dim=1)
+        jumps = lookup(table, batch.types).split(2 * self.states, dim=-1)
+        drop, stream = self._drop(), None
+        layers, streams = [], []
+        for layer, jump in zip(self.layer_list(), jumps, strict=True):
+            states, stream = layer.read(elapsed, jump, stream, drop)
+            layers.append(states)
+            streams.append(stream)
+        return layers, streams
+
+    def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
+        """In the model's unit; subtracted before any precision is lost."""
+        return ((times - since) / self.time_scale).to(self.dtype)
+
+    def _drop(self) -> Dropout:
+        return Dropout(self.dropout if self.training else 0.0, self.noise)
+
+    # Queries
+
+    def state(self, history: StateHistory, queries: Queries) -> Tensor:
+        """The stream above all layers at each query: [B, Q, H]."""
+        per_gap = queries.visible.per_gap
+        if per_gap is not None:
+            gaps = queries.times.shape[1] // per_gap
+            times, since = queries.times.unflatten(1, (gaps, per_gap)), history.since[:, :gaps].unsqueeze(-1)
+            layers = [(one.state[:, :gaps].unsqueeze(2), one.step[:, :gaps].unsqueeze(2)) for one in history.layers]
+        else:
+            seen = queries.seen().expand_as(queries.times)
+            times, since = queries.times, history.since.gather(1, seen)
+            layers = [(_at(one.state, seen), _at(one.step, seen)) for one in history.layers]
+        elapsed = self._elapsed(times, since).unsqueeze(-1)
+        drop, stream = self._drop(), None
+        for layer, (state, step) in zip(self.layer_list(), layers, strict=True):
+            g = layer.rotation(step, elapsed)
+            stream = layer.out(layer.moved(g, state, layer.pushed(g, stream)), stream, drop)
+        assert stream is not None
+        return stream if per_gap is None else stream.flatten(1, 2)
+
+    # Intensities
+
+    def scores(self, state: Value) -> Value:
+        """`z_k/τ_k` for all types: [..., K]."""
+        tau = self.log_tau.exp()
+        return affine(state, self.w / tau[:, None], self.w_constant / tau)
+
+    def intensities_at(self, scores: Value) -> Value:
+        """`τ_k·softplus(z_k/τ_k)` in the data's unit: [..., K]."""
+        return softplus(scores) * (self.log_tau.exp() / self.time_scale)
+
+    def intensities(self, state: Value) -> Value:
+        return self.intensities_at(self.scores(state))
+
+    def log_intensities(self, state: Tensor) -> Tensor:
+        return log_softplus(self.scores(state)) + (self.log_tau - math.log(self.time_scale))
+
+    def total(self, state: Tensor) -> Tensor:
+        return softplus(self.scores(state)) @ (self.log_tau.exp() / self.time_scale)
+
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        own = lookup(torch.cat([self.w, self.w_constant[:, None], self.log_tau[:, None]], dim=1), types)
+        w, constant, log_tau = own.split([self.dim, 1, 1], dim=-1)
+        score = (w * state).sum(-1, keepdim=True) + constant
+        return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
+
+    def ends_and_inside(self, history: StateHistory, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
+        """The stream just before each event is known from reading it."""
+        scores = self.scores(self.state(history, queries))
+        log_unit = self.log_tau - math.log(self.time_scale)
+        if self.types <= MOST_SCORES * self.dim:
+            at_end = self.scores(history.before).gather(-1, batch.types.unsqueeze(-1)).squeeze(-1)
+            log_at_end = log_softplus(at_end) + lookup(log_unit[:, None], batch.types).squeeze(-1)
+        else:
+            log_at_end = self.log_intensity(history.before, batch.types)
+        if queries.visible.per_gap is not None:
+            scores = scores.unflatten(1, (-1, queries.visible.per_gap))
+        return GapIntensities(
+            log_at_end,
+            softplus(scores) @ (self.log_tau.exp() / self.time_scale),
+            (log_softplus(scores) + log_unit).sum(-1) if pseudo else None,
+        )
+
+    # In and out
+
+    def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> S2p2Sampler:
+        return S2p2Sampler.start(self, histories, seen)
+
+    def named_arrays(self) -> dict[str, Tensor]:
+        """`w` and `τ` in the data's unit; decays, frequencies and steps count time in the model's, which `time_scale` tells."""
+        names = self.vocabulary.names
+        found = {f"embed.{name}": self.embedding[index] for index, name in enumerate(names)}
+        for number, layer in enumerate(self.layer_list(), 1):
+            found[f"layer.{number}.decay"] = layer.log_decay.exp()
+            found |= {f"layer.{number}.{name}": array for name, array in _plain_arrays(layer).items()}
+        w = torch.cat([self.w_constant[:, None], self.w], dim=1) / self.time_scale
+        tau = self.log_tau.exp() / self.time_scale
+        for index, name in enumerate(names):
+            found[f"intensity.{name}.w"], found[f"intensity.{name}.tau"] = w[index], tau[index]
+        return {name: array.detach() for name, array in found.items()}
+
+    @torch.no_grad()
+    def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
+        names = self.vocabulary.names
+        positive = [f"intensity.{name}.tau" for name in names]
+        positive += [f"layer.{number}.decay" for number in range(1, self.layers + 1)]
+        for name in positive:
+            if not bool((arrays[name] > 0).all()):
+                raise ForetellError(f"{name} = {float(arrays[name].min())}: expected a number above 0")
+        self.embedding.copy_(torch.stack([arrays[f"embed.{name}"] for name in names]))
+        for number, layer in enumerate(self.layer_list(), 1):
+            layer.log_decay.copy_(arrays[f"layer.{number}.decay"].log())
+            for name, target in _plain_arrays(layer).items():
+                target.copy_(arrays[f"layer.{number}.{name}"])
+        w = torch.stack([arrays[f"intensity.{name}.w"] for name in names]) * self.time_scale
+        self.w_constant.copy_(w[:, 0])
+        self.w.copy_(w[:, 1:])
+        tau = torch.stack([arrays[f"intensity.{name}.tau"] for name in names])
+        self.log_tau.copy_((tau * self.time_scale).log())
+
+
+def _plain_arrays(layer: StateSpaceLayer) -> dict[str, Tensor]:
+    """Parameters that are shown as they are; a complex number is a pair."""
+    names = FIRST_ARRAYS if layer.first else ARRAYS
+    found: dict[str, Tensor] = {name: getattr(layer, name) for name in names}
+    return {**found, "gain": layer.norm.weight, "bias": layer.norm.bias}
+
+
+def _at(table: Tensor, seen: Tensor) -> Tensor:
+    """Rows [B, Q, D] of a table [B, N + 1, D]."""
+    return table.gather(1, seen.unsqueeze(-1).expand(-1, -1, table.shape[-1]))

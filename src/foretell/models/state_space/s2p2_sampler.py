@@ -1,0 +1,127 @@
+"""Sampler of an S2P2: all of the past is in one state per layer, which an event moves.
+
+Between events every state decays and turns, and the stream goes up through the layers. That is written once, over `ChebyshevPiece`: values
+at some moments of a window, with how far they can be off in between, give a bound; the value at one moment is the intensity. What the
+last LayerNorm gives has a length of at most `√H` and a sum of 0, which bounds every score for ever; pieces are no looser than that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor
+
+from foretell.data import EventSequence
+from foretell.models.attention.layers import Dropout
+from foretell.models.state_space.layer import Rotation
+from foretell.sampling.bounds.chebyshev import DEGREE, SLACK, ChebyshevPiece, tighter, unless_known
+from foretell.sampling.bounds.curves import spiral
+from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.start import in_float64, past_batch
+
+if TYPE_CHECKING:
+    from foretell.models.state_space.s2p2 import S2P2
+
+NO_DROPOUT = Dropout(0.0, None)
+
+
+@dataclass(frozen=True)
+class SystemState:
+    """A layer of every sequence, right after its last event: float64."""
+
+    state: Tensor  # [W, 2P]
+    step: Tensor  # [W, P]: Δ per unit of the data's time
+
+    def select(self, rows: Tensor) -> SystemState:
+        return SystemState(self.state[rows], self.step[rows])
+
+
+class S2p2Sampler(Sampler):
+    def __init__(self, model: S2P2, systems: list[SystemState], since: Tensor) -> None:
+        self.model, self.systems, self.since = model, systems, since  # float64 [W]: the last event
+        self._range = _intensity_range(model)
+
+    @classmethod
+    @torch.inference_mode()
+    def start(cls, model: S2P2, histories: Sequence[EventSequence], seen: Sequence[int]) -> S2p2Sampler:
+        """Sequences that start with the first `seen` events of each history."""
+        model = in_float64(model)
+        batch = past_batch(histories, seen, model.vocabulary, model.device)
+        past, row, last = model.encode(batch), torch.arange(len(batch), device=model.device), batch.lengths
+        systems = [SystemState(one.state[row, last], one.step[row, last] / model.time_scale) for one in past.layers]
+        return cls(model, systems, past.since[row, last])
+
+    @property
+    def count(self) -> int:
+        return len(self.since)
+
+    @property
+    def width(self) -> float:
+        return 0.1 * self.model.time_scale
+
+    def select(self, rows: Tensor) -> Self:
+        return type(self)(self.model, [one.select(rows) for one in self.systems], self.since[rows])
+
+    def name(self, row: int, choice: int) -> str:
+        return self.model.vocabulary.names[choice]
+
+    @torch.inference_mode()
+    def intensities(self, times: Tensor) -> Tensor:
+        return self._rates(times, torch.zeros_like(times), 0).v[0]
+
+    @torch.inference_mode()
+    def bounds(self, start: Tensor, end: Tensor) -> Bounds:
+        middle = (start + end) / 2.0
+        rates = self._rates(middle, (end - start) / 2.0, DEGREE)
+        total = ChebyshevPiece(rates.v.sum(-1), rates.remainder.sum(-1))
+        upper = torch.minimum(unless_known(total.upper()), self._range[1].sum())
+        return Bounds(upper, self.intensities(middle).sum(-1), rates)
+
+    @torch.inference_mode()
+    def append(self, times: Tensor, choices: Tensor) -> None:
+        some = (choices >= 0).nonzero().squeeze(1)
+        if not len(some):
+            return
+        model, mark = self.model, self.model.embedding[choices[some]]
+        elapsed = (times - self.since)[some, None]
+        before = after = None
+        for layer, system in zip(model.layer_list(), self.systems, strict=True):
+            g = layer.rotation(system.step[some], elapsed)
+            moved = layer.moved(g, system.state[some], layer.pushed(g, before))
+            jumped = moved + layer.jumps(mark)
+            system.state[some], system.step[some] = jumped, layer.step_after(after) / model.time_scale
+            before, after = layer.out(moved, before, NO_DROPOUT), layer.out(jumped, after, NO_DROPOUT)
+        self.since[some] = times[some]
+
+    def _rates(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+        """Intensities of all types on windows [W, P]: [W, P, K]."""
+        stream = None
+        for layer, system in zip(self.model.layer_list(), self.systems, strict=True):
+            step = system.step[:, None].expand(*middle.shape, -1)
+            decay, frequency = layer.log_decay.exp() * step, layer.frequency * step
+            real, imaginary = spiral(middle, half, self.since[:, None], decay, frequency, degree)
+            g = Rotation(real, imaginary, real.plus(real.v.new_tensor(-1.0)))
+            moved = layer.moved(g, system.state[:, None], layer.pushed(g, stream))
+            stream = layer.out(moved, stream, NO_DROPOUT)
+        assert stream is not None
+        rates = self.model.intensities(stream)
+        return tighter(rates, *(one.expand_as(rates.remainder) for one in self._range)) if degree else rates
+
+
+def _intensity_range(model: S2P2) -> tuple[Tensor, Tensor]:
+    """From what to what each intensity can be, whatever happens: [K] each."""
+    norm = model.layer_list()[-1].norm
+    weights = model.w / model.log_tau.exp()[:, None]
+    turned = weights * norm.weight
+    swing = math.sqrt(model.dim) * (turned - turned.mean(-1, keepdim=True)).norm(dim=-1)
+    centre = model.scores(norm.bias)
+    # Numbers of the network are rounded, by a share of all that is summed up.
+    slack = SLACK * (swing + turned.abs().sum(-1) + (weights * norm.bias).abs().sum(-1) + centre.abs())
+    return (
+        model.intensities_at(centre - swing - slack) * (1.0 - SLACK),
+        model.intensities_at(centre + swing + slack) * (1.0 + SLACK),
+    )

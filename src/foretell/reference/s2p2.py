@@ -1,0 +1,103 @@
+"""S2P2 from its equations (Chang et al. 2025, as docs/explanation/rivals.md states them): named arrays in, intensities out.
+
+One function is one equation, by recursion over the history and the layers. The arrays are those of `named_arrays()`, in float64, so that
+gradients flow back to whatever they were made from. A complex number is a pair of reals in the last dimension. `w` and `τ` are in the
+data's own unit; decays and frequencies count time in units of `scale`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from foretell.reference.events import History
+
+SMALL = 1e-5  # under the root of LayerNorm
+
+
+@dataclass(frozen=True)
+class SlowS2P2:
+    arrays: Mapping[str, Tensor]
+    types: Sequence[str]
+    layers: int  # L
+    width: int  # H
+    scale: float  # the unit of time that decays count in
+    memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
+
+    def intensity(self, type: str, time: float, history: History) -> Tensor:
+        """`λ_k(t) = τ_k·softplus(w_k·[1; u_L(t)]/τ_k)`."""
+        w, tau = self.arrays[f"intensity.{type}.w"], self.arrays[f"intensity.{type}.tau"]
+        score = w[0] + (w[1:] * self.stream(self.layers, time, history)).sum()
+        return tau * torch.log1p(torch.exp(score / tau))
+
+    def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
+        """Layer 0: the mark's vector. Above: the stream right after the event."""
+        if layer == 0:
+            return self.arrays[f"embed.{sequence[index].type}"]
+        return self.stream_after(layer, sequence[: index + 1])
+
+    # The stream above each layer; layer 0 is nothing
+
+    def stream(self, layer: int, time: float, history: History) -> Tensor:
+        """`u(t)` above a layer, at a time after the history."""
+        if layer == 0:
+            return torch.zeros(self.width, dtype=torch.float64)
+        return self.out(layer, self.state(layer, time, history), self.stream(layer - 1, time, history))
+
+    def stream_after(self, layer: int, history: History) -> Tensor:
+        """`u(t_i+)`: right after the last event."""
+        if layer == 0:
+            return torch.zeros(self.width, dtype=torch.float64)
+        key = ("stream", layer, history)
+        if key not in self.memo:
+            below = self.stream_after(layer - 1, history)
+            self.memo[key] = self.out(layer, self.state_after(layer, history), below)
+        return self.memo[key]
+
+    def out(self, layer: int, x: Tensor, u: Tensor) -> Tensor:
+        """`LayerNorm(GELU(2 Re(C x) + D u) + u)`; the first layer has no `D`."""
+        y = 2.0 * (self.complex(f"layer.{layer}.C") @ x).real
+        if layer > 1:
+            y = y + self.arrays[f"layer.{layer}.D"] * u
+        mixed = y * 0.5 * (1.0 + torch.erf(y / math.sqrt(2.0))) + u
+        centred = mixed - mixed.mean()
+        normed = centred / torch.sqrt((centred * centred).mean() + SMALL)
+        return normed * self.arrays[f"layer.{layer}.gain"] + self.arrays[f"layer.{layer}.bias"]
+
+    # The state of each layer
+
+    def state(self, layer: int, time: float, history: History) -> Tensor:
+        """`x(t) = g x(t_i+) + (g − 1) B u(t)` with `g = exp(Λ Δ_i (t − t_i))`; the first layer has no `B`."""
+        since = history[-1].time if history else 0.0
+        rate = torch.complex(-self.arrays[f"layer.{layer}.decay"], self.arrays[f"layer.{layer}.frequency"])
+        g = torch.exp(rate * self.step(layer, history) * ((time - since) / self.scale))
+        x = g * self.state_after(layer, history)
+        if layer > 1:
+            u = self.stream(layer - 1, time, history)
+            x = x + (g - 1.0) * (self.complex(f"layer.{layer}.B") @ u.to(torch.complex128))
+        return x
+
+    def state_after(self, layer: int, history: History) -> Tensor:
+        """`x(t_i+) = x(t_i) + E a_{k_i}`; `x_0` before the first event."""
+        if not history:
+            return self.complex(f"layer.{layer}.start")
+        key = ("state", layer, history)
+        if key not in self.memo:
+            mark = self.arrays[f"embed.{history[-1].type}"].to(torch.complex128)
+            jump = self.complex(f"layer.{layer}.E") @ mark
+            self.memo[key] = self.state(layer, history[-1].time, history[:-1]) + jump
+        return self.memo[key]
+
+    def step(self, layer: int, history: History) -> Tensor:
+        """`Δ_i = softplus(W u(t_i+) + b)`; `softplus(b)` in the first layer and before the first event."""
+        raw = self.arrays[f"layer.{layer}.step_bias"]
+        if layer > 1 and history:
+            raw = raw + self.arrays[f"layer.{layer}.step"] @ self.stream_after(layer - 1, history)
+        return torch.log1p(torch.exp(raw))
+
+    def complex(self, name: str) -> Tensor:
+        return torch.view_as_complex(self.arrays[name].contiguous())
