@@ -31,10 +31,8 @@ import torch
 from foretell.batches.timelines import Histories
 from foretell.data import EventSequence, Vocabulary, load
 from foretell.lang.program import Program
-from foretell.plan.grounded import GroundingArrays
-from foretell.plan.history import SlotHistory
-from foretell.plan.layout import DimensionLayout
-from foretell.plan.parameters import ParameterBook
+from foretell.plan.history import GroundingArrays, SlotHistory
+from foretell.plan.parameters import DimensionLayout, ParameterBook
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import slots_of_history
 

@@ -21,8 +21,9 @@ import numpy as np
 
 import foretell.data as data
 from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.ground.chunk import ReplayOptions, SequenceReplay, facts_of_kinds, replay_chunk
 from foretell.ground.engine import Engine
-from foretell.ground.replay import EventFacts, ReplayOptions, SequenceReplay, replay, replay_chunk
+from foretell.ground.replay import replay
 from foretell.lang.program import Program
 from foretell.terms import build, constant
 
@@ -122,12 +123,12 @@ def long_past() -> float:
     ratios = []
     for _ in range(REPEATS):
         engine = Engine(program)
-        facts, walk = EventFacts(engine, data), SequenceReplay(engine)
+        fact_of, walk = facts_of_kinds(engine, data.vocabulary.names), SequenceReplay(engine)
         blocks = []
         for block in range(30):
             start = time.process_time()
             for place in range(block * 2000, (block + 1) * 2000):
-                walk.take(facts.of(kinds[place]), place, True)
+                walk.take(fact_of(kinds[place]), place, True)
             blocks.append(time.process_time() - start)
         ratios.append(statistics.median(blocks[20:]) / statistics.median(blocks[3:6]))
     return round(statistics.median(ratios), 2)

@@ -12,7 +12,7 @@ from foretell.data import EventData
 from foretell.ground import replay as replaying
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.layout import DimensionLayout
+from foretell.plan.parameters import DimensionLayout
 from tests.ground.random_programs import random_case
 from tests.ground.test_cache import PROGRAM, _data
 from tests.ground.timelines import event_data

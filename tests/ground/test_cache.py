@@ -140,7 +140,7 @@ def test_runs_at_the_same_time_leave_one_whole_file(tmp_path: Path) -> None:
 def test_a_kill_in_the_middle_of_writing_leaves_nothing_that_is_read(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\nimport numpy as np\n"
-        "from foretell.ground import cache\nfrom tests.ground.test_cache import _replay_into\n"
+        "from foretell.ground import replay\nfrom tests.ground.test_cache import _replay_into\n"
         "whole = np.savez\n"
         "def slowly(file, **arrays):\n"
         "    whole(file, **arrays); file.flush(); print('written', flush=True); time.sleep(60)\n"

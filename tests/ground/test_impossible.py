@@ -9,9 +9,10 @@ import pytest
 
 from foretell.data import EventData, EventSequence
 from foretell.errors import DataError
+from foretell.ground.chunk import grounding_of, walk
 from foretell.ground.engine import Engine
 from foretell.ground.impossible import naming_impossible, settle_impossible
-from foretell.ground.replay import grounding_of, replay, walk
+from foretell.ground.replay import replay
 from foretell.lang.program import Program
 from tests.ground.timelines import event_data
 

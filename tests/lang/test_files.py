@@ -12,8 +12,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from foretell.lang.diagnostics import ProgramError
-from foretell.lang.pretty import pretty_rule
 from foretell.lang.program import Program
+from foretell.lang.syntax import pretty_rule
 from tests.lang.reading import codes, diagnostics, errors, program, write
 
 

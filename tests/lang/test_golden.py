@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foretell.lang.codes import ERRORS, WARNINGS
-from foretell.lang.diagnostics import ProgramError
+from foretell.lang.diagnostics import ERRORS, WARNINGS, ProgramError
 from foretell.lang.program import Program
 from tests.lang.reading import codes
 

@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from foretell.lang.graph import graph_json, graph_lines, graph_of
-from foretell.lang.layout import arrange
-from foretell.lang.svg import UNDERLINE, draw
+from foretell.lang.svg import UNDERLINE, arrange, draw
 from tests.lang.reading import program
 
 FORUM = """

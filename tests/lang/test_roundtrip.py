@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from foretell import terms
 from foretell.lang.parse import parse
-from foretell.lang.pretty import pretty
 from foretell.lang.source import Source, Span
 from foretell.lang.statement import PARAMETERS, number_anonymous
 from foretell.lang.syntax import (
@@ -23,6 +22,7 @@ from foretell.lang.syntax import (
     SourceFile,
     Table,
     Variable,
+    pretty,
 )
 
 NOWHERE = Span(Source("made", ""), 0, 0)

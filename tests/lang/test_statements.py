@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from foretell.lang.pretty import pretty_statement
-from foretell.lang.syntax import Atom, Compare, Embed, EventDeclaration, Include, Key, Not, Rule, Table, Variable
+from foretell.lang.syntax import (
+    Atom,
+    Compare,
+    Embed,
+    EventDeclaration,
+    Include,
+    Key,
+    Not,
+    Rule,
+    Table,
+    Variable,
+    pretty_statement,
+)
 from tests.lang.reading import marked, parsed, statements
 
 

@@ -9,7 +9,7 @@ from foretell.batches.timelines import Histories
 from foretell.data import Vocabulary
 from foretell.lang.program import Program
 from foretell.plan import slots as slots_module
-from foretell.plan.layout import DimensionLayout
+from foretell.plan.parameters import DimensionLayout
 from foretell.plan.slots import SequenceSlots
 from tests.plan.plans import DIM
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from foretell.lang import catalog
+from foretell.lang.load import SHIPPED
 from tests.cli.invoking import fine
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "golden"
-FILES = {path.stem: path for folder in (ROOT / "programs", catalog.SHIPPED) for path in sorted(folder.glob("*.ndtt"))}
+FILES = {path.stem: path for folder in (ROOT / "programs", SHIPPED) for path in sorted(folder.glob("*.ndtt"))}
 
 
 def example(name: str) -> list[object]:

@@ -9,8 +9,7 @@ import torch
 
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.layout import DimensionLayout
-from foretell.plan.parameters import ParameterBook
+from foretell.plan.parameters import DimensionLayout, ParameterBook
 from foretell.plan.plan import Plan, make_plan
 from foretell.plan.slots import SequenceSlots, sequence_slots
 from tests.ground.timelines import replay_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from foretell.plan import classes
-from foretell.plan.classes import classes_of
+from foretell.plan import deduction as classes
+from foretell.plan.deduction import classes_of
 
 # Slots 0, 1: fact 1, without proofs. 2, 3: fact 2 by proof 7 from 0, 1. 4: fact 2 by proofs 7 and 8, from 1. 5: fact 3.
 FACT = np.array([1, 1, 2, 2, 2, 3])

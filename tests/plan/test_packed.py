@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretell.plan.tiles import HEIGHTS, pack
+from foretell.plan.deduction import HEIGHTS, pack
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import foretell as ft
-from foretell.plan.layout import DimensionLayout
-from foretell.plan.parameters import ParameterBook
+from foretell.plan.parameters import DimensionLayout, ParameterBook
 from foretell.plan.plan import make_plan
 from foretell.plan.show import alike_of, network_lines, sizes_of, tensors_of
 from foretell.plan.slots import sequence_slots

@@ -14,14 +14,15 @@ import pytest
 from foretell.data import EventData, load, load_file
 from foretell.ground.replay import Replay, replay
 from foretell.ground.timeline import Timeline
-from foretell.lang import catalog
+from foretell.lang.load import SHIPPED
+from foretell.lang.load import names as shipped_names
 from foretell.lang.program import Program
 from foretell.terms import split
 from tests.cli.invoking import fine
 
 ROOT = Path(__file__).parents[2]
 LISTED = ROOT / "programs"
-FILES = {path.stem: path for folder in (LISTED, catalog.SHIPPED) for path in sorted(folder.glob("*.ndtt"))}
+FILES = {path.stem: path for folder in (LISTED, SHIPPED) for path in sorted(folder.glob("*.ndtt"))}
 NAMES = sorted(FILES)
 EXAMPLES = [name for name, path in FILES.items() if (path.parent / name / "example.jsonl").exists()]
 IPTV = ROOT.parent / "shared/data/iptv_small"
@@ -78,7 +79,7 @@ def all_states(done: Replay) -> Iterator[State]:
 def test_the_promised_programs_are_there():
     assert {"forum-small", "forum", "email", "robocup", "iptv", "library"} <= set(NAMES)
     assert set(NAMES) - {"robocup"} == set(EXAMPLES), "robocup has embedded data; the others bring an example"
-    assert catalog.names() == ("robocup",)
+    assert shipped_names() == ("robocup",)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from foretell.lang import catalog
+from foretell.lang.load import SHIPPED
 from tests.cli.invoking import foretell
 from tests.programs.sessions import Command, Shown, agrees, steps
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*(ROOT / "programs").glob("*/README.md"), *catalog.SHIPPED.glob("*/README.md")])
+PAGES = sorted([*(ROOT / "programs").glob("*/README.md"), *SHIPPED.glob("*/README.md")])
 GUIDE = ROOT / "docs/guide/rules.md"
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import foretell as ft
-from foretell.lang import catalog
+from foretell.lang.load import SHIPPED
+from foretell.lang.load import names as shipped_names
 from tests.cli.invoking import fine, foretell, refused
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def test_a_shipped_program_is_found_by_its_name_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     one, same = ft.Program.named("robocup"), ft.Program.from_file("robocup")
-    assert one.digest == same.digest == ft.Program.from_file(catalog.SHIPPED / "robocup.ndtt").digest
+    assert one.digest == same.digest == ft.Program.from_file(SHIPPED / "robocup.ndtt").digest
     assert one.sources[0].name == "robocup.ndtt", "messages do not tell where the package lies"
     assert len(one.tables[0].rows) == 22
     assert "robocup is fine" in fine("check", "robocup").out
@@ -26,7 +27,7 @@ def test_a_shipped_program_is_found_by_its_name_from_anywhere(tmp_path: Path, mo
 def test_every_shipped_program_has_embedded_data_of_its_name():
     from foretell.data.loading import embedded_names
 
-    assert set(catalog.names()) <= set(embedded_names())
+    assert set(shipped_names()) <= set(embedded_names())
 
 
 def test_a_file_of_the_users_comes_before_a_shipped_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -70,6 +71,6 @@ def test_the_wheel_has_the_programs_and_their_tables(tmp_path: Path, monkeypatch
     monkeypatch.chdir(ROOT)
     with zipfile.ZipFile(tmp_path / backend.build_wheel(str(tmp_path))) as wheel:
         inside = set(wheel.namelist())
-    tables = [path.relative_to(catalog.SHIPPED) for path in catalog.SHIPPED.rglob("*.csv")]
+    tables = [path.relative_to(SHIPPED) for path in SHIPPED.rglob("*.csv")]
     assert {"foretell/programs/robocup.ndtt", *(f"foretell/programs/{path}" for path in tables)} <= inside and tables
     assert "foretell/data/embedded/robocup/train.jsonl.gz" in inside

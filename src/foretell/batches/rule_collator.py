@@ -22,9 +22,8 @@ from foretell.batches.batch import Batch, Collator, Queries, RuleRows, Sample, m
 from foretell.batches.timelines import Histories
 from foretell.data import EventData
 from foretell.options import Window
-from foretell.plan.cell_plan import make_cell_plan
 from foretell.plan.parameters import ParameterBook
-from foretell.plan.plan import Frame, Merger, make_plan
+from foretell.plan.plan import Frame, Merger, make_cell_plan, make_plan
 from foretell.plan.slots import SequenceSlots
 from foretell.plan.waves import Recurrence, make_recurrence
 

@@ -10,14 +10,13 @@ import numpy as np
 
 from foretell.data import EventData, Vocabulary
 from foretell.ground import replay as replaying
-from foretell.ground.cache import default_folder
+from foretell.ground.chunk import ReplayOptions, adopt_chunks, grounding_of, walk
 from foretell.ground.engine import Engine
-from foretell.ground.replay import ReplayOptions, adopt_chunks, grounding_of, replay_chunks, walk
+from foretell.ground.replay import default_folder, replay_chunks
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.grounded import GroundingArrays
-from foretell.plan.history import PossibleByFunctor, SlotHistory
-from foretell.plan.layout import DimensionLayout
+from foretell.plan.history import GroundingArrays, PossibleByFunctor, SlotHistory
+from foretell.plan.parameters import DimensionLayout
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_EVENTS = 4_000_000  # of timelines that are remembered

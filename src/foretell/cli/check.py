@@ -105,9 +105,8 @@ def _diagnostics(found: Any) -> dict[str, Any]:
 
 
 def _stage(program: Program, show: ShownStage | None) -> dict[str, Any]:
-    from foretell.lang.dump import tree
     from foretell.lang.graph import graph_json, graph_of
-    from foretell.lang.pretty import pretty_rule
+    from foretell.lang.syntax import pretty_rule, tree
 
     if show is ShownStage.ast:
         return {"ast": tree(_statements(program))}
@@ -117,9 +116,8 @@ def _stage(program: Program, show: ShownStage | None) -> dict[str, Any]:
 
 
 def _stage_lines(program: Program, show: ShownStage) -> list[str]:
-    from foretell.lang.dump import tree, tree_lines
     from foretell.lang.graph import graph_lines, graph_of
-    from foretell.lang.pretty import pretty_rule
+    from foretell.lang.syntax import pretty_rule, tree, tree_lines
 
     if show is ShownStage.ast:
         return list(tree_lines(tree(_statements(program))))
@@ -135,8 +133,7 @@ def _stage_lines(program: Program, show: ShownStage) -> list[str]:
 
 def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_json: bool) -> Any:
     """What the rules are to a network, without data; `foretell plan` adds how large it becomes for given events."""
-    from foretell.plan.layout import DimensionLayout
-    from foretell.plan.parameters import ParameterBook
+    from foretell.plan.parameters import DimensionLayout, ParameterBook
     from foretell.plan.show import network_json, network_lines
 
     layout = DimensionLayout(program, dim)
@@ -155,8 +152,8 @@ def _statements(program: Program) -> list[Any]:
 
 
 def _summary(program: Program, counts: Counts, dim: int, layers: int, time_dim: int) -> dict[str, Any]:
-    from foretell.lang.pretty import pretty_atom, pretty_rule
     from foretell.lang.shapes import dimension
+    from foretell.lang.syntax import pretty_atom, pretty_rule
 
     kinds = ("deduce", "add", "remove")
     return {
@@ -292,7 +289,7 @@ def _show_rules(console: Console, counts: Counts) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from foretell.lang.pretty import pretty_rule
+    from foretell.lang.syntax import pretty_rule
     from foretell.wording import counted
 
     table = Table(box=None, pad_edge=False, header_style="bold")

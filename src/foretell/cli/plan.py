@@ -47,8 +47,7 @@ def plan(
     from foretell.cli.input_data import chosen_among, open_data
     from foretell.cli.show import print_json
     from foretell.ground.replay import replay
-    from foretell.plan.layout import DimensionLayout
-    from foretell.plan.parameters import ParameterBook
+    from foretell.plan.parameters import DimensionLayout, ParameterBook
     from foretell.plan.plan import make_plan
     from foretell.plan.show import network_json, network_lines, sizes_lines, sizes_of
     from foretell.plan.slots import sequence_slots

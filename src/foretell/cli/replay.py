@@ -55,7 +55,7 @@ def replay(
 ) -> None:
     """The facts and the possible events after each event, or at one time."""
     from foretell.cli.input_data import chosen_among, open_data
-    from foretell.ground.cache import default_folder
+    from foretell.ground.replay import default_folder
 
     check_time(at)
     if cache is not None and no_cache:

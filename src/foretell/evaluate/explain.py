@@ -17,7 +17,7 @@ from foretell.data import EventSequence
 from foretell.errors import ForetellError
 from foretell.ground.explain import why
 from foretell.ground.timeline import Timeline
-from foretell.lang.pretty import pretty_rule
+from foretell.lang.syntax import pretty_rule
 from foretell.models.base import IntensityModel
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.andtt_attention import Head, Look, look_back

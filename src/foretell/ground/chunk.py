@@ -1,20 +1,35 @@
-"""The replay of some sequences as plain arrays: what a worker hands back, and what is kept on disk.
+"""Sequences through an engine, and what comes of them as plain arrays: what a worker hands back, and what is kept on disk.
 
-Numbers below those of the freshly loaded program mean the same everywhere; what came up beyond them travels with its name, in the order
-in which it came up, so that an engine which adopts chunk after chunk numbers everything as if it had replayed all sequences itself.
+Every event is checked against the database just before it, then applied. Numbers below those of the freshly loaded program mean the same
+everywhere; what came up beyond them travels with its name, in the order in which it came up, so that an engine which adopts chunk after
+chunk numbers everything as if it had replayed all sequences itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
 
 import numpy as np
 
-from foretell.ground.engine import Engine
-from foretell.ground.symbols import FactKey
+from foretell.data import EventData
+from foretell.errors import DataError
+from foretell.ground.database import FactKey
+from foretell.ground.engine import EndedRows, Engine, ReplayLimits
+from foretell.ground.explain import why
+from foretell.ground.timeline import Grounding, Timeline, with_erasures
+from foretell.options import Impossible
+
+EXPLAINED = 5  # impossible events of a chunk for which the failing conditions are looked for
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    impossible: Impossible = "error"
+    limits: ReplayLimits = field(default_factory=ReplayLimits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +45,7 @@ class SequenceRows:
     removals: np.ndarray  # int32 [·, 2]
 
 
-ARRAYS = ("kept", "events", "possible", "holds", "proofs", "additions", "removals")
+ARRAYS = tuple(one.name for one in fields(SequenceRows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +59,7 @@ class Chunk:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For a file: integers and one text, nothing that could be code."""
-        names: dict[str, Any] = {
-            "functors": self.functors,
-            "constants": self.constants,
-            "impossible": self.impossible,
-        }
+        names = {"functors": self.functors, "constants": self.constants, "impossible": self.impossible}
         stored = {
             "names": np.frombuffer(json.dumps(names).encode(), dtype=np.uint8),
             "facts": _ragged(self.facts),
@@ -68,14 +79,8 @@ class Chunk:
             cuts = np.cumsum(stored[f"{name}.sizes"])[:-1]
             columns[name] = np.split(stored[name], cuts) if len(stored[f"{name}.sizes"]) else []
         sequences = [SequenceRows(*parts) for parts in zip(*(columns[name] for name in ARRAYS), strict=True)]
-        return Chunk(
-            names["functors"],
-            names["constants"],
-            _unravel(stored["facts"]),
-            _unravel(stored["instances"]),
-            sequences,
-            names["impossible"],
-        )
+        facts, instances = _unravel(stored["facts"]), _unravel(stored["instances"])
+        return Chunk(names["functors"], names["constants"], facts, instances, sequences, names["impossible"])
 
 
 def _ragged(rows: list[tuple[int, ...]]) -> np.ndarray:
@@ -148,3 +153,155 @@ def _table(base: int, beyond: Iterable[int]) -> np.ndarray:
 def _renumbered(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
     """The same rows, their first column looked up in a table."""
     return np.column_stack([table[rows[:, 0]], rows[:, 1:]])
+
+
+def adopt_chunks(
+    engine: Engine, chunks: Sequence[Chunk], data: EventData, grounding: Grounding | None = None
+) -> list[Timeline]:
+    """Timelines of all sequences in the engine's numbering, of which `grounding` is what was known of it so far."""
+    rows = [rows for chunk in chunks for rows in adopt(engine, chunk)]
+    grounding = grounding_of(engine) if grounding is None else grounding
+    return [timeline_of(grounding, one.id, one.times, found) for one, found in zip(data, rows, strict=True)]
+
+
+def timeline_of(grounding: Grounding, sequence: str, times: np.ndarray, rows: SequenceRows) -> Timeline:
+    additions = with_erasures(grounding, rows.additions, rows.removals)
+    applied = np.asarray(times)[rows.kept], rows.events, rows.possible
+    return Timeline(grounding, sequence, *applied, rows.holds, rows.proofs, additions, rows.removals)
+
+
+def grounding_of(engine: Engine) -> Grounding:
+    """In the engine's own numbering, which only ever grows: what it has learned by now and will learn."""
+    made, symbols = engine.instances, engine.symbols
+    return Grounding(
+        engine.program,
+        symbols.functors,
+        symbols.constants,
+        symbols.keys,
+        made.rule,
+        made.group,
+        made.head,
+        made.body,
+        made.groups,
+        np.asarray([fact for fact in range(engine.base_facts) if engine.permanent[fact]], dtype=np.int32),
+        np.asarray(sorted(engine.permanent_proofs), dtype=np.int32),
+    )
+
+
+# --- one sequence after the other
+
+
+def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chunk:
+    """Raises `DataError` with the first impossible event of each sequence, unless told otherwise; what is `unscored` may be impossible."""
+    fact_of = facts_of_kinds(engine, data.vocabulary.names)
+    sequences, problems = [], []
+    impossible = 0
+    for sequence in data:
+        walked = SequenceReplay(engine)
+        for place, kind in enumerate(np.asarray(sequence.types).tolist()):
+            event = fact_of(kind)
+            given = sequence.unscored is not None and bool(sequence.unscored[place])
+            allowed = engine.is_possible(event)
+            if allowed or given or options.impossible == "exogenous":
+                walked.take(event, place, allowed and not given)
+            elif options.impossible == "error":
+                told = _explained if len(problems) < EXPLAINED else _named
+                problems.append(told(walked, sequence.id, place, sequence.times, event))
+                break
+            impossible += not (allowed or given)
+        sequences.append(walked.rows())
+    if problems:
+        raise DataError(problems)
+    return make_chunk(engine, sequences, impossible)
+
+
+def facts_of_kinds(engine: Engine, names: Sequence[str]) -> Callable[[int], int]:
+    """The fact of each type of event, looked up once."""
+    return cache(lambda kind: engine.event(names[kind]))
+
+
+def walk(
+    engine: Engine,
+    grounding: Grounding,
+    names: Sequence[str],
+    times: np.ndarray,
+    sequence: str,
+    unscored: np.ndarray | None = None,
+) -> Timeline:
+    """One sequence, in the numbering of an engine that may have seen others; only what is `unscored` may be impossible."""
+    walked = SequenceReplay(engine)
+    for place, name in enumerate(names):
+        event, given = engine.event(name), unscored is not None and bool(unscored[place])
+        allowed = engine.is_possible(event)
+        if not allowed and not given:
+            raise DataError(_explained(walked, sequence, place, times, event))
+        walked.take(event, place, allowed and not given)
+    return walked.timeline(sequence, times, grounding)
+
+
+class SequenceReplay:
+    """One sequence through the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        engine.start()
+        self.changes = EndedRows()
+        self.kept, self.events, self.possible = array("i"), array("i"), bytearray()
+        self.additions, self.counts = array("i"), array("i")
+        self.removals, self.removal_counts = array("i"), array("i")
+        self._apply(engine.bos)
+
+    def take(self, event: int, place: int, allowed: bool) -> None:
+        self.kept.append(place)
+        self.events.append(event)
+        self.possible.append(allowed and self.engine.is_declared_event(event))
+        self._apply(event)
+
+    def _apply(self, event: int) -> None:
+        fired = self.engine.fire(event)
+        self.additions.extend(fired.additions)
+        self.counts.append(len(fired.additions))
+        self.removals.extend(fired.removals)
+        self.removal_counts.append(len(fired.removals))
+        self.engine.apply(fired, len(self.events) + 1, self.changes)
+
+    def rows(self) -> SequenceRows:
+        """Closes what is still open: it holds to the end."""
+        end = len(self.events) + 2
+        holds = [*self.changes.holds, *((fact, since, end) for fact, since in self.engine.open_facts.items())]
+        proofs = [*self.changes.proofs, *((one, since, end) for one, since in self.engine.open_proofs.items())]
+        return SequenceRows(
+            np.asarray(self.kept, dtype=np.int32),
+            np.asarray(self.events, dtype=np.int32),
+            np.frombuffer(bytes(self.possible), dtype=np.bool_),
+            np.asarray(holds, dtype=np.int32).reshape(-1, 3),
+            np.asarray(proofs, dtype=np.int32).reshape(-1, 3),
+            _with_events(self.additions, self.counts),
+            _with_events(self.removals, self.removal_counts),
+        )
+
+    def timeline(self, sequence: str, times: np.ndarray, grounding: Grounding | None = None) -> Timeline:
+        """So far, in the engine's own numbering."""
+        return timeline_of(grounding_of(self.engine) if grounding is None else grounding, sequence, times, self.rows())
+
+
+def _with_events(instances: array[int], counts: array[int]) -> np.ndarray:
+    events = np.repeat(np.arange(len(counts), dtype=np.int32), np.asarray(counts, dtype=np.int64))
+    return np.column_stack([np.asarray(instances, dtype=np.int32), events]).reshape(-1, 2)
+
+
+def _named(walked: SequenceReplay, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
+    name = walked.engine.symbols.text(event)
+    return (
+        f"sequence {sequence}, event {place + 1} at time {float(times[place]):g}: `{name}` happens, "
+        f"but the program makes it impossible then (the first such event of this sequence)"
+    )
+
+
+def _explained(
+    walked: SequenceReplay, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int
+) -> str:
+    timeline = walked.timeline(sequence, np.asarray(times))
+    reasons = why(timeline, timeline.grounding.text(event), timeline.states - 1).lines()
+    tail = "correct the program or the data, or say --impossible=skip (leave such events out) or =exogenous (keep them as unscored history)"
+    return "\n".join([_named(walked, sequence, place, times, event), *(f"  {line}" for line in reasons), f"  {tail}"])

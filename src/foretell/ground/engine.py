@@ -14,13 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from foretell.errors import ForetellError
-from foretell.ground.instances import Instances
+from foretell.ground.database import CompiledRule, FactKey, Instances, Symbols
 from foretell.ground.join import JoinPlan, Reads
-from foretell.ground.loading import load
-from foretell.ground.rules import CompiledRule
+from foretell.ground.loading import BOS, Wiring, load
 from foretell.ground.settle import ProofGraph
-from foretell.ground.symbols import FactKey, Symbols
-from foretell.ground.wiring import BOS, Wiring
 from foretell.lang.program import Program
 
 

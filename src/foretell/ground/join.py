@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from foretell.ground.relation import Bucket, Getter, Index, Relation, getter
-from foretell.ground.rules import FREE, AtomPattern, CompiledRule
-from foretell.ground.symbols import FactKey
+from foretell.ground.database import FREE, AtomPattern, Bucket, CompiledRule, FactKey, Getter, Index, Relation, getter
 
 Reads = list[tuple[Bucket, int]]
 KEPT_READS = 512  # a join that read more buckets is not remembered

@@ -1,45 +1,45 @@
-"""Program + sequences → timelines: every event is checked against the database just before it, then applied.
+"""Program + sequences → timelines.
 
 Sequences are independent. They are shared out in chunks, replayed here or in other processes, and kept on disk by a hash of all that they
-depend on; the result is the same in each case.
+depend on; the result is the same in each case. A file is written under a name of its own and then renamed, so that a reader finds a whole
+one or none, however many runs write at once and wherever one is killed. What cannot be read is replayed again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import multiprocessing
 import os
+import sys
+import threading
 import time
-from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
 from foretell.data import EventData
-from foretell.errors import DataError, ForetellError
-from foretell.ground.cache import Cache, chunk_hash
-from foretell.ground.chunk import Chunk, SequenceRows, adopt, make_chunk
-from foretell.ground.engine import EndedRows, Engine, ReplayLimits
-from foretell.ground.explain import why
-from foretell.ground.timeline import Grounding, Timeline, with_erasures
-from foretell.ground.undeclared import check_declared
+from foretell.data.writing import replacing
+from foretell.errors import ForetellError
+from foretell.ground.chunk import Chunk, ReplayOptions, adopt_chunks, replay_chunk
+from foretell.ground.engine import Engine, ReplayLimits
+from foretell.ground.impossible import check_declared
+from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
 from foretell.options import Impossible
 
 log = logging.getLogger("foretell")
 
-EXPLAINED = 5  # impossible events of a chunk for which the failing conditions are looked for
+FORMAT = 4  # of the files, and of the numbering that they rely on: raise it whenever the engine changes either
+VARIABLE = "FORETELL_CACHE"
 CHUNK_EVENTS = 20_000  # a chunk is whole sequences with at least this many events
 START_SECONDS = 1.0  # what processes take to start
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class ReplayOptions:
-    impossible: Impossible = "error"
-    limits: ReplayLimits = field(default_factory=ReplayLimits)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,8 +119,6 @@ def replay_chunks(
         cores = os.cpu_count() or 1
         workers = cores if left * (1 - 1 / cores) > START_SECONDS * parts[first].event_count else 1
     if workers > 1 and len(todo) > 1:
-        from foretell.ground.parallel import in_processes
-
         some = [(place, parts[place]) for place in todo]
         for place, chunk in in_processes(engine.program, some, options, workers):
             finish(place, chunk)
@@ -128,15 +126,6 @@ def replay_chunks(
         for place in todo:
             replay_here(place)
     return [chunk for chunk in done if chunk is not None]
-
-
-def adopt_chunks(
-    engine: Engine, chunks: Sequence[Chunk], data: EventData, grounding: Grounding | None = None
-) -> list[Timeline]:
-    """Timelines of all sequences in the engine's numbering, of which `grounding` is what was known of it so far."""
-    rows = [rows for chunk in chunks for rows in adopt(engine, chunk)]
-    grounding = grounding_of(engine) if grounding is None else grounding
-    return [timeline_of(grounding, one.id, one.times, found) for one, found in zip(data, rows, strict=True)]
 
 
 def chunks_of(data: EventData) -> Iterator[EventData]:
@@ -153,151 +142,100 @@ def chunks_of(data: EventData) -> Iterator[EventData]:
         yield data.select(places)
 
 
-def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chunk:
-    """Raises `DataError` with the first impossible event of each sequence, unless told otherwise; what is `unscored` may be impossible."""
-    facts = EventFacts(engine, data)
-    sequences, problems = [], []
-    impossible = 0
+# --- in other processes
+
+
+_program: Program | None = None
+
+
+def in_processes(
+    program: Program, parts: list[tuple[int, EventData]], options: ReplayOptions, workers: int
+) -> Iterator[tuple[int, Chunk]]:
+    """(place, chunk) as they are done. A mistake in one stops the others."""
+    context = multiprocessing.get_context("fork" if _may_fork() else "spawn")
+    with ProcessPoolExecutor(min(workers, len(parts)), context, _load, (program,)) as pool:
+        futures = {pool.submit(_replay, data, options): place for place, data in parts}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _may_fork() -> bool:
+    """A copy of this process starts at once, where a new one imports everything; one with threads or CUDA might hang as a copy."""
+    torch = sys.modules.get("torch")
+    on_a_device = torch is not None and torch.cuda.is_initialized()
+    return sys.platform == "linux" and threading.active_count() == 1 and not on_a_device
+
+
+def _load(program: Program) -> None:
+    global _program
+    _program = program
+
+
+def _replay(data: EventData, options: ReplayOptions) -> Chunk:
+    assert _program is not None
+    return replay_chunk(Engine(_program, options.limits), data, options)
+
+
+# --- on disk
+
+
+def default_folder() -> Path:
+    """`FORETELL_CACHE`, else where this system keeps caches."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return Path(given)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "foretell"
+
+
+def chunk_hash(program: Program, data: EventData, impossible: str) -> str:
+    """Of the program, the events in their order, and the options that change what is replayed; times do not matter."""
+    digest = hashlib.sha256(f"{FORMAT}\n{program.digest}\n{program.undeclared}\n{impossible}\n".encode())
+    # Numbers are stored, and they follow the order in which things are declared, though the meaning does not.
+    order = [*program.functors, "", *(name for one in program.components for name in one.functors), ""]
+    order += [str((table.functor, table.rows)) for table in program.tables]
+    digest.update("\n".join(order).encode("utf-8", "surrogatepass"))
+    used: dict[int, None] = {}
     for sequence in data:
-        walked = SequenceReplay(engine)
-        for place, kind in enumerate(np.asarray(sequence.types).tolist()):
-            event = facts.of(kind)
-            given = sequence.unscored is not None and bool(sequence.unscored[place])
-            allowed = engine.is_possible(event)
-            if allowed or given or options.impossible == "exogenous":
-                walked.take(event, place, allowed and not given)
-            elif options.impossible == "error":
-                told = _explained if len(problems) < EXPLAINED else _named
-                problems.append(told(walked, sequence.id, place, sequence.times, event))
-                break
-            impossible += not (allowed or given)
-        sequences.append(walked.rows())
-    if problems:
-        raise DataError(problems)
-    return make_chunk(engine, sequences, impossible)
+        types = np.asarray(sequence.types, dtype=np.int32)
+        digest.update(len(types).to_bytes(8, "little"))
+        digest.update(types.tobytes())
+        if sequence.unscored is not None and sequence.unscored.any():  # such events may be impossible
+            digest.update(b"unscored" + sequence.unscored.tobytes())
+        used.update(dict.fromkeys(np.unique(types).tolist()))
+    for kind in sorted(used):
+        digest.update(f"{kind} {data.vocabulary.names[kind]}\n".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
-class EventFacts:
-    """The fact of each type of event, looked up once."""
+@dataclass(frozen=True)
+class Cache:
+    folder: Path
 
-    def __init__(self, engine: Engine, data: EventData) -> None:
-        self.engine, self.names = engine, data.vocabulary.names
-        self.found: dict[int, int] = {}
+    def path(self, key: str) -> Path:
+        return self.folder / "timelines" / f"{key}.npz"
 
-    def of(self, kind: int) -> int:
-        fact = self.found.get(kind)
-        if fact is None:
-            fact = self.found[kind] = self.engine.event(self.names[kind])
-        return fact
+    def get(self, key: str) -> Chunk | None:
+        path = self.path(key)
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                return Chunk.from_arrays({name: stored[name] for name in stored.files})
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            log.warning("%s: cannot be read (%s); replayed again", path, error)
+            return None
 
-
-class SequenceReplay:
-    """One sequence through the engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        engine.start()
-        self.changes = EndedRows()
-        self.kept, self.events, self.possible = array("i"), array("i"), bytearray()
-        self.additions, self.counts = array("i"), array("i")
-        self.removals, self.removal_counts = array("i"), array("i")
-        self._apply(engine.bos)
-
-    def take(self, event: int, place: int, allowed: bool) -> None:
-        engine = self.engine
-        self.kept.append(place)
-        self.events.append(event)
-        self.possible.append(allowed and engine.is_declared_event(event))
-        self._apply(event)
-
-    def _apply(self, event: int) -> None:
-        fired = self.engine.fire(event)
-        self.additions.extend(fired.additions)
-        self.counts.append(len(fired.additions))
-        self.removals.extend(fired.removals)
-        self.removal_counts.append(len(fired.removals))
-        self.engine.apply(fired, len(self.events) + 1, self.changes)
-
-    def rows(self) -> SequenceRows:
-        """Closes what is still open: it holds to the end."""
-        end = len(self.events) + 2
-        holds = [*self.changes.holds, *((fact, since, end) for fact, since in self.engine.open_facts.items())]
-        proofs = [*self.changes.proofs, *((one, since, end) for one, since in self.engine.open_proofs.items())]
-        return SequenceRows(
-            np.asarray(self.kept, dtype=np.int32),
-            np.asarray(self.events, dtype=np.int32),
-            np.frombuffer(bytes(self.possible), dtype=np.bool_),
-            np.asarray(holds, dtype=np.int32).reshape(-1, 3),
-            np.asarray(proofs, dtype=np.int32).reshape(-1, 3),
-            _with_events(self.additions, self.counts),
-            _with_events(self.removals, self.removal_counts),
-        )
-
-    def timeline(self, sequence: str, times: np.ndarray, grounding: Grounding | None = None) -> Timeline:
-        """So far, in the engine's own numbering."""
-        return timeline_of(grounding_of(self.engine) if grounding is None else grounding, sequence, times, self.rows())
-
-
-def timeline_of(grounding: Grounding, sequence: str, times: np.ndarray, rows: SequenceRows) -> Timeline:
-    additions = with_erasures(grounding, rows.additions, rows.removals)
-    applied = np.asarray(times)[rows.kept], rows.events, rows.possible
-    return Timeline(grounding, sequence, *applied, rows.holds, rows.proofs, additions, rows.removals)
-
-
-def grounding_of(engine: Engine) -> Grounding:
-    """In the engine's own numbering, which only ever grows: what it has learned by now and will learn."""
-    made, symbols = engine.instances, engine.symbols
-    return Grounding(
-        engine.program,
-        symbols.functors,
-        symbols.constants,
-        symbols.keys,
-        made.rule,
-        made.group,
-        made.head,
-        made.body,
-        made.groups,
-        np.asarray([fact for fact in range(engine.base_facts) if engine.permanent[fact]], dtype=np.int32),
-        np.asarray(sorted(engine.permanent_proofs), dtype=np.int32),
-    )
-
-
-def walk(
-    engine: Engine,
-    grounding: Grounding,
-    names: Sequence[str],
-    times: np.ndarray,
-    sequence: str,
-    unscored: np.ndarray | None = None,
-) -> Timeline:
-    """One sequence, in the numbering of an engine that may have seen others; only what is `unscored` may be impossible."""
-    walked = SequenceReplay(engine)
-    for place, name in enumerate(names):
-        event = engine.event(name)
-        allowed = engine.is_possible(event)
-        if not allowed and (unscored is None or not unscored[place]):
-            raise DataError(_explained(walked, sequence, place, times, event))
-        walked.take(event, place, allowed and (unscored is None or not unscored[place]))
-    return walked.timeline(sequence, times, grounding)
-
-
-def _with_events(instances: array[int], counts: array[int]) -> np.ndarray:
-    events = np.repeat(np.arange(len(counts), dtype=np.int32), np.asarray(counts, dtype=np.int64))
-    return np.column_stack([np.asarray(instances, dtype=np.int32), events]).reshape(-1, 2)
-
-
-def _named(walked: SequenceReplay, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:
-    name = walked.engine.symbols.text(event)
-    return (
-        f"sequence {sequence}, event {place + 1} at time {float(times[place]):g}: `{name}` happens, "
-        f"but the program makes it impossible then (the first such event of this sequence)"
-    )
-
-
-def _explained(
-    walked: SequenceReplay, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int
-) -> str:
-    timeline = walked.timeline(sequence, np.asarray(times))
-    reasons = why(timeline, timeline.grounding.text(event), timeline.states - 1).lines()
-    tail = "correct the program or the data, or say --impossible=skip (leave such events out) or =exogenous (keep them as unscored history)"
-    return "\n".join([_named(walked, sequence, place, times, event), *(f"  {line}" for line in reasons), f"  {tail}"])
+    def put(self, key: str, chunk: Chunk) -> None:
+        """A cache that cannot be written costs time, not the result."""
+        path = self.path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as temporary, open(temporary, "wb") as file:
+                np.savez(file, **chunk.arrays())  # pyright: ignore[reportArgumentType]
+        except (OSError, ForetellError) as error:
+            log.warning("%s: the replay could not be kept for next time (%s)", path, error)

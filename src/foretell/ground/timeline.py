@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from foretell.errors import ForetellError
-from foretell.ground.symbols import FactKey
+from foretell.ground.database import FactKey
 from foretell.lang.program import Program
 from foretell.lang.syntax import Variable
 
@@ -183,17 +183,17 @@ def with_erasures(grounding: Grounding, additions: np.ndarray, removals: np.ndar
 
     The next removal of its head erases an addition.
     """
-    heads_of = np.asarray(grounding.head, dtype=np.int64)
-    groups_of = np.asarray(grounding.group, dtype=np.int64)
+    head_of = np.asarray(grounding.head, dtype=np.int64)
+    groups = np.asarray(grounding.group, dtype=np.int64)[additions[:, 0]]
+    heads = head_of[additions[:, 0]]
+    stride = 1 + max(int(additions[:, 1].max(initial=0)), int(removals[:, 1].max(initial=0)))
+    when = heads * stride + additions[:, 1]
     erased = np.full(len(additions), NEVER, dtype=np.int32)
-    heads = heads_of[additions[:, 0]] if len(additions) else np.empty(0, dtype=np.int64)
-    if len(removals) and len(additions):
-        stride = 1 + max(int(additions[:, 1].max()), int(removals[:, 1].max()))
-        ends = np.unique(heads_of[removals[:, 0]] * stride + removals[:, 1])
-        place = np.searchsorted(ends, heads * stride + additions[:, 1], side="right")
+    if len(removals):
+        ends = np.unique(head_of[removals[:, 0]] * stride + removals[:, 1])
+        place = np.searchsorted(ends, when, side="right")
         found = ends[np.minimum(place, len(ends) - 1)]
         matches = (place < len(ends)) & (found // stride == heads)
         erased[matches] = (found % stride)[matches]
-    groups = groups_of[additions[:, 0]] if len(additions) else heads
-    order = np.lexsort((additions[:, 0], additions[:, 1], heads, groups))
+    order = np.lexsort((additions[:, 0], when, groups))
     return np.column_stack([additions, erased])[order].astype(np.int32)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell.ground.timeline import NEVER, Timeline
-from foretell.lang.pretty import pretty_rule
 from foretell.lang.program import NumberedRule
-from foretell.lang.syntax import Atom, Compare, Constant, Literal, Not, Rule, Term, Variable
+from foretell.lang.syntax import Atom, Compare, Constant, Literal, Not, Rule, Term, Variable, pretty_rule
 
 Binding = dict[str, str]  # variable → constant
 SHOWN_EVENTS = 3

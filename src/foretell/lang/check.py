@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
 from foretell.lang.diagnostics import Diagnostic, ProgramError
-from foretell.lang.functors import Functors, resolve
-from foretell.lang.pretty import pretty_rule
-from foretell.lang.program import Program, UncheckedProgram
-from foretell.lang.reach import Reach, check_reach
+from foretell.lang.functors import Functors, Reach, check_reach, resolve
+from foretell.lang.program import Order, Program, UncheckedProgram, edges_of, order
 from foretell.lang.shapes import check_names, dimension
+from foretell.lang.source import Span
 from foretell.lang.statement import ARGUMENTS
-from foretell.lang.stratify import Order, edges_of, order
-from foretell.lang.syntax import Rule, conditions
-from foretell.lang.variables import check_variables
+from foretell.lang.syntax import (
+    Atom,
+    Compare,
+    Equalities,
+    Not,
+    Rule,
+    Term,
+    Variable,
+    closure,
+    conditions,
+    literal_terms,
+    pretty_rule,
+    rule_terms,
+)
 from foretell.options import Undeclared
-from foretell.wording import shown
+from foretell.terms import constant
+from foretell.wording import LONGEST, as_functor, shown
 
 
 def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Program:
@@ -136,3 +148,126 @@ def digest(gathered: UncheckedProgram, functors: Functors, undeclared: Undeclare
         made.update(f"table {table.functor} {table.arity}\n".encode())
         made.update("\n".join(map(",".join, table.rows)).encode())
     return made.hexdigest()
+
+
+def check_variables(rule: Rule) -> Iterator[Diagnostic]:
+    bound = bound_variables(rule)
+    unbound: set[str] = set()
+    for variable, code, message, hint in _unbound(rule, bound):
+        if variable.name not in unbound:  # one mistake, wherever else it shows
+            unbound.add(variable.name)
+            yield Diagnostic(code, variable.span, message, hint)
+    yield from _used_once(rule, unbound)
+    never = never_fires(rule)
+    if never is not None:
+        span, message = never
+        hint = "correct the comparison, or remove the rule"
+        yield Diagnostic("never-fires", span, f"the rule never fires: {message}", hint, "warning")
+
+
+def bound_variables(rule: Rule) -> set[str]:
+    bound = {variable.name for one in rule.body if isinstance(one, Atom) for variable in one.variables()}
+    equal: dict[str, list[str]] = {}
+    for one in rule.body:
+        if not isinstance(one, Compare) or not one.equal:
+            continue
+        left, right = one.left, one.right
+        if isinstance(left, Variable) and isinstance(right, Variable):
+            equal.setdefault(left.name, []).append(right.name)
+            equal.setdefault(right.name, []).append(left.name)
+        else:
+            bound.update(term.name for term in (left, right) if isinstance(term, Variable))
+    return closure(bound, equal)
+
+
+def _unbound(rule: Rule, bound: set[str]) -> Iterator[tuple[Variable, str, str, str]]:
+    """Variable, code, message, hint: each variable once in each role, the head first."""
+    name_of = str
+    uses = Counter(term.name for term in rule_terms(rule) if isinstance(term, Variable))
+    for variable in _distinct(rule.head.args, bound):
+        if rule.is_fact:
+            yield (
+                variable,
+                "unbound-head",
+                f"a fact holds for constants: {shown(name_of(variable))} is a variable",
+                f"write a constant{_constants(variable, ', {}')}, or a rule with a body that binds it",
+            )
+        else:
+            message = f"head variable {shown(name_of(variable))} is not bound by the body"
+            meant = _constants(variable, ": {}") if len(variable.name) > 1 else ""
+            hint = f"use it in a condition that is not negated, or write a constant{meant}"
+            yield variable, "unbound-head", message, hint
+    for name in (rule.beta, rule.matrix):
+        for variable in _distinct(name.args if name is not None else (), bound):
+            message = f"{shown(name_of(variable))} names parameters and is not bound by the body"
+            yield variable, "unbound-name", message, "use it in a condition that is not negated"
+    for literal in rule.body:
+        if isinstance(literal, Not):
+            for variable in _distinct(literal.atom.args, bound):
+                if not variable.is_anonymous:
+                    message = f"{shown(name_of(variable))} under `not` is not bound by another condition"
+                    hint = "bind it, or write `_` for 'no value at all'"
+                    if uses[variable.name] > 1:
+                        hint = "use it in a condition that is not negated"
+                    yield variable, "unbound-negation", message, f"{hint}{_constant_meant(variable)}"
+        elif isinstance(literal, Compare):
+            for variable in _distinct(literal_terms(literal), bound):
+                message = f"{shown(name_of(variable))} is compared and not bound by another condition"
+                hint = f"use it in a condition that is not negated{_constant_meant(variable)}"
+                yield variable, "unbound-comparison", message, hint
+
+
+def _constants(variable: Variable, form: str) -> str:
+    """The constants that a word in upper case may have been meant for."""
+    name = variable.name
+    if variable.is_anonymous or name[0] == "_" or len(name) > LONGEST:
+        return ""
+    return form.format(f"{shown(as_functor(name))} or `{constant(name)}`")
+
+
+def _constant_meant(variable: Variable) -> str:
+    """Hardly anyone means a constant by a single letter."""
+    return _constants(variable, "; a constant? write {}") if len(variable.name) > 1 else ""
+
+
+def _distinct(terms: Iterable[Term], bound: set[str]) -> list[Variable]:
+    found: dict[str, Variable] = {}
+    for term in terms:
+        if isinstance(term, Variable) and term.name not in bound:
+            found.setdefault(term.name, term)
+    return list(found.values())
+
+
+def _used_once(rule: Rule, unbound: set[str]) -> Iterator[Diagnostic]:
+    variables = [term for term in rule_terms(rule) if isinstance(term, Variable)]
+    uses = Counter(variable.name for variable in variables)
+    for variable in variables:
+        if uses[variable.name] == 1 and variable.name[0] != "_" and variable.name not in unbound:
+            yield Diagnostic(
+                "used-once",
+                variable.span,
+                f"variable {shown(variable.name)} is used once",
+                "a typo? write `_` where any value will do",
+                "warning",
+            )
+
+
+def never_fires(rule: Rule) -> tuple[Span, str] | None:
+    """The first comparison, or negation, that contradicts the rest of the body."""
+    equalities = Equalities()
+    root = equalities.root
+    for one in rule.body:
+        if isinstance(one, Compare) and one.equal:
+            left, right = root(one.left), root(one.right)
+            if not equalities.unite(left, right):
+                return one.span, f"{shown(str(left))} is not {shown(str(right))}"
+    for one in rule.body:
+        if isinstance(one, Compare) and not one.equal and root(one.left) == root(one.right):
+            return one.span, f"both sides of {shown(str(one))} are the same"
+    # an event that occurs need not be a fact, so the first condition of `<-` contradicts nothing
+    required = rule.body if rule.kind == "deduce" else rule.body[1:]
+    holds = {(one.functor, tuple(map(root, one.args))) for one in required if isinstance(one, Atom)}
+    for one in rule.body:
+        if isinstance(one, Not) and (one.atom.functor, tuple(map(root, one.atom.args))) in holds:
+            return one.span, f"{shown(str(one.atom))} is asked for and ruled out"
+    return None

@@ -5,23 +5,34 @@ from __future__ import annotations
 from foretell.lang.source import Span
 from foretell.lang.statement import DECLARATIONS
 from foretell.lang.tokens import FUNCTORS
-from foretell.lang.trouble import FAR, Mistake, Trouble, ends_something, glued, say, whole_argument
+from foretell.lang.trouble import FAR, Mistake, Trouble, ends_something, glued, whole_argument
 from foretell.wording import shown
-
-WRONG_ARROWS = frozenset(("=>", "->", "-->", "==>", "<=", "<=>", ":=", "←", "→", "⇐", "⇒", "⟵", "⟶"))
-EQUALS = frozenset(("==", "===", "=:=", "≡"))
-UNEQUALS = frozenset(("\\=", "\\==", "<>", "=\\=", "!==", "~=", "≠"))
-ORDERS = frozenset(("<", ">", ">=", "=<", "<=", "=>", "≤", "≥"))
-ORS = frozenset((";", "|", "||", "∨"))  # noqa: RUF001
-ANDS = frozenset(("&", "&&", "∧"))
-NEGATIONS = frozenset(("\\+", "~", "¬", "\\"))
-COMMENTS = frozenset(("#", "//", "/*"))
-ARITHMETIC = frozenset(("+", "-", "*", "/", "^"))
-BRACKETS = frozenset(("[", "]", "{", "}"))
-CURLY = "“”‘’`´«»"  # noqa: RUF001
 
 TWO_RULES = "write two rules, one for each case"
 RESULTS = "write the results as facts, in a table if they are many"
+TO_REMOVE = "to remove a fact when an event occurs: `!forum(T) <- destroy(T).`"
+
+WRONG_ARROWS = frozenset(["=>", "->", "-->", "==>", "<=", "<=>", ":=", "←", "→", "⇐", "⇒", "⟵", "⟶"])
+NEGATIONS = frozenset(("\\+", "~", "¬", "\\"))
+ARITHMETIC = frozenset("+-*/^")
+# Signs, what is said of them after the sign itself, how to do without them, and the token that was meant.
+SIGNS: tuple[tuple[str, str, str, str, str | None], ...] = (
+    ("== === =:= ≡", "comparison-sign", " is no comparison of the language", "write `=`", "UNEQUAL"),
+    ("\\= \\== <> =\\= !== ~= ≠", "comparison-sign", " is no comparison of the language", "write `!=`", "UNEQUAL"),
+    ("< > >= =< <= => ≤ ≥", "comparison-sign", ": constants have no order", "only `=` and `!=` compare", "UNEQUAL"),
+    (
+        " ".join(WRONG_ARROWS),
+        "unknown-arrow",
+        " is no arrow of the language",
+        "a rule has one arrow, `:-` or `<-`",
+        None,
+    ),
+    ("; | || ∨", "disjunction", ": there is no `or`", TWO_RULES, "_COMMA"),  # noqa: RUF001
+    ("& && ∧", "missing-comma", " is no sign of the language", "put commas between conditions", "_COMMA"),
+    ("# // /*", "comment-sign", " does not begin a comment", "comments begin with `%`", None),
+    ("[ ] { }", "odd-character", ": there are no lists or sets", "write one fact for each member", None),
+    ("“ ” ‘ ’ ` ´ « »", "odd-character", " is no quote of the language", "quotes are straight: ' or \"", None),  # noqa: RUF001
+)
 
 
 # --- signs ------------------------------------------------------------------------------------------------------------
@@ -30,29 +41,19 @@ RESULTS = "write the results as facts, in a table if they are many"
 def quote(t: Trouble) -> Mistake | None:
     if t.type != "ODD_QUOTE":
         return None
-    quote = t.text[0]
     start = Span(t.span.source, t.span.start, t.span.start + 1)
-    return say(
-        "unclosed-quote",
-        start,
-        "the quote that opens here is not closed on its line",
-        f"close it with {quote} before the line ends",
-    )
+    hint = f"close it with {t.text[0]} before the line ends"
+    return t.say("unclosed-quote", "the quote that opens here is not closed on its line", hint, start)
 
 
 def fraction(t: Trouble) -> Mistake | None:
     if t.type != "ODD_NUMBER":
         return None
     if t.is_declaration:
-        return say("bad-dimension", t.span, f"a dimension is a whole number, not {shown(t.text)}", "write 8, say")
+        return t.say("bad-dimension", f"a dimension is a whole number, not {shown(t.text)}", "write 8, say")
     hint = f"in quotes it is a name: '{t.text}'" if len(t.text) < 20 else "in quotes it is a name"
-    return say(
-        "fractional-number",
-        t.span,
-        f"{shown(t.text)} is a fractional number; constants are names and whole numbers",
-        hint,
-        (t.place, "NAME"),
-    )
+    message = f"{shown(t.text)} is a fractional number; constants are names and whole numbers"
+    return t.say("fractional-number", message, hint, meant="NAME")
 
 
 def word(t: Trouble) -> Mistake | None:
@@ -60,10 +61,9 @@ def word(t: Trouble) -> Mistake | None:
         return None
     if t.text.startswith("-"):
         message = f"{shown(t.text)}: only integers have a minus sign, and there is no arithmetic"
-        return say("bad-word", t.span, message, "put a name with a hyphen in quotes: 'a-b'")
+        return t.say("bad-word", message, "put a name with a hyphen in quotes: 'a-b'")
     hint = f"put it in quotes: '{t.text}'" if len(t.text) < 40 else "put it in quotes"
-    message = f"{shown(t.text)} is neither a name nor an integer"
-    return say("bad-word", t.span, message, hint, (t.place, "NAME"))
+    return t.say("bad-word", f"{shown(t.text)} is neither a name nor an integer", hint, meant="NAME")
 
 
 def odd(t: Trouble) -> Mistake | None:
@@ -72,52 +72,24 @@ def odd(t: Trouble) -> Mistake | None:
     text, sign = t.text, shown(t.text)
     if text in WRONG_ARROWS and t.arrow is None and not t.open:
         hint = "write `:-` to deduce, or `<-` to add when an event occurs"
-        return say("unknown-arrow", t.span, f"{sign} is no arrow of the language", hint, (t.place, "ADD"))
-    if text in EQUALS | UNEQUALS | ORDERS:
-        meant = (t.place, "UNEQUAL")
-        if text in ORDERS:
-            hint = "only `=` and `!=` compare"
-            return say("comparison-sign", t.span, f"{sign}: constants have no order", hint, meant)
-        hint = f"write `{'=' if text in EQUALS else '!='}`"
-        return say("comparison-sign", t.span, f"{sign} is no comparison of the language", hint, meant)
-    if text in WRONG_ARROWS:
-        return say("unknown-arrow", t.span, f"{sign} is no arrow of the language", "a rule has one arrow, `:-` or `<-`")
-    if text in ORS:
-        return say("disjunction", t.span, f"{sign}: there is no `or`", TWO_RULES, (t.place, "_COMMA"))
-    if text in ANDS:
-        hint = "put commas between conditions"
-        return say("missing-comma", t.span, f"{sign} is no sign of the language", hint, (t.place, "_COMMA"))
+        return t.say("unknown-arrow", f"{sign} is no arrow of the language", hint, meant="ADD")
+    for signs, code, said, hint, meant in SIGNS:
+        if text in signs.split():
+            return t.say(code, f"{sign}{said}", hint, meant=meant)
     if text in NEGATIONS:
         return _negation(t)
-    if text in COMMENTS:
-        return say("comment-sign", t.span, f"{sign} does not begin a comment", "comments begin with `%`")
     if text in ARITHMETIC:
-        return _arithmetic(t)
-    if text in BRACKETS:
-        return say("odd-character", t.span, f"{sign}: there are no lists or sets", "write one fact for each member")
-    if text in CURLY:
-        return say("odd-character", t.span, f"{sign} is no quote of the language", "quotes are straight: ' or \"")
-    return say(
-        "odd-character", t.span, f"{sign} (U+{ord(text[0]):04X}) means nothing here", "remove it, or put it in quotes"
-    )
-
-
-def _arithmetic(t: Trouble) -> Mistake:
-    hint = RESULTS
-    word = glued(t)
-    if word is not None:
-        hint += f"; a name with such a sign stands in quotes: '{word}'"
-    return say("arithmetic", t.span, f"{shown(t.text)}: there is no arithmetic", hint)
+        name = glued(t)
+        hint = RESULTS if name is None else f"{RESULTS}; a name with such a sign stands in quotes: '{name}'"
+        return t.say("arithmetic", f"{sign}: there is no arithmetic", hint)
+    return t.say("odd-character", f"{sign} (U+{ord(text[0]):04X}) means nothing here", "remove it, or put it in quotes")
 
 
 def _negation(t: Trouble) -> Mistake:
     if t.arrow is None:
-        message = f"{shown(t.text)} cannot stand in a head"
-        return say(
-            "negation-sign", t.span, message, "to remove a fact when an event occurs: `!forum(T) <- destroy(T).`"
-        )
+        return t.say("negation-sign", f"{shown(t.text)} cannot stand in a head", TO_REMOVE)
     hint = "write `not` before the condition: `not g(X)`"
-    return say("negation-sign", t.span, f"{shown(t.text)} does not negate", hint, (t.place, "NOT"))
+    return t.say("negation-sign", f"{shown(t.text)} does not negate", hint, meant="NOT")
 
 
 def sign_of_negation(t: Trouble) -> Mistake | None:
@@ -126,7 +98,7 @@ def sign_of_negation(t: Trouble) -> Mistake | None:
     if t.type == "NOT" and t.arrow is None and (t.before is None or t.before.type == "BANG"):
         return _negation(t)
     if t.type == "NOT" and t.before is not None and t.before.type == "NOT":
-        return say("negation-sign", t.span, "a negation of a negation", "remove both")
+        return t.say("negation-sign", "a negation of a negation", "remove both")
     return None
 
 
@@ -142,17 +114,17 @@ def logic_word(t: Trouble) -> Mistake | None:
     if negates and t.type in FUNCTORS | {"VARIABLE", "_OPEN"}:
         assert before is not None
         hint = "write `not`, in lower case and without parentheses: `not g(X)`"
-        repair = None if t.type == "_OPEN" else (t.place - 1, "NOT")
-        return say("negation-sign", before.span, f"{shown(before.text)} does not negate", hint, repair)
+        meant = None if t.type == "_OPEN" else "NOT"
+        return t.say("negation-sign", f"{shown(before.text)} does not negate", hint, before.span, meant, t.place - 1)
     if t.type not in ("NAME", "VARIABLE") or not ends_something(before):
         return None
     if after is None or after.type not in FUNCTORS | {"VARIABLE", "NOT"}:
         return None
     if word == "and":
         message = f"{shown(t.text)} is no word of the language"
-        return say("missing-comma", t.span, message, "write `,` between conditions", (t.place, "_COMMA"))
+        return t.say("missing-comma", message, "write `,` between conditions", meant="_COMMA")
     if word == "or":
-        return say("disjunction", t.span, f"{shown(t.text)}: there is no `or`", TWO_RULES, (t.place, "_COMMA"))
+        return t.say("disjunction", f"{shown(t.text)}: there is no `or`", TWO_RULES, meant="_COMMA")
     return None
 
 
@@ -163,7 +135,7 @@ def spaced_arrow(t: Trouble) -> Mistake | None:
         return None
     sign = Span(first.source, first.start, second.start + 1)
     message = f"{shown(f'{first.text} -')} is no arrow of the language"
-    return say("unknown-arrow", sign, message, f"write `{first.text}-`, without a space")
+    return t.say("unknown-arrow", message, f"write `{first.text}-`, without a space", sign)
 
 
 def bare_text(t: Trouble) -> Mistake | None:
@@ -174,7 +146,7 @@ def bare_text(t: Trouble) -> Mistake | None:
     if word is None and t.type == "_COLON" and t.closes_too_few():
         return None  # `busy(P : b :- …`
     hint = "put the text in quotes" if word is None else f"put the text in quotes: '{word}'"
-    return say("bad-word", t.span, f"{shown(t.text)} cannot stand in an argument", hint)
+    return t.say("bad-word", f"{shown(t.text)} cannot stand in an argument", hint)
 
 
 def declared(t: Trouble) -> Mistake | None:
@@ -193,17 +165,17 @@ def declared(t: Trouble) -> Mistake | None:
         if "," not in rest and "(" not in rest:
             rest = ", ".join(rest.split())
         hint = f"write {shown(f':- {word}({rest}).')}"
-        return say("bad-declaration", t.span, f"`{word}` takes what it declares in parentheses", hint)
+        return t.say("bad-declaration", f"`{word}` takes what it declares in parentheses", hint)
     if t.text == "/" and t.after is not None and t.after.type == "INTEGER" and t.before.type in FUNCTORS:
         rest = source.text[keyword.start : t.span.start] + source.text[t.after.end : last.end]
+        pair = Span(source, t.before.start, t.after.end)
         message = (
             f"`{word}` takes a functor without its number of arguments, not {shown(t.before.text + '/' + t.after.text)}"
         )
-        hint = f"write {shown(f':- {rest}.')}"
-        return say("bad-declaration", Span(source, t.before.start, t.after.end), message, hint)
+        return t.say("bad-declaration", message, f"write {shown(f':- {rest}.')}", pair)
     if word in ("include", "table") and len(t.open) == 1 and (t.type.startswith("ODD") or t.type == "_COLON"):
         path = whole_argument(t)
         text = source.text[path.start : path.end]
-        message = f"`{word}` takes a path in quotes, not {shown(text)}"
-        return say("bad-declaration", path, message, f"put the file name in quotes: {shown(chr(34) + text + chr(34))}")
+        hint = f"put the file name in quotes: {shown(chr(34) + text + chr(34))}"
+        return t.say("bad-declaration", f"`{word}` takes a path in quotes, not {shown(text)}", hint, path)
     return None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from foretell.lang.pretty import pretty_rule
 from foretell.lang.program import BOS, FunctorKind, Program
-from foretell.lang.syntax import Kind, conditions
+from foretell.lang.syntax import Kind, conditions, pretty_rule
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,33 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from foretell.errors import ForetellError
-from foretell.lang import catalog
 from foretell.lang.check import check
 from foretell.lang.diagnostics import Diagnostic, ProgramError
-from foretell.lang.files import UnreadableFile, neighbours, read_text
 from foretell.lang.parse import parse
 from foretell.lang.program import FactTable, NumberedRule, Program, UncheckedProgram
-from foretell.lang.source import Source, Span
+from foretell.lang.source import Source, Span, UnreadableFile, neighbours, read_text
 from foretell.lang.syntax import Include, Rule, Statement, Table
 from foretell.lang.tables import LOOKED_FOR, read_table
 from foretell.options import Undeclared
 from foretell.wording import did_you_mean, shown
 
+SHIPPED = Path(__file__).parents[1] / "programs"  # each for the embedded data of the same name
 DATA = (".csv", ".jsonl", ".parquet", ".gz")  # ends of names that event data have, and programs have not
+
+
+def names() -> tuple[str, ...]:
+    """The programs that ship inside the package: their names stand for them without a file."""
+    return tuple(sorted(path.stem for path in SHIPPED.glob("*.ndtt")))
+
+
+def file_of(name: str) -> Path | None:
+    """The file of a shipped program, or None if there is none of this name."""
+    return SHIPPED / f"{name}.ndtt" if name in names() else None
 
 
 def load_program(path: Path, *, undeclared: Undeclared, dim: int) -> Program:
     """A file, or else a shipped program by its name; raises `ProgramError` with every mistake of it and of what it includes."""
-    if catalog.file_of(str(path)) is not None and not path.is_file():
+    if file_of(str(path)) is not None and not path.is_file():
         return load_shipped(str(path), undeclared=undeclared, dim=dim)
     try:
         return check(gather_file(path), undeclared=undeclared, dim=dim)
@@ -40,12 +49,10 @@ def load_program(path: Path, *, undeclared: Undeclared, dim: int) -> Program:
 
 def load_shipped(name: str, *, undeclared: Undeclared, dim: int) -> Program:
     """In messages it is `robocup.ndtt`, wherever the package is installed."""
-    path = catalog.file_of(name)
+    path = file_of(name)
     if path is None:
-        hint = did_you_mean(name, catalog.names(), before="; ")
-        raise ForetellError(
-            f"no program {shown(name)} ships with foretell: there is {', '.join(catalog.names())}{hint}"
-        )
+        hint = did_you_mean(name, names(), before="; ")
+        raise ForetellError(f"no program {shown(name)} ships with foretell: there is {', '.join(names())}{hint}")
     return check(gather(Source(path.name, read_text(path)), path.parent, path), undeclared=undeclared, dim=dim)
 
 
@@ -185,7 +192,7 @@ def _nameless(path: Path) -> str:
     """A bare word may have been meant as the name of a shipped program."""
     if path.suffix or len(path.parts) != 1:
         return "look at the path"
-    shipped = catalog.names()
+    shipped = names()
     known = did_you_mean(
         path.name, shipped, otherwise=f"of those that ship with foretell there is {', '.join(shipped)}"
     )

@@ -7,12 +7,12 @@ parser would have taken. What no rule knows is `syntax`, with what was expected.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from foretell.lang import foreign
-from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Span
 from foretell.lang.tokens import FUNCTORS
-from foretell.lang.trouble import ARROWS, Mistake, Trouble, ends_something, say
+from foretell.lang.trouble import ARROWS, Mistake, Trouble, ends_something
 from foretell.wording import LONGEST, as_functor, shown
 
 WORDS = {
@@ -48,10 +48,13 @@ def missing_stop(trouble: Trouble, place: int, span: Span | None = None) -> Mist
     """A statement ends before `place` without a full stop."""
     last = trouble.tokens[place - 1]
     where = span or Span(last.source, last.end, last.end)
-    return Mistake(
-        Diagnostic("missing-full-stop", where, "missing full stop: the statement does not end", "end it with `.`"),
-        place if trouble.start < place < trouble.end else None,
-    )
+    found = trouble.say("missing-full-stop", "missing full stop: the statement does not end", "end it with `.`", where)
+    return replace(found, resume=place if trouble.start < place < trouble.end else None)
+
+
+def _not_closed(t: Trouble) -> Mistake:
+    opening = t.tokens[t.open[-1]].span
+    return t.say("unclosed-parenthesis", "the parenthesis that opens here is not closed", "close it with `)`", opening)
 
 
 # --- terms -----------------------------------------------------------------------------------------------------------
@@ -72,7 +75,7 @@ def _upper_case(t: Trouble) -> Mistake | None:
         hint = f"write `{as_functor(word)}`, or put it in quotes"
     message = f"{shown(word)} is a variable: it begins with an upper-case letter or `_`, and here a functor is expected"
     place = t.place if token is t.bad else t.place - 1
-    return say("upper-case-functor", token.span, message, hint, (place, "NAME"))
+    return t.say("upper-case-functor", message, hint, token.span, "NAME", place)
 
 
 def _opening(t: Trouble) -> Mistake | None:
@@ -82,21 +85,14 @@ def _opening(t: Trouble) -> Mistake | None:
     if t.open and before is not None and before.type in FUNCTORS:
         outer = t.tokens[t.open[-1] - 1]
         if outer.type == "NAME" and outer.text == "not":
-            return say("negation-sign", outer.span, "`not` takes no parentheses", "write `not g(X)`")
+            return t.say("negation-sign", "`not` takes no parentheses", "write `not g(X)`", outer.span)
         if t.closes_too_few():
-            opening = t.tokens[t.open[-1]].span
-            return say(
-                "unclosed-parenthesis", opening, "the parenthesis that opens here is not closed", "close it with `)`"
-            )
+            return _not_closed(t)
         if outer.text in ("mparams", "betaparams", "allparams") or not t.is_declaration or len(t.open) > 1:
-            return say(
-                "nested-term",
-                before.span,
-                f"{shown(before.text)} is a term inside a term: arguments are constants and variables",
-                "give its parts as arguments of their own",
-            )
+            message = f"{shown(before.text)} is a term inside a term: arguments are constants and variables"
+            return t.say("nested-term", message, "give its parts as arguments of their own", before.span)
     if before is None or not ends_something(before):
-        return say("syntax", t.span, "a parenthesis without a functor: conditions are not grouped", "remove it")
+        return t.say("syntax", "a parenthesis without a functor: conditions are not grouped", "remove it")
     return None
 
 
@@ -106,14 +102,11 @@ def _closing(t: Trouble) -> Mistake | None:
     before = t.before
     if before is not None and before.type == "_OPEN":
         functor = t.tokens[t.place - 2] if t.place - 2 >= t.start else before
-        return say(
-            "empty-arguments",
-            before.span.to(t.span),
-            f"{shown(functor.text)} has parentheses and no arguments",
-            f"write {shown(functor.text)} alone",
-        )
+        name = shown(functor.text)
+        message, hint = f"{name} has parentheses and no arguments", f"write {name} alone"
+        return t.say("empty-arguments", message, hint, before.span.to(t.span))
     if not t.open:
-        return say("stray-parenthesis", t.span, "no parenthesis is open here", "remove it, or open one before")
+        return t.say("stray-parenthesis", "no parenthesis is open here", "remove it, or open one before")
     return None
 
 
@@ -122,11 +115,7 @@ def _unclosed(t: Trouble) -> Mistake | None:
         return None
     begins_anew = not t.at_end and t.starts_line(t.place) and t.span.source.line_column(t.span.start)[1] == 1
     if t.at_end or t.type in ARROWS | {"_NAMES", "_COLON", "EQUAL", "UNEQUAL"} or begins_anew:
-        opening = t.tokens[t.open[-1]].span
-        found = say(
-            "unclosed-parenthesis", opening, "the parenthesis that opens here is not closed", "close it with `)`"
-        )
-        return Mistake(found.diagnostic, t.place if begins_anew else None)
+        return replace(_not_closed(t), resume=t.place if begins_anew else None)
     return None
 
 
@@ -158,72 +147,60 @@ def _comma_meant(t: Trouble) -> Mistake | None:
     if before is None or not ends_something(before) or t.type not in FUNCTORS | {"VARIABLE", "NOT", "BANG"}:
         return None
     if t.type == "INTEGER" and t.text.startswith("-"):
-        return say(
-            "arithmetic",
-            t.span,
-            f"{shown(t.text)} after {shown(before.text)}: there is no arithmetic",
-            f"{foreign.RESULTS}; put a name with a hyphen in quotes: 'a-b'",
-        )
+        hint = f"{foreign.RESULTS}; put a name with a hyphen in quotes: 'a-b'"
+        return t.say("arithmetic", f"{shown(t.text)} after {shown(before.text)}: there is no arithmetic", hint)
     if t.type == "NAME" and t.text == "is":
         hint = f"{foreign.RESULTS}; `X = Y` says that two values are equal"
-        return say("arithmetic", t.span, "`is`: there is no arithmetic", hint)
-    what = "arguments" if t.open else "conditions"
+        return t.say("arithmetic", "`is`: there is no arithmetic", hint)
+    hint = (
+        f"put a comma between {'arguments' if t.open else 'conditions'}; text with spaces stands in quotes: 'New York'"
+    )
     if not t.open and t.arrow is None:
         hint = "a fact ends with a full stop; text with spaces stands in quotes"
-    else:
-        hint = f"put a comma between {what}; text with spaces stands in quotes: 'New York'"
     where = Span(before.source, before.end, t.span.end if before.end == t.span.start else before.end + 1)
-    return say("missing-comma", where, f"a comma is missing between {shown(before.text)} and {shown(t.text)}", hint)
+    return t.say("missing-comma", f"a comma is missing between {shown(before.text)} and {shown(t.text)}", hint, where)
 
 
 def _arrow(t: Trouble) -> Mistake | None:
-    first = t.tokens[t.start]
-    if t.type == "RULE" and first.type == "BANG" and t.arrow is None:
-        return say(
-            "wrong-arrow", t.span, "`:-` where `<-` was meant: a fact is removed when an event occurs", "write `<-`"
-        )
+    if t.type == "RULE" and t.tokens[t.start].type == "BANG" and t.arrow is None:
+        message = "`:-` where `<-` was meant: a fact is removed when an event occurs"
+        return t.say("wrong-arrow", message, "write `<-`")
     if t.type == "ADD" and t.place == t.start:
-        return say(
-            "wrong-arrow",
-            t.span,
-            "`<-` without a head",
-            "a rule has a head, `h <- event.`; a declaration begins with `:-`",
-        )
+        hint = "a rule has a head, `h <- event.`; a declaration begins with `:-`"
+        return t.say("wrong-arrow", "`<-` without a head", hint)
     if t.type in ARROWS and t.arrow is None and any(one.type == "_NAMES" for one in t.tokens[t.start : t.place]):
-        return say("parameter-names", t.span, "the matrices are named before the arrow", "put `:: name` after the body")
+        return t.say("parameter-names", "the matrices are named before the arrow", "put `:: name` after the body")
     if t.type in ARROWS and t.arrow is not None:
-        return say("syntax", t.span, f"a second arrow, {shown(t.text)}, in one rule", "is a full stop missing before?")
+        return t.say("syntax", f"a second arrow, {shown(t.text)}, in one rule", "is a full stop missing before?")
     return None
 
 
 def _names(t: Trouble) -> Mistake | None:
     if t.type == "_COLON" and t.arrow is not None and ends_something(t.before):
-        return say("parameter-names", t.span, "the pool exponent is named after the body", "write `head : b :- body.`")
+        return t.say("parameter-names", "the pool exponent is named after the body", "write `head : b :- body.`")
     if t.before is not None and t.before.type in ("_COLON", "_NAMES") and t.type not in ("ODD", "_OPEN"):
-        return say(
-            "parameter-names", t.span, f"a name is missing after {shown(t.before.text)}", "write `:: post(C)`, say"
-        )
+        message = f"a name is missing after {shown(t.before.text)}"
+        return t.say("parameter-names", message, "write `:: post(C)`, say")
     return None
 
 
 def _incomplete(t: Trouble) -> Mistake | None:
     before = t.before
+    what = "an argument" if t.open else "a condition"
     if t.type in ("_COMMA", "CLOSE") and before is not None and before.type in ("_COMMA", "_OPEN"):
-        what = "an argument" if t.open else "a condition"
-        return say("syntax", t.span, f"{what} is missing before {shown(t.text)}", "remove a comma")
+        return t.say("syntax", f"{what} is missing before {shown(t.text)}", "remove a comma")
     if t.type == "_COMMA" and t.arrow is None and ends_something(before):
-        return say("syntax", t.span, "a comma after a head", "facts end with a full stop each; a rule has one head")
+        return t.say("syntax", "a comma after a head", "facts end with a full stop each; a rule has one head")
     if not t.at_end:
         return None
     if before is None:
-        return say("syntax", t.span, "a full stop with nothing before it", "remove it")
+        return t.say("syntax", "a full stop with nothing before it", "remove it")
     if before.type == "_COMMA":
-        what = "an argument" if t.open else "a condition"
-        return say("syntax", before.span, f"{what} is missing after the comma", "remove the comma")
+        return t.say("syntax", f"{what} is missing after the comma", "remove the comma", before.span)
     if before.type in ARROWS:
-        return say("syntax", before.span, f"nothing follows {shown(before.text)}", "give at least one condition")
+        return t.say("syntax", f"nothing follows {shown(before.text)}", "give at least one condition", before.span)
     if t.tokens[t.start].type == "BANG" and t.arrow is None:
-        return say("syntax", t.span, "a removal needs the event that removes", "write `!forum(T) <- destroy(T).`")
+        return t.say("syntax", "a removal needs the event that removes", "write `!forum(T) <- destroy(T).`")
     return None
 
 
@@ -231,26 +208,15 @@ def _comparison_outside(t: Trouble) -> Mistake | None:
     if t.type not in ("EQUAL", "UNEQUAL") or t.open:
         return None
     if t.arrow is None:
-        return say("syntax", t.span, "a comparison can only be a condition of a rule", "write it after `:-` or `<-`")
-    return say(
-        "syntax",
-        t.span,
-        f"{shown(t.text)} compares constants and variables, not facts",
-        "write `X = Y`, where conditions bind both",
-    )
+        return t.say("syntax", "a comparison can only be a condition of a rule", "write it after `:-` or `<-`")
+    message = f"{shown(t.text)} compares constants and variables, not facts"
+    return t.say("syntax", message, "write `X = Y`, where conditions bind both")
 
 
 def _unexpected(t: Trouble) -> Mistake:
-    words = sorted({WORDS[one] for one in t.expected if one in WORDS})
-    wanted = (
-        f"expected {', '.join(words[:-1])} or {words[-1]}"
-        if len(words) > 1
-        else f"expected {words[0]}"
-        if words
-        else None
-    )
-    what = "the end of the text" if t.bad is None else shown(t.text)
-    return say("syntax", t.span, f"unexpected {what}", wanted)
+    *others, last = sorted({WORDS[one] for one in t.expected if one in WORDS}) or [""]
+    wanted = f"expected {', '.join(others)} or {last}" if others else f"expected {last}" if last else None
+    return t.say("syntax", f"unexpected {'the end of the text' if t.bad is None else shown(t.text)}", wanted)
 
 
 def _start_of_atom(t: Trouble, place: int) -> int | None:

@@ -13,13 +13,12 @@ from lark import Lark
 from lark.exceptions import UnexpectedToken
 from lark.lexer import Lexer
 
-from foretell.lang.build import Builder, Written, WrittenRule, spelling
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.mistakes import name_mistake
 from foretell.lang.source import Source, Span
 from foretell.lang.statement import DECLARATIONS, StatementError, read
 from foretell.lang.syntax import SourceFile, Statement
-from foretell.lang.tokens import FUNCTORS, Token, statements, tokenize
+from foretell.lang.tokens import FUNCTORS, Builder, Token, Written, WrittenRule, spelling, statements, tokenize
 from foretell.lang.trouble import Trouble
 from foretell.wording import as_functor
 

@@ -6,12 +6,12 @@ The first input of every matrix multiplies the constant 1. A condition under `no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.program import FactTable, Functor, NumberedRule
-from foretell.lang.syntax import Atom, Constant, Term, Variable
+from foretell.lang.syntax import Atom, Constant, Equalities, Term, Variable
 from foretell.wording import shown
 
 Shape = tuple[int, int]
@@ -211,21 +211,6 @@ def _matches(name: Atom, row: tuple[str, ...]) -> bool:
 
 def unify(left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
     """Whether some binding makes two flat lists equal; a variable of the one is not the same one of the other."""
-    parent: dict[object, object] = {}
-
-    def root(side: int, term: Term) -> object:
-        node: object = term.text if isinstance(term, Constant) else (side, term.name)
-        while node in parent:
-            node = parent[node]
-        return node
-
-    for one, other in zip(left, right, strict=True):
-        a, b = root(0, one), root(1, other)
-        if a == b:
-            continue
-        if isinstance(a, str) and isinstance(b, str):
-            return False
-        if isinstance(a, str):
-            a, b = b, a
-        parent[a] = b
-    return True
+    own = (replace(term, name=f"{term.name} of the right") if isinstance(term, Variable) else term for term in right)
+    equalities = Equalities()
+    return all([equalities.unite(*pair) for pair in zip(left, own, strict=True)])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from foretell import terms
-from foretell.lang.build import WideTerm, Written, WrittenDeclaration, WrittenRule, spelling
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Span
 from foretell.lang.syntax import (
+    PARAMETERS,
     Atom,
-    Compare,
     Constant,
     Declaration,
     Embed,
@@ -25,7 +23,9 @@ from foretell.lang.syntax import (
     Table,
     Term,
     Variable,
+    rule_terms,
 )
+from foretell.lang.tokens import WideTerm, Written, WrittenDeclaration, WrittenRule, spelling
 from foretell.wording import LONGEST, as_functor, did_you_mean, listed, shown
 
 DECLARATIONS = {
@@ -37,7 +37,6 @@ DECLARATIONS = {
     "table": ':- table(teammate, "teammate.csv").',
 }
 ARGUMENTS = {"embed": (2,), "event": (1, 2), "exogenous": (1, 2), "key": (2,), "include": (1,), "table": (2,)}
-PARAMETERS = ("mparams", "betaparams", "allparams")
 LARGEST = 1_000_000  # a dimension above it is a mistake, and would not fit any machine
 
 
@@ -161,22 +160,6 @@ def number_anonymous(rule: Rule) -> Rule:
     head, body = atom(rule.head), tuple(map(literal, rule.body))
     beta = rule.beta and atom(rule.beta)
     return replace(rule, head=head, body=body, beta=beta, matrix=rule.matrix and atom(rule.matrix))
-
-
-def rule_terms(rule: Rule) -> Iterator[Term]:
-    """All arguments of a rule, in the order in which they are printed."""
-    yield from rule.head.args
-    for literal in rule.body:
-        yield from literal_terms(literal)
-    for name in (rule.beta, rule.matrix):
-        if name is not None:
-            yield from name.args
-
-
-def literal_terms(literal: Literal) -> tuple[Term, ...]:
-    if isinstance(literal, Compare):
-        return literal.left, literal.right
-    return literal.atom.args if isinstance(literal, Not) else literal.args
 
 
 # --- declarations --------------------------------------------------------------------------------------------------

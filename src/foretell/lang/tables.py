@@ -16,9 +16,8 @@ from typing import Any
 
 from foretell import terms
 from foretell.lang.diagnostics import Diagnostic
-from foretell.lang.files import UnreadableFile, check_file, neighbours, read_text
 from foretell.lang.program import FactTable
-from foretell.lang.source import Source, Span
+from foretell.lang.source import Source, Span, UnreadableFile, check_file, neighbours, read_text
 from foretell.lang.syntax import Table
 from foretell.wording import counted, did_you_mean, shown
 

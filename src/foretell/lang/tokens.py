@@ -1,12 +1,17 @@
-"""A program's text → tokens, and tokens → statements. What is no token of the language becomes an `ODD` one, for the parser to name."""
+"""A program's text → tokens → statements as written. What is no token of the language becomes an `ODD` one, for the parser to name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lark import Transformer, v_args
 
 from foretell import terms
 from foretell.lang.source import Source, Span
+from foretell.lang.syntax import ANONYMOUS, Atom, Compare, Constant, Kind, Literal, Not, Term, Variable
 
 _PIECE = re.compile(
     r"""
@@ -105,3 +110,91 @@ def statements(tokens: list[Token]) -> Iterator[tuple[int, int]]:
             start = place + 1
     if start < len(tokens):
         yield start, len(tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class WideTerm:
+    """`event(watch(U,P), 8)` or `post(C)`: a term whose arguments may be terms; `word` is as it was written."""
+
+    functor: Token
+    args: tuple[Variable | Atom, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRule:
+    kind: Kind
+    head: Atom
+    body: tuple[Literal, ...]
+    beta: Atom | None
+    names: tuple[WideTerm, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDeclaration:
+    term: WideTerm
+    span: Span
+
+
+Written = WrittenRule | WrittenDeclaration
+Names = tuple[WideTerm, ...] | None
+
+
+def spelling(token: Token) -> str:
+    return terms.unquote(token.text) if token.type == "STRING" else token.text
+
+
+@v_args(inline=True)
+class Builder(Transformer[Token, Written]):
+    """Called by the parser as it goes, without a tree of strings in between."""
+
+    def variable(self, token: Token) -> Variable:
+        return Variable(token.text, token.span, token.text == ANONYMOUS)
+
+    def constant(self, token: Token) -> Constant:
+        return Constant(spelling(token), token.span)
+
+    def atom(self, functor: Token, arguments: tuple[Term, ...] | None, close: Token | None) -> Atom:
+        return Atom(spelling(functor), arguments or (), functor.span.to((close or functor).span), functor.span)
+
+    def wide(self, functor: Token, arguments: tuple[Variable | Atom, ...] | None, close: Token | None) -> WideTerm:
+        return WideTerm(functor, arguments or (), functor.span.to((close or functor).span))
+
+    def _list(self, *found: Any) -> tuple[Any, ...]:
+        return found
+
+    arguments = wide_arguments = body = names = _list
+
+    def negation(self, sign: Token, atom: Atom) -> Not:
+        return Not(atom, sign.span.to(atom.span))
+
+    def compare(self, left: Term, sign: Token, right: Term) -> Compare:
+        return Compare(sign.type == "EQUAL", left, right, left.span.to(right.span))
+
+    def beta(self, name: Atom) -> Atom:
+        return name
+
+    def fact(self, head: Atom, beta: Atom | None, names: Names) -> WrittenRule:
+        return _rule("deduce", head.span, head, beta, (), names)
+
+    def deduce(self, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: Names) -> WrittenRule:
+        return _rule("deduce", head.span, head, beta, body, names)
+
+    def add(self, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: Names) -> WrittenRule:
+        return _rule("add", head.span, head, beta, body, names)
+
+    def remove(
+        self, sign: Token, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: Names
+    ) -> WrittenRule:
+        return _rule("remove", sign.span, head, beta, body, names)
+
+    def declaration(self, sign: Token, term: WideTerm) -> WrittenDeclaration:
+        return WrittenDeclaration(term, sign.span.to(term.span))
+
+
+def _rule(
+    kind: Kind, start: Span, head: Atom, beta: Atom | None, body: tuple[Literal, ...], names: Names
+) -> WrittenRule:
+    last = (names or body or (beta or head,))[-1]
+    return WrittenRule(kind, head, body, beta, names or (), start.to(last.span))

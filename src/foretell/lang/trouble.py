@@ -93,16 +93,25 @@ class Trouble:
         ahead = self.tokens[self.place : min(self.end, self.place + FAR)]
         return any(one.type in ARROWS for one in ahead)
 
+    def say(
+        self,
+        code: str,
+        message: str,
+        hint: str | None = None,
+        span: Span | None = None,
+        meant: str | None = None,
+        at: int = -1,
+    ) -> Mistake:
+        """A mistake here, or at another span; `meant` is the type that the token (or that `at` another place) should have had."""
+        repair = None if meant is None else (self.place if at < 0 else at, meant)
+        return Mistake(Diagnostic(code, span or self.span, message, hint), repair=repair)
+
 
 @dataclass(frozen=True)
 class Mistake:
     diagnostic: Diagnostic
     resume: int | None = None  # the token at which another statement begins
     repair: tuple[int, str] | None = None  # a token, and the type that it was meant to have: the rest can be read then
-
-
-def say(code: str, span: Span, message: str, hint: str | None = None, repair: tuple[int, str] | None = None) -> Mistake:
-    return Mistake(Diagnostic(code, span, message, hint), repair=repair)
 
 
 def ends_something(token: Token | None) -> bool:

@@ -14,12 +14,96 @@ import torch
 from torch import Tensor
 
 from foretell.nn.sparse_sum import SparseSum, sparse_sum
-from foretell.plan.int_arrays import distinct, joined, runs
-from foretell.plan.layout import DimensionLayout
-from foretell.plan.parameters import ParameterFamily
-from foretell.plan.tiles import pack
+from foretell.plan.int_arrays import Ints, distinct, joined, runs
+from foretell.plan.parameters import DimensionLayout, ParameterFamily
 
-Ints = np.ndarray
+HEIGHTS = {"cpu": (16, 128), "cuda": (32, 512)}
+
+
+@dataclass(frozen=True)
+class TilesOfOneHeight:
+    """Tiles of one height."""
+
+    matrix: np.ndarray  # int64 [T]
+    row: np.ndarray  # int64 [T·height]: which of the rows that were packed stands there
+
+
+@dataclass(frozen=True)
+class Packing:
+    tilings: tuple[TilesOfOneHeight, ...]  # one after the other: at most two
+    place: np.ndarray  # int64 [rows]: where each row stands
+    size: int  # places in all
+
+
+def pack(matrix: np.ndarray, device: str, heights: tuple[int, int] | None = None) -> Packing:
+    """`matrix` [rows], ascending in runs: rows of one matrix stay together, in their order. `heights` are else those of the device."""
+    if heights is None:
+        heights = HEIGHTS.get(device, HEIGHTS["cuda"])
+    count = len(matrix)
+    new = np.ones(count, dtype=bool)
+    new[1:] = matrix[1:] != matrix[:-1]
+    start = np.flatnonzero(new)
+    length = np.diff(np.concatenate([start, [count]]))
+    tall = length > heights[1] // 2
+    place = np.empty(count, dtype=np.int64)
+    tilings = []
+    size = 0
+    for height, chosen in zip(heights, (~tall, tall), strict=True):
+        first, own = start[chosen], length[chosen]
+        if not len(first):
+            continue
+        tiles = -(-own // height)
+        before = (np.cumsum(tiles) - tiles) * height  # places of the runs before
+        row = np.repeat(first, tiles * height)
+        run = np.repeat(np.arange(len(first)), own)
+        within = np.arange(len(run)) - np.repeat(np.cumsum(own) - own, own)
+        there = before[run] + within
+        row[there] = first[run] + within
+        place[first[run] + within] = size + there
+        tilings.append(TilesOfOneHeight(np.repeat(matrix[first], tiles).astype(np.int64), row))
+        size += len(row)
+    return Packing(tuple(tilings), place, size)
+
+
+_FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+
+
+def classes_of(fact: Ints, level: Ints, instance: Ints, head: Ints, body: Ints) -> tuple[Ints, Ints]:
+    """Slots [S] and their proofs [R] → the class of each slot, and one slot of each class."""
+    first, second = (_sums(fact, level, instance, head, body, factor) for factor in _FACTORS)
+    _, representative, number = np.unique(first, return_index=True, return_inverse=True)
+    if not (second[representative][number] == second).all():
+        number = representative = np.arange(len(fact))
+    return number, representative
+
+
+def _sums(fact: Ints, level: Ints, instance: Ints, head: Ints, body: Ints, factor: np.uint64) -> np.ndarray:
+    known = _mixed(fact.astype(np.uint64), factor)
+    by_instance = _mixed(instance.astype(np.uint64) + np.uint64(1 << 40), factor)
+    order = np.argsort(level[head], kind="stable")
+    edges = np.searchsorted(level[head][order], np.arange(int(level.max(initial=0)) + 2))
+    for number in range(len(edges) - 1):
+        rows = order[edges[number] : edges[number + 1]]
+        if not len(rows):
+            continue
+        proof = by_instance[rows]
+        for place in range(body.shape[1]):
+            slot = body[rows, place]
+            seen = np.where(slot >= 0, known[slot], np.uint64(0))
+            proof = _mixed(proof + seen * np.uint64(2 * place + 3), factor)
+        rows_by_head = np.argsort(head[rows], kind="stable")
+        heads = head[rows][rows_by_head]
+        start = np.flatnonzero(np.concatenate([[True], heads[1:] != heads[:-1]]))
+        known[heads[start]] = _mixed(known[heads[start]] + np.add.reduceat(proof[rows_by_head], start), factor)
+    return known
+
+
+def _mixed(values: np.ndarray, factor: np.uint64) -> np.ndarray:
+    values = (values ^ (values >> np.uint64(31))) * factor
+    values = (values ^ (values >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return values ^ (values >> np.uint64(32))
+
+
 DENSE = 8  # codes are sorted out in a table while it has at most so many places for each
 
 

@@ -5,15 +5,184 @@ A plan with fresh draws is made for every training step; all this is computed on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from foretell.ground.timeline import Timeline
-from foretell.plan.grounded import GroundingArrays
-from foretell.plan.int_arrays import Ints
-from foretell.plan.sample import PossibleByState
+from foretell.errors import ForetellError
+from foretell.ground.timeline import Grounding, Timeline
+from foretell.plan.int_arrays import ByKey, Ints, spread
+from foretell.plan.parameters import DimensionLayout
+
+
+class PossibleByState:
+    """`always` are possible in every state, the others while `start <= state < stop`."""
+
+    def __init__(self, always: Ints, fact: Ints, start: Ints, stop: Ints, states: int) -> None:
+        some = stop > start
+        fact, start, stop = fact[some], start[some], stop[some]
+        self.always, self.width = always, states + 1  # what ends with the last state is overwritten in none
+        change = np.bincount(start, minlength=states + 1) - np.bincount(stop, minlength=states + 1)
+        self.count = len(always) + np.cumsum(change)[:states]  # K of every state
+        cell, since, row = _writes(start, stop)
+        key = cell * self.width + since
+        order = np.argsort(key, kind="stable")  # of two writes in one state the later one counts
+        self.key, self.written = key[order], fact[row[order]]
+
+    def events(self, cell: Ints, state: Ints) -> Ints:
+        """What is in cells below the count of their state."""
+        found = np.empty(len(cell), dtype=np.int64)
+        steady = cell < len(self.always)
+        found[steady] = self.always[cell[steady]]
+        if not steady.all():
+            changing = ~steady
+            asked = (cell[changing] - len(self.always)) * self.width + state[changing]
+            found[changing] = self.written[np.searchsorted(self.key, asked, side="right") - 1]
+        return found
+
+
+def _writes(start: Ints, stop: Ints) -> tuple[Ints, Ints, Ints]:
+    """(cell, state, row of the interval) of every write, in order of state; in a state, what ends goes first."""
+    rows = np.concatenate([np.arange(len(stop)), np.arange(len(start))])
+    begins = np.concatenate([np.zeros(len(stop), dtype=bool), np.ones(len(start), dtype=bool)])
+    when = np.concatenate([stop, start])
+    order = np.lexsort((begins, when))
+    content: list[int] = []
+    cell_of: dict[int, int] = {}
+    writes: list[tuple[int, int, int]] = []
+    for row, begin, state in zip(rows[order].tolist(), begins[order].tolist(), when[order].tolist(), strict=True):
+        if begin:
+            cell = len(content)
+            content.append(row)
+        else:
+            cell, last = cell_of.pop(row), content.pop()
+            if last == row:
+                continue
+            content[cell] = row = last
+        cell_of[row] = cell
+        writes.append((cell, state, row))
+    found = np.asarray(writes, dtype=np.int64).reshape(-1, 3)
+    return found[:, 0], found[:, 1], found[:, 2]
+
+
+def numbers_below(counts: Ints, keep: int, rng: np.random.Generator) -> Ints:
+    """[keep, len(counts)]: different numbers below each count, which is above `keep`; every set is as likely as any other.
+
+    Floyd's way: for the i-th, one of 0 … count − keep + i is drawn, and if it was taken before, the largest of these is taken
+    instead, which cannot have been. All counts at once; there are `keep²/2` comparisons for each.
+    """
+    largest = counts - keep + np.arange(keep)[:, None]
+    drawn = rng.integers(0, largest, endpoint=True)
+    for place in range(1, keep):
+        taken = (drawn[:place] == drawn[place]).any(axis=0)
+        drawn[place, taken] = largest[place, taken]
+    return drawn
+
+
+def checked(keep: int | None, rng: np.random.Generator | None) -> None:
+    """What a caller may ask for."""
+    if keep is not None and (type(keep) is not int or keep < 1):
+        raise ForetellError(f"keep = {keep!r}: expected how many possible events to keep at a time, 1 or more, or None")
+    if keep is not None and rng is None:
+        raise ForetellError(f"keep = {keep}: which events are kept is drawn at random; give rng, a numpy Generator")
+
+
+NO_INTS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class FactArrays:
+    functor: Ints
+    dim: Ints
+    changing: np.ndarray  # bool: whether the embedding can change with time
+    is_event: np.ndarray  # bool
+    always_proofs: ByKey  # by head with an embedding: instantiations that hold for ever
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceArrays:
+    head: Ints
+    rule: Ints
+    group: Ints
+    r: Ints  # the `r` of the equations, as the first group that belongs to it
+    body_start: Ints  # [instantiations + 1]
+    body_fact: Ints  # the conditions with embeddings, of all instantiations
+
+    def bodies(self, instances: Ints) -> tuple[Ints, Ints, Ints]:
+        """Embedded conditions of instantiations: fact, row, and place among the embedded ones."""
+        start = self.body_start[instances]
+        row, where = spread(start, self.body_start[instances + 1] - start)
+        return self.body_fact[where], row, where - start[row]
+
+
+class GroundingArrays:
+    """`facts` and `instances` are those of the grounding when `refresh` was called last; numbers given before stay as they are."""
+
+    def __init__(self, grounding: Grounding, layout: DimensionLayout) -> None:
+        self.grounding, self.layout = grounding, layout
+        nowhere = NO_INTS.astype(bool)
+        self.facts = FactArrays(NO_INTS, NO_INTS, nowhere, nowhere, ByKey(NO_INTS, NO_INTS, 0))
+        self.instances = InstanceArrays(NO_INTS, NO_INTS, NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)
+        self._r_of_group: list[int] = []
+        self._first: dict[tuple[int, ...], int] = {}
+        embedded = [() if one is None else one.embedded for one in layout.rules]
+        self._embedded: Sequence[tuple[int, ...]] = embedded
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what the grounding has learned since."""
+        if len(self.grounding.rule) > len(self.instances.head):
+            self._more_instances()
+        if len(self.grounding.keys) > len(self.facts.dim):
+            self._more_facts()
+
+    def _more_instances(self) -> None:
+        grounding, old = self.grounding, self.instances
+        new = range(len(old.head), len(grounding.rule))
+        for number in range(len(self._r_of_group), len(grounding.groups)):
+            self._r_of_group.append(self._r(number))
+        bodies = [[grounding.body[one][place] for place in self._embedded[grounding.rule[one]]] for one in new]
+        counts = np.asarray([len(one) for one in bodies], dtype=np.int64)
+        self.instances = InstanceArrays(
+            _continued(old.head, [grounding.head[one] for one in new]),
+            _continued(old.rule, [grounding.rule[one] for one in new]),
+            _continued(old.group, [grounding.group[one] for one in new]),
+            _continued(old.r, [self._r_of_group[grounding.group[one]] for one in new]),
+            np.concatenate([old.body_start, old.body_start[-1] + np.cumsum(counts)]),
+            _continued(old.body_fact, [fact for one in bodies for fact in one]),
+        )
+
+    def _r(self, number: int) -> int:
+        """A group, or the first of several that only the values of `: b(X)` tell apart."""
+        rule, *values = self.grounding.groups[number]
+        count = self.layout.values_of_heads.get(rule)
+        return number if count is None else self._first.setdefault((rule, *values[:count]), number)
+
+    def _more_facts(self) -> None:
+        grounding = self.grounding
+        keys = grounding.keys
+        old = self.facts.functor
+        functor = _continued(old, [keys[fact][0] for fact in range(len(old), len(keys))])
+        dims, changing = self.layout.of_facts(grounding)
+        known = [grounding.program.functors.get(name) for name in grounding.functors]
+        is_event = [one is not None and one.kind == "event" for one in known]
+        dim = np.asarray(dims, dtype=np.int64)[functor]
+        always = grounding.always_proofs.astype(np.int64)
+        head = self.instances.head[always]
+        shown = dim[head] > 0
+        self.facts = FactArrays(
+            functor,
+            dim,
+            np.asarray(changing, dtype=bool)[functor],
+            np.asarray(is_event, dtype=bool)[functor],
+            ByKey(head[shown], always[shown], len(functor)),
+        )
+
+
+def _continued(values: Ints, more: Sequence[int]) -> Ints:
+    return np.concatenate([values, np.asarray(more, dtype=np.int64)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretell.ground.timeline import Grounding, Timeline
-from foretell.lang.pretty import pretty_atom, pretty_rule
-from foretell.plan.layout import DimensionLayout
-from foretell.plan.parameters import ParameterBook, events_of
+from foretell.lang.syntax import pretty_atom, pretty_rule
+from foretell.plan.parameters import DimensionLayout, ParameterBook, events_of
 from foretell.wording import counted
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from torch import Tensor
 from foretell.ground.timeline import Timeline
 from foretell.models.rules.andtt_network import AttentionRecord, Network
 from foretell.models.rules.sampler_parameters import RowBank, RuleParameters
-from foretell.plan.grounded import GroundingArrays
-from foretell.plan.history import Intervals, SlotHistory
+from foretell.plan.history import GroundingArrays, Intervals, SlotHistory
 from foretell.plan.plan import make_plan
 from foretell.plan.slots import SequenceSlots, slots_of_history
 

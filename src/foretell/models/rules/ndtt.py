@@ -23,7 +23,7 @@ from foretell.models.rules.ndtt_sampler import NDTTSampler
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.rule_options import RuleOptions
-from foretell.plan.cell_plan import CellPlan
+from foretell.plan.plan import CellPlan
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from foretell.lang.shapes import GATES
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
 from foretell.nn.cells import CellUpdate, cells_in_waves, drifted
 from foretell.nn.pool import at_least_one
-from foretell.plan.cell_plan import CellPlan
 from foretell.plan.parameters import ParameterBook, ParameterFamily
+from foretell.plan.plan import CellPlan
 from foretell.plan.waves import Kind, Recurrence, RowsByName
 
 # The gates of `G` are input, forget, candidate, target-input, target-forget, decay; here those with one activation stand together,

@@ -8,9 +8,9 @@ from typing import Any
 
 from foretell.lang.check import check
 from foretell.lang.load import gather
-from foretell.lang.pretty import pretty_rule
 from foretell.lang.program import FactTable, Program
 from foretell.lang.source import Source, Span
+from foretell.lang.syntax import pretty_rule
 
 
 def program_parts(program: Program) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from foretell.batches.rule_collator import QueryPlan, RuleCollator
 from foretell.batches.timelines import Histories
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
-from foretell.ground.undeclared import check_declared
+from foretell.ground.impossible import check_declared
 from foretell.lang.program import Program
 from foretell.models.base import IntensityModel, asked_times
 from foretell.models.capabilities import GapIntensities, NoiseIntensities
@@ -32,8 +32,7 @@ from foretell.models.rules.rule_options import RuleOptions
 from foretell.models.units import mean_gap
 from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.options import names_of
-from foretell.plan.layout import DimensionLayout
-from foretell.plan.parameters import ParameterBook, events_of
+from foretell.plan.parameters import DimensionLayout, ParameterBook, events_of
 from foretell.plan.plan import Frame, events_by_dim
 from foretell.terms import split
 

@@ -16,7 +16,7 @@ import numpy as np
 from foretell.data import EventSequence
 from foretell.evaluate.next_time import QUANTILES, waiting_times
 from foretell.ground.timeline import Timeline
-from foretell.lang.pretty import pretty_rule
+from foretell.lang.syntax import pretty_rule
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import HasRules
 from foretell.models.rules.andtt import ANDTT

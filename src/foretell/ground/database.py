@@ -1,0 +1,277 @@
+"""What the engine is made of: names and facts as integers, rules as patterns over slots, the facts that are true now, instantiations.
+
+A bucket holds the true facts with one key; its version moves whenever it changes, so that the result of a join can be kept for as long as
+every bucket it read is the same. An instantiation is found once by a join and then remembered; becoming active or inactive is a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from foretell.lang.syntax import Atom, Compare, Constant, Equalities, Kind, Not, Rule, Term, Variable, literal_terms
+from foretell.terms import split
+
+FactKey = tuple[int, ...]  # functor, then the arguments
+
+
+class Numbering(dict[Any, int]):
+    """Numbers from 0 on in the order in which keys are first looked up: `keys_in_order` has them by number."""
+
+    def __init__(self) -> None:
+        self.keys_in_order: list[Any] = []
+
+    def __missing__(self, key: Any) -> int:
+        number = self[key] = len(self.keys_in_order)
+        self.keys_in_order.append(key)
+        return number
+
+
+class Symbols:
+    """Names as integers: functors, constants and facts are numbered once, and everything inside the database is a number."""
+
+    def __init__(self) -> None:
+        functors, constants, facts = Numbering(), Numbering(), Numbering()
+        self.functor: Callable[[str], int] = functors.__getitem__
+        self.constant: Callable[[str], int] = constants.__getitem__
+        self.fact: Callable[[FactKey], int] = facts.__getitem__
+        self.functors: list[str] = functors.keys_in_order
+        self.constants: list[str] = constants.keys_in_order
+        self.keys: list[FactKey] = facts.keys_in_order
+
+    def named(self, name: str) -> int:
+        """The fact that an event of the data is, by its normalised name."""
+        functor, args = split(name)
+        return self.fact((self.functor(functor), *(self.constant(arg) for arg in args)))
+
+    def text(self, fact: int) -> str:
+        functor, *args = self.keys[fact]
+        name = self.functors[functor]
+        return f"{name}({','.join([self.constants[arg] for arg in args])})" if args else name
+
+
+# --- rules
+
+
+FREE = -1  # the slot of `_` inside `not`
+
+
+@dataclass(frozen=True, slots=True)
+class AtomPattern:
+    functor: int
+    slots: tuple[int, ...]  # of each argument
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    index: int  # place in the program's rules
+    kind: Kind
+    head: AtomPattern
+    positives: tuple[AtomPattern, ...]  # in program order; on `add` and `remove` the event comes first
+    negatives: tuple[AtomPattern, ...]
+    unequal: tuple[tuple[int, int], ...]
+    group: tuple[int, ...]  # slots of the variables in parameter names: each binding of them is an `r` of its own
+    template: tuple[int, ...]  # a binding before anything is bound: -1 for variables, then the constants
+    variables: int
+
+
+def compile_rule(index: int, rule: Rule, symbols: Symbols) -> CompiledRule | None:
+    """With `=` solved; None: the rule can never fire."""
+    equalities = Equalities()
+    if not all([equalities.unite(one.left, one.right) for one in rule.body if isinstance(one, Compare) and one.equal]):
+        return None
+    slots = _Slots(rule, symbols, equalities)
+    head = slots.pattern(rule.head)
+    positives, negatives, unequal = [], [], []
+    for literal in rule.body:
+        if isinstance(literal, Atom):
+            positives.append(slots.pattern(literal))
+        elif isinstance(literal, Not):
+            negatives.append(slots.pattern(literal.atom, negated=True))
+        elif not literal.equal:
+            unequal.append((slots.of(literal.left), slots.of(literal.right)))
+    named = [variable for name in (rule.matrix, rule.beta) if name is not None for variable in name.variables()]
+    group = {variable.name: slots.of(variable) for variable in named}
+    if any(a == b for a, b in unequal):
+        return None
+    count = len(slots.variables)
+    return CompiledRule(
+        index,
+        rule.kind,
+        head,
+        tuple(positives),
+        tuple(negatives),
+        tuple((a, b) for a, b in unequal if min(a, b) < count),
+        tuple(group.values()),
+        (*[-1] * count, *slots.constants),
+        count,
+    )
+
+
+class _Slots:
+    """Slots of a rule: 0, 1, … are its variables, in the order in which they are met, and then come its constants."""
+
+    def __init__(self, rule: Rule, symbols: Symbols, equalities: Equalities) -> None:
+        self.symbols, self.equalities = symbols, equalities
+        self.constants: dict[int, int] = {}
+        self.variables: dict[str, int] = {}
+        met = list(rule.head.args)
+        for one in rule.body:
+            if isinstance(one, Not):
+                met += [arg for arg in one.atom.args if isinstance(arg, Constant) or not arg.is_anonymous]
+            elif isinstance(one, Atom) or not one.equal:
+                met += literal_terms(one)
+        for term in map(equalities.root, met):
+            if isinstance(term, Variable):
+                self.variables.setdefault(term.name, len(self.variables))
+
+    def of(self, term: Term) -> int:
+        root = self.equalities.root(term)
+        if isinstance(root, Variable):
+            return self.variables[root.name]
+        number = self.symbols.constant(root.text)
+        return len(self.variables) + self.constants.setdefault(number, len(self.constants))
+
+    def pattern(self, atom: Atom, negated: bool = False) -> AtomPattern:
+        slots = tuple(
+            FREE if negated and isinstance(arg, Variable) and arg.is_anonymous else self.of(arg) for arg in atom.args
+        )
+        return AtomPattern(self.symbols.functor(atom.functor), slots)
+
+
+# --- facts that are true now
+
+
+SWEEP = 10_000  # buckets of an index, before empty ones are looked for
+Getter = Callable[[Any], Any]  # from a sequence of numbers to a key: one number as it is, several as a tuple
+
+
+def getter(places: tuple[int, ...]) -> Getter:
+    return itemgetter(*places) if places else lambda _: ()
+
+
+class Bucket:
+    __slots__ = ("facts", "version", "watchers")
+
+    def __init__(self) -> None:
+        self.facts: dict[int, None] = {}
+        self.version = 0
+        self.watchers: dict[int, None] = {}  # active proofs that need this bucket to stay empty
+
+
+class Index:
+    """Buckets by the arguments at some positions. Looking up a key that has none makes an empty one, which can be watched."""
+
+    __slots__ = ("buckets", "key_of", "sweep_at")
+
+    def __init__(self, positions: tuple[int, ...]) -> None:
+        self.key_of = getter(tuple(1 + position for position in positions))  # before the arguments stands the functor
+        self.buckets: dict[Any, Bucket] = {}
+        self.sweep_at = SWEEP
+
+    def bucket(self, key: Any) -> Bucket:
+        found = self.buckets.get(key)
+        if found is None:
+            if len(self.buckets) >= self.sweep_at:
+                self._sweep()
+            found = self.buckets[key] = Bucket()
+        return found
+
+    def _sweep(self) -> None:
+        """Drop what is empty and unwatched; a new version tells whoever remembers having read it."""
+        empty = [key for key, one in self.buckets.items() if not one.facts and not one.watchers and key != ()]
+        for key in empty:
+            self.buckets.pop(key).version += 1
+        self.sweep_at = max(SWEEP, 2 * len(self.buckets))
+
+    def insert(self, fact: int, fact_key: FactKey) -> None:
+        bucket = self.bucket(self.key_of(fact_key))
+        bucket.facts[fact] = None
+        bucket.version += 1
+
+    def delete(self, fact: int, fact_key: FactKey) -> None:
+        key = self.key_of(fact_key)
+        bucket = self.buckets[key]
+        del bucket.facts[fact]
+        bucket.version += 1
+        if not bucket.facts and not bucket.watchers and key != ():
+            del self.buckets[key]  # whoever read it sees by its version that it changed
+
+
+class Relation:
+    def __init__(self, is_static: bool) -> None:
+        self.is_static = is_static  # no event can ever change it
+        self.indexes: dict[tuple[int, ...], Index] = {}
+        self._list: list[Index] = []
+        self.facts = self.index(()).bucket(())
+
+    def index(self, positions: tuple[int, ...], keys: list[FactKey] | None = None) -> Index:
+        found = self.indexes.get(positions)
+        if found is None:
+            found = self.indexes[positions] = Index(positions)
+            if self._list:
+                assert keys is not None, "an index over present facts needs their keys"
+                for fact in self.facts.facts:
+                    found.insert(fact, keys[fact])
+            self._list.append(found)
+        return found
+
+    def insert(self, fact: int, key: FactKey) -> None:
+        for index in self._list:
+            index.insert(fact, key)
+
+    def delete(self, fact: int, key: FactKey) -> None:
+        for index in self._list:
+            index.delete(fact, key)
+
+
+# --- instantiations
+
+
+class Instances:
+    """Every instantiation of a rule that was ever found: an integer for (rule, body facts), with its head and its group `r`."""
+
+    def __init__(self) -> None:
+        self.rule: list[int] = []
+        self.group: list[int] = []
+        self.head: list[int] = []
+        self.body: list[tuple[int, ...]] = []
+        self.absent: list[Sequence[tuple[Index, Any]]] = []  # what must stay empty: negated conditions
+        self.watched: list[Sequence[int]] = []  # body facts that can become false
+        self.active = bytearray()
+        self._ids: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._group_ids = Numbering()
+        self.groups: list[tuple[int, ...]] = (
+            self._group_ids.keys_in_order
+        )  # rule, then values of the variables in its names
+
+    def __len__(self) -> int:
+        return len(self.rule)
+
+    def find(self, rule: int, body: tuple[int, ...]) -> int | None:
+        return self._ids.get((rule, body))
+
+    def make(
+        self,
+        rule: int,
+        body: tuple[int, ...],
+        head: int,
+        group_values: tuple[int, ...],
+        absent: Sequence[tuple[Index, Any]] = (),
+        watched: Sequence[int] = (),
+        remember: bool = True,
+    ) -> int:
+        """`remember=False` for rows of tables, which nothing ever looks for again."""
+        number = len(self.rule)
+        if remember:
+            self._ids[rule, body] = number
+        self.rule.append(rule)
+        self.group.append(self._group_ids[rule, *group_values])
+        self.head.append(head)
+        self.body.append(body)
+        self.absent.append(absent)
+        self.watched.append(watched)
+        self.active.append(0)
+        return number
