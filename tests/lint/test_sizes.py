@@ -15,9 +15,7 @@ LONG_FILES = {
     "sampling/bounds/chebyshev.py": "arithmetic of bounded Chebyshev polynomials",
     "sampling/core/thinning.py": "thinning of many samplers at a time",
 }
-LONG_FUNCTIONS = {
-    "plan/waves.py:_Builder.build": "to be cut",
-}
+LONG_FUNCTIONS: dict[str, str] = {}
 MANY_PARAMETERS = {
     "evaluate/predict.py:predict_each": "public: every question is a parameter, with its default",
     "evaluate/scores.py:evaluate": "public",

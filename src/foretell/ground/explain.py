@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -33,14 +33,7 @@ class Addition:
 
     def to_json(self) -> dict[str, Any]:
         event, *conditions = self.conditions
-        return {
-            "rule": self.rule,
-            "place": self.place,
-            "event_index": self.event_index,
-            "time": self.time,
-            "event": event,
-            "conditions": conditions,
-        }
+        return {**asdict(self), "event": event, "conditions": conditions}
 
 
 @dataclass(frozen=True)
@@ -52,14 +45,7 @@ class Proof:
     body: tuple[str, ...]
 
     def words(self) -> str:
-        return (
-            f"deduced by {self.rule}, {self.place}"
-            if self.body
-            else f"a fact of the program: {self.rule}, {self.place}"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {"rule": self.rule, "place": self.place, "body": list(self.body)}
+        return f"{'deduced by' if self.body else 'a fact of the program:'} {self.rule}, {self.place}"
 
 
 @dataclass(frozen=True)
@@ -72,12 +58,9 @@ class ProofExplanation:
     more: int = 0  # proofs and additions that are not shown
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "fact": self.fact,
-            "proofs": [one.to_json() for one in self.proofs],
-            "additions": [one.to_json() for one in self.additions],
-            "not_shown": self.more,
-        }
+        additions = [one.to_json() for one in self.additions]
+        proofs = [asdict(one) for one in self.proofs]
+        return {"fact": self.fact, "proofs": proofs, "additions": additions, "not_shown": self.more}
 
 
 @dataclass(frozen=True)
@@ -96,18 +79,11 @@ class WhyAnswer:
     def lines(self) -> list[str]:
         if self.holds:
             found = self._tree()
-            return (
-                found
-                if len(found) <= MOST_LINES
-                else [*found[:MOST_LINES], f"… and {len(found) - MOST_LINES} lines more"]
-            )
-        if not self.failures:
-            return [
-                f"`{self.fact}` is not true, and no fact, table or rule of the program can make it so",
-                *self.remarks,
-            ]
+            more = [f"… and {len(found) - MOST_LINES} lines more"] if len(found) > MOST_LINES else []
+            return [*found[:MOST_LINES], *more]
+        no_rule = ", and no fact, table or rule of the program can make it so"
         told = [f"  {line}" for one in self.failures for line in one.lines()]
-        return [f"`{self.fact}` is not true:", *told, *self.remarks]
+        return [f"`{self.fact}` is not true{':' if self.failures else no_rule}", *told, *self.remarks]
 
     def _tree(self) -> list[str]:
         """Depth first, without recursion in Python: proofs can be long."""
@@ -140,7 +116,7 @@ class WhyAnswer:
             "index": self.state,
             "holds": self.holds,
             "because": [one.to_json() for one in self.because.values()],
-            "failures": [one.to_json() for one in self.failures],
+            "failures": [asdict(one) for one in self.failures],
             "remarks": list(self.remarks),
         }
 
@@ -148,8 +124,9 @@ class WhyAnswer:
 def why(timeline: Timeline, fact: str, state: int) -> WhyAnswer:
     """Why `fact` (a name, as in data files) holds in a state, or why not."""
     if not isinstance(timeline, Timeline):
+        found = type(timeline).__name__
         raise ForetellError(
-            f"timeline: expected one of a replay's timelines, found {type(timeline).__name__}; give replay(…).timelines[0]"
+            f"timeline: expected one of a replay's timelines, found {found}; give replay(…).timelines[0]"
         )
     timeline.check_state(state)
     name = _name(fact)
@@ -172,18 +149,16 @@ def _name(fact: str) -> str:
     """The fact as the library spells it; what a program would write beside it is refused with a word on it."""
     text = fact.strip()
     if text.startswith("not ") or text.startswith("!"):
+        word = text.split()[0][:3]
         raise ForetellError(
-            f"{fact!r}: ask about the fact itself, without {text.split()[0][:3]!r}; the answer says whether it is true"
+            f"{fact!r}: ask about the fact itself, without {word!r}; the answer says whether it is true"
         )
-    if text.endswith(")."):
-        text = text[:-1]
     try:
-        return normalise(text)
+        return normalise(text[:-1] if text.endswith(").") else text)
     except NameProblem as problem:
         what = str(problem).replace("event `", "`").replace("an event name", "the fact")
-        raise ForetellError(
-            f"{what}. Ask about one fact with its values; `foretell replay … --at T` lists all that are true"
-        ) from None
+        ask = "Ask about one fact with its values; `foretell replay … --at T` lists all that are true"
+        raise ForetellError(f"{what}. {ask}") from None
 
 
 def _remarks(timeline: Timeline, functor: str, args: tuple[str, ...], state: int) -> list[str]:
@@ -196,12 +171,8 @@ def _remarks(timeline: Timeline, functor: str, args: tuple[str, ...], state: int
             found.append(f"`{value}` occurs nowhere in the program or in this sequence{hint}")
     if grounding.program.functors[functor].kind == "exogenous":
         fact = grounding.find(functor, args)
-        times = [
-            timeline.time_of(place + 2)
-            for place, event in enumerate(timeline.events[: state - 1].tolist())
-            if event == fact
-        ]
-        last = f"; last at {times[-1]:g}" if times else "; it has not happened yet"
+        places = [place for place, event in enumerate(timeline.events[: state - 1].tolist()) if event == fact]
+        last = f"; last at {timeline.time_of(places[-1] + 2):g}" if places else "; it has not happened yet"
         found.append(f"`{functor}` is exogenous: it may happen at any time, and need not be true for that{last}")
     return found
 
@@ -276,44 +247,27 @@ class _Tree:
         return made
 
     def _well_founded(self, fact: int) -> list[int]:
-        rank = self.rank.get(fact, 0)
+        rank, body = self.rank.get(fact, 0), self.grounding.body
         proofs = self.proofs.get(fact, [])
-        return [
-            one
-            for one in proofs
-            if all(self.rank.get(other, 0) < rank or rank == 0 for other in self.grounding.body[one])
-        ] or [one for one in proofs if not self.grounding.body[one]]
+        lower = [one for one in proofs if rank == 0 or all(self.rank.get(other, 0) < rank for other in body[one])]
+        return lower or [one for one in proofs if not body[one]]
 
     def _node(self, fact: int, proofs: list[int]) -> ProofExplanation:
-        text = self.grounding.text
-        shown = tuple(
-            Proof(
-                self.grounding.group_name(self.grounding.group[one]),
-                self._place(self.grounding.rule[one]),
-                tuple(text(other) for other in self.grounding.body[one]),
-            )
-            for one in proofs
-        )
         rows = self.additions.get(fact, [])
         recent = sorted(rows, key=lambda row: -row[1])[:SHOWN_ADDITIONS]
-        additions = tuple(self._addition(instance, event) for instance, event in recent)
-        more = len(self.proofs.get(fact, ())) - len(shown) + len(rows) - len(additions)
-        return ProofExplanation(text(fact), shown, additions, more)
-
-    def _addition(self, instance: int, event: int) -> Addition:
-        return Addition(
-            self.grounding.group_name(self.grounding.group[instance]),
-            self._place(self.grounding.rule[instance]),
-            event,
-            self.timeline.time_of(event + 1),
-            tuple(self.grounding.text(fact) for fact in self.grounding.body[instance]),
+        time_of = self.timeline.time_of
+        additions = tuple(
+            Addition(*self._source(one), event, time_of(event + 1), self._body(one)) for one, event in recent
         )
+        more = len(self.proofs.get(fact, ())) - len(proofs) + len(rows) - len(additions)
+        shown = tuple(Proof(*self._source(one), self._body(one)) for one in proofs)
+        return ProofExplanation(self.grounding.text(fact), shown, additions, more)
 
-    def _place(self, rule: int) -> str:
-        program = self.grounding.program
-        span = (
-            program.rules[rule].rule.span
-            if rule < len(program.rules)
-            else program.tables[rule - len(program.rules)].span
-        )
-        return span.place
+    def _source(self, instance: int) -> tuple[str, str]:
+        """What an instantiation is one of, and where that stands in the program."""
+        rule, rules, tables = self.grounding.rule[instance], self.grounding.program.rules, self.grounding.program.tables
+        span = rules[rule].rule.span if rule < len(rules) else tables[rule - len(rules)].span
+        return self.grounding.group_name(self.grounding.group[instance]), span.place
+
+    def _body(self, instance: int) -> tuple[str, ...]:
+        return tuple(self.grounding.text(fact) for fact in self.grounding.body[instance])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
 
 from foretell.ground.timeline import NEVER, Timeline
 from foretell.lang.program import NumberedRule
@@ -28,15 +28,6 @@ class Failure:
         yield f"{self.rule} ({self.place}) could {'add' if self.kind == 'add' else 'deduce'} it: {self.text}"
         for reason in self.reasons:
             yield f"  {reason}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "rule": self.rule,
-            "place": self.place,
-            "text": self.text,
-            "kind": self.kind,
-            "reasons": list(self.reasons),
-        }
 
 
 def failures(timeline: Timeline, functor: str, args: tuple[str, ...], state: int) -> list[Failure]:
@@ -98,11 +89,8 @@ def _failing(past: _Past, body: tuple[Literal, ...], binding: Binding, state: in
         found, left, done = stack.pop()
         now = _with_equalities(body, found)
         if now is None:
-            if done > best[0]:
-                best = (
-                    done,
-                    f"its equalities fail for {', '.join(f'{name} = {value}' for name, value in found.items())}",
-                )
+            values = ", ".join(f"{name} = {value}" for name, value in found.items())
+            best = max(best, (done, f"its equalities fail for {values}"), key=itemgetter(0))
             continue
         place = next((place for place, one in enumerate(left) if _decidable(one, now)), None)
         if place is None:
@@ -110,8 +98,7 @@ def _failing(past: _Past, body: tuple[Literal, ...], binding: Binding, state: in
         literal, rest = left[place], left[:place] + left[place + 1 :]
         following, reason = _try(past, literal, now, state)
         if not following:
-            if done > best[0]:
-                best = (done, reason)
+            best = max(best, (done, reason), key=itemgetter(0))
             continue
         if not rest:
             return "all its conditions hold"
@@ -134,23 +121,15 @@ def _try(past: _Past, literal: Literal, binding: Binding, state: int) -> tuple[l
         left, right = _value(literal.left, binding), _value(literal.right, binding)
         if (left == right) == literal.equal:
             return [binding], ""
-        return (
-            [],
-            f"`{literal}` fails: {'both are' if left == right else 'they are'} {left}{'' if left == right else f' and {right}'}",
-        )
+        return [], f"`{literal}` fails: {f'both are {left}' if left == right else f'they are {left} and {right}'}"
     if isinstance(literal, Not):
         for fact in past.facts(state, literal.atom.functor):
             if _match(literal.atom.args, fact, binding) is not None:
-                return (
-                    [],
-                    f"`not {_shown(literal.atom, binding)}` fails: `{_written(literal.atom.functor, fact)}` is true",
-                )
+                true = _written(literal.atom.functor, fact)
+                return [], f"`not {_shown(literal.atom, binding)}` fails: `{true}` is true"
         return [binding], ""
-    following = []
-    for fact in past.facts(state, literal.functor):
-        found = _match(literal.args, fact, binding)
-        if found is not None:
-            following.append(found)
+    matches = (_match(literal.args, fact, binding) for fact in past.facts(state, literal.functor))
+    following = [found for found in matches if found is not None]
     if following:
         return following, ""
     shown = _shown(literal, binding)
@@ -196,23 +175,20 @@ def _erased(timeline: Timeline, rule: int, functor: str, args: tuple[str, ...], 
     """If this rule added the fact once: the event that removed it, and in words when."""
     grounding = timeline.grounding
     fact = grounding.find(functor, args)
-    last: tuple[int, int] | None = None
-    for instance, event, erased in timeline.additions.tolist():
-        if grounding.head[instance] == fact and grounding.rule[instance] == rule and event < state and erased != NEVER:
-            last = max(last or (-1, -1), (event, erased))
-    if last is None:
+    ended = [
+        (event, erased)
+        for instance, event, erased in timeline.additions.tolist()
+        if grounding.head[instance] == fact and grounding.rule[instance] == rule and event < state and erased != NEVER
+    ]
+    if not ended:
         return None
-    event, erased = last
-    remover = next(
-        (one for one, when in timeline.removals.tolist() if when == erased and grounding.head[one] == fact), None
-    )
-    by = "" if remover is None else f" ({grounding.rule_name(grounding.rule[remover])})"
+    event, erased = max(ended)
+    removers = [one for one, when in timeline.removals.tolist() if when == erased and grounding.head[one] == fact]
+    by = f" ({grounding.rule_name(grounding.rule[removers[0]])})" if removers else ""
     cause = grounding.text(int(timeline.events[erased - 1])) if erased else "bos"
     when = "at the start" if event == 0 else f"by event {event} at {timeline.time_of(event + 1):g}"
-    return (
-        erased,
-        f"it was added {when} and removed by event {erased}, `{cause}` at {timeline.time_of(erased + 1):g}{by}",
-    )
+    removed = f"removed by event {erased}, `{cause}` at {timeline.time_of(erased + 1):g}{by}"
+    return erased, f"it was added {when} and {removed}"
 
 
 def _match(pattern: tuple[Term, ...], values: tuple[str, ...], binding: Binding) -> Binding | None:

@@ -49,34 +49,48 @@ class _Resolving:
         self.names[name] = None
         first = self.arity.setdefault(name, (arity, span))
         if first[0] != arity:
-            self.refuse(
-                "two-arities",
-                span,
-                f"{shown(name)} has {_arguments(arity)} here and {_arguments(first[0])} at {first[1].place}",
-                "give it the same arguments everywhere, or use two names",
-            )
+            message = f"{shown(name)} has {_arguments(arity)} here and {_arguments(first[0])} at {first[1].place}"
+            self.refuse("two-arities", span, message, "give it the same arguments everywhere, or use two names")
 
     def twice(self, span: Span, name: str, what: str, here: object, before: object, place: Span) -> None:
-        self.refuse(
-            "declared-twice",
-            span,
-            f"{shown(name)} is declared with {what} {here} here and {before} at {place.place}",
-            "keep one of the declarations",
-        )
+        message = f"{shown(name)} is declared with {what} {here} here and {before} at {place.place}"
+        self.refuse("declared-twice", span, message, "keep one of the declarations")
+
+    def once(
+        self, before: tuple[int, Span] | None, value: int, span: Span, name: str, what: str = "dimension"
+    ) -> tuple[int, Span]:
+        """What a functor is declared with: the first declaration counts, and another must say the same."""
+        if before is not None and before[0] != value:
+            self.twice(span, name, what, value, *before)
+        return before or (value, span)
+
+    def is_reserved(self, name: str, span: Span) -> bool:
+        if name not in RESERVED:
+            return False
+        self.refuse("reserved-name", span, f"{shown(name)} is reserved and cannot be declared", "use another name")
+        return True
 
 
 def resolve(gathered: UncheckedProgram, undeclared: Undeclared) -> Functors:
     state = _Resolving()
     for one in gathered.declarations:
-        if isinstance(one, EventDeclaration):
-            _event(state, one)
-        elif isinstance(one, Embed):
-            _embed(state, one)
-        elif isinstance(one, Key):
-            _key(state, one)
+        if isinstance(one, Embed) and one.functor is None:
+            state.default = state.once(state.default, one.dim, one.span, "_")
         elif isinstance(one, Table):
-            _reserve(state, one.functor, one.span)
+            state.is_reserved(one.functor, one.span)
             state.names[one.functor] = None
+        elif not isinstance(one, EventDeclaration | Embed | Key) or state.is_reserved(str(one.functor), one.span):
+            continue
+        elif isinstance(one, EventDeclaration):
+            _event(state, one)
+        else:
+            name = str(one.functor)
+            state.names[name] = None
+            declared = state.declared.setdefault(name, _Declared())
+            if isinstance(one, Embed):
+                declared.dim = state.once(declared.dim, one.dim, one.span, name)
+            else:
+                declared.key = state.once(declared.key, one.length, one.span, name, "key length")
     for atom in _atoms(state, gathered):
         state.use(atom.functor, len(atom.args), atom.functor_span)
     for table in gathered.tables:
@@ -108,63 +122,25 @@ def _undeclared_events(state: _Resolving, gathered: UncheckedProgram) -> set[str
 
 
 def _event(state: _Resolving, one: EventDeclaration) -> None:
-    if _reserve(state, one.functor, one.span):
-        return
     declared = state.declared.setdefault(one.functor, _Declared())
     kind: FunctorKind = "exogenous" if one.exogenous else "event"
     if declared.kind is None:
         declared.kind, declared.event_dim = (kind, one.span), (one.dim, one.span)
     elif declared.kind[0] != kind:
-        state.refuse(
-            "declared-twice",
-            one.span,
-            f"{shown(one.functor)} is declared `{kind}` here and `{declared.kind[0]}` at {declared.kind[1].place}",
-            "an exogenous event is never predicted, an event is: keep one of the declarations",
-        )
+        before = f"`{declared.kind[0]}` at {declared.kind[1].place}"
+        message = f"{shown(one.functor)} is declared `{kind}` here and {before}"
+        hint = "an exogenous event is never predicted, an event is: keep one of the declarations"
+        state.refuse("declared-twice", one.span, message, hint)
         return
     elif declared.event_dim is not None and declared.event_dim[0] != one.dim:
-        before = "the default" if declared.event_dim[0] is None else declared.event_dim[0]
-        here = "the default" if one.dim is None else one.dim
+        here, before = ("the default" if dim is None else dim for dim in (one.dim, declared.event_dim[0]))
         state.twice(one.span, one.functor, "dimension", here, before, declared.event_dim[1])
         return
     if one.dim is not None:
-        _dim(state, declared, one.functor, one.dim, one.span)
+        declared.dim = state.once(declared.dim, one.dim, one.span, one.functor)
     state.names[one.functor] = None
     if one.arity is not None:
         state.use(one.functor, one.arity, one.span)
-
-
-def _embed(state: _Resolving, one: Embed) -> None:
-    if one.functor is None:
-        if state.default is not None and state.default[0] != one.dim:
-            state.twice(one.span, "_", "dimension", one.dim, *state.default)
-        state.default = state.default or (one.dim, one.span)
-    elif not _reserve(state, one.functor, one.span):
-        state.names[one.functor] = None
-        _dim(state, state.declared.setdefault(one.functor, _Declared()), one.functor, one.dim, one.span)
-
-
-def _dim(state: _Resolving, declared: _Declared, name: str, dim: int, span: Span) -> None:
-    if declared.dim is not None and declared.dim[0] != dim:
-        state.twice(span, name, "dimension", dim, *declared.dim)
-    declared.dim = declared.dim or (dim, span)
-
-
-def _key(state: _Resolving, one: Key) -> None:
-    if _reserve(state, one.functor, one.span):
-        return
-    state.names[one.functor] = None
-    declared = state.declared.setdefault(one.functor, _Declared())
-    if declared.key is not None and declared.key[0] != one.length:
-        state.twice(one.span, one.functor, "key length", one.length, *declared.key)
-    declared.key = declared.key or (one.length, one.span)
-
-
-def _reserve(state: _Resolving, name: str, span: Span) -> bool:
-    if name not in RESERVED:
-        return False
-    state.refuse("reserved-name", span, f"{shown(name)} is reserved and cannot be declared", "use another name")
-    return True
 
 
 def _atoms(state: _Resolving, gathered: UncheckedProgram) -> Iterator[Atom]:

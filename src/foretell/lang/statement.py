@@ -63,71 +63,48 @@ def _rule(written: WrittenRule) -> Rule:
         raise StatementError("negation-sign", head.functor_span, "`not` cannot stand in a head", hint)
     for literal in written.body:
         if isinstance(literal, Atom) and literal.args and _source_text(literal.functor_span) == "not":
+            message = "`not` takes a condition, without parentheses"
             hint = "write `not g(X)`; a fact that is called not stands in quotes: 'not'(X)"
-            raise StatementError(
-                "negation-sign", literal.functor_span, "`not` takes a condition, without parentheses", hint
-            )
-    beta, matrix = _names(written)
-    rule = Rule(written.kind, written.head, written.body, beta, matrix, written.span)
-    return number_anonymous(rule)
+            raise StatementError("negation-sign", literal.functor_span, message, hint)
+    return number_anonymous(Rule(written.kind, written.head, written.body, *_names(written), written.span))
 
 
 def _names(written: WrittenRule) -> tuple[Atom | None, Atom | None]:
     """`: b`, `:: w`, `:: mparams(w), betaparams(b)`, `:: allparams(p)` → the names of the exponent and of the matrices."""
     beta, matrix = written.beta, None
     for name in written.names:
-        wrapped = name.functor.type == "NAME" and name.functor.text in PARAMETERS and bool(name.args)
+        word = name.functor.text
+        wrapped = name.functor.type == "NAME" and word in PARAMETERS and bool(name.args)
         if not wrapped and len(written.names) > 1:
             names = listed([_source_text(one.span) for one in written.names])
-            raise StatementError(
-                "parameter-names", name.span, f"{names} are names of one rule", "give one name after `::`"
-            )
-        atom = _inner(name) if wrapped else _flat(name)
-        if not wrapped or name.functor.text in ("mparams", "allparams"):
+            raise _bad_names(name, f"{names} are names of one rule", "give one name after `::`")
+        if wrapped and (len(name.args) != 1 or not isinstance(name.args[0], Atom)):
+            raise _bad_names(name, f"`{word}` takes one name", f"write {word}(w) or {word}(post(C))")
+        atom = name.args[0] if wrapped and isinstance(name.args[0], Atom) else _flat(name)
+        if not wrapped or word in ("mparams", "allparams"):
             if matrix is not None:
-                raise StatementError(
-                    "parameter-names", name.span, "the matrices are named twice", "remove one of the names"
-                )
+                raise _bad_names(name, "the matrices are named twice", "remove one of the names")
             matrix = atom
-        if wrapped and name.functor.text in ("betaparams", "allparams"):
-            if name.functor.text == "allparams" and written.kind == "deduce" and not written.body:
+        if wrapped and word in ("betaparams", "allparams"):
+            if word == "allparams" and written.kind == "deduce" and not written.body:
                 continue  # a fact has no exponent to name
             if beta is not None:
-                raise StatementError(
-                    "parameter-names", name.span, "the pool exponent is named twice", "remove one of the names"
-                )
+                raise _bad_names(name, "the pool exponent is named twice", "remove one of the names")
             beta = atom
     return beta, matrix
 
 
-def _inner(name: WideTerm) -> Atom:
-    word = name.functor.text
-    if len(name.args) != 1 or not isinstance(name.args[0], Atom):
-        raise StatementError(
-            "parameter-names", name.span, f"`{word}` takes one name", f"write {word}(w) or {word}(post(C))"
-        )
-    return name.args[0]
+def _bad_names(name: WideTerm, message: str, hint: str) -> StatementError:
+    return StatementError("parameter-names", name.span, message, hint)
 
 
 def _flat(wide: WideTerm) -> Atom:
-    args: list[Term] = []
     for arg in wide.args:
-        if isinstance(arg, Atom):
-            if arg.args:
-                raise nested(arg)
-            args.append(Constant(arg.functor, arg.span))
-        else:
-            args.append(arg)
+        if isinstance(arg, Atom) and arg.args:
+            message = f"{shown(str(arg))} is a term inside a term: arguments are constants and variables"
+            raise StatementError("nested-term", arg.span, message, "give its parts as arguments of their own")
+    args = (Constant(arg.functor, arg.span) if isinstance(arg, Atom) else arg for arg in wide.args)
     return Atom(spelling(wide.functor), tuple(args), wide.span, wide.functor.span)
-
-
-def nested(inner: Atom) -> StatementError:
-    return StatementError(
-        "nested-term",
-        inner.span,
-        f"{shown(str(inner))} is a term inside a term: arguments are constants and variables",
-        "give its parts as arguments of their own",
-    )
 
 
 def number_anonymous(rule: Rule) -> Rule:
@@ -169,22 +146,13 @@ def _declaration(written: WrittenDeclaration) -> Declaration:
     term = written.term
     word = term.functor.text
     if term.functor.type != "NAME" or word not in DECLARATIONS:
-        raise StatementError(
-            "unknown-declaration",
-            term.functor.span,
-            f"{shown(word)} is no declaration",
-            did_you_mean(word, DECLARATIONS)
-            or f"declarations are {listed(DECLARATIONS)}; a rule needs a head before `:-`",
-        )
+        hint = f"declarations are {listed(DECLARATIONS)}; a rule needs a head before `:-`"
+        hint = did_you_mean(word, DECLARATIONS, otherwise=hint)
+        raise StatementError("unknown-declaration", term.functor.span, f"{shown(word)} is no declaration", hint)
     wanted = ARGUMENTS[word]
     if len(term.args) not in wanted:
         number = "1 argument" if wanted == (1,) else f"{' or '.join(map(str, wanted))} arguments"
-        raise StatementError(
-            "bad-declaration",
-            term.span,
-            f"`{word}` takes {number}, not {len(term.args)}",
-            f"write {DECLARATIONS[word]}",
-        )
+        raise _bad(word, term.span, f"`{word}` takes {number}, not {len(term.args)}")
     if word == "include":
         return Include(_path(term, 0), written.span)
     if word == "table":
@@ -199,22 +167,19 @@ def _declaration(written: WrittenDeclaration) -> Declaration:
     return EventDeclaration(functor, word == "exogenous", dim, arity, written.span)
 
 
+def _bad(word: str, span: Span, message: str, code: str = "bad-declaration", hint: str = "") -> StatementError:
+    """The hint is how such a declaration is written, unless another is given."""
+    return StatementError(code, span, message, hint or f"write {DECLARATIONS[word]}")
+
+
 def _functor(term: WideTerm, may_have_arguments: bool = False) -> tuple[str, int | None]:
     first, word = term.args[0], term.functor.text
     if isinstance(first, Variable) and first.name[0] != "_" and len(first.name) <= LONGEST:
-        raise StatementError(
-            "bad-declaration",
-            first.span,
-            f"`{word}` takes a functor first, and {shown(first.name)} is a variable: it begins in upper case",
-            f"write {shown(as_functor(first.name))} or `{terms.constant(first.name)}`",
-        )
+        message = f"`{word}` takes a functor first, and {shown(first.name)} is a variable: it begins in upper case"
+        hint = f"write {shown(as_functor(first.name))} or `{terms.constant(first.name)}`"
+        raise _bad(word, first.span, message, hint=hint)
     if isinstance(first, Variable) or (first.args and not may_have_arguments):
-        raise StatementError(
-            "bad-declaration",
-            first.span,
-            f"`{word}` takes a functor first, not {shown(str(first))}",
-            f"write {DECLARATIONS[word]}",
-        )
+        raise _bad(word, first.span, f"`{word}` takes a functor first, not {shown(str(first))}")
     return first.functor, len(first.args) or None
 
 
@@ -223,16 +188,9 @@ def _number(term: WideTerm, least: int) -> int:
     what = "a key length" if word == "key" else "a dimension"
     text = _source_text(value.span)
     if isinstance(value, Variable) or value.args or not terms.is_integer(value.functor):
-        raise StatementError(
-            "bad-dimension", value.span, f"{what} is a whole number, not {shown(text)}", f"write {DECLARATIONS[word]}"
-        )
+        raise _bad(word, value.span, f"{what} is a whole number, not {shown(text)}", "bad-dimension")
     if len(text) > 8 or not least <= int(text) <= LARGEST:
-        raise StatementError(
-            "bad-dimension",
-            value.span,
-            f"{what} is {shown(text)}, expected {least} to {LARGEST:,}",
-            f"write {DECLARATIONS[word]}",
-        )
+        raise _bad(word, value.span, f"{what} is {shown(text)}, expected {least} to {LARGEST:,}", "bad-dimension")
     return int(text)
 
 
@@ -240,12 +198,7 @@ def _path(term: WideTerm, place: int) -> str:
     value, word = term.args[place], term.functor.text
     text = _source_text(value.span)
     if isinstance(value, Variable) or value.args or text[:1] not in "'\"":
-        raise StatementError(
-            "bad-declaration",
-            value.span,
-            f"`{word}` takes a path in quotes, not {shown(text)}",
-            f"write {DECLARATIONS[word]}",
-        )
+        raise _bad(word, value.span, f"`{word}` takes a path in quotes, not {shown(text)}")
     return terms.plain(value.functor)
 
 

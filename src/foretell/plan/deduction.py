@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from foretell.nn.sparse_sum import SparseSum, sparse_sum
-from foretell.plan.int_arrays import Ints, distinct, joined, runs
+from foretell.plan.int_arrays import Ints, changes, distinct, joined, runs
 from foretell.plan.parameters import DimensionLayout, ParameterFamily
 
 HEIGHTS = {"cpu": (16, 128), "cuda": (32, 512)}
@@ -40,9 +40,7 @@ def pack(matrix: np.ndarray, device: str, heights: tuple[int, int] | None = None
     if heights is None:
         heights = HEIGHTS.get(device, HEIGHTS["cuda"])
     count = len(matrix)
-    new = np.ones(count, dtype=bool)
-    new[1:] = matrix[1:] != matrix[:-1]
-    start = np.flatnonzero(new)
+    start = np.flatnonzero(changes(matrix))
     length = np.diff(np.concatenate([start, [count]]))
     tall = length > heights[1] // 2
     place = np.empty(count, dtype=np.int64)
@@ -93,7 +91,7 @@ def _sums(fact: Ints, level: Ints, instance: Ints, head: Ints, body: Ints, facto
             proof = _mixed(proof + seen * np.uint64(2 * place + 3), factor)
         rows_by_head = np.argsort(head[rows], kind="stable")
         heads = head[rows][rows_by_head]
-        start = np.flatnonzero(np.concatenate([[True], heads[1:] != heads[:-1]]))
+        start = np.flatnonzero(changes(heads))
         known[heads[start]] = _mixed(known[heads[start]] + np.add.reduceat(proof[rows_by_head], start), factor)
     return known
 
@@ -265,9 +263,7 @@ class _Table:
         proofs = self.proofs
         head, group = proofs.head[rows], proofs.group[rows]
         place = proofs.row[head] - start
-        new = np.ones(len(rows), dtype=bool)
-        new[1:] = (group[1:] != group[:-1]) | (head[1:] != head[:-1])
-        pool = np.cumsum(new) - 1
+        pool = np.cumsum(changes(group, head)) - 1
         many = (np.bincount(pool)[pool] if len(pool) else pool) > 1
         target = place.copy()
         target[many] = stop - start + np.arange(int(many.sum()))

@@ -13,7 +13,7 @@ import numpy as np
 
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Grounding, Timeline
-from foretell.plan.int_arrays import ByKey, Ints, spread
+from foretell.plan.int_arrays import ByKey, Ints, changes, joined, spread
 from foretell.plan.parameters import DimensionLayout
 
 
@@ -24,8 +24,7 @@ class PossibleByState:
         some = stop > start
         fact, start, stop = fact[some], start[some], stop[some]
         self.always, self.width = always, states + 1  # what ends with the last state is overwritten in none
-        change = np.bincount(start, minlength=states + 1) - np.bincount(stop, minlength=states + 1)
-        self.count = len(always) + np.cumsum(change)[:states]  # K of every state
+        self.count = possible_counts(always, start, stop, states)
         cell, since, row = _writes(start, stop)
         key = cell * self.width + since
         order = np.argsort(key, kind="stable")  # of two writes in one state the later one counts
@@ -43,6 +42,12 @@ class PossibleByState:
         return found
 
 
+def possible_counts(always: Ints, start: Ints, stop: Ints, states: int) -> Ints:
+    """K of every state: how many events are possible."""
+    change = np.bincount(start, minlength=states + 1) - np.bincount(stop, minlength=states + 1)
+    return len(always) + np.cumsum(change)[:states]
+
+
 def _writes(start: Ints, stop: Ints) -> tuple[Ints, Ints, Ints]:
     """(cell, state, row of the interval) of every write, in order of state; in a state, what ends goes first."""
     rows = np.concatenate([np.arange(len(stop)), np.arange(len(start))])
@@ -51,7 +56,7 @@ def _writes(start: Ints, stop: Ints) -> tuple[Ints, Ints, Ints]:
     order = np.lexsort((begins, when))
     content: list[int] = []
     cell_of: dict[int, int] = {}
-    writes: list[tuple[int, int, int]] = []
+    writes = []
     for row, begin, state in zip(rows[order].tolist(), begins[order].tolist(), when[order].tolist(), strict=True):
         if begin:
             cell = len(content)
@@ -266,9 +271,7 @@ class SlotHistory:
     @cached_property
     def totals(self) -> Ints:
         """How many events are possible in each state: [states]."""
-        changes = np.bincount(self.possible.start, minlength=self.states + 1)
-        changes = changes - np.bincount(self.possible.stop, minlength=self.states + 1)
-        return len(self.always) + np.cumsum(changes)[: self.states]
+        return possible_counts(self.always, self.possible.start, self.possible.stop, self.states)
 
     @cached_property
     def most(self) -> int:
@@ -283,8 +286,7 @@ class SlotHistory:
         if self.grounded.layout.values_of_heads:
             order = np.lexsort((rows[:, 1], head, r))
             rows, head, r = rows[order], head[order], r[order]
-        new = np.ones(len(rows), dtype=bool)
-        new[1:] = (r[1:] != r[:-1]) | (head[1:] != head[:-1])
+        new = changes(r, head)
         segment = np.cumsum(new) - 1
         first = np.flatnonzero(new)
         width = self.states + 2
@@ -353,20 +355,14 @@ def versions_of(head: Ints, event: Ints, until: Ints, shown: np.ndarray) -> Vers
     rows = np.flatnonzero(shown)
     rows = rows[np.lexsort((event[rows], head[rows]))]
     head, event, until = head[rows], event[rows], until[rows]
-    new = np.ones(len(rows), dtype=bool)
-    new[1:] = (head[1:] != head[:-1]) | (event[1:] != event[:-1])
+    new = changes(head, event)
     first = np.flatnonzero(new)
-    fact, when, gone = (_after_none(column[first]) for column in (head, event, until))
+    fact, when, gone = (joined([[-1], column[first]]) for column in (head, event, until))  # the first version is none
     before = np.arange(-1, len(first))
     before[0] = 0
     # A removal by the very event that adds comes first.
     from_nothing = (fact[before] != fact) | (gone[before] <= when)
     return Versions(fact, when, gone, np.where(from_nothing, 0, before), rows, np.cumsum(new))
-
-
-def _after_none(values: Ints) -> Ints:
-    """Facts and events are 0 or more."""
-    return np.concatenate([[-1], values]).astype(np.int64)
 
 
 class PossibleByFunctor:
@@ -378,19 +374,12 @@ class PossibleByFunctor:
         of_fact = of_name[history.grounded.facts.functor]
         always, possible = history.always, history.possible
         self.cells: list[PossibleByState] = []
+        self.count = np.zeros((history.states, len(functors)), dtype=np.int64)
         for number in range(len(functors)):
             mine = of_fact[possible.item] == number
-            self.cells.append(
-                PossibleByState(
-                    always[of_fact[always] == number],
-                    possible.item[mine],
-                    possible.start[mine],
-                    possible.stop[mine],
-                    history.states,
-                )
-            )
-        counts = [one.count for one in self.cells]
-        self.count = np.stack(counts, axis=1) if counts else np.zeros((history.states, 0), dtype=np.int64)
+            some = (column[mine] for column in (possible.item, possible.start, possible.stop))
+            self.cells.append(PossibleByState(always[of_fact[always] == number], *some, history.states))
+            self.count[:, number] = self.cells[-1].count
 
     def facts(self, functor: Ints, number: Ints, state: Ints) -> Ints:
         """The fact with each number, below its functor's count in that state."""

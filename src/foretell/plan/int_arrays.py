@@ -34,9 +34,7 @@ class ByKey:
 def sorted_once(values: Ints) -> Ints:
     """Sorted, each once; on large arrays this is several times as fast as numpy's own."""
     ordered = np.sort(values)
-    keep = np.ones(len(ordered), dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
-    return ordered[keep]
+    return ordered[changes(ordered)]
 
 
 def without(values: Ints, known: Ints) -> Ints:
@@ -60,21 +58,23 @@ def offsets(sizes: Sequence[int]) -> Ints:
     return np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.int64))]).astype(np.int64)
 
 
-def joined(parts: Sequence[Ints]) -> Ints:
+def joined(parts: Sequence[Ints | Sequence[int]]) -> Ints:
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+
+def changes(*columns: Ints) -> np.ndarray:
+    """bool: whether a row differs from the one before in some column; the first does."""
+    new = np.ones(len(columns[0]), dtype=bool)
+    np.not_equal(columns[0][1:], columns[0][:-1], out=new[1:])
+    for column in columns[1:]:
+        new[1:] |= column[1:] != column[:-1]
+    return new
 
 
 def runs(*columns: Ints) -> list[tuple[int, int]]:
     """Where rows that are equal in all columns start and stop."""
-    count = len(columns[0])
-    if not count:
-        return []
-    new = np.zeros(count, dtype=bool)
-    new[0] = True
-    for column in columns:
-        new[1:] |= column[1:] != column[:-1]
-    starts = np.flatnonzero(new)
-    return list(zip(starts.tolist(), [*starts[1:].tolist(), count], strict=True))
+    starts = np.flatnonzero(changes(*columns)).tolist()
+    return list(zip(starts, [*starts[1:], len(columns[0])], strict=True)) if starts else []
 
 
 def distinct(values: Ints) -> list[int]:

@@ -6,14 +6,14 @@ Nothing here depends on a device: tiles, which do, are left to the command that 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretell.ground.timeline import Grounding, Timeline
+from foretell.ground.timeline import Timeline
 from foretell.lang.syntax import pretty_atom, pretty_rule
 from foretell.plan.parameters import DimensionLayout, ParameterBook, events_of
 from foretell.wording import counted
@@ -31,7 +31,7 @@ SHOWN_NAMES = 3
 class ParameterGroup:
     """Parameters of one kind and shape, by their names; `Tensor` says where they lie."""
 
-    letter: str  # deduce.W, add.V, …, own.W, beta
+    kind: str  # deduce.W, add.V, …, own.W, beta
     shape: tuple[int, ...]
     layers: int  # how often there is one
     names: tuple[str, ...]
@@ -39,10 +39,6 @@ class ParameterGroup:
     @property
     def numbers(self) -> int:
         return len(self.names) * self.layers * prod(self.shape)
-
-    def to_json(self) -> dict[str, Any]:
-        shown = {"kind": self.letter, "shape": list(self.shape), "layers": self.layers, "names": list(self.names)}
-        return {**shown, "parameters": self.numbers}
 
 
 @dataclass(frozen=True)
@@ -56,9 +52,6 @@ class Tensor:
     @property
     def numbers(self) -> int:
         return self.rows * prod(self.shape)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"key": self.key, "shape": list(self.shape), "rows": self.rows, "parameters": self.numbers}
 
 
 def tensors_of(book: ParameterBook, layers: int) -> list[Tensor]:
@@ -97,8 +90,8 @@ def network_json(layout: DimensionLayout, book: ParameterBook, layers: int) -> d
             for name, one in layout.program.functors.items()
         ],
         "rules": [{"rule": rule, "does": does, "text": text} for rule, does, text in _rules(layout, book)],
-        "kinds": [one.to_json() for one in kinds],
-        "tensors": [one.to_json() for one in tensors_of(book, layers)],
+        "kinds": [{**asdict(one), "parameters": one.numbers} for one in kinds],
+        "tensors": [{**asdict(one), "parameters": one.numbers} for one in tensors_of(book, layers)],
         "parameters": sum(one.numbers for one in kinds),
     }
 
@@ -111,7 +104,7 @@ def network_lines(layout: DimensionLayout, book: ParameterBook, layers: int) -> 
     ]
     kinds = alike_of(layout, book, layers)
     shapes = [
-        (one.letter, _times(one.shape), f"× {one.layers * len(one.names):,}", f"{one.numbers:,}", _some(one.names))
+        (one.kind, _times(one.shape), f"× {one.layers * len(one.names):,}", f"{one.numbers:,}", _some(one.names))
         for one in kinds
     ]
     tensors = [(one.key, _times(one.shape), f"× {one.rows:,}", f"{one.numbers:,}") for one in tensors_of(book, layers)]
@@ -154,10 +147,9 @@ def _rules(layout: DimensionLayout, book: ParameterBook) -> list[tuple[str, str,
         rule, laid = numbered.rule, layout.rules[place]
         if rule.is_fact:
             facts[rule.head.functor] += 1
-            continue
-        found.append(
-            (numbered.name, _does(book, place, laid is None or not layout.dimension(laid.head)), pretty_rule(rule))
-        )
+        else:
+            boolean = laid is None or not layout.dimension(laid.head)
+            found.append((numbered.name, _does(book, place, boolean), pretty_rule(rule)))
     for table in layout.program.tables:
         facts[table.functor] += len(table.rows)
     own = [
@@ -241,41 +233,31 @@ def sizes_of(timeline: Timeline, slots: SequenceSlots, layout: DimensionLayout) 
         len(asked),
         int(length.sum()),
         len(slots.possible_slot),
-        {str(grounding.functors[one]): count for one, count in _counts(functor[slots.slot_fact]).items()},
-        _named(grounding, _counts(proved)),
-        _named(grounding, _counts(added)),
-        _named(grounding, _counts(asked)),
-        _named(grounding, _counts(asked, length)),
+        _counts(functor[slots.slot_fact], lambda one: str(grounding.functors[one])),
+        _counts(proved, grounding.rule_name),
+        _counts(added, grounding.rule_name),
+        _counts(asked, grounding.rule_name),
+        _counts(asked, grounding.rule_name, length),
     )
 
 
-def _counts(values: np.ndarray, weights: np.ndarray | None = None) -> dict[int, int]:
-    found, inverse = np.unique(values, return_inverse=True)
-    sums = np.zeros(len(found), dtype=np.int64)
-    np.add.at(sums, inverse, 1 if weights is None else weights)
-    return {int(value): int(count) for value, count in zip(found, sums, strict=True)}
-
-
-def _named(grounding: Grounding, counts: dict[int, int]) -> dict[str, int]:
-    return {grounding.rule_name(rule): count for rule, count in counts.items()}
+def _counts(values: np.ndarray, name_of: Callable[[int], str], weights: np.ndarray | None = None) -> dict[str, int]:
+    sums = np.bincount(values, weights)
+    return {name_of(value): int(sums[value]) for value in np.unique(values).tolist()}
 
 
 def sizes_lines(found: Sequence[SequenceSizes], layout: DimensionLayout) -> list[str]:
     """A line a sequence, then all of them together by functor and by rule."""
     text = {one.name: pretty_rule(one.rule) for one in layout.program.rules}
-    slots = _summed(one.slots_by_functor for one in found)
-    proofs = _summed(one.proofs_by_rule for one in found)
-    added, ranges, pairs = (
-        _summed(getattr(one, name) for one in found)
-        for name in ("additions_by_rule", "ranges_by_rule", "pairs_by_rule")
+    slots, proofs, added, ranges, pairs = (
+        sum((Counter(getattr(one, name)) for one in found), Counter[str]())
+        for name in ("slots_by_functor", "proofs_by_rule", "additions_by_rule", "ranges_by_rule", "pairs_by_rule")
     )
+    functors = [(str(layout.program.functors.get(name, name)), f"{slots[name]:,}") for name in sorted(slots)]
     return [
         *(one.line() for one in found),
         "slots by functor",
-        *_aligned(
-            [(str(layout.program.functors.get(name, name)), f"{count:,}") for name, count in sorted(slots.items())],
-            right=(1,),
-        ),
+        *_aligned(functors, right=(1,)),
         "proofs by rule",
         *_aligned([(name, f"{proofs[name]:,}", text[name]) for name in text if proofs[name]], right=(1,)),
         "additions by rule, the ranges of them that are attended to, and pairs",
@@ -286,22 +268,9 @@ def sizes_lines(found: Sequence[SequenceSizes], layout: DimensionLayout) -> list
     ]
 
 
-def _summed(counts: Iterable[dict[str, int]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
-    return total
-
-
 def _aligned(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
     if not rows:
         return ["  none"]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if place in right else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(("  " + "  ".join(cells)).rstrip())
-    return lines
+    layout = "".join(f"  {{:{'>' if place in right else '<'}{width}}}" for place, width in enumerate(widths))
+    return [layout.format(*row).rstrip() for row in rows]

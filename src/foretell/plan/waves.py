@@ -16,7 +16,7 @@ from torch import Tensor
 
 from foretell.nn.cells import CellUpdate, DeductionStage, PoolRows, Products, Waves
 from foretell.plan.history import SlotHistory
-from foretell.plan.int_arrays import Ints, joined, offsets, runs
+from foretell.plan.int_arrays import Ints, changes, joined, offsets, runs
 from foretell.plan.parameters import ParameterFamily
 from foretell.plan.plan import Merger
 
@@ -83,6 +83,22 @@ class _Pairs:
     condition: Ints
     slot: Ints
 
+    def where(self, kept: np.ndarray) -> _Pairs:
+        return _Pairs(self.row[kept], self.condition[kept], self.slot[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """In which order slots and versions are computed, and which of them each step has."""
+
+    slots: Ints  # [needed]
+    versions: Ints  # [V - 1]: all but the one that is none
+    slot_row: Ints  # [S]: its place among `slots`; -1: not needed
+    version_row: Ints  # [V]: its number in this order
+    slot_edge: Ints  # [steps + 1]
+    version_edge: Ints  # [steps + 1]
+    is_update: np.ndarray  # bool [steps]
+
 
 class _Builder:
     def __init__(self, merger: Merger, histories: Sequence[SlotHistory]) -> None:
@@ -101,7 +117,7 @@ class _Builder:
         self.slot_version, self.slot_event = joined(at), joined([part.slot_point for part in self.parts])
 
     def _of_versions(self, parts: Sequence[Ints]) -> Ints:
-        return joined([np.zeros(1, dtype=np.int64), *(part[1:] for part in parts)])
+        return joined([[0], *(part[1:] for part in parts)])
 
     def _global(self, version: Ints, sequence: int) -> Ints:
         return np.where(version > 0, version + self.first[sequence], 0)
@@ -110,71 +126,23 @@ class _Builder:
         proposals, body = self._proposals()
         proofs, conditions = self._proofs()
         needed = self._needed(body.slot, proofs.head[conditions.row], conditions.slot)
-        kept = needed[conditions.slot] & needed[proofs.head[conditions.row]]
-        conditions = _Pairs(conditions.row[kept], conditions.condition[kept], conditions.slot[kept])
-        wave, level, version_wave = self._waves(
-            needed, proofs.head[conditions.row], conditions.slot, proposals.head[body.row], body.slot
-        )
-        # Of every wave first the levels of its slots, and then its update.
-        width = int(level.max(initial=0)) + 2
-        slot_code, version_code = wave * width + level, version_wave * width - 1
-        slots = np.flatnonzero(needed)
-        slots = slots[np.argsort(slot_code[slots], kind="stable")]
-        order = np.argsort(version_code[1:], kind="stable") + 1
-        steps = np.unique(joined([slot_code[slots], version_code[order]]))
-        is_update = steps % width == width - 1
-        slot_row = np.full(len(needed), -1, dtype=np.int64)
-        slot_row[slots] = np.arange(len(slots))
-        version_row = np.zeros(self.versions, dtype=np.int64)
-        version_row[order] = np.arange(1, self.versions)
-        slot_edge = np.searchsorted(slot_code[slots], joined([steps, steps[-1:] + 1]))
-        version_edge = 1 + np.searchsorted(version_code[order], joined([steps, steps[-1:] + 1]))
-        deductions = _Assembled(self.merger, _in_order(proofs, conditions, slot_row, len(slots)), slot_edge)
-        moves = _Assembled(self.merger, _in_order(proposals, body, version_row, self.versions), version_edge)
-        made = []
-        target = deductions.targets(len(slots))
-        products, blocks, block_tiles = deductions.products(slot_row, target, deductions.beyond)
-        gate_products, gate_blocks, gate_tiles = moves.products(slot_row, np.arange(len(moves.rows.head)), None)
-        pools, gate_pools = deductions.pools(target), moves.pools(None)
-        cells = self._split(version_row[self.slot_version[slots]], slot_edge)
-        has_cell = np.add.reduceat(joined([self.slot_version[slots], np.zeros(1, dtype=np.int64)]), slot_edge[:-1]) > 0
-        before = self._split(version_row[self.version_before[order]], version_edge - 1)
-        version = self._split(moves.rows.head - version_edge[:-1][moves.step], moves.edge)
-        single = moves.single()
-        one_each = np.diff(version_edge) == np.diff(moves.edge)
-        for number, updated in enumerate(is_update.tolist()):
-            if updated:
-                made.append(
-                    CellUpdate(
-                        int(version_edge[number + 1] - version_edge[number]),
-                        int(moves.edge[number + 1] - moves.edge[number]),
-                        before[number],
-                        None if one_each[number] else version[number],
-                        gate_products[number],
-                        single[number],
-                        gate_pools[number],
-                    )
-                )
-            else:
-                low, high = int(slot_edge[number]), int(slot_edge[number + 1])
-                of_cells = cells[number] if has_cell[number] and high > low else None
-                made.append(DeductionStage(high - low, of_cells, products[number], pools[number]))
+        conditions = conditions.where(needed[conditions.slot] & needed[proofs.head[conditions.row]])
+        order = self._order(needed, proofs.head[conditions.row], conditions.slot, proposals.head[body.row], body.slot)
+        deductions = _Assembled(self.merger, _in_order(proofs, conditions, order.slot_row), order.slot_edge)
+        moves = _Assembled(self.merger, _in_order(proposals, body, order.version_row), order.version_edge)
+        target = deductions.targets(len(order.slots))
+        products, blocks, block_tiles = deductions.products(order.slot_row, target, deductions.beyond)
+        rows = len(moves.rows.head)
+        gate_products, gate_blocks, gate_tiles = moves.products(order.slot_row, np.arange(rows), rows)
+        made = {
+            **self._stages(order, products, deductions.pools(target)),
+            **self._updates(order, moves, gate_products),
+        }
         tensor = self.merger.tensor
-        point, read = self.merger.point[slots], self.slot_version[slots]
-        own = joined([np.zeros(1, dtype=np.int64), order])
-        earlier, when = self.version_before[own], self.version_point[own]
-        place = np.zeros((len(self.own), max(len(one) for one in self.own)), dtype=np.int64)
-        for number, one in enumerate(self.own):
-            place[number, 1 : len(one)] = version_row[self.first[number] + 1 : self.first[number] + len(one)]
+        steps = tuple(made[number] for number in range(len(made)))
+        waves = Waves(steps, len(order.slots), deductions.beyond, rows, self.versions, tensor(moves.rows.head))
         return Recurrence(
-            Waves(
-                tuple(made),
-                len(slots),
-                deductions.beyond,
-                len(moves.rows.head),
-                self.versions,
-                tensor(moves.rows.head),
-            ),
+            waves,
             deductions.constants(),
             tensor(target),
             blocks,
@@ -182,12 +150,74 @@ class _Builder:
             moves.constants(),
             gate_blocks,
             gate_tiles,
-            tensor(point),
-            tensor(np.where(read > 0, self.version_point[read], point)),
-            tensor(when),
-            tensor(np.where(earlier > 0, self.version_point[earlier], when)),
-            tensor(place),
+            *(tensor(column) for column in self._points(order)),
+            tensor(self._places(order)),
         )
+
+    def _order(self, needed: np.ndarray, *pairs: Ints) -> _Order:
+        """Of every wave first the levels of its slots, and then its update."""
+        wave, level, version_wave = self._waves(needed, *pairs)
+        width = int(level.max(initial=0)) + 2
+        slot_code, version_code = wave * width + level, version_wave * width - 1
+        slots = np.flatnonzero(needed)
+        slots = slots[np.argsort(slot_code[slots], kind="stable")]
+        versions = np.argsort(version_code[1:], kind="stable") + 1
+        steps = np.unique(joined([slot_code[slots], version_code[versions]]))
+        slot_row = np.full(len(needed), -1, dtype=np.int64)
+        slot_row[slots] = np.arange(len(slots))
+        version_row = np.zeros(self.versions, dtype=np.int64)
+        version_row[versions] = np.arange(1, self.versions)
+        edges = joined([steps, steps[-1:] + 1])
+        slot_edge = np.searchsorted(slot_code[slots], edges)
+        version_edge = 1 + np.searchsorted(version_code[versions], edges)
+        return _Order(slots, versions, slot_row, version_row, slot_edge, version_edge, steps % width == width - 1)
+
+    def _stages(
+        self, order: _Order, products: list[Products | None], pools: list[PoolRows | None]
+    ) -> dict[int, DeductionStage]:
+        """Embeddings of each step that has some."""
+        version = self.slot_version[order.slots]
+        has_cell = np.add.reduceat(joined([version, [0]]), order.slot_edge[:-1]) > 0
+        split = self._split(order.version_row[version], order.slot_edge)
+        cells = [one if some and len(one) else None for one, some in zip(split, has_cell.tolist(), strict=True)]
+        return {
+            number: DeductionStage(len(split[number]), cells[number], products[number], pools[number])
+            for number in np.flatnonzero(~order.is_update).tolist()
+        }
+
+    def _updates(self, order: _Order, moves: _Assembled, products: list[Products | None]) -> dict[int, CellUpdate]:
+        """Versions of each step that has some."""
+        before = self._split(order.version_row[self.version_before[order.versions]], order.version_edge - 1)
+        version = self._split(moves.rows.head - order.version_edge[:-1][moves.step], moves.edge)
+        single, pools = moves.single(), moves.pools(None)
+        made, proposed = np.diff(order.version_edge).tolist(), np.diff(moves.edge).tolist()
+        return {
+            number: CellUpdate(
+                made[number],
+                proposed[number],
+                before[number],
+                None if made[number] == proposed[number] else version[number],
+                products[number],
+                single[number],
+                pools[number],
+            )
+            for number in np.flatnonzero(order.is_update).tolist()
+        }
+
+    def _points(self, order: _Order) -> tuple[Ints, Ints, Ints, Ints]:
+        """Where slots stand and since when their versions are, when versions are made and those before them were."""
+        point, read = self.merger.point[order.slots], self.slot_version[order.slots]
+        own = joined([[0], order.versions])
+        earlier, made = self.version_before[own], self.version_point[own]
+        since = np.where(read > 0, self.version_point[read], point)
+        return point, since, made, np.where(earlier > 0, self.version_point[earlier], made)
+
+    def _places(self, order: _Order) -> Ints:
+        place = np.zeros((len(self.own), max(len(one) for one in self.own)), dtype=np.int64)
+        for number, one in enumerate(self.own):
+            first = self.first[number] + 1
+            place[number, 1 : len(one)] = order.version_row[first : first + len(one) - 1]
+        return place
 
     def _split(self, values: Ints, edge: Ints) -> tuple[Tensor, ...]:
         return self.merger.tensor(values).split(np.diff(edge).tolist())
@@ -206,8 +236,7 @@ class _Builder:
         start = joined([part.addition_start[:-1] + first for part, first in zip(parts, before[:-1], strict=True)])
         _, row, condition = merger.instances.bodies(instance)
         slot = slots[start[addition][row] + condition]
-        some = slot >= 0
-        return self._rows(made, instance), _Pairs(row[some], condition[some], slot[some])
+        return self._rows(made, instance), _Pairs(row, condition, slot).where(slot >= 0)
 
     def _proofs(self) -> tuple[_Rows, _Pairs]:
         proofs = self.merger.proofs()
@@ -280,22 +309,19 @@ class _Builder:
         return wave, level, version_wave
 
 
-def _in_order(rows: _Rows, pairs: _Pairs, number: Ints, count: int) -> tuple[_Rows, _Pairs]:
+def _in_order(rows: _Rows, pairs: _Pairs, number: Ints) -> tuple[_Rows, _Pairs]:
     """With heads numbered anew, in the order of these numbers; those without are left out."""
     head = number[rows.head]
     order = np.lexsort((rows.pool, head))
     order = order[head[order] >= 0]
     head, group = head[order], rows.pool[order]
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (head[1:] != head[:-1]) | (group[1:] != group[:-1])
-    pool = np.cumsum(new) - 1
+    pool = np.cumsum(changes(head, group)) - 1
     alone = (np.bincount(pool)[pool] if len(pool) else pool) == 1
     place = np.full(len(rows.head), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     row = place[pairs.row]
-    kept = row >= 0
     made = _Rows(head, rows.kinds, rows.kind[order], rows.name[order], rows.beta[order], alone, pool)
-    return made, _Pairs(row[kept], pairs.condition[kept], pairs.slot[kept])
+    return made, _Pairs(row, pairs.condition, pairs.slot).where(row >= 0)
 
 
 class _Assembled:
@@ -319,18 +345,15 @@ class _Assembled:
         return RowsByName(rows.kinds, tensor(rows.kind), tensor(rows.name), tensor(np.zeros_like(rows.name)))
 
     def products(
-        self, slot_row: Ints, target: Ints, beyond: int | None
+        self, slot_row: Ints, target: Ints, beyond: int
     ) -> tuple[list[Products | None], RowsByName, tuple[int, ...]]:
         """For each step its tiles, of rows with one matrix: about as high as such rows are many."""
         rows, pairs, tensor = self.rows, self.pairs, self.merger.tensor
-        beyond = len(rows.head) if beyond is None else beyond
         step, kind, name = self.step[pairs.row], rows.kind[pairs.row], rows.name[pairs.row]
         order = np.lexsort((pairs.condition, name, kind, step))
         columns = [column[order] for column in (step, kind, name, pairs.condition)]
-        new = np.ones(len(order), dtype=bool)
-        new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-        start = np.flatnonzero(new)
-        length = np.diff(joined([start, np.asarray([len(order)])]))
+        start = np.flatnonzero(changes(*columns))
+        length = np.diff(joined([start, [len(order)]]))
         steps = len(self.heads) - 1
         run_step = columns[0][start]
         mean = np.bincount(run_step, length, steps) / np.maximum(np.bincount(run_step, minlength=steps), 1)
