@@ -1,9 +1,16 @@
-"""A checked program → its predicates and rules as a graph: what `--show graph` prints and `--graph` draws."""
+"""A checked program → its predicates and rules as a graph, which `--show graph` prints, and the places that `--graph` draws it at.
+
+Places are in layers: long links get one of their own in every layer they pass, so that none crosses a box. Within a layer the order is by
+the mean place of neighbours, swept up and down; then each layer is moved to where its neighbours are, as far as the gaps between boxes
+allow (isotonic regression, which is exact).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from foretell.lang.program import BOS, FunctorKind, Program
 from foretell.lang.syntax import Kind, conditions, pretty_rule
@@ -47,15 +54,15 @@ class Graph:
 
 
 def graph_of(program: Program) -> Graph:
-    facts: dict[str, int] = {}
+    facts: Counter[str] = Counter()
     for table in program.tables:
-        facts[table.functor] = facts.get(table.functor, 0) + len(table.rows)
+        facts[table.functor] += len(table.rows)
     alike: dict[tuple[Kind, str, tuple[GraphCondition, ...]], list[tuple[int, str]]] = {}
     waits_for_bos = False
     for one in program.rules:
         rule = one.rule
         if rule.is_fact:
-            facts[rule.head.functor] = facts.get(rule.head.functor, 0) + 1
+            facts[rule.head.functor] += 1
             continue
         found = [
             GraphCondition(atom.functor, negated, rule.kind != "deduce" and place == 0)
@@ -65,7 +72,7 @@ def graph_of(program: Program) -> Graph:
         key = (rule.kind, rule.head.functor, tuple(dict.fromkeys(found)))
         alike.setdefault(key, []).append((one.number, pretty_rule(rule)))
     predicates = [
-        Predicate(name, functor.arity, functor.kind, functor.dim, facts.get(name, 0))
+        Predicate(name, functor.arity, functor.kind, functor.dim, facts[name])
         for name, functor in program.functors.items()
     ]
     if waits_for_bos:
@@ -93,21 +100,117 @@ def graph_lines(graph: Graph) -> Iterator[str]:
 
 
 def graph_json(graph: Graph) -> dict[str, object]:
-    return {
-        "predicates": [
-            {"functor": one.name, "arity": one.arity, "kind": one.kind, "dim": one.dim, "facts": one.facts}
-            for one in graph.predicates
-        ],
-        "arrows": [
-            {
-                "kind": one.kind,
-                "head": one.head,
-                "conditions": [
-                    {"functor": condition.functor, "negated": condition.negated, "event": condition.is_event}
-                    for condition in one.conditions
-                ],
-                "rules": [f"rule{number}" for number in one.rules],
-            }
-            for one in graph.arrows
-        ],
-    }
+    def named(one: Predicate) -> dict[str, object]:
+        return {"functor": one.name, "arity": one.arity, "kind": one.kind, "dim": one.dim, "facts": one.facts}
+
+    def drawn(one: Arrow) -> dict[str, object]:
+        found = [{"functor": each.functor, "negated": each.negated, "event": each.is_event} for each in one.conditions]
+        rules = [f"rule{number}" for number in one.rules]
+        return {"kind": one.kind, "head": one.head, "conditions": found, "rules": rules}
+
+    return {"predicates": [*map(named, graph.predicates)], "arrows": [*map(drawn, graph.arrows)]}
+
+
+# --- places
+
+
+SWEEPS = 12
+STRAIGHT = 8.0  # long links want to be straight more than boxes want to be near
+
+
+@dataclass
+class Box:
+    """Something with a width in a layer; `x` is its middle."""
+
+    width: float
+    layer: int
+    x: float = 0.0
+    weight: float = 1.0  # how much its wishes count beside those of its row
+    near: list[int] = field(default_factory=list)  # the boxes it is linked with, in layers beside its own
+
+
+@dataclass(frozen=True)
+class GraphLayout:
+    boxes: list[Box]
+    ways: list[list[int]]  # for each link the boxes it passes, both ends included
+    width: float
+
+
+def arrange(
+    widths: Sequence[float], layers: Sequence[int], links: Sequence[tuple[int, int]], gap: float
+) -> GraphLayout:
+    """`links` join boxes of different layers."""
+    boxes = [Box(width, layer) for width, layer in zip(widths, layers, strict=True)]
+    ways = [_way(boxes, start, end) for start, end in links]
+    for way in ways:
+        for one, other in pairwise(way):
+            boxes[one].near.append(other)
+            boxes[other].near.append(one)
+    rows: dict[int, list[int]] = {}
+    for number, box in enumerate(boxes):
+        rows.setdefault(box.layer, []).append(number)
+    order = [rows[layer] for layer in sorted(rows)]
+    for row in order:
+        _pack(boxes, row, gap)
+    for sweep in range(SWEEPS):
+        for row in order if sweep % 2 == 0 else reversed(order):
+            row.sort(key=lambda number: _wanted(boxes, number, -1 if sweep % 2 == 0 else 1))
+            _pack(boxes, row, gap)
+    for sweep in range(2 * SWEEPS):
+        for row in order if sweep % 2 == 0 else reversed(order):
+            _settle(boxes, row, gap)
+    left = min((box.x - box.width / 2 for box in boxes), default=0.0)
+    for box in boxes:
+        box.x -= left
+    return GraphLayout(boxes, ways, max((box.x + box.width / 2 for box in boxes), default=0.0))
+
+
+def _way(boxes: list[Box], start: int, end: int) -> list[int]:
+    step = 1 if boxes[end].layer > boxes[start].layer else -1
+    way = [start]
+    for layer in range(boxes[start].layer + step, boxes[end].layer, step):
+        boxes.append(Box(10.0, layer, weight=STRAIGHT))
+        way.append(len(boxes) - 1)
+    return [*way, end]
+
+
+def _wanted(boxes: list[Box], number: int, side: int) -> float:
+    """Where its neighbours on one side are; on both, where there are none."""
+    box = boxes[number]
+    near = [boxes[one].x for one in box.near if (boxes[one].layer - box.layer) * side > 0]
+    near = near or [boxes[one].x for one in box.near]
+    return sum(near) / len(near) if near else box.x
+
+
+def _distance(boxes: list[Box], one: int, other: int, gap: float) -> float:
+    return (boxes[one].width + boxes[other].width) / 2 + gap
+
+
+def _pack(boxes: list[Box], row: list[int], gap: float) -> None:
+    x = 0.0
+    for place, number in enumerate(row):
+        x += _distance(boxes, row[place - 1], number, gap) if place else 0.0
+        boxes[number].x = x
+    for number in row:
+        boxes[number].x -= x / 2
+
+
+def _settle(boxes: list[Box], row: list[int], gap: float) -> None:
+    """The places nearest to the wanted ones, in order and with gaps: pool neighbours that would overlap."""
+    offset, offsets = 0.0, []
+    for place, number in enumerate(row):
+        offset += _distance(boxes, row[place - 1], number, gap) if place else 0.0
+        offsets.append(offset)
+    pools: list[tuple[float, float, int]] = []  # weighted sum, weight and count of each pool
+    for place, number in enumerate(row):
+        near = boxes[number].near
+        wanted = sum(boxes[one].x for one in near) / len(near) if near else boxes[number].x
+        weight = boxes[number].weight
+        pool = (weight * (wanted - offsets[place]), weight, 1)
+        while pools and pools[-1][0] / pools[-1][1] >= pool[0] / pool[1]:
+            last = pools.pop()
+            pool = (last[0] + pool[0], last[1] + pool[1], last[2] + pool[2])
+        pools.append(pool)
+    values = [total / weight for total, weight, count in pools for _ in range(count)]
+    for place, number in enumerate(row):
+        boxes[number].x = values[place] + offsets[place]

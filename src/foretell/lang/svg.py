@@ -6,116 +6,14 @@ and addition, as a rule, up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from foretell.lang.graph import Arrow, Graph, Predicate
+from foretell.lang.graph import Arrow, Graph, GraphLayout, Predicate, arrange
 from foretell.lang.program import strong_components
 from foretell.wording import printable
-
-SWEEPS = 12
-STRAIGHT = 8.0  # long links want to be straight more than boxes want to be near
-
-
-@dataclass
-class Box:
-    """Something with a width in a layer; `x` is its middle."""
-
-    width: float
-    layer: int
-    x: float = 0.0
-    weight: float = 1.0  # how much its wishes count beside those of its row
-    near: list[int] = field(default_factory=list)  # the boxes it is linked with, in layers beside its own
-
-
-@dataclass(frozen=True)
-class GraphLayout:
-    boxes: list[Box]
-    ways: list[list[int]]  # for each link the boxes it passes, both ends included
-    width: float
-
-
-def arrange(
-    widths: Sequence[float], layers: Sequence[int], links: Sequence[tuple[int, int]], gap: float
-) -> GraphLayout:
-    """`links` join boxes of different layers."""
-    boxes = [Box(width, layer) for width, layer in zip(widths, layers, strict=True)]
-    ways = [_way(boxes, start, end) for start, end in links]
-    for way in ways:
-        for one, other in pairwise(way):
-            boxes[one].near.append(other)
-            boxes[other].near.append(one)
-    rows: dict[int, list[int]] = {}
-    for number, box in enumerate(boxes):
-        rows.setdefault(box.layer, []).append(number)
-    order = [rows[layer] for layer in sorted(rows)]
-    for row in order:
-        _pack(boxes, row, gap)
-    for sweep in range(SWEEPS):
-        for row in order if sweep % 2 == 0 else reversed(order):
-            row.sort(key=lambda number: _wanted(boxes, number, -1 if sweep % 2 == 0 else 1))
-            _pack(boxes, row, gap)
-    for sweep in range(2 * SWEEPS):
-        for row in order if sweep % 2 == 0 else reversed(order):
-            _settle(boxes, row, gap)
-    left = min((box.x - box.width / 2 for box in boxes), default=0.0)
-    for box in boxes:
-        box.x -= left
-    return GraphLayout(boxes, ways, max((box.x + box.width / 2 for box in boxes), default=0.0))
-
-
-def _way(boxes: list[Box], start: int, end: int) -> list[int]:
-    step = 1 if boxes[end].layer > boxes[start].layer else -1
-    way = [start]
-    for layer in range(boxes[start].layer + step, boxes[end].layer, step):
-        boxes.append(Box(10.0, layer, weight=STRAIGHT))
-        way.append(len(boxes) - 1)
-    return [*way, end]
-
-
-def _wanted(boxes: list[Box], number: int, side: int) -> float:
-    """Where its neighbours on one side are; on both, where there are none."""
-    box = boxes[number]
-    near = [boxes[one].x for one in box.near if (boxes[one].layer - box.layer) * side > 0]
-    near = near or [boxes[one].x for one in box.near]
-    return sum(near) / len(near) if near else box.x
-
-
-def _distance(boxes: list[Box], one: int, other: int, gap: float) -> float:
-    return (boxes[one].width + boxes[other].width) / 2 + gap
-
-
-def _pack(boxes: list[Box], row: list[int], gap: float) -> None:
-    x = 0.0
-    for place, number in enumerate(row):
-        x += _distance(boxes, row[place - 1], number, gap) if place else 0.0
-        boxes[number].x = x
-    for number in row:
-        boxes[number].x -= x / 2
-
-
-def _settle(boxes: list[Box], row: list[int], gap: float) -> None:
-    """The places nearest to the wanted ones, in order and with gaps: pool neighbours that would overlap."""
-    offset, offsets = 0.0, []
-    for place, number in enumerate(row):
-        offset += _distance(boxes, row[place - 1], number, gap) if place else 0.0
-        offsets.append(offset)
-    pools: list[tuple[float, float, int]] = []  # weighted sum, weight and count of each pool
-    for place, number in enumerate(row):
-        near = boxes[number].near
-        wanted = sum(boxes[one].x for one in near) / len(near) if near else boxes[number].x
-        weight = boxes[number].weight
-        pool = (weight * (wanted - offsets[place]), weight, 1)
-        while pools and pools[-1][0] / pools[-1][1] >= pool[0] / pool[1]:
-            last = pools.pop()
-            pool = (last[0] + pool[0], last[1] + pool[1], last[2] + pool[2])
-        pools.append(pool)
-    values = [total / weight for total, weight, count in pools for _ in range(count)]
-    for place, number in enumerate(row):
-        boxes[number].x = values[place] + offsets[place]
-
 
 LETTER = 7.83  # width of a character of the 13 px monospaced font
 SMALL = 6.03  # of the 10 px one
@@ -130,6 +28,7 @@ STYLES = {
     "add": ("#23803a", "7 3", "added  <-"),
     "remove": ("#b3261e", "2 3", "removed  !… <-"),
 }
+EVENT_DASHES = {"fact": "", "event": "", "exogenous": "4 3"}
 FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 
@@ -155,12 +54,9 @@ def draw(graph: Graph, title: str) -> str:
     links: list[_Link] = []
     for number, arrow in enumerate(graph.arrows):
         dot = len(widths)
-        widths.append(
-            2 * (DOT + 5 + SMALL * len(_rules(arrow)))
-        )  # the label stands to the right, the dot in the middle
+        widths.append(2 * (DOT + 5 + SMALL * len(_rules(arrow))))  # the label is on the right, the dot in the middle
         depth.append(_dot_layer(arrow, layers))
-        for one in arrow.conditions:
-            links.append(_Link(number, place[one.functor], dot, False, one.negated, one.is_event))
+        links += [_Link(number, place[one.functor], dot, False, one.negated, one.is_event) for one in arrow.conditions]
         links.append(_Link(number, dot, place[arrow.head], True))
     least = min(depth, default=0)
     depth = [one - least for one in depth]
@@ -247,10 +143,10 @@ class _Picture:
         return ports
 
     def text(self) -> str:
-        height = self.bottom + 58
+        width, height = f"{self.width:.0f}", f"{self.bottom + 58:.0f}"
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {self.width:.0f} {height:.0f}" role="img" font-family="{FONT}" font-size="13">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+            f'role="img" font-family="{FONT}" font-size="13">',
             f"<title>{_safe(self.title)}</title>",
             "<defs>",
             *(
@@ -280,9 +176,8 @@ class _Picture:
             middle = (y0 + y1) / 2
             path += f" C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
         marker = f' marker-end="url(#{self.graph.arrows[link.arrow].kind})"' if link.to_head else ""
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
         width = 2.0 if link.is_event or link.to_head else 1.3
-        line = f'<path d="{path}" fill="none" stroke="{color}" stroke-width="{width}"{dashes}{marker}/>'
+        line = f'<path d="{path}" fill="none" stroke="{color}" stroke-width="{width}"{_dashes(dash)}{marker}/>'
         if link.negated:  # a ring where the line leaves the condition
             x, y = points[0]
             y += 7 if points[1][1] > y else -7
@@ -330,27 +225,23 @@ class _Picture:
         x, y, width = self.x(number), self.y(number), self.layout.boxes[number].width
         if one.kind == "fact":
             fill, shape = "#f3f3f0", "rect"
-            place = (
-                f'x="{x - width / 2:.1f}" y="{y - BOX_HEIGHT / 2:.1f}" width="{width:.1f}" height="{BOX_HEIGHT}" rx="6"'
-            )
+            corner = f'x="{x - width / 2:.1f}" y="{y - BOX_HEIGHT / 2:.1f}"'
+            place = f'{corner} width="{width:.1f}" height="{BOX_HEIGHT}" rx="6"'
         else:
             fill, shape = "#fff4d6", "ellipse"
             place = f'cx="{x:.1f}" cy="{y:.1f}" rx="{width / 2:.1f}" ry="{BOX_HEIGHT / 2}"'
-        dashes = ' stroke-dasharray="4 3"' if one.kind == "exogenous" else ""
         note = _note(one)
         base, half = y + (-2.5 if note else 4.5), LETTER * len(_name(one)) / 2
         under = ""
         if one.kind != "fact":  # drawn, because not every viewer knows text-decoration
             line = f"M{x - half:.1f} {base + UNDERLINE:.1f} H{x + half:.1f}"
             under = f'<path d="{line}" stroke="#222222" stroke-width="1.1"/>'
+        if note:
+            small = 'text-anchor="middle" font-size="10" fill="#666666"'
+            under += f'<text x="{x:.1f}" y="{y + 14:.1f}" {small}>{note}</text>'
         return (
-            f'<{shape} {place} fill="{fill}" stroke="#444444" stroke-width="1.3"{dashes}/>'
+            f'<{shape} {place} fill="{fill}" stroke="#444444" stroke-width="1.3"{_dashes(EVENT_DASHES[one.kind])}/>'
             f'<text x="{x:.1f}" y="{base:.1f}" text-anchor="middle">{_safe(_name(one))}</text>{under}'
-            + (
-                f'<text x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle" font-size="10" fill="#666666">{note}</text>'
-                if note
-                else ""
-            )
         )
 
 
@@ -358,17 +249,14 @@ def _legend(graph: Graph) -> Iterator[tuple[float, str]]:
     """Pieces with their widths: only what the picture has."""
     for kind, (color, dash, words) in STYLES.items():
         if any(arrow.kind == kind for arrow in graph.arrows):
-            dashes = f' stroke-dasharray="{dash}"' if dash else ""
-            line = (
-                f'<path d="M0 0 H34" stroke="{color}" stroke-width="2"{dashes} marker-end="url(#{kind})" fill="none"/>'
-            )
+            line = f'<path d="M0 0 H34" stroke="{color}" stroke-width="2"{_dashes(dash)} marker-end="url(#{kind})" fill="none"/>'
             yield _entry(line, words)
     if any(one.negated for arrow in graph.arrows for one in arrow.conditions):
         ring = '<path d="M0 0 H34" stroke="#444444"/><circle cx="8" cy="0" r="4.5" fill="#ffffff" stroke="#444444" stroke-width="1.6"/>'
         yield _entry(ring, "not")
     for kind, words in (("event", "event"), ("exogenous", "exogenous event")):
         if any(one.kind == kind for one in graph.predicates):
-            dashes = ' stroke-dasharray="4 3"' if kind == "exogenous" else ""
+            dashes = _dashes(EVENT_DASHES[kind])
             yield _entry(f'<ellipse cx="17" cy="0" rx="16" ry="8" fill="#fff4d6" stroke="#444444"{dashes}/>', words)
 
 
@@ -377,10 +265,12 @@ def _entry(sign: str, words: str) -> tuple[float, str]:
     return 42 + SMALL * len(words) + 18, sign + text
 
 
+def _dashes(pattern: str) -> str:
+    return f' stroke-dasharray="{pattern}"' if pattern else ""
+
+
 def _rules(arrow: Arrow) -> str:
-    if len(arrow.rules) > 3:
-        return f"{len(arrow.rules)} rules"
-    return ", ".join(map(str, arrow.rules))
+    return f"{len(arrow.rules)} rules" if len(arrow.rules) > 3 else ", ".join(map(str, arrow.rules))
 
 
 def _name(one: Predicate) -> str:
