@@ -217,7 +217,12 @@ def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chu
 
 def facts_of_kinds(engine: Engine, names: Sequence[str]) -> Callable[[int], int]:
     """The fact of each type of event, looked up once."""
-    return cache(lambda kind: engine.event(names[kind]))
+
+    @cache
+    def fact_of(kind: int) -> int:
+        return engine.event(names[kind])
+
+    return fact_of
 
 
 def walk(

@@ -17,7 +17,7 @@ from foretell.terms import split
 FactKey = tuple[int, ...]  # functor, then the arguments
 
 
-class Numbering(dict[Any, int]):
+class _Numbering(dict[Any, int]):
     """Numbers from 0 on in the order in which keys are first looked up: `keys_in_order` has them by number."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Symbols:
     """Names as integers: functors, constants and facts are numbered once, and everything inside the database is a number."""
 
     def __init__(self) -> None:
-        functors, constants, facts = Numbering(), Numbering(), Numbering()
+        functors, constants, facts = _Numbering(), _Numbering(), _Numbering()
         self.functor: Callable[[str], int] = functors.__getitem__
         self.constant: Callable[[str], int] = constants.__getitem__
         self.fact: Callable[[FactKey], int] = facts.__getitem__
@@ -242,7 +242,7 @@ class Instances:
         self.watched: list[Sequence[int]] = []  # body facts that can become false
         self.active = bytearray()
         self._ids: dict[tuple[int, tuple[int, ...]], int] = {}
-        self._group_ids = Numbering()
+        self._group_ids = _Numbering()
         self.groups: list[tuple[int, ...]] = (
             self._group_ids.keys_in_order
         )  # rule, then values of the variables in its names

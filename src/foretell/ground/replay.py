@@ -24,7 +24,7 @@ from typing import get_args
 import numpy as np
 
 from foretell.data import EventData
-from foretell.data.writing import replacing
+from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.ground.chunk import Chunk, ReplayOptions, adopt_chunks, replay_chunk
 from foretell.ground.engine import Engine, ReplayLimits

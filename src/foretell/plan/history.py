@@ -377,8 +377,8 @@ class PossibleByFunctor:
         self.count = np.zeros((history.states, len(functors)), dtype=np.int64)
         for number in range(len(functors)):
             mine = of_fact[possible.item] == number
-            some = (column[mine] for column in (possible.item, possible.start, possible.stop))
-            self.cells.append(PossibleByState(always[of_fact[always] == number], *some, history.states))
+            fact, start, stop = (column[mine] for column in (possible.item, possible.start, possible.stop))
+            self.cells.append(PossibleByState(always[of_fact[always] == number], fact, start, stop, history.states))
             self.count[:, number] = self.cells[-1].count
 
     def facts(self, functor: Ints, number: Ints, state: Ints) -> Ints:

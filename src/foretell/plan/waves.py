@@ -134,13 +134,12 @@ class _Builder:
         products, blocks, block_tiles = deductions.products(order.slot_row, target, deductions.beyond)
         rows = len(moves.rows.head)
         gate_products, gate_blocks, gate_tiles = moves.products(order.slot_row, np.arange(rows), rows)
-        made = {
-            **self._stages(order, products, deductions.pools(target)),
-            **self._updates(order, moves, gate_products),
-        }
+        stages = self._stages(order, products, deductions.pools(target))
+        made = {**stages, **self._updates(order, moves, gate_products)}
         tensor = self.merger.tensor
         steps = tuple(made[number] for number in range(len(made)))
         waves = Waves(steps, len(order.slots), deductions.beyond, rows, self.versions, tensor(moves.rows.head))
+        point, since, made_at, made_before = map(tensor, self._points(order))
         return Recurrence(
             waves,
             deductions.constants(),
@@ -150,7 +149,10 @@ class _Builder:
             moves.constants(),
             gate_blocks,
             gate_tiles,
-            *(tensor(column) for column in self._points(order)),
+            point,
+            since,
+            made_at,
+            made_before,
             tensor(self._places(order)),
         )
 
