@@ -118,7 +118,6 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
     for _ in range(REPEATS):
         model.collator.plans.clear()
         model.histories._slots.clear()
-        model.histories._kept_slots = 0
         builds.append(timed(lambda: model.collator.plan_queries(batch, points.queries))[0])
     planned = model.collator.plan_queries(batch, points.queries).plan
     generator = torch.Generator(device)

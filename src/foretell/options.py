@@ -44,19 +44,32 @@ class Flag:
     choices: bool = False  # the words of a Literal are checked as usage, and not as a configuration
 
 
-def option(default: Any, *, flag: str | Flag = "", free: bool = False, tuned: tuple[Any, ...] = ()) -> Any:
+def option(
+    default: Any, *, flag: str | Flag = "", least: float | None = None, free: bool = False, tuned: tuple[Any, ...] = ()
+) -> Any:
     """A field with a default.
 
     flag: its command-line flag, or the help of it; without one it is set in TOML or by `--set`.
+    least: the smallest value that makes sense.
     free: a run that starts from another one may choose it anew, since no tensor depends on it.
     tuned: the values that `foretell tune` tries where a configuration leaves nothing open.
     """
     shown = Flag(flag) if isinstance(flag, str) and flag else flag or None
-    return dataclasses.field(default=default, metadata={"flag": shown, "free": free, "tuned": tuned})
+    return dataclasses.field(default=default, metadata={"flag": shown, "least": least, "free": free, "tuned": tuned})
 
 
 def names_of(options: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(options)]
+
+
+def too_small(options: Any, prefix: str = "") -> list[str]:
+    """A message for each value below the least that its option allows."""
+    found = []
+    for field in dataclasses.fields(options):
+        least, value = field.metadata.get("least"), getattr(options, field.name)
+        if least is not None and value is not None and not value >= least:
+            found.append(f"{prefix}{field.name} = {value}: expected {least} or more")
+    return found
 
 
 def changed(options: T, changes: Mapping[str, Any], caller: str) -> T:

@@ -104,6 +104,6 @@ def test_what_sequences_fix_is_forgotten_beyond_a_limit(monkeypatch: pytest.Monk
     for types in (FIRST, SECOND, FIRST[:4], SECOND):
         slots_of(known, types, keep=1, rng=np.random.default_rng(0))
     assert len(known._fixed) == 1
-    assert known._additions == sum(
-        len(one.timeline.additions) + len(one.timeline.events) for one in known._fixed.values()
+    assert known._fixed.size == sum(
+        len(one.timeline.additions) + len(one.timeline.events) for one, _ in known._fixed.entries.values()
     )

@@ -76,7 +76,7 @@ def test_what_is_remembered_is_bounded_and_questions_at_odd_times_are_not(monkey
     for one, wanted in zip(data, expected, strict=True):
         torch.testing.assert_close(value(model, EventData([one], data.vocabulary)), wanted)
     torch.testing.assert_close(value(model, data), torch.cat(expected))
-    assert model.histories._kept_slots <= 60
+    assert model.histories._slots.size <= 60
     known = len(model.collator.plans)
     model.intensity(data[0], [0.3, 0.9])
     assert len(model.collator.plans) == known

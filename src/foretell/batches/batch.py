@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.data import EventData, EventSequence, Origin
+from foretell.data import EventData, EventSequence, Origin, Vocabulary
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Timeline
 from foretell.nn.attention import Visible
@@ -146,11 +146,9 @@ def make_batch(
     window: Window = "all",
     device: torch.device | str = "cpu",
     width: int | None = None,
-    unscored: np.ndarray | None = None,
 ) -> Batch:
-    """Pad the chosen sequences to the longest of them, or to `width` events. Types that are `unscored` [K] happen, and do not count."""
-    chosen = [data[int(i)] for i in indices]
-    return batch_of(chosen, data.origin, window=window, device=device, width=width, unscored=unscored)
+    """The chosen sequences of data as a batch; the rest as in `batch_of`."""
+    return batch_of([data[int(index)] for index in indices], data.origin, window=window, device=device, width=width)
 
 
 def batch_of(
@@ -162,7 +160,7 @@ def batch_of(
     width: int | None = None,
     unscored: np.ndarray | None = None,
 ) -> Batch:
-    """The same of sequences that are at hand."""
+    """Pad sequences to the longest of them, or to `width` events. Types that are `unscored` [K] happen, and do not count."""
     if window not in get_args(Window):
         raise ForetellError(f"unknown window {window!r}: choose one of {', '.join(get_args(Window))}")
     lengths = np.array([len(sequence) for sequence in chosen], dtype=np.int64)
@@ -268,7 +266,14 @@ class Collator:
 
         Not `planned`: rows will be taken from it, and `plan_batch` called for those.
         """
-        return make_batch(data, indices, window=window, device=device, width=width, unscored=unscored)
+        chosen = [data[int(index)] for index in indices]
+        padded = batch_of(chosen, data.origin, window=window, device=device, width=width, unscored=unscored)
+        batch = self.with_rules(padded, chosen, data.vocabulary)
+        return self.plan_batch(batch) if planned else batch
+
+    def with_rules(self, batch: Batch, chosen: Sequence[EventSequence], vocabulary: Vocabulary) -> Batch:
+        """The batch with the timelines of its rows, where a model is made of rules."""
+        return batch
 
     def plan_batch(self, batch: Batch) -> Batch:
         """The batch with what `model.encode` applies, unless it has it."""

@@ -7,8 +7,6 @@ queries that see given numbers of events, and those about events that were drawn
 from __future__ import annotations
 
 import sys
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,14 +16,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.batches.batch import Batch, Collator, Queries, RuleRows, Sample, make_batch
-from foretell.batches.timelines import Histories
-from foretell.data import EventData
-from foretell.options import Window
+from foretell.batches.batch import Batch, Collator, Queries, RuleRows, Sample
+from foretell.batches.timelines import Histories, SizedCache
+from foretell.data import EventSequence, Vocabulary
 from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import Frame, Merger, make_cell_plan, make_plan
 from foretell.plan.slots import SequenceSlots
 from foretell.plan.waves import Recurrence, make_recurrence
+
+KEPT_SLOTS = 6_000_000  # in all: some 200 bytes each
+
+
+@dataclass(frozen=True, eq=False)
+class QueryPlan:
+    """What the events of a batch and the states of its queries come to: a plan, and where times are taken from and answers go."""
+
+    plan: Any  # a `Frame`, of the kind that the model's network applies
+    source: Tensor  # int64 [points]: in [0, all events' times, all queries' times]
+    event: Tensor  # int64 [events]: among the batch's, row after row
+    row: Tensor  # int64 [E]: sequence of each possible event
+    column: Tensor  # int64 [E]: and its query
+    query: Tensor  # int64 [E]: the two as one number
 
 
 class RuleCollator(Collator):
@@ -34,26 +45,12 @@ class RuleCollator(Collator):
 
     def __init__(self, histories: Histories, book: ParameterBook) -> None:
         self.histories, self.book, self.layout = histories, book, histories.layout
-        self.plans = Plans()
+        self.plans: SizedCache[Any] = SizedCache()
         self._kept: dict[Hashable, QueryPlan] | None = None
 
-    def batch(
-        self,
-        data: EventData,
-        indices: Sequence[int] | np.ndarray,
-        *,
-        window: Window = "all",
-        device: torch.device | str = "cpu",
-        width: int | None = None,
-        unscored: np.ndarray | None = None,
-        planned: bool = True,
-    ) -> Batch:
-        padded = make_batch(data, indices, window=window, device=device, width=width, unscored=unscored)
-        chosen = [data[int(index)] for index in indices]
-        found = [self.histories.timeline(data.vocabulary, one.types, one.times, one.unscored) for one in chosen]
-        rows = RuleRows(tuple(key for key, _ in found), tuple(timeline for _, timeline in found))
-        batch = replace(padded, rules=rows)
-        return self.plan_batch(batch) if planned else batch
+    def with_rules(self, batch: Batch, chosen: Sequence[EventSequence], vocabulary: Vocabulary) -> Batch:
+        found = [self.histories.timeline(vocabulary, one.types, one.times, one.unscored) for one in chosen]
+        return replace(batch, rules=RuleRows(tuple(key for key, _ in found), tuple(one for _, one in found)))
 
     def plan_queries(
         self, batch: Batch, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None
@@ -69,7 +66,7 @@ class RuleCollator(Collator):
         if plan is None:
             plan = self._planned(batch, queries, sample, chosen)
             if key is not None and plan.plan.possible_weight is None:  # what was drawn will not be drawn again
-                self.plans.keep(key, plan, plan.plan.slots)
+                self.plans.keep(key, plan, plan.plan.slots, KEPT_SLOTS)
                 if self._kept is not None:
                     self._kept[key] = plan
         return replace(queries, plan=plan)
@@ -118,7 +115,7 @@ class RuleCollator(Collator):
             states = seen[row][valid].astype(np.int64) + 1
             own = None if facts is None else facts[row][valid]
             parts.append(self.histories.slots(key, timeline, states, keep, rng, again, own))
-        with self.plans.building:
+        with self.histories.building:
             return self._query_plan(parts, batch, lengths, seen, asked)
 
     def _query_plan(
@@ -176,9 +173,9 @@ class CellCollator(RuleCollator):
             nothing = np.zeros(0, dtype=np.int64)
             pairs = list(zip(rows.keys, rows.timelines, strict=True))
             parts = [self.histories.slots(*pair, nothing, remember=len(batch) > 1) for pair in pairs]
-            with self.plans.building:
+            with self.histories.building:
                 found = self._updates(parts, rows, batch)
-            self.plans.keep(key, found, sum(len(part.slot_fact) for part in parts))
+            self.plans.keep(key, found, sum(len(part.slot_fact) for part in parts), KEPT_SLOTS)
         return replace(batch, rules=replace(rows, plan=found))
 
     def _updates(self, parts: Sequence[SequenceSlots], rows: RuleRows, batch: Batch) -> CellUpdates:
@@ -202,61 +199,3 @@ def _seen(queries: Queries) -> np.ndarray:
     if queries.visible.per_gap is not None:
         return (np.arange(queries.times.shape[1]) // queries.visible.per_gap)[None]
     return queries.seen().cpu().numpy()
-
-
-KEPT_SLOTS = 6_000_000  # in all: some 200 bytes each
-
-
-@dataclass(frozen=True, eq=False)
-class QueryPlan:
-    """What the events of a batch and the states of its queries come to: a plan, and where times are taken from and answers go."""
-
-    plan: Any  # a `Frame`, of the kind that the model's network applies
-    source: Tensor  # int64 [points]: in [0, all events' times, all queries' times]
-    event: Tensor  # int64 [events]: among the batch's, row after row
-    row: Tensor  # int64 [E]: sequence of each possible event
-    column: Tensor  # int64 [E]: and its query
-    query: Tensor  # int64 [E]: the two as one number
-
-
-class Plans:
-    def __init__(self) -> None:
-        self.building = (
-            threading.Lock()
-        )  # threads ask about different pieces of a batch, but names are met by one at a time
-        self._lock = threading.Lock()
-        self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._slots = 0
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Plans:
-        """A copy of a model may come to other parameters, and so to other plans."""
-        return Plans()
-
-    def __reduce__(self) -> tuple[type[Plans], tuple[()]]:
-        return Plans, ()
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def get(self, key: Hashable) -> Any:
-        """None: it is not known, or no more."""
-        with self._lock:
-            found = self._known.get(key)
-            if found is None:
-                return None
-            self._known.move_to_end(key)
-            return found[0]
-
-    def keep(self, key: Hashable, made: Any, slots: int) -> None:
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = made, slots
-                self._slots += slots
-            while self._slots > KEPT_SLOTS:
-                _, (_, gone) = self._known.popitem(last=False)
-                self._slots -= gone
-
-    def clear(self) -> None:
-        with self._lock:
-            self._known.clear()
-            self._slots = 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,18 +26,58 @@ KEPT_ADDITIONS = 16_000_000  # of timelines for which what they fix about their 
 KEPT_SLOTS = 4_000_000  # slots that are remembered: some 200 bytes each
 
 
+Entry = TypeVar("Entry")
+
+
+class SizedCache(Generic[Entry]):
+    """An LRU cache of entries that each have a size. A copy, or one in another process, begins empty."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Hashable, tuple[Entry, int]] = OrderedDict()
+        self.size = 0  # of all entries
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[SizedCache], tuple[()]]:
+        return SizedCache, ()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def get(self, key: Hashable) -> Entry | None:
+        with self._lock:
+            if key not in self.entries:
+                return None
+            self.entries.move_to_end(key)
+            return self.entries[key][0]
+
+    def keep(self, key: Hashable, entry: Entry, size: int, most: int, least: int = 0) -> None:
+        """Add an entry; while there is more than `most` in all, the least recently used ones go, but for `least` of them."""
+        with self._lock:
+            if key not in self.entries:
+                self.entries[key] = entry, size
+                self.size += size
+            while self.size > most and len(self.entries) > least:
+                _, (_, gone) = self.entries.popitem(last=False)
+                self.size -= gone
+
+    def clear(self) -> None:
+        with self._lock:
+            self.entries.clear()
+            self.size = 0
+
+
 class Histories:
     def __init__(self, program: Program, layout: DimensionLayout) -> None:
         self.layout = layout
         self.engine = Engine(program)
         self.grounding = grounding_of(self.engine)
         self.grounded = GroundingArrays(self.grounding, layout)
-        self._timelines: OrderedDict[bytes, Timeline] = OrderedDict()
-        self._fixed: OrderedDict[bytes, SlotHistory] = OrderedDict()
-        self._slots: OrderedDict[tuple[bytes, bytes], SequenceSlots] = OrderedDict()
+        self._timelines: SizedCache[Timeline] = SizedCache()
+        self._fixed: SizedCache[SlotHistory] = SizedCache()
+        self._slots: SizedCache[SequenceSlots] = SizedCache()
         self._possible: WeakKeyDictionary[SlotHistory, PossibleByFunctor] = WeakKeyDictionary()
-        self._events = self._additions = self._kept_slots = 0
         self._lock = threading.Lock()  # threads ask about different sequences, but there is one engine
+        self.building = threading.Lock()  # and plans of their pieces meet new names one at a time
 
     def __reduce__(self) -> tuple[type[Histories], tuple[Program, DimensionLayout]]:
         """In another process histories are replayed again."""
@@ -49,8 +91,8 @@ class Histories:
     def most(self) -> int:
         """Events that are possible at once, as far as is known."""
         with self._lock:
-            if self._fixed:
-                return max(history.most for history in self._fixed.values())
+            if len(self._fixed):
+                return max(history.most for history, _ in self._fixed.entries.values())
             return int(self.grounded.facts.is_event.sum())
 
     def replay(self, data: EventData, workers: int = 0) -> None:
@@ -62,7 +104,7 @@ class Histories:
         for place, one in enumerate(data):
             fresh.setdefault(_key(one.types, one.unscored), place)
         with self._lock:
-            places = [place for key, place in fresh.items() if key not in self._timelines]
+            places = [place for key, place in fresh.items() if key not in self._timelines.entries]
             some = data.select(places)
             if some.event_count >= replaying.CHUNK_EVENTS:
                 chunks = replay_chunks(self.engine, some, ReplayOptions(), workers, default_folder())
@@ -82,20 +124,14 @@ class Histories:
         key = _key(types, history_only)
         with self._lock:
             found = self._timelines.get(key)
-            if found is not None:
-                self._timelines.move_to_end(key)
-            else:
+            if found is None:
                 names = [vocabulary.names[kind] for kind in types.tolist()]
                 found = walk(self.engine, self.grounding, names, times, "history", history_only)
                 self._keep(key, found)
             return key, found
 
     def _keep(self, key: bytes, timeline: Timeline) -> None:
-        self._timelines[key] = timeline
-        self._events += len(timeline.events)
-        while self._events > KEPT_EVENTS and len(self._timelines) > 1:
-            _, gone = self._timelines.popitem(last=False)
-            self._events -= len(gone.events)
+        self._timelines.keep(key, timeline, len(timeline.events), KEPT_EVENTS, least=1)
 
     def history(self, key: bytes, timeline: Timeline) -> SlotHistory:
         """What a timeline fixes about its slots."""
@@ -142,25 +178,16 @@ class Histories:
         place = (key, states.tobytes())
         found = self._slots.get(place)
         if found is None:
-            found = self._slots[place] = slots_of_history(history, states)
-            self._kept_slots += len(found.slot_fact)
-            while self._kept_slots > KEPT_SLOTS:
-                _, gone = self._slots.popitem(last=False)
-                self._kept_slots -= len(gone.slot_fact)
-        else:
-            self._slots.move_to_end(place)
+            found = slots_of_history(history, states)
+            self._slots.keep(place, found, len(found.slot_fact), KEPT_SLOTS)
         return found
 
     def _history(self, key: bytes, timeline: Timeline) -> SlotHistory:
         found = self._fixed.get(key)
         if found is None:
-            found = self._fixed[key] = SlotHistory(self.grounded, timeline)
-            self._additions += len(timeline.additions) + len(timeline.events)
-            while self._additions > KEPT_ADDITIONS and len(self._fixed) > 1:
-                _, gone = self._fixed.popitem(last=False)
-                self._additions -= len(gone.timeline.additions) + len(gone.timeline.events)
-        else:
-            self._fixed.move_to_end(key)
+            found = SlotHistory(self.grounded, timeline)
+            size = len(timeline.additions) + len(timeline.events)
+            self._fixed.keep(key, found, size, KEPT_ADDITIONS, least=1)
         return found
 
 

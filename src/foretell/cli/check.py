@@ -62,9 +62,8 @@ def check(
         raise typer.Exit(1) from None
     if graph is not None:
         _draw(checked, graph, Path(checked.sources[0].name).name)
-    counts = count_parameters(
-        checked.rules, checked.tables, checked.functors, dim=dim, layers=layers, time_dim=time_dim
-    )
+    parts = checked.rules, checked.tables, checked.functors
+    counts = count_parameters(*parts, dim=dim, layers=layers, time_dim=time_dim)
     if as_json:
         report = _summary(checked, counts, dim, layers, dim if time_dim is None else time_dim)
         planned = {"plan": _network(checked, dim, layers, time_dim, True)} if show is ShownStage.plan else {}
@@ -125,10 +124,8 @@ def _stage_lines(program: Program, show: ShownStage) -> list[str]:
         return list(graph_lines(graph_of(program)))
     width = len(f"rule{len(program.rules)}")
     lines = [f"{one.name:{width}}  {pretty_rule(one.rule)}" for one in program.rules]
-    return [
-        *lines,
-        *(f"{'table':{width}}  {one.functor}/{one.arity}, {len(one.rows):,} rows" for one in program.tables),
-    ]
+    tables = (f"{'table':{width}}  {one.functor}/{one.arity}, {len(one.rows):,} rows" for one in program.tables)
+    return [*lines, *tables]
 
 
 def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_json: bool) -> Any:
@@ -234,12 +231,8 @@ def _show(program: Program, counts: Counts, name: str, dim: int) -> None:
     _show_functors(console, program, dim)
     _show_tables(console, program)
     _show_rules(console, counts)
-    notes = (
-        "; groups of parameters that are named by a variable are counted for one value of it"
-        if counts.per_value
-        else ""
-    )
-    console.print(f"parameters: {counts.total:,} in all{notes}")
+    note = "; groups of parameters that are named by a variable are counted for one value of it"
+    console.print(f"parameters: {counts.total:,} in all{note if counts.per_value else ''}")
     strata = _strata(program)
     if len(strata) > 1:
         for level, names in enumerate(strata):
@@ -251,15 +244,13 @@ def _show(program: Program, counts: Counts, name: str, dim: int) -> None:
 
 def _show_functors(console: Console, program: Program, dim: int) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
+    from foretell.cli.show import plain_table
     from foretell.lang.shapes import dimension
 
     if not program.functors:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title, justify in (("functor", "left"), ("is", "left"), ("dimension", "right"), ("key", "right")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    table = plain_table(["functor", "is", "dimension", "key"], ["functor", "is"])
     for name, one in program.functors.items():
         kind = {"fact": "fact", "event": "event", "exogenous": "exogenous event"}[one.kind]
         key = "" if one.key is None else str(one.key)
@@ -270,15 +261,13 @@ def _show_functors(console: Console, program: Program, dim: int) -> None:
 def _show_tables(console: Console, program: Program) -> None:
     """With the header of each, so that a first row that was meant as a fact is seen."""
     from rich.markup import escape
-    from rich.table import Table
 
+    from foretell.cli.show import plain_table
     from foretell.wording import printable
 
     if not program.tables:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title, justify in (("table", "left"), ("file", "left"), ("rows", "right"), ("header", "left")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    table = plain_table(["table", "file", "rows", "header"], ["table", "file", "header"])
     for one in program.tables:
         cells = (f"{one.functor}/{one.arity}", one.path, f"{len(one.rows):,}", ", ".join(one.header))
         table.add_row(*(escape(printable(_short(cell, 40))) for cell in cells))
@@ -287,15 +276,12 @@ def _show_tables(console: Console, program: Program) -> None:
 
 def _show_rules(console: Console, counts: Counts) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
+    from foretell.cli.show import plain_table
     from foretell.lang.syntax import pretty_rule
     from foretell.wording import counted
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("rule")
-    table.add_column("")
-    table.add_column("parameters", justify="right")
+    table = plain_table(["rule", "", "parameters"], ["rule", ""])
     for count in counts.rules:
         if count.rule.rule.is_fact:
             continue

@@ -250,18 +250,15 @@ def _single(option: str, text: str) -> float:
 def _show(summary: DataSummary) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
+    from foretell.cli.show import plain_table
     from foretell.data.dataset import grid_name, percent
 
     console = Console()
     clock = "time 0 is the first event, which is not scored" if summary.origin == "first-event" else "clocks start at 0"
     unit = f"; time unit: {summary.time_unit}" if summary.time_unit else ""
     console.print(f"[bold]{escape(summary.name)}[/bold]  {clock}{escape(unit)}", highlight=False)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in summary.splits:
-        table.add_column(name, justify="right")
+    table = plain_table(["", *summary.splits], [""])
     splits = list(summary.splits.values())
 
     def row(label: str, cells: list[str]) -> None:

@@ -5,34 +5,21 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
 
 import typer
 
-from foretell.cli import (
-    check,
-    compare,
-    data,
-    demo,
-    embed,
-    evaluate,
-    explain,
-    intensity,
-    params,
-    plan,
-    predict,
-    pretrain,
-    replay,
-    report,
-    reproduce,
-    sample,
-    train,
-    tune,
-    why,
-)
+from foretell.cli import data
 from foretell.errors import ForetellError
+
+# In the order of the help; each is the function of this name in the module of this name.
+COMMANDS = (
+    *("train", "pretrain", "tune", "evaluate", "compare", "predict", "sample", "intensity", "embed", "params"),
+    *("check", "replay", "plan", "why", "explain", "report", "reproduce", "demo"),
+)
 
 app = typer.Typer(
     name="foretell",
@@ -43,24 +30,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data.app, name="data")
-app.command("train")(train.train)
-app.command("pretrain")(pretrain.pretrain)
-app.command("tune")(tune.tune)
-app.command("evaluate")(evaluate.evaluate)
-app.command("compare")(compare.compare)
-app.command("predict")(predict.predict)
-app.command("sample")(sample.sample)
-app.command("intensity")(intensity.intensity)
-app.command("embed")(embed.embed)
-app.command("params")(params.params)
-app.command("check")(check.check)
-app.command("replay")(replay.replay)
-app.command("plan")(plan.plan)
-app.command("why")(why.why)
-app.command("explain")(explain.explain)
-app.command("report")(report.report)
-app.command("reproduce")(reproduce.reproduce)
-app.command("demo")(demo.demo)
+for name in COMMANDS:
+    app.command(name)(getattr(importlib.import_module(f"foretell.cli.{name}"), name))
 
 
 @app.callback(invoke_without_command=True)

@@ -109,15 +109,13 @@ def sample(
 
 def _table(found: Futures, shown: int, time_unit: str) -> Table:
     from rich.markup import escape
-    from rich.table import Table
+
+    from foretell.cli.show import make_table
 
     unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""
-    title = f"sequence {escape(found.sequence)}: {counted(len(found.futures), 'future')}"
-    table = Table(title=f"{title} from {found.start:g} to {found.horizon:g}{unit}", title_justify="left")
-    table.add_column("future", justify="right")
-    table.add_column("events", justify="right")
-    table.add_column("the first of them")
-    table.add_column("ends")
+    title = f"sequence {found.sequence}: {counted(len(found.futures), 'future')}"
+    words = ["the first of them", "ends"]
+    table = make_table(f"{title} from {found.start:g} to {found.horizon:g}{unit}", ["future", "events", *words], words)
     decimals = min(9, max(0, 3 - math.floor(math.log10(found.horizon - found.start))))
     for number, one in enumerate(found.futures[:shown], 1):
         first = "  ".join(
@@ -131,11 +129,11 @@ def _table(found: Futures, shown: int, time_unit: str) -> Table:
 def _short_table(found: list[Futures]) -> Table:
     """One row a history."""
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(title=f"futures of {len(found)} histories", title_justify="left")
-    for name in ("sequence", "from", "to", "futures", "events a future", "90 %"):
-        table.add_column(name, justify="left" if name == "sequence" else "right")
+    from foretell.cli.show import make_table
+
+    names = ["sequence", "from", "to", "futures", "events a future", "90 %"]
+    table = make_table(f"futures of {len(found)} histories", names, ["sequence"])
     for one in found:
         counts = _Counts.of(one)
         between = f"{counts.low} … {counts.high}"

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,22 @@ def out() -> Console:
     if sys.stdout.isatty():
         return Console(highlight=False, emoji=False)
     return Console(highlight=False, emoji=False, width=140, soft_wrap=True)
+
+
+def make_table(title: str, columns: Iterable[str], left: Collection[str], caption: str = "") -> Table:
+    """A table with its title and caption on the left; of the columns, those named in `left` are, and others on the right."""
+    table = Table(title=escape(title), caption=escape(caption) or None, title_justify="left", caption_justify="left")
+    for name in columns:
+        table.add_column(escape(name), justify="left" if name in left else "right")
+    return table
+
+
+def plain_table(columns: Iterable[str], left: Collection[str]) -> Table:
+    """A table without lines and title; columns as in `make_table`."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right")
+    return table
 
 
 def print_json(value: Any) -> None:
@@ -82,19 +98,11 @@ def epoch_line(record: dict[str, Any]) -> str:
 
 def score_table(evaluations: list[Evaluation], time_unit: str = "", participants: bool = False) -> Table:
     """One row a model, each score with its 95 % interval; with the participants' error over all patterns, where wanted."""
-    first = evaluations[0]
-    table = Table(
-        title=escape(
-            f"{first.data}: {first.events} events in {counted(first.sequences, 'sequence')}, window {first.window}"
-        ),
-        caption=escape(f"nats an event, higher is better; [95 % intervals: {first.bootstrap}]"),
-        title_justify="left",
-        caption_justify="left",
-    )
-    table.add_column("model")
-    scores = _scores_of(evaluations, closer=False)
-    for name in (*(one.column(time_unit) for one in scores), *(["error of who"] if participants else [])):
-        table.add_column(escape(name), justify="right")
+    first, scores = evaluations[0], _scores_of(evaluations, closer=False)
+    title = f"{first.data}: {first.events} events in {counted(first.sequences, 'sequence')}, window {first.window}"
+    caption = f"nats an event, higher is better; [95 % intervals: {first.bootstrap}]"
+    names = ["model", *(one.column(time_unit) for one in scores), *(["error of who"] if participants else [])]
+    table = make_table(title, names, ["model"], caption)
     for one in evaluations:
         who = [cell(one.participants[-1].error_rate, True)] if participants else []
         table.add_row(escape(one.model), *_cells(one, scores), *who)
@@ -126,20 +134,12 @@ def _two_lines(heading: str) -> str:
 def fit_table(evaluations: list[Evaluation]) -> Table:
     """Beside the first table: the other errors, and how well the predicted times are calibrated."""
     scores = _scores_of(evaluations, closer=True)
-    table = Table(
-        title="more closely",
-        caption="of rescaled times: distance from Exp(1) (Kolmogorov-Smirnov), p if the model were right, mean gap (1 is right)",
-        title_justify="left",
-        caption_justify="left",
+    caption = (
+        "of rescaled times: distance from Exp(1) (Kolmogorov-Smirnov), p if the model were right, mean gap (1 is right)"
     )
-    table.add_column("model")
-    for name in (
-        *(_two_lines(one.column()) for one in scores),
-        "true time in\n50 % interval",
-        "true time in\n90 % interval",
-        "rescaled\ntimes",
-    ):
-        table.add_column(name, justify="right")
+    fit = [*(f"true time in\n{level} % interval" for level in (50, 90)), "rescaled\ntimes"]
+    names = ["model", *(_two_lines(one.column()) for one in scores), *fit]
+    table = make_table("more closely", names, ["model"], caption)
     for one in evaluations:
         held = [cell(one.calibration.coverage(level), True) for level in (0.5, 0.9)]
         found = one.rescaling
@@ -156,18 +156,15 @@ def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
     """How far sampled futures are from what happened; every parameter is in the caption."""
     first = evaluations[0].futures
     assert first is not None
-    unit = f" {escape(time_unit)}" if time_unit and len(time_unit) < 20 else ""
-    table = Table(
-        title=f"futures: {first.futures} from each of {first.starts} times, over a horizon of {first.horizon:g}{unit}",
-        caption=f"optimal transport: first {first.steps} events, C to insert or delete one, lower is better; "
-        f"T-mAP: within {first.delta:g}{unit}, higher is better (HoTPP's definitions)",
-        title_justify="left",
-        caption_justify="left",
+    unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""
+    title = f"futures: {first.futures} from each of {first.starts} times, over a horizon of {first.horizon:g}{unit}"
+    caption = (
+        f"optimal transport: first {first.steps} events, C to insert or delete one, lower is better; "
+        f"T-mAP: within {first.delta:g}{unit}, higher is better (HoTPP's definitions)"
     )
-    table.add_column("model")
     costs = [f"transport\nC = {one.cost:g}" for one in first.transport]
-    for name in (*costs, "T-mAP", "T-mAP\nover events", "events\na future", "events that\nhappened"):
-        table.add_column(name, justify="right")
+    names = ["model", *costs, "T-mAP", "T-mAP\nover events", "events\na future", "events that\nhappened"]
+    table = make_table(title, names, ["model"], caption)
     for one in evaluations:
         found = one.futures
         assert found is not None
@@ -187,10 +184,8 @@ def difference_tables(comparison: RunComparison) -> list[Table]:
     for one in comparison.differences:
         pair = one.first, one.second
         if pair not in tables:
-            title = escape(f"{one.first} less {one.second}")
-            tables[pair] = Table(title=title, title_justify="left", caption_justify="left")
-            for name in ("score", "difference", *(f"p over {way}" for way in ways), ""):
-                tables[pair].add_column(name, justify="left" if name in ("score", "") else "right")
+            names = ["score", "difference", *(f"p over {way}" for way in ways), ""]
+            tables[pair] = make_table(f"{one.first} less {one.second}", names, ["score", ""])
         cells = [in_words(test.corrected, test.test).removeprefix("= ") for test in one.tests] or ["–"] * len(ways)
         difference = cell(one.difference, one.kind == "share").replace("\n", " ")
         tables[pair].add_row(escape(one.title), difference, *cells, "*" if one.significant else "")
@@ -205,9 +200,8 @@ def difference_tables(comparison: RunComparison) -> list[Table]:
 
 def functor_table(comparison: RunComparison) -> Table:
     """Log-likelihood by functor, a column a run; the most frequent functors."""
-    table = Table(title="log-likelihood by functor, nats an event", title_justify="left")
-    for name in ("functor", "events", *comparison.names):
-        table.add_column(escape(name), justify="left" if name == "functor" else "right")
+    names = ["functor", "events", *comparison.names]
+    table = make_table("log-likelihood by functor, nats an event", names, ["functor"])
     for one in comparison.functors[:SHOWN_FUNCTORS]:
         cells = [cell(found, False).replace("\n", " ") for found in one.scores["log_likelihood"]]
         table.add_row(escape(one.functor), str(one.events), *cells)
@@ -219,9 +213,8 @@ def functor_table(comparison: RunComparison) -> Table:
 
 def participant_table(evaluations: list[Evaluation]) -> Table:
     """One row a model and pattern: how often the predicted places are wrong, given the time and the other places."""
-    table = Table(title="participants, given time, functor and the places marked +", title_justify="left")
-    for name in ("model", "pattern", "events", "candidates", "error"):
-        table.add_column(name, justify="left" if name in ("model", "pattern") else "right")
+    names = ["model", "pattern", "events", "candidates", "error"]
+    table = make_table("participants, given time, functor and the places marked +", names, ["model", "pattern"])
     for evaluation in evaluations:
         for one in evaluation.participants:
             error = cell(one.error_rate, percent=True).replace("\n", " ")
@@ -242,10 +235,10 @@ def cell(estimate: Any, percent: bool) -> str:
 def remarks(evaluations: list[Evaluation]) -> list[str]:
     """What a reader must know beside the numbers."""
     found = [line for evaluation in evaluations for line in _remarks(evaluation)]
-    if evaluations[-1].unseen_events:
-        found.append(
-            f"{evaluations[-1].unseen_events} of these events are of {evaluations[-1].unseen_types} types that never occur in training"
-        )
+    last = evaluations[-1]
+    if last.unseen_events:
+        types = f"{last.unseen_types} types that never occur in training"
+        found.append(f"{last.unseen_events} of these events are of {types}")
     return found
 
 
@@ -254,21 +247,15 @@ def _remarks(evaluation: Evaluation) -> list[str]:
     used = evaluation.integral
     if used.fallback:
         found.append(
-            f"{evaluation.model}: quadrature with {used.points} nodes a gap did not settle (it moved by {used.doubling:.1e} nats an "
+            f"quadrature with {used.points} nodes a gap did not settle (it moved by {used.doubling:.1e} nats an "
             f"event when doubled): the integral is from stratified draws instead, standard error {used.standard_error:.1e}"
         )
     elif used.method == "quadrature":
-        found.append(
-            f"{evaluation.model}: integral by quadrature, moved by {used.doubling:.1e} nats an event when doubled"
-        )
+        found.append(f"integral by quadrature, moved by {used.doubling:.1e} nats an event when doubled")
     elif used.standard_error is not None:
-        found.append(f"{evaluation.model}: integral by {used.method} draws, standard error {used.standard_error:.1e}")
+        found.append(f"integral by {used.method} draws, standard error {used.standard_error:.1e}")
     if evaluation.undefined_times:
-        found.append(
-            f"{evaluation.model}: {evaluation.undefined_times} events have no expected time and are not in the RMSE"
-        )
+        found.append(f"{evaluation.undefined_times} events have no expected time and are not in the RMSE")
     if evaluation.window != "all":
-        found.append(
-            f"{evaluation.model}: scored in the window {evaluation.window}: not comparable with full log-likelihoods"
-        )
-    return found
+        found.append(f"scored in the window {evaluation.window}: not comparable with full log-likelihoods")
+    return [f"{evaluation.model}: {line}" for line in found]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
-from rich.table import Table
 
 from foretell.cli.input_data import chosen_sequences, piped_content, piped_data
 from foretell.cli.open_run import OpenNetwork, data_for, unfinished
-from foretell.cli.show import cell, out, print_json
+from foretell.cli.show import cell, make_table, out, print_json
 from foretell.data.files import text_file
 from foretell.errors import ForetellError
 from foretell.evaluate.task_scores import (
@@ -29,6 +28,8 @@ from foretell.train.run import RunFolder
 from foretell.wording import counted
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from foretell.data import EventData
 
 EVALUATION = "evaluation.json"
@@ -84,15 +85,9 @@ def label_data(
 
 def label_table(found: LabelEvaluation) -> Table:
     what = f"{counted(found.labels, 'label')} `{found.label}` of {found.of}"
-    table = Table(
-        title=escape(f"{found.data}: {what}, {len(found.classes)} different, history {found.history}"),
-        caption=escape(f"log-loss in nats, lower is better; [95 % intervals: {found.bootstrap}]"),
-        title_justify="left",
-        caption_justify="left",
-    )
-    table.add_column("model")
-    for name in ("accuracy", "macro-F1", "log-loss"):
-        table.add_column(name, justify="right")
+    title = f"{found.data}: {what}, {len(found.classes)} different, history {found.history}"
+    caption = f"log-loss in nats, lower is better; [95 % intervals: {found.bootstrap}]"
+    table = make_table(title, ["model", "accuracy", "macro-F1", "log-loss"], ["model"], caption)
     for name, scores in ((found.model, found.scores), (f"majority: always {found.majority_label}", found.majority)):
         cells = cell(scores.accuracy, True), cell(scores.macro_f1, False), cell(scores.log_loss, False)
         table.add_row(escape(name), *cells)
@@ -100,19 +95,13 @@ def label_table(found: LabelEvaluation) -> Table:
 
 
 def masked_table(found: MaskedEvaluation) -> Table:
-    table = Table(
-        title=escape(
-            f"{found.data}: {found.masked} masked events of {counted(found.sequences, 'sequence')}, in {found.rounds} rounds"
-        ),
-        caption=escape(
-            f"{100 * found.mask:g} % masked of what is left when {100 * found.drop:g} % are removed; cross-entropy in nats; "
-            f"[95 % intervals: {found.bootstrap}]"
-        ),
-        title_justify="left",
-        caption_justify="left",
+    events = f"{found.masked} masked events of {counted(found.sequences, 'sequence')}"
+    caption = (
+        f"{100 * found.mask:g} % masked of what is left when {100 * found.drop:g} % are removed; cross-entropy in nats; "
+        f"[95 % intervals: {found.bootstrap}]"
     )
-    for name in ("model", "accuracy", "cross-entropy"):
-        table.add_column(name, justify="left" if name == "model" else "right")
+    title = f"{found.data}: {events}, in {found.rounds} rounds"
+    table = make_table(title, ["model", "accuracy", "cross-entropy"], ["model"], caption)
     table.add_row(escape(found.model), cell(found.accuracy, True), cell(found.cross_entropy, False))
     return table
 
@@ -122,19 +111,13 @@ def _predicted(found: list[LabelPrediction], data: EventData, model: Classifier)
     rows: list[tuple[str, ...]] = []
     for one, sequence in zip(found, data, strict=True):
         for place, label in enumerate(one.labels):
-            where = (
-                ()
-                if one.of == "sequences"
-                else (f"{sequence.times[place]:g}", data.vocabulary.names[sequence.types[place]])
-            )
+            event = f"{sequence.times[place]:g}", data.vocabulary.names[sequence.types[place]]
+            where = event if one.of == "events" else ()
             rows.append((one.sequence, *where, label, f"{100 * one.probabilities[place].max():.1f} %"))
-    left = len(rows) - SHOWN
-    table = Table(title=escape(f"{data.name}: {model.label} of {model.of}"), title_justify="left")
-    names: list[Any] = ["sequence", *(() if model.of == "sequences" else ("time", "event")), model.label, "probability"]
-    for name in names:
-        table.add_column(escape(name), justify="right" if name in ("time", "probability") else "left")
+    more = f"and {len(rows) - SHOWN} more: see --json" if len(rows) > SHOWN else ""
+    names = ["sequence", *(() if model.of == "sequences" else ("time", "event")), model.label, "probability"]
+    left = [name for name in names if name not in ("time", "probability")]
+    table = make_table(f"{data.name}: {model.label} of {model.of}", names, left, more)
     for row in rows[:SHOWN]:
         table.add_row(*map(escape, row))
-    if left > 0:
-        table.caption = f"and {left} more: see --json"
     return table

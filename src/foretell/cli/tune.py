@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,12 +153,10 @@ def _summary(found: TuningResult, picture: Path | None) -> dict[str, Any]:
 
     best = found.best
     return {
-        "best": None if best is None else best.to_json(),
+        "best": None if best is None else asdict(best),
         "judged_on": "dev",
         "trials": len(found.tried),
-        "complete": found.count("complete"),
-        "pruned": found.count("pruned"),
-        "failed": found.count("failed"),
+        **{state: found.count(state) for state in ("complete", "pruned", "failed")},
         "left": found.left,
         "stopped": found.stopped,
         "folder": str(found.folder),
@@ -170,20 +168,17 @@ def _summary(found: TuningResult, picture: Path | None) -> dict[str, Any]:
 
 def _say(found: TuningResult, picture: Path | None) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
-    from foretell.cli.show import out
+    from foretell.cli.show import make_table, out
     from foretell.train.study import BEST
 
     whole = sorted((one for one in found.tried if one.state == "complete"), key=lambda one: -(one.score or 0.0))
-    counts = (
-        f"{found.count('complete')} complete, {found.count('pruned')} given up early, {found.count('failed')} failed"
-    )
+    given_up, failed = (found.count(state) for state in ("pruned", "failed"))
+    counts = f"{found.count('complete')} complete, {given_up} given up early, {failed} failed"
     if whole:
-        table = Table(title=escape(f"the best of {len(found.tried)} settings ({counts})"), title_justify="left")
         names = list(found.space.open)
-        for name in ("trial", "dev", *names, "epochs", "seconds"):
-            table.add_column(escape(name), justify="right")
+        columns = ["trial", "dev", *names, "epochs", "seconds"]
+        table = make_table(f"the best of {len(found.tried)} settings ({counts})", columns, ())
         for one in whole[:SHOWN]:
             cells = ["–" if name not in one.setting else _cell(one.setting[name]) for name in names]
             shown = [str(one.number), f"{one.score:.4f}", *cells, str(one.epochs), f"{one.seconds:.1f}"]
@@ -194,8 +189,7 @@ def _say(found: TuningResult, picture: Path | None) -> None:
             f"best: {found.folder / BEST}    next: foretell train {found.folder / BEST}"
             + (f"\npicture: {picture}" if picture is not None else "")
         )
-    failed = [one for one in found.tried if one.state == "failed"]
-    for one in failed[:SHOWN]:
+    for one in [one for one in found.tried if one.state == "failed"][:SHOWN]:
         typer.echo(f"trial {one.number} failed: {_words(one.setting)}: {one.error}", err=True)
     if found.stopped == "minutes":
         typer.echo("the time is up; the same command goes on", err=True)

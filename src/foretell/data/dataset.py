@@ -69,9 +69,8 @@ class Card:
         try:
             return tomli_w.dumps(table)
         except (TypeError, ValueError) as error:
-            raise DataError(
-                f"a card cannot hold this: {error}; expected text, numbers, booleans, dates, lists or tables"
-            ) from None
+            expected = "expected text, numbers, booleans, dates, lists or tables"
+            raise DataError(f"a card cannot hold this: {error}; {expected}") from None
 
 
 SPLITS = ("train", "dev", "test")
@@ -156,9 +155,8 @@ class EventData:
         if len(columns.types) and (top := int(columns.types.max())) >= len(self.vocabulary):
             problems.append(f"{self.name}: type {top} is outside the vocabulary of {len(self.vocabulary)} event types")
         if self.origin == "first-event":
-            problems += [
-                f"{self.name}: sequence {columns.ids[place]!r}: {text}" for place, text in not_from_zero(columns)
-            ]
+            broken = not_from_zero(columns)
+            problems += [f"{self.name}: sequence {columns.ids[place]!r}: {text}" for place, text in broken]
         if problems:
             raise DataError(problems)
         if self.report is None:
@@ -170,15 +168,12 @@ class EventData:
     ) -> EventData:
         """From the names and times of each sequence's events; without `t_ends`, a sequence ends with its last event."""
         events, times = list(events), list(times)
-        if any(isinstance(one, str) for one in events) or not all(
-            isinstance(one, Sequence | np.ndarray) for one in times
-        ):
+        lists = not any(isinstance(one, str) for one in events)
+        if not lists or not all(isinstance(one, Sequence | np.ndarray) for one in times):
             raise DataError(
                 "from_names: expected lists of names and of times, one of each a sequence: [['a', 'b']], [[0.5, 2.0]]"
             )
-        if any(len(names) != len(when) for names, when in zip(events, times, strict=False)) or len(events) != len(
-            times
-        ):
+        if [len(names) for names in events] != [len(when) for when in times]:
             raise DataError("from_names: there must be as many times as events, in every sequence")
         if t_ends is not None and (not isinstance(t_ends, Sequence | np.ndarray) or len(t_ends) != len(events)):
             raise DataError("from_names: t_ends: expected one time for each sequence")
@@ -248,9 +243,8 @@ class Dataset:
     path: str = ""
 
     def __repr__(self) -> str:
-        return (
-            f"Dataset({self.card.name!r}, {len(self.vocabulary)} types, {', '.join(map(repr, self.splits().values()))})"
-        )
+        splits = ", ".join(map(repr, self.splits().values()))
+        return f"Dataset({self.card.name!r}, {len(self.vocabulary)} types, {splits})"
 
     def splits(self) -> dict[str, EventData]:
         """The splits that exist, by name, in the order train, dev, test."""
@@ -270,12 +264,11 @@ def not_from_zero(columns: Columns) -> list[tuple[int, str]]:
     lengths = columns.lengths
     first = np.full(len(columns), np.nan)
     first[lengths > 0] = columns.times[columns.offsets[:-1][lengths > 0]]
+    promise = 'but origin = "first-event" promises a first event at time 0; use origin = "window"'
     broken: list[tuple[int, str]] = []
     for place in np.flatnonzero(first != 0).tolist():
         found = f"the first time is {float(first[place])!r}" if lengths[place] else "there is no event"
-        broken.append(
-            (place, f'{found}, but origin = "first-event" promises a first event at time 0; use origin = "window"')
-        )
+        broken.append((place, f"{found}, {promise}"))
     return broken
 
 

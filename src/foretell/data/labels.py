@@ -32,7 +32,7 @@ class Labels:
 
     def targets(self, data: EventData) -> list[np.ndarray]:
         """For each sequence an int64 array: its own label, or one for each event; NO_LABEL where there is none."""
-        place = {name: index for index, name in enumerate(self.names)}
+        place: dict[str | None, int] = {name: index for index, name in enumerate(self.names)}
         problems: list[str] = []
         found = []
         for sequence in data:
@@ -40,10 +40,9 @@ class Labels:
             if words is None:
                 words = [None] * (1 if self.of == "sequences" else len(sequence))
             elif isinstance(words, list) != (self.of == "events"):
-                problems.append(
-                    f"{data.name}: sequence {sequence.id!r}: `{self.field}` is {'a list' if isinstance(words, list) else 'one value'}, "
-                    f"expected {'one value' if self.of == 'sequences' else 'a list'} as in the other sequences"
-                )
+                is_a, expected = ("a list", "one value") if self.of == "sequences" else ("one value", "a list")
+                where = f"{data.name}: sequence {sequence.id!r}: `{self.field}` is {is_a}"
+                problems.append(f"{where}, expected {expected} as in the other sequences")
                 continue
             row = words if isinstance(words, list) else [words]
             for word in {word for word in row if word is not None and word not in place}:
@@ -51,9 +50,7 @@ class Labels:
                     f"{data.name}: sequence {sequence.id!r}: `{self.field}` is {word!r}, which is none of the "
                     f"{len(place)} known labels{did_you_mean(word, self.names, before='; ')}"
                 )
-            found.append(
-                np.array([NO_LABEL if word is None else place.get(word, NO_LABEL) for word in row], dtype=np.int64)
-            )
+            found.append(np.array([place.get(word, NO_LABEL) for word in row], dtype=np.int64))
         if problems:
             raise DataError(problems[:MOST_SHOWN])
         return found
@@ -75,18 +72,12 @@ def find_labels(splits: Iterable[EventData], field: str) -> Labels:
         raise DataError(problems[:MOST_SHOWN])
     if not kinds:
         known = sorted({key for data in parts for sequence in data for key in sequence.metadata})
-        hint = (
-            did_you_mean(field, known, "; ", otherwise=f"; there are {', '.join(known[:MOST_SHOWN])}")
-            if known
-            else "; the data have no keys of their own"
-        )
+        some = f"there are {', '.join(known[:MOST_SHOWN])}" if known else "the data have no keys of their own"
+        hint = did_you_mean(field, known, "; ", otherwise=f"; {some}")
         raise ForetellError(f"label {field!r}: no sequence has this key{hint}")
     if len(kinds) == 2:
-        raise DataError(
-            [
-                f"`{field}` is a list in sequence {kinds[True]!r} and one value in sequence {kinds[False]!r}: expected the same in all"
-            ]
-        )
+        found = f"`{field}` is a list in sequence {kinds[True]!r} and one value in sequence {kinds[False]!r}"
+        raise DataError(f"{found}: expected the same in all")
     if len(words) < 2:
         raise ForetellError(f"label {field!r}: found {len(words)} different values, expected two or more to tell apart")
     return Labels(field, "events" if True in kinds else "sequences", tuple(sorted(words, key=_order)))

@@ -308,13 +308,8 @@ def _resolve(raw: RawEvents, vocabulary: Vocabulary, ids_fixed: bool, problems: 
     if ids_fixed:
         for kind, code in raw.type_names.items():
             if 0 <= types[code] != kind:
-                problems.append(
-                    _at_first(
-                        raw,
-                        code,
-                        f"event `{raw.names[code]}` has type {kind} here, but types.json has it at {types[code]}",
-                    )
-                )
+                there = f"event `{raw.names[code]}` has type {kind} here, but types.json has it at {types[code]}"
+                problems.append(_at_first(raw, code, there))
     return types[raw.codes]
 
 

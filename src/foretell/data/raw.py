@@ -142,12 +142,8 @@ class Gatherer:
         self._table = NameTable()
         self._named: bool | None = None
         self._kind_place = 0
-        self._lengths: list[int] = []
-        self._t_ends: list[float] = []
-        self._ends_given: list[bool] = []
-        self._ids: dict[str, int] = {}
-        self._metadata: list[Mapping[str, object]] = []
-        self._places: list[int] = []
+        self._ids: dict[str, int] = {}  # with their lines or rows
+        self._sequences: list[tuple[int, float, bool, Mapping[str, object]]] = []  # length, end, whether it is given, …
         self._pairs: dict[int, int] = {}
         self._pair_codes: dict[int, int] = {}
 
@@ -195,32 +191,27 @@ class Gatherer:
             del self._times[self._kept :], self._codes[self._kept :]
             return
         self._kept += len(clock)
-        if rows is not None:
-            self._rows.extend(rows)
-        self._lengths.append(len(clock))
-        self._t_ends.append(end)
-        self._ends_given.append(t_end is not None)
+        self._rows.extend(rows or ())
         self._ids[name] = place
-        self._metadata.append(metadata)
-        self._places.append(place)
+        self._sequences.append((len(clock), end, t_end is not None, metadata))
 
     def finish(self) -> RawEvents:
         """Everything gathered; the columns hold the sequences without structural mistakes."""
-        if not self._lengths and not self.problems:
+        if not self._ids and not self.problems:
             self.fault(0, "the file has no sequences; expected at least one")
-        names = tuple(self._table.names) if self._named else None
+        lengths, t_ends, ends_given, metadata = zip(*self._sequences, strict=True) if self._ids else ((), (), (), ())
         return RawEvents(
             path=self.path,
             unit=self.unit,
             times=np.array(self._times, dtype=np.float64),
             codes=np.array(self._codes, dtype=np.int32),
-            names=names,
-            offsets=offsets_of(self._lengths),
-            t_ends=np.array(self._t_ends, dtype=np.float64),
-            ends_given=np.array(self._ends_given, dtype=bool),
+            names=tuple(self._table.names) if self._named else None,
+            offsets=offsets_of(lengths),
+            t_ends=np.array(t_ends, dtype=np.float64),
+            ends_given=np.array(ends_given, dtype=bool),
             ids=tuple(self._ids),
-            metadata=tuple(self._metadata),
-            places=np.array(self._places, dtype=np.int64),
+            metadata=metadata,
+            places=np.array(list(self._ids.values()), dtype=np.int64),
             type_names=dict(self._pairs) if self._named else {},
             event_places=np.array(self._rows, dtype=np.int64) if self._rows else None,
             doubt=self.doubt,
@@ -241,9 +232,8 @@ class Gatherer:
             return _short(id)
         name = str(id)
         if name in self._ids:
-            self.fault(
-                place, f"sequence {name!r}: this id was used before, at {self.unit} {self._ids[name]}; ids are unique"
-            )
+            before = f"{self.unit} {self._ids[name]}"
+            self.fault(place, f"sequence {name!r}: this id was used before, at {before}; ids are unique")
         return name
 
     def _list_of(
@@ -293,11 +283,8 @@ class Gatherer:
             self._named, self._kind_place = named, place
         elif self._named != named:
             had, has = ("names", "integers") if self._named else ("integers", "names")
-            self.fault(
-                place,
-                f"{where}: the events are {has}, but at {self.unit} {self._kind_place} they are {had}; "
-                f"a file has one of both",
-            )
+            there = f"at {self.unit} {self._kind_place} they are {had}"
+            self.fault(place, f"{where}: the events are {has}, but {there}; a file has one of both")
             return
         if named:
             self._codes.extend(map(self._table.__getitem__, listed))
@@ -327,22 +314,13 @@ class Gatherer:
             if kind < 0 or kind > LARGEST_TYPE:
                 self.fault(place, f"{where}: types hold {kind}, expected an integer >= 0")
             elif kind in self._pairs:
-                self.fault(
-                    place,
-                    f"{where}: type {kind} is `{self._name(code)}` here and `{self._name(self._pairs[kind])}` before; "
-                    f"a type has one name",
-                )
+                here, before = (list(self._table.names)[one] for one in (code, self._pairs[kind]))
+                self.fault(place, f"{where}: type {kind} is `{here}` here and `{before}` before; a type has one name")
             elif code in self._pair_codes:
-                self.fault(
-                    place,
-                    f"{where}: event `{self._name(code)}` has type {kind} here and {self._pair_codes[code]} before; "
-                    f"a name has one type",
-                )
+                found = f"event `{list(self._table.names)[code]}` has type {kind} here"
+                self.fault(place, f"{where}: {found} and {self._pair_codes[code]} before; a name has one type")
             else:
                 self._pairs[kind], self._pair_codes[code] = code, kind
-
-    def _name(self, code: int) -> str:
-        return list(self._table.names)[code]
 
 
 # a hostile file can hold a value whose full text would fill the memory

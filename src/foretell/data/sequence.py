@@ -37,8 +37,8 @@ class EventSequence:
 
     def __post_init__(self) -> None:
         problems: list[str] = []
-        times = _as_times(self.times, problems)
-        types = _as_types(self.types, problems)
+        times = _as_array("times", self.times, False, problems)
+        types = _as_array("types", self.types, True, problems)
         if not problems and len(times) != len(types):
             problems.append(f"{len(times)} times but {len(types)} types: each event needs one of both")
         end = self.t_end
@@ -79,11 +79,7 @@ class EventSequence:
     ) -> EventSequence:
         """A sequence over arrays that were checked before (float64, int32, read-only): nothing is looked at again."""
         sequence = object.__new__(cls)
-        for name, value in zip(
-            ("times", "types", "t_end", "id", "metadata", "unscored"),
-            (times, types, t_end, id, metadata, unscored),
-            strict=True,
-        ):
+        for name, value in zip(cls.__slots__, (times, types, t_end, id, metadata, unscored), strict=True):
             object.__setattr__(sequence, name, value)
         return sequence
 
@@ -190,6 +186,7 @@ class Columns(Sequence[EventSequence]):
         if isinstance(sequences, Columns):
             return sequences
         several = list(sequences)
+        marked = any(one.unscored is not None for one in several)
         return cls(
             times=np.concatenate([np.zeros(0), *(one.times for one in several)]),
             types=np.concatenate([np.zeros(0, np.int32), *(one.types for one in several)]),
@@ -197,7 +194,7 @@ class Columns(Sequence[EventSequence]):
             t_ends=np.array([one.t_end for one in several], dtype=np.float64),
             ids=tuple(one.id for one in several),
             metadata=tuple(one.metadata or NO_METADATA for one in several),
-            unscored=_unscored(several) if any(one.unscored is not None for one in several) else None,
+            unscored=np.concatenate([_unscored(one) for one in several]) if marked else None,
         )
 
     @property
@@ -246,10 +243,8 @@ class Columns(Sequence[EventSequence]):
         )
 
 
-def _unscored(sequences: Sequence[EventSequence]) -> np.ndarray:
-    """Of all events; a sequence without marks has nothing unscored."""
-    parts = [np.zeros(len(one), dtype=bool) if one.unscored is None else one.unscored for one in sequences]
-    return np.concatenate([np.zeros(0, dtype=bool), *parts])
+def _unscored(sequence: EventSequence) -> np.ndarray:
+    return np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored
 
 
 def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -313,31 +308,21 @@ def _others(wrong: np.ndarray) -> str:
     return f" (and {count} more like it)" if count else ""
 
 
-def _as_times(values: object, problems: list[str]) -> np.ndarray:
+def _as_array(name: str, values: object, whole: bool, problems: list[str]) -> np.ndarray:
+    """Times (float64) or, where they are `whole`, types (int32); empty where they are neither."""
+    kind, expected = (np.int32, "integers") if whole else (np.float64, "numbers")
     try:
         array = np.asarray(values)
     except ValueError:
         array = np.asarray(None)
     if array.size == 0 and array.ndim == 1:
-        return np.zeros(0)
-    if array.ndim != 1 or array.dtype.kind not in "iuf":
-        problems.append(f"times have type {array.dtype} and {array.ndim} axes, expected a list of numbers")
-        return np.zeros(0)
-    # a copy: what the caller does to their array later must not reach a checked sequence
-    return np.array(array, dtype=np.float64)
-
-
-def _as_types(values: object, problems: list[str]) -> np.ndarray:
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        array = np.asarray(None)
-    if array.size == 0 and array.ndim == 1:
-        return np.zeros(0, dtype=np.int32)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        problems.append(f"types have type {array.dtype} and {array.ndim} axes, expected a list of integers")
-        return np.zeros(0, dtype=np.int32)
-    if array.min() < 0 or array.max() >= np.iinfo(np.int32).max:
-        problems.append(f"types lie between {array.min()} and {array.max()}, expected integers >= 0 that fit 32 bits")
-        return np.zeros(0, dtype=np.int32)
-    return np.array(array, dtype=np.int32)
+        return np.zeros(0, dtype=kind)
+    if array.ndim != 1 or array.dtype.kind not in ("iu" if whole else "iuf"):
+        problems.append(f"{name} have type {array.dtype} and {array.ndim} axes, expected a list of {expected}")
+    elif whole and (array.min() < 0 or array.max() >= np.iinfo(np.int32).max):
+        found = f"{name} lie between {array.min()} and {array.max()}"
+        problems.append(f"{found}, expected integers >= 0 that fit 32 bits")
+    else:
+        # a copy: what the caller does to their array later must not reach a checked sequence
+        return np.array(array, dtype=kind)
+    return np.zeros(0, dtype=kind)

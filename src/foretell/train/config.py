@@ -24,6 +24,7 @@ from foretell.options import (
     check_choice,
     from_table,
     option,
+    too_small,
     unknown_keys,
 )
 
@@ -36,7 +37,9 @@ class PretrainOptions:
     # BERT's.
     mask: float = option(0.15, flag="Share of the events that stay whose type is hidden and told.")
     drop: float = option(0.1, flag="Share of the events that are removed.")
-    dev_rounds: int = 5  # corruptions of dev, the same after every epoch, that its score is the mean of
+    dev_rounds: int = option(
+        5, least=1
+    )  # corruptions of dev, the same after every epoch, that its score is the mean of
 
     def mistakes(self) -> list[str]:
         found = []
@@ -44,9 +47,7 @@ class PretrainOptions:
             found.append(f"task.mask = {self.mask}: expected a share of the events above 0 and at most 1")
         if not 0.0 <= self.drop < 1.0:
             found.append(f"task.drop = {self.drop}: expected a share of the events from 0 to below 1")
-        if self.dev_rounds < 1:
-            found.append(f"task.dev_rounds = {self.dev_rounds}: expected 1 or more")
-        return found
+        return found + too_small(self, "task.")
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,8 @@ class ClassifyOptions:
     history: Sight = option("two-sided", flag="What events see when classified: two-sided or causal.")
 
     def mistakes(self) -> list[str]:
-        return (
-            [] if self.label else ["task.label: which property is to be learned? Give --label FIELD, a key of the data"]
-        )
+        asked = "task.label: which property is to be learned? Give --label FIELD, a key of the data"
+        return [] if self.label else [asked]
 
 
 TaskOptions = PretrainOptions | ClassifyOptions
@@ -90,30 +90,36 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    epochs: int = option(200, flag="Epochs at the most.")  # early stopping usually ends a run before
-    batch: int = option(32, flag="Sequences a step.")
+    epochs: int = option(200, flag="Epochs at the most.", least=1)  # early stopping usually ends a run before
+    batch: int = option(32, flag="Sequences a step.", least=1)
     lr: float = option(1e-3, flag="Learning rate.")  # Adam's default, as in the paper
-    patience: int = option(10, flag="Epochs without a better dev score before stopping; 0: never.")
-    cool: int = 4  # epochs without a better dev score before the learning rate is halved; 0: never
-    decay: float = 0.0  # weights shrink by lr·decay a step (AdamW); 0: plain Adam, as in the paper
-    pseudo_count: float = 0.0  # pseudo-events of every type, spread over the training data; 0: plain likelihood
-    clip: float = 5.0  # largest norm of a step's gradient, nats an event; 0: no clipping
+    patience: int = option(10, flag="Epochs without a better dev score before stopping; 0: never.", least=0)
+    cool: int = option(4, least=0)  # epochs without a better dev score before the learning rate is halved; 0: never
+    decay: float = option(0.0, least=0)  # weights shrink by lr·decay a step (AdamW); 0: plain Adam, as in the paper
+    pseudo_count: float = option(
+        0.0, least=0
+    )  # pseudo-events of every type, spread over the training data; 0: plain likelihood
+    clip: float = option(5.0, least=0)  # largest norm of a step's gradient, nats an event; 0: no clipping
     objective: Literal["mle", "nce"] = option("mle", flag=OBJECTIVE)
     noise: NoiseKind = option("poisson", flag=NOISE)  # fitted to train
-    noise_streams: int = option(10, flag="Streams of noise (nce).")  # M; more make a step more like one of mle
+    noise_streams: int = option(10, flag="Streams of noise (nce).", least=1)  # M; more make a step more like one of mle
     integral: Integral = option("stratified", flag="stratified, uniform or quadrature.")
-    points: int = option(1, flag="Integration points a gap.")  # uniform: per event
-    dev_points: int = 5  # draws a gap in the dev score after every epoch, the same draws each time
+    points: int = option(1, flag="Integration points a gap.", least=1)  # uniform: per event
+    dev_points: int = option(5, least=1)  # draws a gap in the dev score after every epoch, the same draws each time
     window: Window = "all"
     seed: int = option(0, flag="The same seed gives the same run.")
     init: str = option("", flag=INIT)  # what it does not have starts fresh
     init_head: bool = False  # from a pretrained run, also take what told masked types: it begins as the intensities
     device: str = option("cpu", flag="cpu, cuda, cuda:1 or auto.")
     dtype: Literal["float32", "float64"] = option("float32", flag="float32 or float64.")
-    downsample: int = 0  # possible events looked at at each integration time, drawn anew (A-NDTT); 0: all
-    piece: int = 0  # queries computed at a time, for memory; 0: what suits the device
+    downsample: int = option(
+        0, least=0
+    )  # possible events looked at at each integration time, drawn anew (A-NDTT); 0: all
+    piece: int = option(0, least=0)  # queries computed at a time, for memory; 0: what suits the device
     capture: bool = True  # on CUDA, capture a step as a graph and replay it
-    checkpoint_seconds: float = 30.0  # a checkpoint is written at the end of an epoch once this much time has passed
+    checkpoint_seconds: float = option(
+        30.0, least=0
+    )  # a checkpoint is written at the end of an epoch once this much time has passed
 
 
 @dataclass(frozen=True)
@@ -134,28 +140,11 @@ class RunConfig:
         if not 0.0 < self.data.train_fraction <= 1.0:
             found = self.data.train_fraction
             wrong.append(f"data.train_fraction = {found}: expected a number above 0 and at most 1")
-        wrong += [
-            f"train.{name} = {getattr(train, name)}: expected {expected}"
-            for name, expected, fine in (
-                ("epochs", "1 or more", train.epochs >= 1),
-                ("batch", "1 or more", train.batch >= 1),
-                ("lr", "a number above 0", 0.0 < train.lr < float("inf")),
-                ("patience", "0 or more", train.patience >= 0),
-                ("cool", "0 or more", train.cool >= 0),
-                ("decay", "0 or more", train.decay >= 0.0),
-                ("pseudo_count", "0 or more", train.pseudo_count >= 0.0),
-                ("clip", "0 or more", train.clip >= 0.0),
-                ("noise_streams", "1 or more", train.noise_streams >= 1),
-                ("points", "1 or more", train.points >= 1),
-                ("dev_points", "1 or more", train.dev_points >= 1),
-                ("seed", SEEDS, 0 <= train.seed <= LARGEST_SEED),
-                ("downsample", "0 or more", train.downsample >= 0),
-                ("piece", "0 or more", train.piece >= 0),
-                ("checkpoint_seconds", "0 or more", train.checkpoint_seconds >= 0.0),
-            )
-            if not fine
-        ]
-        wrong += contradictions(train)
+        if not 0.0 < train.lr < float("inf"):
+            wrong.append(f"train.lr = {train.lr}: expected a number above 0")
+        if not 0 <= train.seed <= LARGEST_SEED:
+            wrong.append(f"train.seed = {train.seed}: expected {SEEDS}")
+        wrong += too_small(train, "train.") + contradictions(train)
         if self.task is not None and train.objective == "nce":
             wrong.append(f'train.objective = nce: there is no noise in task.kind = "{self.task.kind}": leave it out')
         if self.task is not None:
@@ -170,15 +159,11 @@ class RunConfig:
 def contradictions(train: TrainOptions) -> list[str]:
     """Options that say something of the objective that is not trained with."""
     usual = TrainOptions()
-    names, why = (
-        ("integral", "points"),
-        'noise-contrastive estimation has no integral: leave it out, or take objective = "mle"',
-    )
+    names = "integral", "points"
+    why = 'noise-contrastive estimation has no integral: leave it out, or take objective = "mle"'
     if train.objective == "mle":
-        names, why = (
-            ("noise", "noise_streams"),
-            'maximum likelihood has no noise: leave it out, or take objective = "nce"',
-        )
+        names = "noise", "noise_streams"
+        why = 'maximum likelihood has no noise: leave it out, or take objective = "nce"'
     found = [(name, getattr(train, name)) for name in names if getattr(train, name) != getattr(usual, name)]
     return [f"train.{name} = {value}: {why}" for name, value in found]
 

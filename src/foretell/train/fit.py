@@ -27,7 +27,6 @@ from foretell.train.run import RunFolder
 from foretell.train.trainer import (
     Callback,
     CallbackList,
-    FunctionCallback,
     Trainer,
     TrainingInterrupt,
     TrainingResult,
@@ -76,7 +75,7 @@ def fit(
         model.meet(train)
     check_data(model, train, dev)
     _check_options(model, options)
-    callback = CallbackList([FunctionCallback(on_step, on_epoch, stop), *callbacks])
+    callback = CallbackList(callbacks, on_step, on_epoch, stop)
     if isinstance(model, DirectFit):
         return _fit_directly(model, train, dev, run, callback, options)
     _ground(model, train, dev)

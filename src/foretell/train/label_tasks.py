@@ -24,11 +24,11 @@ from foretell.options import Sight
 from foretell.train.config import PretrainOptions, TrainOptions
 from foretell.train.likelihood_task import padded_width
 from foretell.train.run import Progress, RunFolder
-from foretell.train.step import SEED_STRIDE, Adam
+from foretell.train.step import SEED_STRIDE
 from foretell.train.trainer import (
+    Adam,
     Callback,
     CallbackList,
-    FunctionCallback,
     StepLoss,
     TaskScore,
     Trainer,
@@ -139,7 +139,7 @@ def pretrain(
 
     rounds = [[number, 2] for number in range(dev_rounds)]
     task = LabelTask(masked, train, options, terms, mask * (1.0 - drop) * train.event_count, rounds)
-    callback = CallbackList([FunctionCallback(on_step, on_epoch, stop), *callbacks])
+    callback = CallbackList(callbacks, on_step, on_epoch, stop)
     result = Trainer(task, train, dev, options, callback, run, resume).run()
     start_intensities(model, torch.Generator().manual_seed(options.seed))  # for the vectors that were learned
     model.start_rates(train)
@@ -189,7 +189,7 @@ def classify(
         return _label_terms(classifier, data, [found[place] for place in indices], indices, width)
 
     task = LabelTask(classifier, train, options, terms, int(counts.sum()))
-    callback = CallbackList([FunctionCallback(on_step, on_epoch, stop), *callbacks])
+    callback = CallbackList(callbacks, on_step, on_epoch, stop)
     return Trainer(task, train, dev, options, callback, run, resume).run()
 
 

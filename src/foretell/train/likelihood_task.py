@@ -25,8 +25,8 @@ from foretell.objective.nce import NoiseSource
 from foretell.options import Window
 from foretell.train.config import TrainOptions
 from foretell.train.run import Progress
-from foretell.train.step import Adam, StepOptions, Stepper
-from foretell.train.trainer import StepLoss, TaskScore
+from foretell.train.step import StepOptions, Stepper
+from foretell.train.trainer import Adam, StepLoss, TaskScore
 
 
 def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: int) -> Iterator[tuple[list[int], Batch]]:

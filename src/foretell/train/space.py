@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from foretell.errors import ForetellError
 from foretell.models.registry import model_options
-from foretell.options import ConfigError, Flag, names_of, option
+from foretell.options import ConfigError, Flag, names_of, option, too_small
 from foretell.train.config import DataOptions, RunConfig, TrainOptions, make_config
 
 Setting = dict[str, Any]
@@ -35,7 +35,7 @@ SAMPLER = Flag("How settings are chosen; auto: grid if it is small.", choices=Tr
 
 @dataclass(frozen=True)
 class SearchOptions:
-    trials: int | None = option(None, flag="Settings to try, earlier calls included; default: all, or 50.")
+    trials: int | None = option(None, flag="Settings to try, earlier calls included; default: all, or 50.", least=1)
     minutes: float | None = option(None, flag="Stop after this time; the next call goes on.")
     jobs: int = option(1, flag="Processes.")
     sampler: SearchSampler = option("auto", flag=SAMPLER)
@@ -48,8 +48,7 @@ class SearchOptions:
         for name, given, known in (("sampler", self.sampler, SearchSampler), ("pruner", self.pruner, Pruner)):
             if given not in get_args(known):
                 wrong.append(f"{name} = {given}: expected one of {', '.join(get_args(known))}")
-        if self.trials is not None and self.trials < 1:
-            wrong.append(f"trials = {self.trials}: expected 1 or more")
+        wrong += too_small(self)
         if self.minutes is not None and not 0.0 < self.minutes < math.inf:
             wrong.append(f"minutes = {self.minutes}: expected a number above 0")
         if not 1 <= self.jobs <= 512:

@@ -7,9 +7,10 @@ run draws the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,11 +21,12 @@ from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral, FusedLoss, HasRules
 from foretell.models.pytree import tensors_of, with_tensors
+from foretell.nn.attention import held_tiles
 from foretell.objective.loglik import Loss, Points, quadrature, stratified, training_loss, uniform
 from foretell.objective.nce import NoiseSource, contrast
 from foretell.objective.noise import NoiseEvents
 from foretell.options import Integral
-from foretell.train.executor import Executor
+from foretell.train.trainer import Adam
 
 # Gaps, and queries, at a time on a CPU: between the two limits a batch is cut into four, so that threads and caches are well used.
 CPU_LEAST_GAPS, CPU_MOST_GAPS, CPU_MOST = 600, 2048, 1 << 14
@@ -73,68 +75,6 @@ Draws = Tensor | NoiseEvents | None  # made before a batch is cut: numbers on [0
 StepQueries = LikelihoodQueries | NoiseEvents
 
 
-class Adam:
-    """AdamW with clipped gradients, in which matrices and embeddings shrink and levels and scales do not."""
-
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float, decay: float, clip: float, device: torch.device
-    ) -> None:
-        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        self.clip, self.on_cuda = clip, device.type == "cuda"
-        kept, free = ([p for p in self.parameters if (p.ndim > 1) == matrix] for matrix in (True, False))
-        groups = [{"params": kept, "weight_decay": decay}, {"params": free, "weight_decay": 0.0}]
-        rate = torch.tensor(lr, device=device) if self.on_cuda else lr  # a captured graph reads it anew each time
-        self.optimizer = torch.optim.AdamW(
-            [group for group in groups if group["params"]], lr=rate, fused=True, capturable=self.on_cuda
-        )
-
-    def clear(self) -> None:
-        """Before a backward pass. On CUDA the first gradient is taken as it is, and not added to zeros."""
-        for parameter in self.parameters:
-            if self.on_cuda:
-                parameter.grad = None
-            elif parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        if gradients:
-            torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
-
-    def finish(self) -> None:
-        """After a backward pass: parameters that the loss does not touch have a gradient of zero, and the norm is clipped."""
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        if self.clip:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
-
-    def descend(self, loss: Tensor) -> None:
-        """One whole update from a loss."""
-        self.clear()
-        loss.backward()
-        self.finish()
-        self.optimizer.step()
-
-    def set_lr(self, lr: float) -> None:
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(lr)
-            else:
-                group["lr"] = lr
-
-    def start(self) -> None:
-        """Make the moments, all zero, without moving a parameter: a captured graph must find them in place."""
-        if self.optimizer.state:
-            return
-        lr = float(self.optimizer.param_groups[0]["lr"])
-        for parameter in self.parameters:
-            parameter.grad = torch.zeros_like(parameter)
-        self.set_lr(0.0)
-        self.optimizer.step()
-        self.set_lr(lr)
-        for state in self.optimizer.state.values():
-            state["step"].zero_()
-
-
 class Stepper:
     """`__call__` makes one update and returns the batch's summed loss as a tensor on the device.
 
@@ -167,20 +107,15 @@ class Stepper:
         self.model.noise = self.generator
         return self.executor.update(self, batch)
 
-    def start(self) -> None:
-        self.adam.start()
-
-    def apply(self) -> None:
-        self.adam.optimizer.step()
-
     def room_for_draws(self, batch: Batch) -> Tensor | None:
+        """A tensor that uniform numbers of a step are drawn into; None: it needs none."""
         if self.options.integral != "stratified":
             return None
         shape = *batch.gap_start.shape, self.options.points
         return torch.rand(shape, dtype=torch.float64, device=self.device)
 
     def gradients(self, batch: Batch, draws: Draws = None) -> Tensor:
-        """Fill `.grad` with the gradient of the loss per event; returns the summed loss."""
+        """Fill `.grad` with the gradient of the loss per event; returns the summed loss. `draws` are uniform numbers made beforehand."""
         if self.noise is not None:
             draws = self.noise.draw(batch, self.generator, self.options.pseudo_rate)
             self.inside = -(-draws.times.shape[1] // batch.gap_start.shape[1])  # on average, rounded up
@@ -305,3 +240,115 @@ def _of_rows(draws: Draws, start: int, stop: int) -> Draws:
     if isinstance(draws, NoiseEvents):
         return draws.rows(start, stop)
     return None if draws is None else draws[start:stop]
+
+
+SIDE_BY_SIDE = 1 << 13  # queries of a batch from which on threads take pieces side by side and not one after the other
+MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
+# Events of a batch up to which its tensors are copied by few calls: there the calls take longer than the copies.
+COPIED_TOGETHER = 1 << 15
+
+Piece = TypeVar("Piece")
+
+
+class Executor:
+    """Runs the steps of one model on one device; nothing else knows threads or graphs, and neither changes a number."""
+
+    def __init__(self, device: torch.device, capture: bool = False) -> None:
+        self.device, self.capture = device, capture and device.type == "cuda"
+        self.threads = torch.get_num_threads() if device.type == "cpu" else 1
+        self.pool: ThreadPoolExecutor | None = None
+        self.graphs: dict[Hashable, _Graph] = {}
+        self.met: dict[Hashable, int] = {}  # how often a kind of batch that is not captured has occurred
+
+    def update(self, work: Stepper, batch: Batch) -> Tensor:
+        """One update; returns the batch's summed loss, on the device."""
+        graph = self._graph(work, batch) if self.capture else None
+        if graph is not None:
+            return graph.replay(batch, work.generator)
+        loss = work.gradients(batch)
+        work.adam.optimizer.step()
+        return loss
+
+    def _graph(self, work: Stepper, batch: Batch) -> _Graph | None:
+        """The captured graph for batches of this kind; None where it is not to be captured (yet)."""
+        kind = work.model.collator.capture_key(batch)
+        if kind not in self.graphs:
+            met = self.met[kind] = self.met.get(kind, 0) + 1
+            if met < work.model.collator.captured_after or len(self.graphs) >= MOST_GRAPHS:
+                return None
+            self.graphs[kind] = _Graph(work, batch)
+        return self.graphs[kind]
+
+    def on_threads(self, pieces: int, queries: int, in_order: bool) -> bool:
+        """Whether the pieces of a batch should be given to `add_gradients`; `in_order`: they are many small operations.
+
+        Those are done by one thread sooner than by several that wait for each other.
+        """
+        return self.threads > 1 and (pieces > 1 or (in_order and queries < SIDE_BY_SIDE))
+
+    def add_gradients(
+        self,
+        parameters: Sequence[nn.Parameter],
+        pieces: Sequence[Piece],
+        losses: Callable[[Piece], tuple[Tensor, Tensor]],
+        queries: int,
+    ) -> Tensor:
+        """On threads: `losses` gives two losses of a piece; the gradients of the first are added to `.grad`, the second are summed.
+
+        Each thread works on a piece alone, instead of all threads on every small operation. Gradients are added in the order of the
+        pieces: threads change no number.
+        """
+        if self.pool is None:
+            self.pool = ThreadPoolExecutor(self.threads, "piece", initializer=lambda: torch.set_num_threads(1))
+
+        def differentiated(piece: Piece) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            objective, reported = losses(piece)
+            return reported.detach().double(), torch.autograd.grad(objective, parameters, allow_unused=True)
+
+        summed = torch.zeros((), dtype=torch.float64)
+        try:
+            for group in [pieces] if queries >= SIDE_BY_SIDE else [[piece] for piece in pieces]:
+                for reported, gradients in self.pool.map(differentiated, group):
+                    summed += reported
+                    for parameter, gradient in zip(parameters, gradients, strict=True):
+                        if gradient is not None and parameter.grad is not None:
+                            parameter.grad += gradient
+        finally:
+            torch.set_num_threads(self.threads)  # a pool thread's own number becomes that of threads to come
+        return summed
+
+
+class _Graph:
+    """The update of one batch shape as a CUDA graph: inputs are copied in, draws are made anew, the graph is replayed."""
+
+    def __init__(self, work: Stepper, batch: Batch) -> None:
+        self.inputs = batch.clone()
+        kinds = [tensor.dtype for tensor in batch.tensors()]
+        # Tensors of one dtype can be copied by one call.
+        self.alike = [[i for i, one in enumerate(kinds) if one == kind] for kind in dict.fromkeys(kinds)]
+        self.draws = work.room_for_draws(batch)
+        work.adam.start()
+        with held_tiles() as self.tiles, work.model.collator.keeping() as self.plans:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up
+                work.gradients(self.inputs, self.draws)
+            torch.cuda.current_stream().wait_stream(side)
+            torch._C._cuda_clearCublasWorkspaces()  # those of the side stream; the capture gets its own
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.loss = work.gradients(self.inputs, self.draws)
+                work.adam.optimizer.step()
+
+    def replay(self, batch: Batch, generator: torch.Generator) -> Tensor:
+        targets, sources = self.inputs.tensors(), batch.tensors()
+        if batch.times.numel() < COPIED_TOGETHER:
+            for alike in self.alike:
+                torch._foreach_copy_([targets[i] for i in alike], [sources[i] for i in alike], non_blocking=True)  # pyright: ignore[reportPrivateImportUsage]
+        else:
+            for target, source in zip(targets, sources, strict=True):
+                target.copy_(source, non_blocking=True)
+        if self.draws is not None:
+            self.draws.uniform_(generator=generator)
+        self.graph.replay()
+        return self.loss.clone()

@@ -9,7 +9,7 @@ import json
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import optuna
 
 State = Literal["complete", "pruned", "failed"]
+STATES: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 STUDY, ABOUT = "foretell", "about"
 BEST, TABLE, JOURNAL, SQLITE = "best.toml", "trials.jsonl", "study.journal", "study.sqlite"
 
@@ -33,16 +34,13 @@ class TrialRecord:
     number: int
     state: State
     setting: Setting
-    score: float | None  # dev log-likelihood per event, of the best epoch so far
+    score: float | None = None  # dev log-likelihood per event, of the best epoch so far
     epochs: int = 0
     best_epoch: int | None = None
     seconds: float = 0.0
     parameters: int | None = None
     same_as: int | None = None  # this very setting had been tried before: nothing was fitted
     error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def storage_url(given: str, folder: Path) -> str:
@@ -115,34 +113,31 @@ def enqueue_grid(study: optuna.Study, space: Space) -> None:
 
 def put_back_orphans(study: optuna.Study) -> None:
     """Trials whose process is gone wait for another one."""
-    optuna = load_optuna()
-    for one in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        where = one.user_attrs.get("process", [None, None])
-        if where[0] == socket.gethostname() and not _alive(where[1]):
-            put_back(study, optuna.trial.Trial(study, one._trial_id))
+    for one in study.get_trials(deepcopy=False):
+        host, process = one.user_attrs.get("process", [None, None])
+        if one.state.name == "RUNNING" and host == socket.gethostname() and not _alive(process):
+            put_back(study, load_optuna().trial.Trial(study, one._trial_id))
 
 
 def put_back(study: optuna.Study, trial: optuna.Trial) -> None:
-    optuna = load_optuna()
     trial.set_user_attr("interrupted", True)
-    study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    study.tell(trial, state=load_optuna().trial.TrialState.FAIL)
     study.enqueue_trial(trial.params)
 
 
-def _alive(process: object) -> bool:
-    if not isinstance(process, int):
-        return False
+def _alive(process: Any) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except PermissionError:  # it is there, and somebody else's
+        return True
+    except (ProcessLookupError, TypeError):
         return False
-    except PermissionError:
-        pass
     return True
 
 
-def waiting(study: optuna.Study) -> list[Any]:
-    return study.get_trials(deepcopy=False, states=(load_optuna().trial.TrialState.WAITING,))
+def waiting(study: optuna.Study) -> int:
+    """Trials that are still to be taken."""
+    return sum(one.state.name == "WAITING" for one in study.get_trials(deepcopy=False))
 
 
 def interrupted(trial: Any) -> bool:
@@ -186,18 +181,12 @@ def suggested(trial: optuna.Trial, space: Space) -> Setting:
 
 def record_of(trial: Any) -> TrialRecord | None:
     """A trial that has ended; None: it waits, runs, or was put back."""
-    optuna = load_optuna()
-    states: dict[Any, State] = {
-        optuna.trial.TrialState.COMPLETE: "complete",
-        optuna.trial.TrialState.PRUNED: "pruned",
-        optuna.trial.TrialState.FAIL: "failed",
-    }
-    if trial.state not in states or interrupted(trial):
+    if trial.state.name not in STATES or interrupted(trial):
         return None
-    about = trial.user_attrs.get(ABOUT, {})
-    names = ("score", "epochs", "best_epoch", "seconds", "parameters", "same_as", "error")
-    found: dict[str, Any] = {"score": None} | {name: about[name] for name in names if name in about}
-    return TrialRecord(trial.number, states[trial.state], about.get("setting", dict(trial.params)), **found)
+    known = {field.name for field in fields(TrialRecord)}
+    about = {"setting": dict(trial.params)} | trial.user_attrs.get(ABOUT, {})
+    kept = {name: value for name, value in about.items() if name in known}
+    return TrialRecord(trial.number, STATES[trial.state.name], **kept)
 
 
 def finished(study: optuna.Study) -> list[TrialRecord]:
@@ -207,8 +196,7 @@ def finished(study: optuna.Study) -> list[TrialRecord]:
 
 def begun(study: optuna.Study) -> int:
     """Trials that have ended or are running."""
-    still = load_optuna().trial.TrialState.WAITING
-    return sum(one.state != still and not interrupted(one) for one in study.get_trials(deepcopy=False))
+    return sum(one.state.name != "WAITING" and not interrupted(one) for one in study.get_trials(deepcopy=False))
 
 
 def best_of(tried: Sequence[TrialRecord]) -> TrialRecord | None:
@@ -221,7 +209,7 @@ def write_found(study: optuna.Study, space: Space, folder: Path) -> None:
     """The table of all trials, and the best of them as a configuration."""
     tried = finished(study)
     with text_file(folder / TABLE) as file:
-        file.writelines(json.dumps(one.to_json()) + "\n" for one in tried)
+        file.writelines(json.dumps(asdict(one)) + "\n" for one in tried)
     best = best_of(tried)
     if best is not None:
         with text_file(folder / BEST) as file:

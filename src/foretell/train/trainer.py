@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foretell.batches.batch import length_buckets
 from foretell.data import EventData
@@ -28,8 +28,67 @@ from foretell.models.build import Network
 from foretell.train.config import TrainOptions, make_config
 from foretell.train.run import Progress, RunFolder, load_checkpoint, save_checkpoint
 
-if TYPE_CHECKING:
-    from foretell.train.step import Adam
+
+class Adam:
+    """AdamW with clipped gradients, in which matrices and embeddings shrink and levels and scales do not."""
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], lr: float, decay: float, clip: float, device: torch.device
+    ) -> None:
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.clip, self.on_cuda = clip, device.type == "cuda"
+        kept, free = ([p for p in self.parameters if (p.ndim > 1) == matrix] for matrix in (True, False))
+        groups = [{"params": kept, "weight_decay": decay}, {"params": free, "weight_decay": 0.0}]
+        rate = torch.tensor(lr, device=device) if self.on_cuda else lr  # a captured graph reads it anew each time
+        self.optimizer = torch.optim.AdamW(
+            [group for group in groups if group["params"]], lr=rate, fused=True, capturable=self.on_cuda
+        )
+
+    def clear(self) -> None:
+        """Before a backward pass. On CUDA the first gradient is taken as it is, and not added to zeros."""
+        for parameter in self.parameters:
+            if self.on_cuda:
+                parameter.grad = None
+            elif parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if gradients:
+            torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
+
+    def finish(self) -> None:
+        """After a backward pass: parameters that the loss does not touch have a gradient of zero, and the norm is clipped."""
+        for parameter in self.parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+
+    def descend(self, loss: Tensor) -> None:
+        """One whole update from a loss."""
+        self.clear()
+        loss.backward()
+        self.finish()
+        self.optimizer.step()
+
+    def set_lr(self, lr: float) -> None:
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
+
+    def start(self) -> None:
+        """Make the moments, all zero, without moving a parameter: a captured graph must find them in place."""
+        if self.optimizer.state:
+            return
+        lr = float(self.optimizer.param_groups[0]["lr"])
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        self.set_lr(0.0)
+        self.optimizer.step()
+        self.set_lr(lr)
+        for state in self.optimizer.state.values():
+            state["step"].zero_()
 
 
 @dataclass(frozen=True)
@@ -98,46 +157,35 @@ class Callback:
         return False
 
 
-@dataclass(frozen=True)
-class FunctionCallback(Callback):
-    """A callback made of functions: the keyword arguments `on_step`, `on_epoch` and `stop` of `fit`."""
-
-    step: Callable[[int, int, int], None] | None = None
-    epoch: Callable[[dict[str, Any]], None] | None = None
-    asked: Callable[[], bool] | None = None
-
-    def on_step(self, epoch: int, step: int, steps: int) -> None:
-        if self.step is not None:
-            self.step(epoch, step, steps)
-
-    def on_epoch(self, record: dict[str, Any]) -> None:
-        if self.epoch is not None:
-            self.epoch(record)
-
-    def stop(self) -> bool:
-        return self.asked is not None and self.asked()
-
-
 class CallbackList(Callback):
-    """Several callbacks as one; each gets a copy of the records."""
+    """Single functions and callbacks as one callback; each gets a copy of the records."""
 
-    def __init__(self, callbacks: Iterable[Callback]) -> None:
+    def __init__(
+        self,
+        callbacks: Iterable[Callback],
+        on_step: Callable[[int, int, int], None] | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
         self.callbacks = tuple(callbacks)
+        self.steps = [*([on_step] if on_step else []), *(one.on_step for one in self.callbacks)]
+        self.epochs = [*([on_epoch] if on_epoch else []), *(one.on_epoch for one in self.callbacks)]
+        self.stops = [*([stop] if stop else []), *(one.stop for one in self.callbacks)]
 
     def on_step(self, epoch: int, step: int, steps: int) -> None:
-        for one in self.callbacks:
-            one.on_step(epoch, step, steps)
+        for tell in self.steps:
+            tell(epoch, step, steps)
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        for one in self.callbacks:
-            one.on_epoch(dict(record))
+        for tell in self.epochs:
+            tell(dict(record))
 
     def on_checkpoint(self, path: Path) -> None:
         for one in self.callbacks:
             one.on_checkpoint(path)
 
     def stop(self) -> bool:
-        return any([one.stop() for one in self.callbacks])
+        return any([ask() for ask in self.stops])  # all of them are asked
 
 
 @contextmanager

@@ -89,6 +89,10 @@ class TrialProgress:
     record: TrialRecord | None = None
 
 
+Tell = Callable[[TrialProgress], None]
+Stop = Callable[[], bool]
+
+
 @dataclass(frozen=True)
 class _Search:
     """What a worker needs; goes to other processes."""
@@ -108,19 +112,18 @@ def tune(
     folder: str | Path,
     options: SearchOptions | None = None,
     *,
-    told: Callable[[TrialProgress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
+    told: Tell | None = None,
+    stop: Stop | None = None,
 ) -> TuningResult:
     """Search, or go on with the search that `folder` has. `best.toml` and `trials.jsonl` there are current after every trial."""
     options = (options or SearchOptions()).check()
     folder = Path(folder)
-    told, stop = told or (lambda news: None), stop or (lambda: False)
+    stop = stop or (lambda: False)
     load_optuna()
     dataset = _without_test(space)
     choose_device(space.config(space.first()).train.device)
     sampler = _chosen_sampler(space, options)
-    size = space.size()
-    trials = options.trials or (size if sampler == "grid" and size is not None else DEFAULT_TRIALS)
+    trials = options.trials or (space.size() if sampler == "grid" else None) or DEFAULT_TRIALS
     storage = storage_url(options.storage, folder)
     study = open_study(storage, space, folder)
     put_back_orphans(study)
@@ -133,7 +136,8 @@ def tune(
     def tell(news: TrialProgress) -> None:
         if news.record is not None:
             write_found(study, space, folder)
-        told(news)
+        if told is not None:
+            told(news)
 
     if options.jobs == 1:
         _work(search, dataset, tell, stop, nullcontext())
@@ -141,11 +145,10 @@ def tune(
         _work_in_processes(search, tell, stop)
     write_found(study, space, folder)
     late = deadline is not None and time.time() >= deadline
-    left = len(waiting(study))
-    found = finished(study)
-    whole = len(found) >= trials or (sampler == "grid" and left == 0)
+    found, left = finished(study), waiting(study) if sampler == "grid" else None
+    whole = len(found) >= trials or left == 0
     ended = "done" if whole else "interrupted" if stop() else "minutes" if late else "done"
-    return TuningResult(folder, space, found, ended, left if sampler == "grid" else None)
+    return TuningResult(folder, space, found, ended, left)
 
 
 def _without_test(space: Space) -> Dataset:
@@ -166,61 +169,77 @@ def _chosen_sampler(space: Space, options: SearchOptions) -> SearchSampler:
         raise ForetellError(
             f"sampler = grid: {named} has infinitely many values; give a list or a step, or take random or tpe"
         )
-    if options.sampler == "auto":
-        most = options.trials or DEFAULT_TRIALS
-        return "grid" if size is not None and size <= most else "tpe"
-    return options.sampler
+    if options.sampler != "auto":
+        return options.sampler
+    return "grid" if size is not None and size <= (options.trials or DEFAULT_TRIALS) else "tpe"
 
 
-def _try(
-    study: optuna.Study,
-    trial: optuna.Trial,
-    space: Space,
-    dataset: Dataset,
-    tell: Callable[[TrialProgress], None],
-    stop: Callable[[], bool],
-) -> None:
-    """Fit a setting and tell the study; nothing that goes wrong with it reaches the caller, but a wish to stop puts it back."""
-    optuna = load_optuna()
-    states = optuna.trial.TrialState
-    setting = suggested(trial, space)
-    about: dict[str, Any] = {"setting": setting}
-    whole = [one for one in finished(study) if one.state == "complete" and one.same_as is None]
-    earlier = next((one for one in whole if spelled(one.setting) == spelled(setting)), None)
-    if earlier is not None:  # the same seed would give the same score
-        about |= {name: getattr(earlier, name) for name in ("score", "epochs", "best_epoch", "parameters")}
-        about["same_as"] = earlier.number
-        score, state = earlier.score, states.COMPLETE
+def _work(search: _Search, dataset: Dataset, tell: Tell, stop: Stop, lock: Any) -> None:
+    """Trials, one after the other, until there are enough, time is up, or someone asks to stop."""
+    study = _own_study(search)
+
+    def over() -> bool:
+        return stop() or (search.deadline is not None and time.time() >= search.deadline)
+
+    while not over():
+        with lock:  # so that workers do not take more trials than were asked for
+            if begun(study) >= search.trials or (search.sampler == "grid" and not waiting(study)):
+                return
+            trial = study.ask()
+            trial.set_user_attr("process", [socket.gethostname(), os.getpid()])
+        _Trial(study, trial, suggested(trial, search.space), tell, over).run(search.space, dataset)
+
+
+def _own_study(search: _Search) -> optuna.Study:
+    """The study with a worker's own sampler and pruner."""
+    optuna, options, storage = load_optuna(), search.options, open_storage(search.storage)
+    earlier = len(optuna.load_study(storage=storage, study_name=STUDY).get_trials(deepcopy=False))
+    seed = int(np.random.SeedSequence([options.seed, earlier, search.worker]).generate_state(1)[0])
+    tpe = search.sampler == "tpe"  # of a grid, every trial is given
+    sampler = optuna.samplers.TPESampler(seed=seed) if tpe else optuna.samplers.RandomSampler(seed=seed)
+    if options.pruner == "median":
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=WARM_UP, n_warmup_steps=WARM_UP)
+    elif options.pruner == "hyperband":
+        epochs = search.space.config(search.space.first()).train.epochs
+        pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max(2, epochs))
     else:
-        began = time.perf_counter()
+        pruner = optuna.pruners.NopPruner()
+    return optuna.load_study(storage=storage, study_name=STUDY, sampler=sampler, pruner=pruner)
+
+
+class _Trial:
+    """One setting, fitted under the eyes of the pruner; `about` is what will be written of it."""
+
+    def __init__(self, study: optuna.Study, trial: optuna.Trial, setting: Setting, tell: Tell, stop: Stop) -> None:
+        self.study, self.trial, self.setting, self.tell, self.stop = study, trial, setting, tell, stop
+        self.about: dict[str, Any] = {"setting": setting}
+
+    def run(self, space: Space, dataset: Dataset) -> None:
+        """Fit and tell the study; nothing that goes wrong with the setting reaches the caller, but a wish to stop puts it back."""
+        optuna, about = load_optuna(), self.about
+        whole = [one for one in finished(self.study) if one.state == "complete" and one.same_as is None]
+        earlier = next((one for one in whole if spelled(one.setting) == spelled(self.setting)), None)
+        score, state, began = None, optuna.trial.TrialState.COMPLETE, time.perf_counter()
         try:
-            score = _Runner(study, trial, setting, about, tell, stop).fit(space.config(setting), dataset)
-            state = states.COMPLETE
+            if earlier is None:
+                score = self.fit(space.config(self.setting), dataset)
+            else:  # the same seed would give the same score
+                about |= {name: getattr(earlier, name) for name in ("score", "epochs", "best_epoch", "parameters")}
+                about["same_as"], score = earlier.number, earlier.score
         except optuna.TrialPruned:
-            score, state = None, states.PRUNED
+            state = optuna.trial.TrialState.PRUNED
         except (TrainingInterrupt, KeyboardInterrupt):
-            put_back(study, trial)
-            return
+            return put_back(self.study, self.trial)
         except Exception as error:  # whatever a setting breaks, the others are still to be tried
-            log.debug("trial %d", trial.number, exc_info=True)
+            log.debug("trial %d", self.trial.number, exc_info=True)
             about["error"] = f"{type(error).__name__}: {error}"
-            score, state = None, states.FAIL
-        about["seconds"] = round(time.perf_counter() - began, 2)
-    trial.set_user_attr(ABOUT, about)  # once: every write waits for the disk
-    study.tell(trial, score, state=state)
-    tell(TrialProgress(trial.number, setting, record=record_of(study.get_trials(deepcopy=False)[trial.number])))
-
-
-@dataclass
-class _Runner:
-    """One fit, watched by the pruner."""
-
-    study: optuna.Study
-    trial: optuna.Trial
-    setting: Setting
-    about: dict[str, Any]  # what will be written of the trial
-    tell: Callable[[TrialProgress], None]
-    stop: Callable[[], bool]
+            state = optuna.trial.TrialState.FAIL
+        if earlier is None:
+            about["seconds"] = round(time.perf_counter() - began, 2)
+        self.trial.set_user_attr(ABOUT, about)  # once: every write waits for the disk
+        self.study.tell(self.trial, score, state=state)
+        record = record_of(self.study.get_trials(deepcopy=False)[self.trial.number])
+        self.tell(TrialProgress(self.trial.number, self.setting, record=record))
 
     def fit(self, config: RunConfig, dataset: Dataset) -> float:
         dtype = getattr(torch, config.train.dtype)
@@ -262,51 +281,8 @@ class _Runner:
         self.about["scored"] = scored
 
 
-def _work(
-    search: _Search, dataset: Dataset, tell: Callable[[TrialProgress], None], stop: Callable[[], bool], lock: Any
-) -> None:
-    """Trials, one after the other, until there are enough, time is up, or someone asks to stop."""
-    optuna = load_optuna()
-    study = optuna.load_study(
-        storage=open_storage(search.storage),
-        study_name=STUDY,
-        sampler=_made_sampler(search),
-        pruner=_made_pruner(search),
-    )
-
-    def over() -> bool:
-        return stop() or (search.deadline is not None and time.time() >= search.deadline)
-
-    while not over():
-        with lock:  # so that workers do not take more trials than were asked for
-            if begun(study) >= search.trials or (search.sampler == "grid" and not waiting(study)):
-                return
-            trial = study.ask()
-            trial.set_user_attr("process", [socket.gethostname(), os.getpid()])
-        _try(study, trial, search.space, dataset, tell, over)
-
-
-def _made_sampler(search: _Search) -> Any:
-    optuna = load_optuna()
-    earlier = len(optuna.load_study(storage=open_storage(search.storage), study_name=STUDY).get_trials(deepcopy=False))
-    seed = int(np.random.SeedSequence([search.options.seed, earlier, search.worker]).generate_state(1)[0])
-    if search.sampler == "tpe":
-        return optuna.samplers.TPESampler(seed=seed)
-    return optuna.samplers.RandomSampler(seed=seed)  # of a grid, every trial is given
-
-
-def _made_pruner(search: _Search) -> Any:
-    optuna = load_optuna()
-    if search.options.pruner == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=WARM_UP, n_warmup_steps=WARM_UP)
-    if search.options.pruner == "hyperband":
-        epochs = search.space.config(search.space.first()).train.epochs
-        return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max(2, epochs))
-    return optuna.pruners.NopPruner()
-
-
-def _work_in_processes(search: _Search, tell: Callable[[TrialProgress], None], stop: Callable[[], bool]) -> None:
-    """One worker a process; what they tell comes through a queue. The first error of a worker itself is raised here."""
+def _work_in_processes(search: _Search, tell: Tell, stop: Stop) -> None:
+    """One worker per process; what they tell comes through a queue. It is an error if all of them die."""
     context = multiprocessing.get_context("spawn")  # a forked process would inherit torch's threads
     news, ended, lock = context.Queue(), context.Event(), context.Lock()
     workers = [

@@ -159,7 +159,7 @@ class RuleModel(IntensityModel[OptionsT]):
     def grow(self) -> None:
         """Parameters of names that a plan has met first: they start as they would have in training."""
         if self.rule_network.is_behind:
-            with self.collator.plans.building:
+            with self.histories.building:
                 self.rule_network.grow(self.dtype, self.device)
 
     def _answer(self, history: Any, queries: Queries) -> PlannedIntensities:
