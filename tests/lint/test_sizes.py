@@ -22,7 +22,6 @@ MANY_PARAMETERS = {
     "train/label_tasks.py:classify": "public",
     "train/fit.py:fit": "public",
     "train/label_tasks.py:pretrain": "public",
-    "reproduce/command.py:reproduce_options": "the flags of `foretell reproduce`",
     "nn/cells.py:cells_in_waves": "tensors of a hand-written gradient, as a kernel has them",
     "nn/cells.py:_Run.__init__": "the same",
 }

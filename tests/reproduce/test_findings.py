@@ -13,7 +13,7 @@ from foretell.evaluate.metrics import Metric
 from foretell.reproduce.comparison import ModelComparison, _scores
 from foretell.reproduce.experiment import Results
 from foretell.reproduce.findings import CHECKS, find
-from foretell.reproduce.rows import ScoreRows, pooled, read_rows, write_rows
+from foretell.reproduce.rows import ScoreRows, SeedRows, pooled, read_rows, write_rows
 
 ROWS = 200
 NOISE = np.random.default_rng(0).normal(size=(4, ROWS))
@@ -31,7 +31,7 @@ def rows_of(log_likelihood: np.ndarray, wrong: np.ndarray | None = None) -> Scor
 
 
 def comparison_of(**models: ScoreRows) -> ModelComparison:
-    scores = {(name, one.metric): one for name, rows in models.items() for one in _scores(name, [rows], rows)}
+    scores = {(name, one.metric): one for name, rows in models.items() for one in _scores(name, SeedRows({0: rows}))}
     sizes = {"good": {"dim": 32, "layers": 1}, "poor": {"dim": 4, "layers": 1}, "twin": {"dim": 64, "layers": 3}}
     return ModelComparison(
         tuple(models), (), dict.fromkeys(models, (0,)), scores, models, dict.fromkeys(models, ()), sizes

@@ -45,6 +45,11 @@ class CorrectedTest:
     test: PairedTest
     corrected: float  # p by Holm's method
 
+    def to_json(self) -> dict[str, Any]:
+        found = self.test
+        sizes = {"units": found.units, "exact": found.exact}
+        return {"over": self.over, "p": found.p_value, "p_holm": self.corrected, **sizes}
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -84,26 +89,8 @@ class Difference:
         return f"{value:.3g} {time_unit}".rstrip() if self.kind == "time" else f"{value:.3g} nats an event"
 
     def to_json(self) -> dict[str, Any]:
-        tests = [
-            {
-                "over": one.over,
-                "p": one.test.p_value,
-                "p_holm": one.corrected,
-                "units": one.test.units,
-                "exact": one.test.exact,
-            }
-            for one in self.tests
-        ]
-        return {
-            "metric": self.metric,
-            "first": self.first,
-            "second": self.second,
-            "difference": asdict(self.difference),
-            "events": self.events,
-            "tests": tests,
-            "better": self.better,
-            "significant": self.significant,
-        }
+        made = asdict(self) | {"tests": [one.to_json() for one in self.tests], "significant": self.significant}
+        return {name: value for name, value in made.items() if name not in ("title", "kind")}
 
 
 @dataclass(frozen=True)
@@ -122,10 +109,7 @@ class RunComparison:
 
     def to_json(self) -> dict[str, Any]:
         found = {
-            "runs": [
-                {"run": name, **evaluation.to_json()}
-                for name, evaluation in zip(self.names, self.evaluations, strict=True)
-            ],
+            "runs": [{"run": name, **one.to_json()} for name, one in zip(self.names, self.evaluations, strict=True)],
             "differences": [one.to_json() for one in self.differences],
             "by_functor": [one.to_json() for one in self.functors],
             "significance": SIGNIFICANT,
@@ -154,10 +138,10 @@ def compare(
     ways, untested = _ways(over, len(runs[0].data))
     pairs = _pairs(metrics)
     tested = [
-        _tested(runs, metrics, pair, which, units, ways, {"permutations": permutations, "seed": seed})
-        for pair in pairs
-        for which in range(len(keys))
-        if (known := score_of(keys[which])) is None or known.tested
+        difference_of((runs[i].name, runs[j].name), one, other, units, ways, permutations=permutations, seed=seed)
+        for i, j in pairs
+        for one, other in zip(metrics[i], metrics[j], strict=True)
+        if (known := score_of(one.key)) is None or known.tested
     ]
     # Of many runs only some pairs are shown; which ones was decided by looking at all.
     wider = comb(len(runs), 2) / len(pairs)
@@ -222,20 +206,6 @@ def _pairs(metrics: Sequence[Sequence[Metric]]) -> list[tuple[int, int]]:
         return list(combinations(range(len(metrics)), 2))
     best = int(np.argmax([one[0].values.sum() for one in metrics]))
     return [(best, other) for other in range(len(metrics)) if other != best]
-
-
-def _tested(
-    runs: Sequence[ComparedRun],
-    metrics: Sequence[Sequence[Metric]],
-    pair: tuple[int, int],
-    which: int,
-    units: Units,
-    ways: Sequence[Over],
-    drawn: Any,
-) -> Difference:
-    first, second = pair
-    names = runs[first].name, runs[second].name
-    return difference_of(names, metrics[first][which], metrics[second][which], units, ways, **drawn)
 
 
 def difference_of(

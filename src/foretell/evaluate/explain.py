@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -35,9 +35,6 @@ class BodyFact:
     fact: str
     share: float
 
-    def to_json(self) -> dict[str, Any]:
-        return {"fact": self.fact, "share": self.share}
-
 
 @dataclass(frozen=True)
 class ProofShare:
@@ -46,11 +43,7 @@ class ProofShare:
     conditions: tuple[BodyFact, ...]  # strongest first
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "share": self.share,
-            "constant": self.constant,
-            "body": [one.to_json() for one in self.conditions],
-        }
+        return {"share": self.share, "constant": self.constant, "body": [asdict(one) for one in self.conditions]}
 
 
 @dataclass(frozen=True)
@@ -62,16 +55,6 @@ class AttendedEvent:
     conditions: tuple[str, ...]  # besides the event
     weight: float  # α / (1 + Σ α)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "event": self.event,
-            "event_index": self.event_index,
-            "time": self.time,
-            "ago": self.ago,
-            "conditions": list(self.conditions),
-            "weight": self.weight,
-        }
-
 
 @dataclass(frozen=True)
 class LayerAttention:
@@ -80,14 +63,10 @@ class LayerAttention:
     additions: tuple[AttendedEvent, ...]  # largest weight first, of equal ones the latest
 
     def to_json(self, top: int | None) -> dict[str, Any]:
-        shown = self.additions[:top]
-        return {
-            "layer": self.layer,
-            "kept": self.kept,
-            "additions": [one.to_json() for one in shown],
-            "not_shown": len(self.additions) - len(shown),
-            "not_shown_weight": sum(one.weight for one in self.additions[len(shown) :]),
-        }
+        shown = [asdict(one) for one in self.additions[:top]]
+        rest = self.additions[len(shown) :]
+        left_out = {"not_shown": len(rest), "not_shown_weight": sum(one.weight for one in rest)}
+        return vars(self) | {"additions": shown} | left_out
 
 
 @dataclass(frozen=True)
@@ -111,20 +90,10 @@ class RuleContribution:
         return f"{self.rule}[{bound}]" if bound else self.rule
 
     def to_json(self, top: int | None) -> dict[str, Any]:
-        shown = self.proofs[:top]
-        return {
-            "kind": self.kind,
-            "rule": self.rule,
-            "binding": self.binding,
-            "place": self.place,
-            "text": self.text,
-            "share": self.share,
-            "norms": list(self.norms),
-            "effect": self.effect,
-            "proofs": [one.to_json() for one in shown],
-            "proofs_not_shown": len(self.proofs) - len(shown),
-            "attention": [one.to_json(top) for one in self.attention],
-        }
+        shown = [one.to_json() for one in self.proofs[:top]]
+        attention = [one.to_json(top) for one in self.attention]
+        left_out = {"proofs_not_shown": len(self.proofs) - len(shown)}
+        return vars(self) | {"proofs": shown, "attention": attention} | left_out
 
 
 @dataclass(frozen=True)
@@ -134,7 +103,7 @@ class FactExplanation:
     contributions: tuple[RuleContribution, ...]  # strongest first
 
     def to_json(self, top: int | None) -> dict[str, Any]:
-        return {"fact": self.fact, "dim": self.dim, "contributions": [one.to_json(top) for one in self.contributions]}
+        return vars(self) | {"contributions": [one.to_json(top) for one in self.contributions]}
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,7 @@ class EventScores:
     tail: np.ndarray  # ∫ λ after the last scored event, in its row; else 0
     integral_variance: np.ndarray  # of the two together, where they are draws; else 0
     tail_variance: np.ndarray  # of the tail alone
-    predicted_type: (
-        np.ndarray
-    )  # int32: argmax_e λ_e(t_i); UNMET: the most intense event is one that the vocabulary lacks
+    predicted_type: np.ndarray  # int32: argmax_e λ_e(t_i); UNMET: an event that the vocabulary lacks
     log_likelihoods: np.ndarray  # float64 [sequences]
     scored: np.ndarray  # int64 [sequences]: scored events of each
     used: IntegralEstimate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,10 @@ class ScoreColumns(NamedTuple):
     root: bool = False  # the score is the square root of the mean
 
 
+Columns = Callable[[EventRecord], ScoreColumns | Mapping[str, ScoreColumns]]
+F = TypeVar("F", bound=Columns)
+
+
 @dataclass(frozen=True)
 class ScoreDefinition:
     """A score: its name, its unit, which way is better, how it is computed from an `EventRecord`, and where it is shown.
@@ -66,7 +70,7 @@ class ScoreDefinition:
     title: str  # in a sentence
     kind: Kind
     higher_is_better: bool
-    columns: Callable[[EventRecord], ScoreColumns | Mapping[str, ScoreColumns]]
+    columns: Columns
     needs: Needs = "events"  # what a record must have
     heading: str = ""  # of its column in a terminal; default: the title
     page_heading: str = ""  # … in the report; default: the same
@@ -158,38 +162,82 @@ def has_times(evaluation: Mapping[str, Any]) -> bool:
     return any(evaluation.get(one.key) is not None for one in SCORES.values() if one.kind == "time")
 
 
+def _score(key: str, title: str, kind: Kind, **shown: Any) -> Callable[[F], F]:
+    """Registers a function as the columns of a score; more nats are better, and fewer errors."""
+
+    def register(columns: F) -> F:
+        register_score(ScoreDefinition(key, title, kind, kind == "nats", columns, **shown))
+        return columns
+
+    return register
+
+
+@_score("log_likelihood", "log-likelihood", "nats", main=True)
 def _log_likelihood(record: EventRecord) -> ScoreColumns:
     return ScoreColumns(record.events.log_likelihood, record.events.is_event, record.events.integral_variance)
 
 
+@_score("time_log_likelihood", "log-likelihood of times", "nats", heading="of times")
 def _time_log_likelihood(record: EventRecord) -> ScoreColumns:
     return ScoreColumns(record.events.time_log_likelihood, record.events.is_event, record.events.integral_variance)
 
 
+@_score("type_log_likelihood", "log-likelihood of types", "nats", heading="of types")
 def _type_log_likelihood(record: EventRecord) -> ScoreColumns:
     return ScoreColumns(record.events.type_log_likelihood, record.events.is_event)
 
 
-def _time_errors(record: EventRecord) -> ScoreColumns:
-    defined = record.defined_times()
-    return ScoreColumns(np.where(defined, np.abs(record.of_times("predicted") - record.events.time), 0.0), defined)
-
-
+@_score("rmse", "RMSE of the next time", "time", needs="times", heading="RMSE of next time", short="RMSE", main=True)
 def _squared_time_errors(record: EventRecord) -> ScoreColumns:
     errors = _time_errors(record)
     return errors._replace(values=errors.values**2, root=True)
 
 
+# It tells the RMSE's story, and each test makes the correction for their number harder on the others: it is not tested.
+@_score(
+    "mae",
+    "mean absolute error of the next time",
+    "time",
+    needs="times",
+    heading="MAE of next time",
+    closer=True,
+    tested=False,
+)
+def _time_errors(record: EventRecord) -> ScoreColumns:
+    defined = record.defined_times()
+    return ScoreColumns(np.where(defined, np.abs(record.of_times("predicted") - record.events.time), 0.0), defined)
+
+
+@_score(
+    "error_rate",
+    "error of the next type, given its time",
+    "share",
+    heading="error of next type",
+    page_heading="wrong next type",
+    short="type error",
+    main=True,
+)
 def _wrong_types(record: EventRecord) -> ScoreColumns:
     real = record.events.is_event
     return ScoreColumns(((record.events.predicted_type != record.events.type) & real).astype(float), real)
 
 
+@_score(
+    "error_rate_without_time",
+    "error of the next type, without its time",
+    "share",
+    needs="times",
+    heading="error of next type if not told when",
+    page_heading="the same, untold its time",
+    short="type error without time",
+    closer=True,
+)
 def _wrong_types_without_time(record: EventRecord) -> ScoreColumns:
     real = record.events.is_event
     return ScoreColumns(((record.of_times("type_without_time", -1) != record.events.type) & real).astype(float), real)
 
 
+@_score("participants", "error of who", "share", needs="participants", short="participants' error", main=True)
 def _wrong_participants(record: EventRecord) -> dict[str, ScoreColumns]:
     """Of each pattern, and of all of them together where there are several."""
     found = {}
@@ -212,73 +260,6 @@ def _rows_of(events: EventScores, guesses: Guesses) -> np.ndarray:
     rows = np.searchsorted(keys, wanted)
     assert np.array_equal(keys[rows], wanted)
     return rows
-
-
-for _score in (
-    ScoreDefinition("log_likelihood", "log-likelihood", "nats", True, _log_likelihood, main=True),
-    ScoreDefinition(
-        "time_log_likelihood", "log-likelihood of times", "nats", True, _time_log_likelihood, heading="of times"
-    ),
-    ScoreDefinition(
-        "type_log_likelihood", "log-likelihood of types", "nats", True, _type_log_likelihood, heading="of types"
-    ),
-    ScoreDefinition(
-        "rmse",
-        "RMSE of the next time",
-        "time",
-        False,
-        _squared_time_errors,
-        "times",
-        heading="RMSE of next time",
-        short="RMSE",
-        main=True,
-    ),
-    ScoreDefinition(
-        "mae",
-        "mean absolute error of the next time",
-        "time",
-        False,
-        _time_errors,
-        "times",
-        heading="MAE of next time",
-        closer=True,
-        tested=False,  # it tells the RMSE's story, and each test makes the correction for their number harder on the others
-    ),
-    ScoreDefinition(
-        "error_rate",
-        "error of the next type, given its time",
-        "share",
-        False,
-        _wrong_types,
-        heading="error of next type",
-        page_heading="wrong next type",
-        short="type error",
-        main=True,
-    ),
-    ScoreDefinition(
-        "error_rate_without_time",
-        "error of the next type, without its time",
-        "share",
-        False,
-        _wrong_types_without_time,
-        "times",
-        heading="error of next type if not told when",
-        page_heading="the same, untold its time",
-        short="type error without time",
-        closer=True,
-    ),
-    ScoreDefinition(
-        "participants",
-        "error of who",
-        "share",
-        False,
-        _wrong_participants,
-        "participants",
-        short="participants' error",
-        main=True,
-    ),
-):
-    register_score(_score)
 
 
 @dataclass(frozen=True)

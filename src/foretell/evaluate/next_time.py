@@ -8,7 +8,7 @@ the time given that something does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,7 +20,8 @@ from foretell.models.base import IntensityModel
 from foretell.options import Window
 from foretell.train.likelihood_task import batches_of
 
-SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels grow from there
+SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels grow from there …
+SHORT_GAPS_OF_ONE = 0.05  # … and where one sequence alone is looked at
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of a predicted time
 HORIZON = 100.0  # in largest observation times of the data
 UNDEFINED_ABOVE = 1e-3  # of no_event: the mean is then not reported
@@ -42,9 +43,7 @@ class NextTimes:
     no_event: np.ndarray
     error: np.ndarray  # what the mean may be off by, since quadrature is no proof
     median: np.ndarray  # NaN where nothing happens with probability one half
-    type_without_time: (
-        np.ndarray
-    )  # int32: argmax_e of the probability that it is next; UNMET: an event that the vocabulary lacks
+    type_without_time: np.ndarray  # int32: the most probable next type; UNMET: an event that the vocabulary lacks
 
 
 def longest_time(model: IntensityModel, data: EventData) -> float:
@@ -63,51 +62,26 @@ def predict_next_times(
 ) -> NextTimes:
     """By the first of `cares`; what is then off by more than AGAIN_ABOVE of the wait, by the next."""
     last = HORIZON * longest_time(model, data)
-    horizon = Horizon(_first_panel(data, last), last)
+    horizon = Horizon(_short_gap(data.gaps(), SHORT_GAPS, last / (100.0 * HORIZON)), last)
     found = _marched(model, data, window, horizon, cares[0], None, progress)
     for care in cares[1:]:
-        again = (found.error > AGAIN_ABOVE * found.wait) & (found.no_event <= UNDEFINED_ABOVE)
+        again = (found["error"] > AGAIN_ABOVE * found["wait"]) & (found["no_event"] <= UNDEFINED_ABOVE)
         if not again.any():
             break
-        better = _marched(model, data, window, horizon, care, found.rows(again), None)
-        found = found.with_rows(again, better)
-    predicted = np.where(found.no_event > UNDEFINED_ABOVE, np.nan, found.start + found.wait)
+        found[again] = _marched(model, data, window, horizon, care, found[again], None)
+    predicted = np.where(found["no_event"] > UNDEFINED_ABOVE, np.nan, found["start"] + found["wait"])
+    median = found["start"] + found["median"]
     return NextTimes(
-        found.sequence,
-        found.event,
-        predicted,
-        found.no_event,
-        found.error,
-        found.start + found.median,
-        found.kind,
+        found["sequence"], found["event"], predicted, found["no_event"], found["error"], median, found["kind"]
     )
 
 
-@dataclass(frozen=True)
-class _Table:
-    """One row a prefix that was marched from, in the order of the data; times count from its start."""
-
-    sequence: np.ndarray
-    event: np.ndarray
-    start: np.ndarray
-    wait: np.ndarray
-    error: np.ndarray
-    no_event: np.ndarray
-    median: np.ndarray
-    kind: np.ndarray
-
-    def columns(self) -> list[np.ndarray]:
-        return [getattr(self, field.name) for field in fields(self)]
-
-    def rows(self, chosen: np.ndarray) -> _Table:
-        return _Table(*(column[chosen] for column in self.columns()))
-
-    def with_rows(self, chosen: np.ndarray, other: _Table) -> _Table:
-        """With others in place of the chosen ones."""
-        merged = [column.copy() for column in self.columns()]
-        for column, better in zip(merged, other.columns(), strict=True):
-            column[chosen] = better
-        return _Table(*merged)
+# One row per prefix that was marched from, in the order of the data; times count from its start.
+_ROW = np.dtype(
+    [("sequence", np.int64), ("event", np.int64)]
+    + [(name, np.float64) for name in ("start", "wait", "error", "no_event", "median")]
+    + [("kind", np.int32)]
+)
 
 
 @torch.no_grad()
@@ -117,19 +91,19 @@ def _marched(
     window: Window,
     horizon: Horizon,
     care: Tolerance,
-    only: _Table | None,
+    only: np.ndarray | None,
     progress: Callable[[int, int], None] | None,
-) -> _Table:
+) -> np.ndarray:
     """From before every scored event, or `only` from before some of them: then more sequences are looked at side by side."""
-    chosen = np.arange(len(data)) if only is None else np.unique(only.sequence)
+    chosen = np.arange(len(data)) if only is None else np.unique(only["sequence"])
     wanted = np.ones(data.event_count, dtype=bool)
     nodes = float(NODES)
     if only is not None:
         wanted[:] = False
-        wanted[data.columns.offsets[only.sequence] + only.event] = True
-        nodes *= len(only.event) / max(1, int(data.lengths[chosen].sum()))
+        wanted[data.columns.offsets[only["sequence"]] + only["event"]] = True
+        nodes *= len(only["event"]) / max(1, int(data.lengths[chosen].sum()))
     wide = with_all_names(model, data)
-    parts: list[list[np.ndarray]] = [_no_rows()]
+    parts = [np.empty(0, dtype=_ROW)]
     done = 0
     for indices, batch in batches_of(data.select(chosen), model, window, max(1, round(nodes))):
         names = chosen[indices]
@@ -157,28 +131,18 @@ def _marched(
                 *times,
                 known_types(found.masses[row, event].argmax(-1), model),
             )
-            parts.append([column.cpu().numpy() for column in table])
+            parts.append(np.rec.fromarrays([column.cpu().numpy() for column in table], dtype=_ROW))
         done += len(names)
         if progress is not None:
             progress(done, len(chosen))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.lexsort((columns[1], columns[0]))
-    return _Table(*(column[order] for column in columns))
+    whole = np.concatenate(parts)
+    return whole[np.lexsort((whole["event"], whole["sequence"]))]
 
 
-def _no_rows() -> list[np.ndarray]:
-    kinds = (np.int64, np.int64, *[np.float64] * 5, np.int32)
-    return [np.empty(0, dtype=kind) for kind in kinds]
-
-
-def _first_panel(data: EventData, horizon: float) -> float:
-    """The shortest gaps: after an event an intensity may jump and fall on their scale, and a wider panel would not see it."""
-    gaps = data.gaps()
+def _short_gap(gaps: np.ndarray, quantile: float, otherwise: float) -> float:
+    """Width of a first panel: after an event an intensity may jump and fall on the scale of the shortest gaps."""
     positive = gaps[gaps > 0.0]
-    return float(np.quantile(positive, SHORT_GAPS)) if len(positive) else horizon / (100.0 * HORIZON)
-
-
-SHORT_GAPS_OF_ONE = 0.05  # the quantile of the sequence's gaps at which marching begins
+    return float(np.quantile(positive, quantile)) if len(positive) else otherwise
 
 
 @torch.no_grad()
@@ -194,7 +158,8 @@ def waiting_times(
     NaN: so much of the probability is never reached; the event may never come.
     """
     rows = [np.empty((0, len(quantiles)))]
-    horizon = Horizon(_first_width(data, place), HORIZON * longest_time(model, data))
+    gaps, no_gap = np.diff(data[place].times, prepend=0.0), max(data[place].t_end, 1e-9) / 1000.0
+    horizon = Horizon(_short_gap(gaps, SHORT_GAPS_OF_ONE, no_gap), HORIZON * longest_time(model, data))
     with model.evaluating():
         batch = model.collator.batch(data, [place], device=model.device)
         history = model.encode(batch)
@@ -204,10 +169,3 @@ def waiting_times(
             places = Places(start, chunk[None], torch.ones_like(start, dtype=torch.bool))
             rows.append(march(model, batch, history, places, horizon, QUICK, quantiles).quantiles[0].cpu().numpy())
     return np.concatenate(rows)
-
-
-def _first_width(data: EventData, place: int) -> float:
-    """A short gap of the sequence: intensities may jump and fall on that scale after an event."""
-    gaps = np.diff(data[place].times, prepend=0.0)
-    positive = gaps[gaps > 0.0]
-    return float(np.quantile(positive, SHORT_GAPS_OF_ONE)) if len(positive) else max(data[place].t_end, 1e-9) / 1000.0

@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +64,6 @@ class Origin:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return cls(digest, digest_of(data), options.window, options.integral, options.points, options.seed)
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 def digest_of(data: EventData) -> str:
     """Of everything about the data that a score depends on."""
@@ -84,7 +81,7 @@ def digest_of(data: EventData) -> str:
 
 def write_scores(scored: ScoredModel, data: EventData, folder: Path, origin: Origin | None = None) -> Path:
     """`scores.parquet`; without pyarrow, `scores.jsonl.gz` with the same columns."""
-    summary = scored.evaluation.to_json() | ({} if origin is None else {"computed_from": origin.to_json()})
+    summary = scored.evaluation.to_json() | ({} if origin is None else {"computed_from": asdict(origin)})
     text = json.dumps(summary, indent=2) + "\n"
     columns = score_columns(scored, data)
     columns["evaluation"] = [_digest(text.encode())] * len(scored.events.event)
@@ -136,13 +133,7 @@ def score_columns(scored: ScoredModel, data: EventData) -> dict[str, np.ndarray 
         "time": events.time,
         "event": named(events.type),
         "log_likelihood": events.log_likelihood,
-        "log_intensity": events.log_intensity,
-        "log_total_intensity": events.log_total,
-        "log_predicted_intensity": events.log_predicted,
-        "integral": events.integral,
-        "tail": events.tail,
-        "integral_variance": events.integral_variance,
-        "tail_variance": events.tail_variance,
+        **{column: getattr(events, part) for part, column in FLOATS.items() if part != "time"},
         "residual": spread(residuals(events)),
         "predicted_event": named(events.predicted_type),
         "predicted_event_without_time": named(without_time),
@@ -160,7 +151,7 @@ def read_scores(
     try:
         text = (folder / SUMMARY).read_bytes()
         summary = json.loads(text)
-        if summary["computed_from"] != origin.to_json() or (times and not has_times(summary)):
+        if summary["computed_from"] != asdict(origin) or (times and not has_times(summary)):
             return None
         columns = _read(table)
         if set(columns["evaluation"]) != {_digest(text)}:

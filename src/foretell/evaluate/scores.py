@@ -21,7 +21,7 @@ from foretell.evaluate.next_time import NextTimes, predict_next_times
 from foretell.evaluate.patterns import Guesses, check_patterns, guess_participants, parse_pattern
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
-from foretell.models.rules.rule_model import RuleModel
+from foretell.models.capabilities import HasRules
 from foretell.options import Integral, Window
 
 
@@ -57,9 +57,7 @@ class Evaluation:
     bootstrap: str
     unseen_types: int  # types that never occurred in the model's training data and do here
     unseen_events: int  # events of such types
-    participants: list[ParticipantError] = field(
-        default_factory=list
-    )  # one for each pattern asked for, then all together
+    participants: list[ParticipantError] = field(default_factory=list)  # one per pattern, then all together
     futures: FutureScores | None = None
 
     def __getattr__(self, key: str) -> Any:
@@ -167,17 +165,10 @@ def score(
     def told(what: str) -> Callable[[int, int], None]:
         return lambda done, of: None if progress is None else progress(what, done, of)
 
-    program = model.program if isinstance(model, RuleModel) else None
+    program = model.program if isinstance(model, HasRules) else None
     with model.evaluating(), naming_impossible(program, data):
-        events = score_events(
-            model,
-            data,
-            integral=options.integral,
-            points=options.points,
-            window=window,
-            seed=seed,
-            progress=told("log-likelihood"),
-        )
+        how = {"integral": options.integral, "points": options.points, "window": window, "seed": seed}
+        events = score_events(model, data, **how, progress=told("log-likelihood"))
         if not events.is_event.any():
             raise ForetellError(f"{data.name}: no event counts in the window {window!r}, so there is nothing to score")
         times = predict_next_times(model, data, window=window, progress=told("next times")) if options.times else None
@@ -200,9 +191,8 @@ def summarise(
     units = Units(events.sequence, len(data))
     resampling = units.resampling(options.seed)
     metrics = metrics_of(record)
-    found = dict(
-        zip((one.key for one in metrics), estimates([one.ratio(units) for one in metrics], resampling), strict=True)
-    )
+    values = estimates([one.ratio(units) for one in metrics], resampling)
+    found = {one.key: value for one, value in zip(metrics, values, strict=True)}
     happened = events.type[events.is_event]
     evaluation = Evaluation(
         model=model.title,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def _write(course: ExperimentProgress, summary: ExperimentSummary, folder: Path)
             "pending": len(results.units) - len(results.records) - len(failed),
             "failed": failed,
         },
-        "findings": [one.to_json() for one in summary.findings],
+        "findings": [asdict(one) for one in summary.findings],
         **summary.numbers,
     }
     path = folder / RESULTS
@@ -143,7 +143,7 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         found = [
-            {**course.to_json(), "findings": [one.to_json() for one in summary.findings], **summary.numbers}
+            {**course.to_json(), "findings": [asdict(one) for one in summary.findings], **summary.numbers}
             for course, summary in zip(self.courses, self.summaries, strict=True)
         ]
         return {"experiments": found, "interrupted": self.interrupted}
@@ -204,45 +204,12 @@ def _all(experiments: Sequence[str], wanted: ReproduceOptions, tell: Callable[[s
 
 
 def reproduce_options(
-    *,
-    data: str | None,
-    out: str | None,
-    models: str,
-    seeds: str,
-    device: str,
-    quick: bool,
-    jobs: int,
-    gpu_jobs: int,
-    minutes: float | None,
-    fit: bool,
-    results: bool,
-    publish: bool,
+    *, data: str | None, out: str | None, models: str, seeds: str, quick: bool, **others: Any
 ) -> ReproduceOptions:
-    """Options as they were typed, checked."""
-    if device not in ("auto", "cpu") and not device.startswith("cuda"):
-        raise ForetellError(f"--device {device}: expected auto (what suits each unit), cpu or cuda")
-    for name, value in (("--jobs", jobs), ("--gpu-jobs", gpu_jobs)):
-        if value < 1:
-            raise ForetellError(f"{name} {value}: expected 1 or more")
-    if minutes is not None and not minutes > 0.0:
-        raise ForetellError(f"--minutes {minutes:g}: expected a number above 0")
-    if publish and (quick or models or seeds):
-        raise ForetellError("--publish is for whole results: leave out --quick, --models and --seeds")
-    if not results and (publish or not fit):
-        raise ForetellError("--no-results leaves nothing to do: leave out --publish and --no-fit")
+    """Options as they were typed, checked; `others` are fields of `ReproduceOptions`."""
     choice = Choice(quick, tuple(part.strip() for part in models.split(",") if part.strip()), _seeds(seeds))
-    return ReproduceOptions(
-        out=Path(out) if out else default_out(quick),
-        data=Path(data) if data else None,
-        choice=choice,
-        device=device,
-        jobs=jobs,
-        gpu_jobs=gpu_jobs,
-        minutes=minutes,
-        fit=fit,
-        results=results,
-        publish=publish,
-    )
+    folders = {"out": Path(out) if out else default_out(quick), "data": Path(data) if data else None}
+    return ReproduceOptions(**folders, choice=choice, **others)
 
 
 def listed() -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ there are enough of them, else over events. The spread is the standard deviation
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -19,7 +19,15 @@ from foretell.evaluate.compare import Difference, in_words
 from foretell.evaluate.metrics import score_of
 from foretell.evaluate.scores import plain
 from foretell.reproduce.experiment import ExperimentSummary, Picture, Results, TableSection, estimate_cell
-from foretell.reproduce.rows import WHO, ScoreRows, difference_between, is_significant, participants_key, seed_rows
+from foretell.reproduce.rows import (
+    WHO,
+    ScoreRows,
+    SeedRows,
+    difference_between,
+    is_significant,
+    participants_key,
+    seed_rows,
+)
 
 if TYPE_CHECKING:
     from foretell.reproduce.models import Models
@@ -77,34 +85,31 @@ def compare_models(experiment: Models, results: Results) -> ModelComparison:
     rows = seed_rows(results, lambda settings: settings["model"] if settings["part"] == "final" else None)
     there = tuple(one.name for one in experiment.entrants if one.name in rows)
 
-    def records(name: str) -> Iterator[Mapping[str, Any]]:
-        for one in finals:
-            if one.settings["model"] == name and one.name in results.records and results.rows(one.name) is not None:
-                yield results.records[one.name]
-
-    scores = [one for name in there for one in _scores(name, [*rows[name].by_seed.values()], rows[name].pooled)]
+    records: dict[str, list[Mapping[str, Any]]] = {name: [] for name in there}
+    for one in finals:
+        if one.name in results.records and results.rows(one.name) is not None:
+            records[one.settings["model"]].append(results.records[one.name])
+    scores = [one for name in there for one in _scores(name, rows[name])]
     return ModelComparison(
         models=there,
         missing=tuple(one.name for one in experiment.entrants if one.name not in rows),
         seeds={name: tuple(rows[name].by_seed) for name in there},
         scores={(one.model, one.metric): one for one in scores},
         rows={name: rows[name].pooled for name in there},
-        records={name: tuple(records(name)) for name in there},
+        records={name: tuple(some) for name, some in records.items()},
         sizes={one.settings["model"]: one.settings["size"] for one in finals if one.settings["size"]},
         singles={name: rows[name].by_seed for name in there},
         like=frozenset(one.name for one in experiment.entrants if one.sized_by != one.name),
     )
 
 
-def _scores(name: str, rows: Sequence[ScoreRows], together: ScoreRows) -> list[Score]:
-    units = together.units
-    found = estimates([one.ratio(units) for one in together.metrics], units.resampling(0))
-    made = []
-    for metric, estimate in zip(together.metrics, found, strict=True):
-        values = tuple(one.by_key[metric.key].ratio(one.units).value for one in rows)
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        made.append(Score(name, metric.key, metric.kind, estimate, spread, values))
-    return made
+def _scores(name: str, rows: SeedRows) -> list[Score]:
+    units, metrics = rows.pooled.units, rows.pooled.metrics
+    found = estimates([one.ratio(units) for one in metrics], units.resampling(0))
+    return [
+        Score(name, one.key, one.kind, estimate, rows.spread(one.key), rows.values(one.key))
+        for one, estimate in zip(metrics, found, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -140,15 +145,11 @@ def summary_of(experiment: Models, results: Results) -> ExperimentSummary:
     found = compare_models(experiment, results)
     columns = experiment.columns
     pairs = _pairs(table.get("compare"), found.models)
-    asked = [
-        (first, second, metric)
-        for first, second in pairs
-        if first in found.models and second in found.models
-        for metric in columns
-    ]
+    there = [(first, second) for first, second in pairs if first in found.models and second in found.models]
+    asked = [(*pair, metric) for pair in there for metric in columns]
     tests = [_Tests(found.test(*one), found.seed_tests(*one)) for one in asked]
     grid = [
-        {**{key: record[key] for key in ("model", "size", "seed", "dev", "fit_seconds")}}
+        {key: record[key] for key in ("model", "size", "seed", "dev", "fit_seconds")}
         for record in results.records.values()
         if record["part"] == "grid"
     ]
@@ -222,14 +223,8 @@ def _test_table(tests: Sequence[_Tests]) -> list[TableSection]:
         "for the number of tests. The better one is named where p < 0.05. "
         "The last column: in how many seeds the same one is ahead, and in how many significantly."
     )
-    return [
-        TableSection(
-            "Differences",
-            ["first", "second", "score", "difference", "p", "better", "seeds ahead, significantly"],
-            rows,
-            note,
-        )
-    ]
+    head = ["first", "second", "score", "difference", "p", "better", "seeds ahead, significantly"]
+    return [TableSection("Differences", head, rows, note)]
 
 
 def _grid_table(grid: Sequence[Mapping[str, Any]], found: ModelComparison) -> list[TableSection]:

@@ -38,9 +38,6 @@ class Finding:
     detail: str  # in words, with the numbers
     value: float | None = None  # the one number that decides, where there is one
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 @dataclass(frozen=True)
 class TableSection:

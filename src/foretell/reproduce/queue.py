@@ -16,7 +16,7 @@ from foretell.errors import ForetellError
 from foretell.reproduce.definition import Choice, Definition, check_models, read_definition
 from foretell.reproduce.experiment import Experiment, Results, open_experiment, results_of
 from foretell.reproduce.unit import Unit, UnitFolder
-from foretell.reproduce.workers import Assignment, ProcessPool, ThisProcess, UnitOutcome, WorkerPool
+from foretell.reproduce.workers import Assignment, ProcessPool, ThisProcess, UnitOutcome
 from foretell.train.trainer import choose_device
 
 GRACE = 40.0  # seconds that a unit has to stop when time is up; then it is killed, and goes on from its last checkpoint
@@ -34,6 +34,19 @@ class ReproduceOptions:
     fit: bool = True  # False: only say what came of the units that are done
     results: bool = True  # False: tables, tests and findings are left to a later call
     publish: bool = False  # results go into the folders of the definitions, too
+
+    def __post_init__(self) -> None:
+        if self.device not in ("auto", "cpu") and not self.device.startswith("cuda"):
+            raise ForetellError(f"--device {self.device}: expected auto (what suits each unit), cpu or cuda")
+        for name, value in (("--jobs", self.jobs), ("--gpu-jobs", self.gpu_jobs)):
+            if value < 1:
+                raise ForetellError(f"{name} {value}: expected 1 or more")
+        if self.minutes is not None and not self.minutes > 0.0:
+            raise ForetellError(f"--minutes {self.minutes:g}: expected a number above 0")
+        if self.publish and self.choice != Choice():
+            raise ForetellError("--publish is for whole results: leave out --quick, --models and --seeds")
+        if not self.results and (self.publish or not self.fit):
+            raise ForetellError("--no-results leaves nothing to do: leave out --publish and --no-fit")
 
 
 @dataclass
@@ -82,8 +95,8 @@ def run_units(
         choose_device(wanted.device)  # an error here, and not in every unit
     deadline = None if wanted.minutes is None else time.time() + 60.0 * wanted.minutes
     over = lambda: stop() or (deadline is not None and time.time() >= deadline)  # noqa: E731
-    pool: WorkerPool = ThisProcess(stop) if wanted.jobs == 1 else ProcessPool(wanted.jobs)
-    patience = _Patience()
+    pool = ThisProcess(stop) if wanted.jobs == 1 else ProcessPool(wanted.jobs)
+    asked_to_stop: float | None = None  # when
     try:
         while True:
             while not over() and len(pool.busy()) < pool.size:
@@ -95,7 +108,10 @@ def run_units(
                 break
             for job, outcome in pool.wait():
                 _ended(courses, job, outcome, wanted, tell)
-            if over() and isinstance(pool, ProcessPool) and patience.runs_out(pool):
+            if over() and isinstance(pool, ProcessPool) and asked_to_stop is None:
+                asked_to_stop = time.monotonic()
+                pool.interrupt()
+            if asked_to_stop is not None and pool.busy() and time.monotonic() - asked_to_stop > GRACE:
                 tell(f"{len(pool.busy())} units did not stop in time; they go on from their last checkpoints next time")
                 pool.close(now=True)
                 return courses
@@ -110,19 +126,6 @@ def open_progress(name: str, wanted: ReproduceOptions) -> ExperimentProgress:
     definition = read_definition(name, wanted.choice)
     experiment = open_experiment(definition)
     return ExperimentProgress(name, definition, experiment, results_of(definition, experiment, wanted.out))
-
-
-class _Patience:
-    """Workers are asked once to stop; after a while they have had their chance."""
-
-    def __init__(self) -> None:
-        self.since: float | None = None
-
-    def runs_out(self, pool: ProcessPool) -> bool:
-        if self.since is None:
-            self.since = time.monotonic()
-            pool.interrupt()
-        return bool(pool.busy()) and time.monotonic() - self.since > GRACE
 
 
 def _next(

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from foretell.errors import ForetellError
 from foretell.reproduce.definition import Choice, Definition, read_definition
@@ -108,18 +108,6 @@ class Worker:
         return UnitOutcome("done", time.monotonic() - began)
 
 
-class WorkerPool(Protocol):
-    size: int
-
-    def busy(self) -> list[Assignment]: ...
-    def start(self, given: Assignment) -> None: ...
-    def wait(self) -> list[tuple[Assignment, UnitOutcome]]:
-        """The assignments that have come to an end; may be none yet."""
-        ...
-
-    def close(self, *, now: bool = False) -> None: ...
-
-
 class ThisProcess:
     """The pool of one: this very process."""
 
@@ -136,6 +124,7 @@ class ThisProcess:
         self.given = given
 
     def wait(self) -> list[tuple[Assignment, UnitOutcome]]:
+        """Work on it, and say how that ended."""
         assert self.given is not None
         given, self.given = self.given, None
         return [(given, self.worker.work(given, self.stop))]
@@ -173,6 +162,7 @@ class ProcessPool:
             one.process.stdin.flush()
 
     def wait(self) -> list[tuple[Assignment, UnitOutcome]]:
+        """The assignments that have come to an end; may be none yet."""
         found: list[tuple[Assignment, UnitOutcome]] = []
         for key, _ in self.selector.select(POLL):
             one: _Process = key.data
