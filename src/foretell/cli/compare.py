@@ -51,7 +51,7 @@ def compare(
     if len(runs) < 2:
         raise ForetellError("one run: comparing needs two or more, `foretell compare RUN RUN`")
     if plot is not None:
-        from foretell.report.plots import check_suffix
+        from foretell.report.canvas import check_suffix
 
         if len(runs) != 2:
             raise ForetellError(f"--plot draws two runs against each other, and there are {len(runs)}")
@@ -72,7 +72,7 @@ def compare(
         progress.move("comparing", 0, 1)
         found = compared(made, cast(Units, over), seed=seed)
     if plot is not None:
-        from foretell.report.plots import save_figure
+        from foretell.report.canvas import save_figure
         from foretell.report.run_plots import scatter_plot
 
         save_figure(scatter_plot(found, opened[0].time_unit), plot)

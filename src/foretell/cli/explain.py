@@ -43,7 +43,7 @@ def explain(
 
     check_time(at)
     if plot is not None:
-        from foretell.report.plots import check_suffix
+        from foretell.report.canvas import check_suffix
 
         check_suffix(plot)
     opened = open_run(run, data, split, columns, device)
@@ -62,8 +62,8 @@ def explain(
     explained = ask(opened.model, history, at, event)
     most = top or None
     if plot is not None:
+        from foretell.report.canvas import save_figure
         from foretell.report.explanation import explain_plot
-        from foretell.report.plots import save_figure
 
         save_figure(explain_plot(explained, time_unit=opened.time_unit), plot)
     if as_json:

@@ -45,7 +45,7 @@ def intensity(
         raise ForetellError("say when: --times 0.5,1.2 or --grid 100")
     wanted = _parse(times)
     if plot is not None:
-        from foretell.report.plots import check_suffix
+        from foretell.report.canvas import check_suffix
 
         check_suffix(plot)
     if program is not None or params is not None:

@@ -96,20 +96,17 @@ class Resampling:
         return np.bincount(place.ravel()[: self.units], minlength=self.units).astype(np.float64)
 
 
-Seed = int | np.random.Generator  # a generator gives a seed
+def resample_sequences(count: int, seed: int) -> Resampling:
+    return Resampling(count, "sequences", None, seed)
 
 
-def resample_sequences(count: int, seed: Seed) -> Resampling:
-    return Resampling(count, "sequences", None, _seed(seed))
-
-
-def resample_blocks(sequence_of_event: np.ndarray, seed: Seed) -> Resampling:
+def resample_blocks(sequence_of_event: np.ndarray, seed: int) -> Resampling:
     """Blocks of about the cube root of the number of events, within one sequence, wrapping around its end."""
     count = len(sequence_of_event)
     starts = np.flatnonzero(np.r_[True, sequence_of_event[1:] != sequence_of_event[:-1]])
     lengths = np.diff(np.r_[starts, count])
     block = max(1, round(count ** (1.0 / 3.0)))
-    return Resampling(count, "events", block, _seed(seed), np.repeat(starts, lengths), np.repeat(lengths, lengths))
+    return Resampling(count, "events", block, seed, np.repeat(starts, lengths), np.repeat(lengths, lengths))
 
 
 def replicates(ratios: Sequence[Ratio], resampling: Resampling) -> np.ndarray:
@@ -150,10 +147,6 @@ def estimates(ratios: Sequence[Ratio], resampling: Resampling) -> list[Estimate]
     for place, low, high in zip(np.flatnonzero(whole).tolist(), *quick.tolist(), strict=True):
         found[place] = Estimate(ratios[place].value, low, high)
     return found
-
-
-def _seed(seed: Seed) -> int:
-    return int(seed.integers(2**62)) if isinstance(seed, np.random.Generator) else seed
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -123,15 +124,19 @@ def score_events(
     if points < 1:
         raise ForetellError(f"points = {points}: expected 1 or more")
     if isinstance(model, ExactIntegral):
-        return _score(model, data, _closed_form(), "closed form", 0, window, progress)
+        return _score(model, data, _closed_form, "closed form", 0, window, progress)
+    doubling = None
     if integral == "quadrature":
-        scores = _score(model, data, _by_quadrature(points), "quadrature", points, window, progress)
-        assert scores.used.doubling is not None
-        if scores.used.doubling <= QUADRATURE_TOLERANCE:
+        scores = _score(model, data, partial(_by_quadrature, nodes=points), integral, points, window, progress)
+        doubling = scores.used.doubling
+        assert doubling is not None
+        if doubling <= QUADRATURE_TOLERANCE:
             return scores
-        drawn = _score(model, data, _by_draws("stratified", points, seed), "stratified", points, window, progress)
-        return replace(drawn, used=replace(drawn.used, doubling=scores.used.doubling, fallback=True))
-    return _score(model, data, _by_draws(integral, points, seed), integral, points, window, progress)
+        integral = "stratified"
+    generator = torch.Generator(model.device).manual_seed(seed)
+    by_draws = partial(_by_draws, method=integral, points=points, generator=generator)
+    drawn = _score(model, data, by_draws, integral, points, window, progress)
+    return replace(drawn, used=replace(drawn.used, doubling=doubling, fallback=doubling is not None))
 
 
 @dataclass(frozen=True)
@@ -144,41 +149,28 @@ class _GapIntegrals:
 Integrator = Callable[[IntensityModel, Any, Batch], _GapIntegrals]
 
 
-def _closed_form() -> Integrator:
-    def integrate(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
-        assert isinstance(model, ExactIntegral)
-        value = model.exact_integral(history, batch).double() * batch.gap_counts
-        return _GapIntegrals(value, torch.zeros_like(value), value)
-
-    return integrate
+def _closed_form(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
+    assert isinstance(model, ExactIntegral)
+    value = model.exact_integral(history, batch).double() * batch.gap_counts
+    return _GapIntegrals(value, torch.zeros_like(value), value)
 
 
-def _by_quadrature(nodes: int) -> Integrator:
-    def integrate(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
-        value = _summed(model, history, batch, quadrature(batch, nodes))
-        doubled = _summed(model, history, batch, quadrature(batch, 2 * nodes))
-        return _GapIntegrals(value, torch.zeros_like(value), doubled)
-
-    return integrate
+def _by_quadrature(model: IntensityModel, history: Any, batch: Batch, *, nodes: int) -> _GapIntegrals:
+    value = _summed(model, history, batch, quadrature(batch, nodes))
+    doubled = _summed(model, history, batch, quadrature(batch, 2 * nodes))
+    return _GapIntegrals(value, torch.zeros_like(value), doubled)
 
 
-def _by_draws(method: Integral, points: int, seed: int) -> Integrator:
-    generator: dict[torch.device, torch.Generator] = {}
-
-    def integrate(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
-        device = batch.times.device
-        if device not in generator:
-            generator[device] = torch.Generator(device).manual_seed(seed)
-        if method == "uniform":
-            drawn = uniform(batch, batch.lengths.clamp(min=1) * points, generator[device])
-            terms = integral_terms(model, history, batch, drawn).double()
-            return _uniform_gaps(batch, drawn, terms)
-        # Two independent sets of draws: their mean is the estimate, their difference gives its variance.
-        first = _summed(model, history, batch, stratified(batch, max(1, points // 2), generator[device]))
-        second = _summed(model, history, batch, stratified(batch, max(1, points - points // 2), generator[device]))
-        return _GapIntegrals((first + second) / 2.0, (first - second).square() / 4.0, (first + second) / 2.0)
-
-    return integrate
+def _by_draws(
+    model: IntensityModel, history: Any, batch: Batch, *, method: Integral, points: int, generator: torch.Generator
+) -> _GapIntegrals:
+    if method == "uniform":
+        drawn = uniform(batch, batch.lengths.clamp(min=1) * points, generator)
+        return _uniform_gaps(batch, drawn, integral_terms(model, history, batch, drawn).double())
+    # Two independent sets of draws: their mean is the estimate, their difference gives its variance.
+    first = _summed(model, history, batch, stratified(batch, max(1, points // 2), generator))
+    second = _summed(model, history, batch, stratified(batch, max(1, points - points // 2), generator))
+    return _GapIntegrals((first + second) / 2.0, (first - second).square() / 4.0, (first + second) / 2.0)
 
 
 def _summed(model: IntensityModel, history: Any, batch: Batch, points: Points) -> Tensor:

@@ -108,15 +108,8 @@ class Prediction:
         return self.outlook.no_event
 
     def to_json(self) -> dict[str, Any]:
-        found = {
-            "sequence": self.sequence,
-            "start": self.start,
-            "events_seen": self.seen,
-            **self.outlook.to_json(),
-        }
-        if self.samples is not None:
-            found["samples"] = self.samples.to_json()
-        return found
+        found = {"sequence": self.sequence, "start": self.start, "events_seen": self.seen, **self.outlook.to_json()}
+        return found if self.samples is None else found | {"samples": self.samples.to_json()}
 
 
 @dataclass(frozen=True)
@@ -222,7 +215,7 @@ def predict_each(
     if asked.pattern is not None and not isinstance(model, RuleModel):
         _check(asked.pattern, model.vocabulary.names)  # before anything is computed
     seen = data if start is None else seen_until(data, start)
-    program = model.program if isinstance(model, RuleModel) else None
+    program = model.program if isinstance(model, HasRules) else None
     with model.evaluating(), naming_impossible(program, seen):
         last = HORIZON * longest_time(model, data)
         outlooks = _by_quadrature(model, seen, asked, last, progress)
@@ -264,11 +257,8 @@ def _by_quadrature(
 ) -> list[NextEventDistribution]:
     wide, possible = _with_all_possible(model, data)
     if asked.pattern is not None and isinstance(model, RuleModel):
-        _check(
-            asked.pattern,
-            (name for name in wide.vocabulary.names if split(name)[0] in model.functors),
-            _may_come(model),
-        )
+        names = (name for name in wide.vocabulary.names if split(name)[0] in model.functors)
+        _check(asked.pattern, names, _may_come(model))
     data = EventData(list(data), wide.vocabulary, name=data.name)
     gaps = data.gaps()
     first = float(min(FIRST_PANEL * last / HORIZON, gaps[gaps > 0.0].min(initial=math.inf)))
@@ -303,11 +293,8 @@ def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[Intensit
     """The same model with a name for every event that is possible at the end of some history, and which those are."""
     if not isinstance(model, HasRules):
         return model, None
-    possible: list[list[str]] = []
-    for sequence in data:
-        # Just after the last event: what it made possible counts.
-        found = model.possible_intensities(sequence, [math.nextafter(sequence.t_end, math.inf)])
-        possible.append(list(found[0]))
+    # Just after the last event: what it made possible counts.
+    possible = [list(model.possible_intensities(one, [math.nextafter(one.t_end, math.inf)])[0]) for one in data]
     return with_names(model, (name for names in possible for name in names)), possible
 
 

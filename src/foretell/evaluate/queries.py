@@ -36,11 +36,7 @@ class IntensityTable:
     def to_json(self, vocabulary: Vocabulary) -> dict[str, Any]:
         """`index` is the state of the sequence: 1 + the number of events with a smaller time."""
         queries = [
-            {
-                "time": float(t),
-                "index": 1 + int(n),
-                "intensities": row,
-            }
+            {"time": float(t), "index": 1 + int(n), "intensities": row}
             for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True)
         ]
         return {"sequence": self.sequence, "queries": queries}
@@ -69,11 +65,9 @@ def intensities_at(
         raise ForetellError(f"grid = {grid}: expected 2 times or more")
     answers = []
     for sequence in data:
-        wanted = (
-            np.linspace(0.0, sequence.t_end, grid)
-            if grid is not None
-            else np.atleast_1d(np.asarray(times, dtype=np.float64))
-        )
+        wanted = np.atleast_1d(np.asarray(times, dtype=np.float64))
+        if grid is not None:
+            wanted = np.linspace(0.0, sequence.t_end, grid)
         seen = np.searchsorted(sequence.times, wanted, side="left")
         possible = model.possible_intensities(sequence, wanted) if isinstance(model, HasRules) else None
         answers.append(IntensityTable(sequence.id, wanted, seen, model.intensity(sequence, wanted), possible))

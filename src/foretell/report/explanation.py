@@ -194,33 +194,18 @@ def _draw_head(axes: Any, row: int, head: RuleContribution, shortest: float, lon
     for place, attention in enumerate(head.attention):
         shown = [one for one in attention.additions if one.weight >= SMALLEST_SHOWN]
         height = row + BAND * ((place + 0.5) / layers - 0.5)
-        axes.scatter(
-            [_distance(one, shortest) for one in shown],
-            [height] * len(shown),
-            s=[LARGEST_DOT * one.weight for one in shown],
-            color=COLOURS[place % len(COLOURS)],
-            alpha=0.7,
-            linewidths=0,
-            zorder=3,
-        )
-        heaviest = max(
-            [one for one in (heaviest, *shown[:1]) if one is not None], key=lambda one: one.weight, default=None
-        )
+        x, sizes = [_distance(one, shortest) for one in shown], [LARGEST_DOT * one.weight for one in shown]
+        colour = COLOURS[place % len(COLOURS)]
+        axes.scatter(x, [height] * len(shown), s=sizes, color=colour, alpha=0.7, linewidths=0, zorder=3)
+        for one in shown[:1]:
+            heaviest = one if heaviest is None or one.weight > heaviest.weight else heaviest
     if heaviest is None or heaviest.weight < NAMED_FROM:
         return
     x = _distance(heaviest, shortest)
     from_left = math.log(longest / x) / max(math.log(longest / shortest), 1e-9)
-    axes.annotate(
-        heaviest.event,
-        (x, row),
-        textcoords="offset points",
-        xytext=(0, 12),
-        ha="left" if from_left < 0.1 else "right" if from_left > 0.9 else "center",
-        va="center",
-        fontsize=7,
-        color=INK,
-        zorder=4,
-    )
+    side = "left" if from_left < 0.1 else "right" if from_left > 0.9 else "center"
+    place = {"textcoords": "offset points", "xytext": (0, 12), "ha": side, "va": "center"}
+    axes.annotate(heaviest.event, (x, row), **place, fontsize=7, color=INK, zorder=4)
 
 
 def _label(axes: Any, explained: Explanation, heads: list[tuple[str, RuleContribution]]) -> None:
@@ -229,15 +214,9 @@ def _label(axes: Any, explained: Explanation, heads: list[tuple[str, RuleContrib
     axes.set_yticks(range(len(heads) + 1), [*names, "all of these"], fontsize=8)
     axes.set_ylim(len(heads) + 0.6, -0.75)
     axes.grid(axis="y", visible=False)
-    axes.hlines(
-        [row + 0.5 for row in range(len(heads))],
-        0,
-        1,
-        transform=axes.get_yaxis_transform(),
-        color="#eeeeee",
-        linewidth=0.8,
-    )
-    right = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8, "color": INK, "clip_on": False}
+    across = axes.get_yaxis_transform()
+    axes.hlines([row + 0.5 for row in range(len(heads))], 0, 1, transform=across, color="#eeeeee", linewidth=0.8)
+    right = {"transform": across, "va": "center", "fontsize": 8, "color": INK, "clip_on": False}
     axes.text(1.02, -0.75, "effect", fontweight="bold", **right)
     axes.text(1.12, -0.75, "1 keeps", fontweight="bold", **right)
     for row, (_, head) in enumerate(heads):

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata, resources
+from string import Template
 
 from foretell.data.summary import DataSummary
 from foretell.evaluate.metrics import plain_scores
@@ -26,51 +27,20 @@ def page(title: str, subtitle: str, runs: Sequence[str], head: Markup, sections:
     """`runs` are the names of the runs, in the order of their colours; `head` is what comes before the sections."""
     style, script = (_file(name) for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:"
-    numbers = {
-        "runs": list(runs),
-        "charts": {name: one for section in sections for name, one in section.numbers.items()},
+    charts = {name: one for section in sections for name, one in section.numbers.items()}
+    parts = {
+        "policy": policy,
+        "title": title,
+        "style": Markup(style),
+        "subtitle": subtitle,
+        "links": joined(*(element("li", element("a", one.title, href=f"#{one.id}")) for one in sections)),
+        "head": head,
+        "sections": joined(*(section.html() for section in sections)),
+        "version": metadata.version("foretell"),
+        "numbers": embedded_json({"runs": list(runs), "charts": charts}),
+        "script": Markup(script),
     }
-    links = [element("li", element("a", section.title, href=f"#{section.id}")) for section in sections]
-    body = joined(
-        element("a", "Skip to the report", href="#main", class_="skip"),
-        element(
-            "header",
-            element("p", "foretell report", class_="eyebrow"),
-            element("h1", title),
-            element("p", subtitle, class_="subtitle"),
-            element("nav", element("ul", *links), aria_label="Sections"),
-        ),
-        element(
-            "main",
-            element(
-                "noscript",
-                element(
-                    "p", "Tables can be read as they are; charts are drawn by this page's own script, which is off."
-                ),
-            ),
-            head,
-            *(section.html() for section in sections),
-            id="main",
-        ),
-        element(
-            "footer",
-            element("p", f"Made by foretell {metadata.version('foretell')}. This page is one file and loads nothing."),
-        ),
-        element("div", id="tip", role="status", hidden=True),
-        element("script", embedded_json(numbers), type="application/json", id="numbers"),
-        element("script", Markup(script)),
-    )
-    top = joined(
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("link", rel="icon", href="data:,"),
-        element("title", f"{title} · foretell report"),
-        element("style", Markup(style)),
-    )
-    return "<!doctype html>\n" + element("html", element("head", top), element("body", body), lang="en") + "\n"
+    return Template(_file("page.html").lstrip()).substitute({name: joined(part) for name, part in parts.items()})
 
 
 def _file(name: str) -> str:
@@ -107,8 +77,7 @@ def report_page(contents: Contents, progress: Callable[[str, int, int], None] | 
         functors_section(runs),
     ]
     moments = moments_section(runs, contents.places, contents.start, told)
-    if moments is not None:
-        sections.append(moments)
+    sections += [] if moments is None else [moments]
     verb = "predicts" if len(runs) == 1 else "predict"
     subtitle = f"How well {_listed([entry.title for entry in runs])} {verb} what happens in {data.name}, and when."
     return page(contents.summary.name, subtitle, [entry.name for entry in runs], glance(contents.entries), sections)

@@ -13,40 +13,12 @@ from foretell.evaluate.likelihood import EventScores, score_events
 from foretell.evaluate.next_time import QUANTILES, waiting_times
 from foretell.evaluate.queries import intensities_at
 from foretell.models.base import IntensityModel
-from foretell.report.canvas import (
-    COLOURS,
-    FAINT,
-    INK,
-    SUFFIXES,
-    blank_figure,
-    check_suffix,
-    per_unit,
-    save_figure,
-    time_label,
-)
+from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, per_unit, time_label
+from foretell.report.canvas import save_figure as save_figure  # foretell.plot.save_figure
 from foretell.report.sections.fit import calibration_of, confusion_of, fit_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-__all__ = [
-    "COLOURS",
-    "FAINT",
-    "INK",
-    "SHOWN_TYPES",
-    "SUFFIXES",
-    "blank_figure",
-    "calibration",
-    "check_suffix",
-    "confusion",
-    "intensity",
-    "intensity_plot",
-    "learning_curve",
-    "learning_curves",
-    "qq",
-    "save_figure",
-]
 
 SHOWN_TYPES = 6
 GRID_POINTS = 1500

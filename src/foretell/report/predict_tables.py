@@ -14,17 +14,13 @@ def sentence(prediction: Prediction, time_unit: str = "") -> str:
     """When, in words."""
     outlook = prediction.outlook
     unit = f" ({time_unit})" if time_unit and len(time_unit) < 20 else ""
-    expected = (
-        "no mean can be given" if outlook.mean is None else f"the next event is expected at {outlook.mean:.5g}{unit}"
-    )
+    when = "no mean can be given"
+    if outlook.mean is not None:
+        when = f"the next event is expected at {outlook.mean:.5g}{unit}"
     median = "" if outlook.median is None else f", as likely before as after {outlook.median:.5g}"
-    best = (
-        f"; most probably it is {outlook.events[0].event} ({percent(outlook.events[0].probability)})"
-        if outlook.events
-        else ""
-    )
+    best = "".join(f"; most probably it is {one.event} ({percent(one.probability)})" for one in outlook.events[:1])
     after = f"sequence {prediction.sequence}, after {counted(prediction.seen, 'event')}, from {prediction.start:g} on"
-    return f"{after}: {expected}{median}{best}"
+    return f"{after}: {when}{median}{best}"
 
 
 def remarks(prediction: Prediction) -> list[str]:
@@ -55,18 +51,11 @@ def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = 
         table.add_column(name)
     for prediction in predictions:
         for outlook in _outlooks(prediction):
+            start = [escape(prediction.sequence), outlook.by, f"{prediction.start:g}"]
             cells = [_time(outlook.mean), _time(outlook.median), _span(outlook.interval_50), _span(outlook.interval_90)]
             best = [escape(_named(outlook.events[:1]))] if what else []
             who = [escape(_who(outlook))] if patterns else []
-            table.add_row(
-                escape(prediction.sequence),
-                outlook.by,
-                f"{prediction.start:g}",
-                *cells,
-                percent(outlook.no_event),
-                *best,
-                *who,
-            )
+            table.add_row(*start, *cells, percent(outlook.no_event), *best, *who)
     return table
 
 

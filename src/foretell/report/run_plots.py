@@ -49,33 +49,15 @@ def _panel(axes: Any, comparison: RunComparison, key: str, scale: float) -> None
     for place, (name, first, second) in enumerate(dots):
         colour = COLOURS[place % len(COLOURS)]
         x, y = scale * first.value, scale * second.value
-        axes.errorbar(
-            x,
-            y,
-            xerr=_reach(first, scale),
-            yerr=_reach(second, scale),
-            fmt="o",
-            color=colour,
-            markersize=4,
-            linewidth=1.0,
-            capsize=2,
-        )
+        reach = {"xerr": _reach(first, scale), "yerr": _reach(second, scale)}
+        axes.errorbar(x, y, **reach, fmt="o", color=colour, markersize=4, linewidth=1.0, capsize=2)
         if place < NAMED:
             axes.annotate(name, (x, y), textcoords="offset points", xytext=(5, 5), fontsize=8, color=colour)
-    low, high = (
-        (
-            edge(scale * value for _, *both in dots for one in both for value in (one.low, one.high))
-            for edge in (min, max)
-        )
-        if dots
-        else (0.0, 1.0)
-    )
-    room = 0.05 * (high - low or 1.0)
-    axes.plot(
-        [low - room, high + room], [low - room, high + room], color=FAINT, linewidth=0.8, linestyle="--", zorder=0
-    )
-    axes.set_xlim(low - room, high + room)
-    axes.set_ylim(low - room, high + room)
+    ends = [scale * value for _, *both in dots for one in both for value in (one.low, one.high)] or [0.0, 1.0]
+    room = 0.05 * (max(ends) - min(ends) or 1.0)
+    limits = (min(ends) - room, max(ends) + room)
+    axes.plot(limits, limits, color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
+    axes.set(xlim=limits, ylim=limits)
     axes.set_box_aspect(1.0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(colors=INK, labelsize=8)
@@ -123,16 +105,9 @@ def _setting_panel(axes: Any, found: TuningResult, scored: Sequence[TrialRecord]
     best = found.best
     for one, place in zip(shown, places, strict=True):
         assert one.score is not None
-        whole = one.state == "complete"
-        axes.plot(
-            place,
-            max(one.score, floor),
-            "v" if one.score < floor else "o",
-            markersize=4.5,
-            color=COLOURS[0] if whole else FAINT,
-            markerfacecolor=COLOURS[0] if whole else "none",
-            alpha=0.8,
-        )
+        mark, whole = "v" if one.score < floor else "o", one.state == "complete"
+        colours = {"color": COLOURS[0] if whole else FAINT, "markerfacecolor": COLOURS[0] if whole else "none"}
+        axes.plot(place, max(one.score, floor), mark, markersize=4.5, alpha=0.8, **colours)
         if best is not None and one.number == best.number:
             axes.plot(place, one.score, "*", markersize=13, color=COLOURS[1], zorder=5)
     axes.set_title(name, loc="left", fontsize=10, color=INK)

@@ -21,23 +21,15 @@ def data_section(summary: DataSummary, data: EventData) -> PageSection:
         f"{summary.name}: {counted(summary.types, 'event type')}, {summary.types_used:,} of which occur.{unit} "
         f"Scores below are of {data.name}: {counted(data.event_count, 'event')} in {counted(len(data), 'sequence')}."
     )
-    columns = (
-        "split",
-        "sequences",
-        "events",
-        "events a sequence (median)",
-        "gap: median",
-        "gap: mean",
-        "gap: largest",
-        "ties",
-    )
+    gaps = ("gap: median", "gap: mean", "gap: largest")
+    columns = ("split", "sequences", "events", "events a sequence (median)", *gaps, "ties")
     rows = [(name, *_cells(split)) for name, split in summary.splits.items()]
     splits = table(columns, rows, label="Splits of the data")
     numbers: dict[str, Any] = {"frequent": {"rows": [list(pair) for pair in summary.most_frequent]}}
-    gaps = _gap_histogram(data)
+    histogram = _gap_histogram(data)
     charts = [chart("frequent", "Bars: the most frequent events and how often each occurs.", "Most frequent events")]
-    if gaps is not None:
-        numbers["gaps"] = gaps
+    if histogram is not None:
+        numbers["gaps"] = histogram
         charts.append(chart("gaps", "Histogram of the gaps between neighbouring events.", f"Gaps in {data.name}"))
     caption = (
         "Most frequent events: how often they occur, over all splits. Gaps: how long it takes from one event to the next; the axis is "
@@ -47,19 +39,12 @@ def data_section(summary: DataSummary, data: EventData) -> PageSection:
 
 
 def _cells(split: SplitSummary) -> tuple[str, ...]:
-    lengths = split.lengths
-    events = (
-        "–"
-        if lengths is None
-        else f"{lengths.median:,.0f}"
-        if lengths.min == lengths.max
-        else f"{lengths.median:,.0f} ({lengths.min:,} to {lengths.max:,})"
-    )
-    gaps = (
-        ("–",) * 3
-        if split.gaps is None
-        else tuple(f"{value:.4g}" for value in (split.gaps.median, split.gaps.mean, split.gaps.max))
-    )
+    lengths, events, gaps = split.lengths, "–", ["–"] * 3
+    if lengths is not None:
+        spread = "" if lengths.min == lengths.max else f" ({lengths.min:,} to {lengths.max:,})"
+        events = f"{lengths.median:,.0f}{spread}"
+    if split.gaps is not None:
+        gaps = [f"{value:.4g}" for value in (split.gaps.median, split.gaps.mean, split.gaps.max)]
     return f"{split.sequences:,}", f"{split.events:,}", events, *gaps, f"{100 * split.ties:.1f} %"
 
 

@@ -147,18 +147,12 @@ def fit_section(entries: Sequence[Entry]) -> PageSection:
         return PageSection(
             "fit", "Are the times right?", joined(remark("No event was scored, so there is no gap to look at."))
         )
-    rows = [
-        (
-            name,
-            f"{fit.test.residuals:,}",
-            f"{fit.test.mean:.3f}",
-            f"{fit.test.ks:.4f}",
-            f"{fit.band:.4f}",
-            _p(fit.test.p_value),
-            _verdict(fit),
-        )
-        for name, fit in found.items()
-    ]
+    rows = []
+    for name, fit in found.items():
+        test, verdict = fit.test, "inside the band" if fit.holds else "outside: times are off"
+        p = "< 0.001" if test.p_value < 0.001 else f"{test.p_value:.3f}"
+        distance = (f"{test.ks:.4f}", f"{fit.band:.4f}", p)
+        rows.append((name, f"{test.residuals:,}", f"{test.mean:.3f}", *distance, verdict))
     columns = ("run", "gaps", "mean (1 is right)", "KS distance", "95 % band", "p", "verdict")
     caption = (
         "Each gap between events is measured by the events that the model expected in it. If the model is right, "
@@ -205,23 +199,8 @@ def _rounded(entry: Entry) -> str:
 
 
 def _curves(fit: FitCurves) -> dict[str, Any]:
-    return {
-        "expected": fit.expected,
-        "observed": fit.observed,
-        "low": fit.lowest,
-        "high": fit.highest,
-        "share": fit.share,
-        "surplus": fit.surplus,
-        "band": fit.band,
-    }
-
-
-def _verdict(fit: FitCurves) -> str:
-    return "inside the band" if fit.holds else "outside: times are off"
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    same = {name: getattr(fit, name) for name in ("expected", "observed", "share", "surplus", "band")}
+    return {**same, "low": fit.lowest, "high": fit.highest}
 
 
 MOST_GROUPS = 14  # more cells cannot be read

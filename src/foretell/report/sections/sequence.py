@@ -95,29 +95,26 @@ def _shown(times: np.ndarray, start: float) -> slice:
 
 
 def _intro(sequence: EventSequence, shown: int, start: float, end: float) -> str:
-    cut = (
-        ""
-        if shown == len(sequence)
-        else f"; shown are {counted(shown, 'event')} from {start:g} to {end:g} (--start shows others)"
-    )
+    cut = ""
+    if shown < len(sequence):
+        cut = f"; shown are {counted(shown, 'event')} from {start:g} to {end:g} (--start shows others)"
     return f"Sequence {sequence.id}: {counted(len(sequence), 'event')} until {sequence.t_end:g}{cut}."
 
 
 def _figures(runs: int, grouping: Grouping) -> Markup:
-    between = (
-        " Where the lines of several runs part, what one of them learned is not what the data alone imply: their "
-        "spread is a measure of how uncertain the intensity itself is (between these runs, and no more than that)."
-        if runs > 1
-        else ""
-    )
     caption = (
         "Top: intensities, the events expected in a unit of time, each from the events before it; the grey area is "
         f"that of all events, the lines are those of the most frequent {grouping.kind}s (or of the runs, if you "
         "choose totals). Middle: what happened. Bottom: the uncertainty of the next event's time, as predicted when "
         "the previous event had just happened. Bands: the next event is in the strong one with 50 % and in the faint "
         "one with 90 % probability; a dot is the gap that followed, in red where it is outside the 90 % band, as one "
-        "in ten should be." + between
+        "in ten should be."
     )
+    if runs > 1:
+        caption += (
+            " Where the lines of several runs part, what one of them learned is not what the data alone imply: their "
+            "spread is a measure of how uncertain the intensity itself is (between these runs, and no more than that)."
+        )
     return figure(
         chart("course", "Lines: intensities over time.", "Intensities"),
         chart("raster", "Marks: the events over time.", "Events"),
@@ -318,11 +315,9 @@ def moments_section(
     if numbers is None:
         return PageSection("moments", TITLE, remark(f"Nothing happens in sequence {history.id} from {start:g} on."))
     shown = len(numbers["frames"])
-    some = (
-        ""
-        if shown == numbers["of"]
-        else f" Shown are {shown:,} of {numbers['of']:,} times, from {numbers['frames'][0]['t']:g} on."
-    )
+    some = ""
+    if shown < numbers["of"]:
+        some = f" Shown are {shown:,} of {numbers['of']:,} times, from {numbers['frames'][0]['t']:g} on."
     others = "" if len(with_rules) == 1 else " Other runs with rules have their own: make a report of each."
     intro = remark(f"{entry.title}, sequence {history.id}, just before each event.{some}{others}")
     body = joined(
