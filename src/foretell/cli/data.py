@@ -170,7 +170,7 @@ def _open(path: str, columns: str, reader: ReaderName, origin: ClockOrigin | Non
     from foretell.data import ColumnMap, load
     from foretell.data.foreign import foreign_files, is_foreign, load_foreign
 
-    mapped = ColumnMap.parse(columns) if columns else None
+    mapped = ColumnMap.parse(columns)
     place = Path(path)
     foreign = reader is not ReaderName.auto
     if not foreign and place.is_file():

@@ -18,11 +18,12 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
-from foretell.data import ColumnMap, EventData, Origin, Vocabulary, load, load_file
+from foretell.data import ColumnMap, EventData, Origin, Vocabulary, load
 from foretell.data.files import GZIP_MAGIC
 from foretell.data.loading import assemble_file, read
 from foretell.data.raw import RawEvents
 from foretell.errors import DataError, ForetellError
+from foretell.train.splits import open_for
 
 log = logging.getLogger("foretell")
 
@@ -32,17 +33,10 @@ PATIENCE = 2.0  # seconds without a word after which we say that we are waiting
 
 def open_data(path: str, split: str | None = None, columns: str = "") -> list[EventData]:
     """A file as it is; of a data set the named split, or all of them in order."""
-    mapped = ColumnMap.parse(columns) if columns else None
-    if Path(path).is_file():
-        if split is not None:
-            raise ForetellError(f"{path}: this is one file and has no split {split!r}")
-        return [load_file(path, columns=mapped)]
-    splits = load(path, columns=mapped).splits()
-    if split is None:
-        return list(splits.values())
-    if split not in splits:
-        raise ForetellError(f"{path}: there is no split {split!r}; there are {', '.join(splits)}")
-    return [splits[split]]
+    mapped = ColumnMap.parse(columns)
+    if split is None and not Path(path).is_file():
+        return list(load(path, columns=mapped).splits().values())
+    return [open_for(None, path, split, columns=mapped)]
 
 
 def chosen_sequences(data: EventData, sequence: str | None) -> EventData:
@@ -109,11 +103,10 @@ def piped_content(history: str | None, split: str | None) -> bytes | None:
 
 
 def piped_data(content: bytes, columns: str, vocabulary: Vocabulary | None, origin: Origin) -> EventData:
-    raw = _read(content, ColumnMap.parse(columns) if columns else None)
-    return assemble_file(raw, vocabulary, origin, NAME)
+    return assemble_file(_read(content, ColumnMap.parse(columns)), vocabulary, origin, NAME)
 
 
-def _read(content: bytes, columns: ColumnMap | None) -> RawEvents:
+def _read(content: bytes, columns: ColumnMap) -> RawEvents:
     """The readers take files, so it is one for a moment."""
     if not content.strip():
         raise DataError(

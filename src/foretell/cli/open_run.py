@@ -51,14 +51,26 @@ class OpenRun:
         return settled_splits(self.model, load_splits(self.run.config().data), self.impossible, quiet=True)[0]
 
 
-def open_run(run: Path, data: str | None, split: str | None, columns: str = "", device: str = "cpu") -> OpenRun:
-    """Without `data`, the run's own data set is opened (its test split, unless another is named)."""
+def open_run(
+    run: Path,
+    data: str | None,
+    split: str | None,
+    columns: str = "",
+    device: str = "cpu",
+    content: bytes | None = None,
+) -> OpenRun:
+    """Without `data`, the run's own data set is opened (its test split, unless another is named); `content` came through a pipe."""
     folder = RunFolder.open(run)
-    impossible = Impossible(folder.config().data.impossible)
-    model = folder.model(str(choose_device(device)))
-    widens = data is not None and isinstance(model, GrowsVocabulary)
-    found, time_unit = data_for(folder, None if widens else model.vocabulary, data, split, columns)
-    return OpenRun(folder, model, _widened(model, found) if widens else found, time_unit, impossible)
+    return _opened(folder, folder.model(str(choose_device(device))), data, split, columns, content)
+
+
+def _opened(
+    folder: RunFolder, model: IntensityModel, data: str | None, split: str | None, columns: str, content: bytes | None
+) -> OpenRun:
+    widens = (data is not None or content is not None) and isinstance(model, GrowsVocabulary)
+    found, time_unit = data_for(folder, None if widens else model.vocabulary, data, split, columns, content)
+    found = _widened(model, found) if widens else found
+    return OpenRun(folder, model, found, time_unit, Impossible(folder.config().data.impossible))
 
 
 @dataclass(frozen=True)
@@ -70,22 +82,30 @@ class OpenNetwork:
     data: EventData
 
 
-def open_network(run: Path, data: str | None, split: str | None, columns: str = "", device: str = "cpu") -> OpenNetwork:
+def open_network(
+    run: Path, data: str | None, split: str | None, columns: str, device: str, content: bytes | None = None
+) -> OpenNetwork:
     """The same for a run of any task."""
     folder = RunFolder.open(run)
     network = folder.network(str(choose_device(device)))
     if isinstance(network, IntensityModel):
-        opened = open_run(run, data, split, columns, device)
-        return OpenNetwork(folder, opened.model, opened.data)
-    return OpenNetwork(folder, network, data_for(folder, network.vocabulary, data, split, columns)[0])
+        return OpenNetwork(folder, network, _opened(folder, network, data, split, columns, content).data)
+    return OpenNetwork(folder, network, data_for(folder, network.vocabulary, data, split, columns, content)[0])
 
 
 def data_for(
-    folder: RunFolder, vocabulary: Vocabulary | None, data: str | None, split: str | None, columns: str
+    folder: RunFolder,
+    vocabulary: Vocabulary | None,
+    data: str | None,
+    split: str | None,
+    columns: str,
+    content: bytes | None = None,
 ) -> tuple[EventData, str]:
     """Data that a run is asked about, and their unit of time."""
+    if content is not None:
+        return piped_data(content, columns, vocabulary, folder.origin()), folder.time_unit()
     if data is not None:
-        mapped = ColumnMap.parse(columns) if columns else None
+        mapped = ColumnMap.parse(columns)
         return open_for(vocabulary, data, split, columns=mapped, origin=folder.origin()), folder.time_unit()
     dataset = load_splits(folder.config().data)
     splits = dataset.splits()
@@ -94,23 +114,6 @@ def data_for(
         raise ForetellError(f"{dataset.path}: there is no split {name!r}; there are {', '.join(splits)}")
     found = splits[name] if vocabulary is None else in_vocabulary(splits[name], vocabulary)
     return found, dataset.card.time_unit
-
-
-def open_model(run: Path, device: str = "cpu") -> tuple[IntensityModel, str]:
-    """A run's model alone, and its unit of time."""
-    folder = RunFolder.open(run)
-    return folder.model(str(choose_device(device))), folder.time_unit()
-
-
-def open_piped(run: Path, content: bytes, columns: str = "", device: str = "cpu") -> OpenRun:
-    """A run, and the events that were read for it."""
-    folder = RunFolder.open(run)
-    model = folder.model(str(choose_device(device)))
-    data = piped_data(
-        content, columns, None if isinstance(model, GrowsVocabulary) else model.vocabulary, folder.origin()
-    )
-    data = _widened(model, data) if isinstance(model, GrowsVocabulary) else data
-    return OpenRun(folder, model, data, folder.time_unit(), Impossible(folder.config().data.impossible))
 
 
 def _widened(model: IntensityModel, data: EventData) -> EventData:

@@ -13,7 +13,6 @@ from foretell.cli.flags import OtherImpossibleOption
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
-    from foretell.cli.open_run import OpenRun
     from foretell.data import EventData
 
 Option = typer.Option
@@ -52,7 +51,8 @@ def predict(
     as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """The next event of each sequence: its time, its type and its participants, with probabilities; a classifier's labels."""
-    from foretell.cli.input_data import chosen_sequences
+    from foretell.cli.input_data import chosen_sequences, piped_content
+    from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, out, print_json
     from foretell.cli.task_runs import is_task, label_data
     from foretell.evaluate.predict import predict_each, seen_until
@@ -74,7 +74,7 @@ def predict(
             )
         label_data(run, history, split, columns, device, sequence, as_json)
         return
-    opened = _open(run, history, split, columns, device)
+    opened = open_run(run, history, split, columns, device, piped_content(history, split))
     chosen = chosen_sequences(opened.data, sequence)
     if start is not None:
         _say_quiet(chosen, start)
@@ -108,16 +108,6 @@ def predict(
             console.print(line, markup=False)
         for table in event_tables(one):
             console.print(table)
-
-
-def _open(run: Path, history: str | None, split: str | None, columns: str, device: str) -> OpenRun:
-    from foretell.cli.input_data import piped_content
-    from foretell.cli.open_run import open_piped, open_run
-
-    content = piped_content(history, split)
-    if content is None:
-        return open_run(run, history, split, columns, device)
-    return open_piped(run, content, columns, device)
 
 
 def _say_quiet(data: EventData, start: float) -> None:

@@ -115,7 +115,7 @@ def _summary(opened: OpenRun, data: str | None, columns: str) -> DataSummary:
 
     if data is None:
         return summarise(load_splits(opened.run.config().data))
-    return summarise(load(data, columns=ColumnMap.parse(columns) if columns else None))
+    return summarise(load(data, columns=ColumnMap.parse(columns)))
 
 
 def _entry(opened: OpenRun, name: str, progress: Bar) -> Entry:

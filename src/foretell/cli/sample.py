@@ -58,11 +58,13 @@ def sample(
     import numpy as np
 
     from foretell.cli.input_data import chosen_sequences, piped_content
-    from foretell.cli.open_run import open_model, open_piped, open_run
+    from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, out, print_json
     from foretell.data import EventSequence, save
     from foretell.data.loading import SUFFIXES, suffix_of
     from foretell.sampling.core.futures import futures_as_data, sample_futures
+    from foretell.train.fit import choose_device
+    from foretell.train.run import RunFolder
 
     if output is not None and suffix_of(output) is None:
         raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")
@@ -73,11 +75,11 @@ def sample(
         for name, value in (("--sequence", sequence), ("--split", split), ("--from", start)):
             if value is not None:
                 raise ForetellError(f"{name}: there is no history to choose from; give one with --history")
-        model, time_unit = open_model(run, device)
+        folder = RunFolder.open(run)
+        model, time_unit = folder.model(str(choose_device(device))), folder.time_unit()
         histories: list[EventSequence] = [EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 0.0, "future")]
     else:
-        asked = (run, history, split, columns, device)
-        opened = open_run(*asked) if content is None else open_piped(run, content, columns, device)
+        opened = open_run(run, history, split, columns, device, content)
         opened = opened.settled(impossible, chosen_sequences(opened.data, sequence))
         model, time_unit, histories = opened.model, opened.time_unit, list(opened.data)
     with bar(quiet or as_json) as progress:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foretell.cli.input_data import chosen_sequences, piped_content, piped_data
+from foretell.cli.input_data import chosen_sequences, piped_content
 from foretell.cli.open_run import OpenNetwork, data_for, unfinished
 from foretell.cli.show import cell, make_table, out, print_json
 from foretell.data.files import text_file
@@ -71,10 +71,7 @@ def label_data(
         assert isinstance(network, TaskHead)
         raise ForetellError(f"{run}: this is {network.title}, which predicts nothing; {network.purpose}")
     content = piped_content(data, split)
-    if content is None:
-        events = data_for(folder, network.vocabulary, data, split, columns)[0]
-    else:
-        events = piped_data(content, columns, network.vocabulary, folder.origin())
+    events, _ = data_for(folder, network.vocabulary, data, split, columns, content)
     chosen = chosen_sequences(events, sequence)
     found = predict_labels(network, chosen)
     if as_json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.data.files import replacing
 from foretell.data.raw import Gatherer, RawEvents
-from foretell.data.tables import ColumnMap, RowCollector, find_columns, gather
+from foretell.data.tables import ColumnMap, LongTable, find_columns, gather
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -34,12 +34,10 @@ def read_parquet(path: Path, columns: ColumnMap) -> RawEvents:
         return gatherer.finish()
     header = list(table.column_names)
     arguments = find_columns(columns, header, gatherer, 0)
-    if arguments is None:
-        return gatherer.finish()
-    _check_kinds(pa, table, columns, arguments, gatherer)
-    if gatherer.problems:
-        return gatherer.finish()
-    _gather_rows(table, columns, arguments, gatherer)
+    if arguments is not None:
+        _check_kinds(pa, table, columns, arguments, gatherer)
+        if not gatherer.problems:
+            _gather_rows(table, columns, arguments, gatherer)
     return gatherer.finish()
 
 
@@ -79,9 +77,8 @@ def _pyarrow() -> tuple[ModuleType, ModuleType]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ForetellError(
-            "Parquet needs pyarrow, which is not installed; install it, or use JSON lines or CSV"
-        ) from None
+        said = "Parquet needs pyarrow, which is not installed; install it, or use JSON lines or CSV"
+        raise ForetellError(said) from None
     return pyarrow, pyarrow.parquet
 
 
@@ -126,9 +123,9 @@ def _gather_rows(table: pyarrow.Table, columns: ColumnMap, arguments: tuple[str,
     sequences, times, events = cells(columns.sequence), cells(columns.time), cells(columns.event)
     t_ends, metadata = cells(columns.t_end), cells(columns.metadata)
     values = [cells(name) for name in arguments]
-    rows = RowCollector(columns, gatherer)
+    found = LongTable(columns, gatherer)
     for row in range(count):
         name = "" if sequences[row] is None else str(sequences[row])
         given = ["" if value[row] is None else str(value[row]) for value in values]
-        rows.add(row + 1, name, times[row], events[row], given, t_ends[row], metadata[row])
-    gather(rows.table, gatherer)
+        found.add(row + 1, name, times[row], events[row], given, t_ends[row], metadata[row])
+    gather(found)

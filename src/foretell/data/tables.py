@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,24 +73,17 @@ class ColumnMap:
         return tuple(found)
 
 
-@dataclass(frozen=True)
 class LongTable:
-    """The cells that matter, one entry a row; None is an empty cell. Rows of a sequence may lie apart."""
-
-    places: list[int]  # line or row of each
-    sequences: list[str]
-    times: list[float | None]
-    events: list[Any]  # text, or integers, or None
-    t_ends: list[float | None]
-    metadata: list[str | None]
-
-
-class RowCollector:
-    """Collects the rows of a file into a `LongTable`; a row that cannot be kept is noted as a mistake."""
+    """The cells of a file that matter, one entry per row; None is an empty cell. Rows of a sequence may lie apart."""
 
     def __init__(self, columns: ColumnMap, gatherer: Gatherer) -> None:
         self.columns, self.gatherer = columns, gatherer
-        self.table = LongTable([], [], [], [], [], [])
+        self.places: list[int] = []  # line or row of each
+        self.sequences: list[str] = []
+        self.times: list[float | None] = []
+        self.events: list[Any] = []  # text, or integers, or None
+        self.t_ends: list[float | None] = []
+        self.metadata: list[str | None] = []
 
     def add(
         self,
@@ -102,7 +95,7 @@ class RowCollector:
         end: float | None,
         about: str | None,
     ) -> None:
-        """One row; None and empty text are empty cells."""
+        """One row; None and empty text are empty cells. A row that cannot be kept is noted as a mistake."""
         if not sequence:
             self.gatherer.fault(place, f"column {self.columns.sequence!r} is empty; every row belongs to a sequence")
             return
@@ -115,13 +108,12 @@ class RowCollector:
         except NameProblem as problem:
             self.gatherer.fault(place, f"sequence {sequence!r}: {problem}")
             return
-        table = self.table
-        table.places.append(place)
-        table.sequences.append(sequence)
-        table.times.append(time)
-        table.events.append(named)
-        table.t_ends.append(end)
-        table.metadata.append(about)
+        self.places.append(place)
+        self.sequences.append(sequence)
+        self.times.append(time)
+        self.events.append(named)
+        self.t_ends.append(end)
+        self.metadata.append(about)
 
 
 def _with_arguments(event: object, arguments: list[str]) -> object:
@@ -146,11 +138,9 @@ def find_columns(columns: ColumnMap, header: list[str], gatherer: Gatherer, plac
     before = len(gatherer.problems)
     for column in (*needed, *arguments):
         if column not in header:
-            gatherer.fault(
-                place,
-                f"no column {column!r}; found {', '.join(map(repr, header))}{did_you_mean(column, header, before='; ')} "
-                f"(other names are mapped with --columns sequence=…,time=…,event=…)",
-            )
+            found = f"{', '.join(map(repr, header))}{did_you_mean(column, header, before='; ')}"
+            how = "(other names are mapped with --columns sequence=…,time=…,event=…)"
+            gatherer.fault(place, f"no column {column!r}; found {found} {how}")
     used = [*needed, *arguments, columns.t_end, columns.metadata]
     for column in dict.fromkeys(used):
         if header.count(column) > 1:
@@ -161,8 +151,9 @@ def find_columns(columns: ColumnMap, header: list[str], gatherer: Gatherer, plac
     return arguments if len(gatherer.problems) == before else None
 
 
-def gather(table: LongTable, gatherer: Gatherer) -> None:
+def gather(table: LongTable) -> None:
     """Rows → sequences, in the order of their first rows; inside a sequence the order of the rows is kept."""
+    gatherer = table.gatherer
     groups: dict[str, list[int]] = {}
     for row, name in enumerate(table.sequences):
         groups.setdefault(name, []).append(row)
@@ -173,17 +164,14 @@ def gather(table: LongTable, gatherer: Gatherer) -> None:
         full = [row for row in rows if table.times[row] is not None or table.events[row] is not None]
         if len(full) < len(rows) and len(rows) > 1:
             marked = next(row for row in rows if row not in set(full))
-            gatherer.fault(
-                table.places[marked],
-                f"{where}: a row without time and event says that there are none, but the sequence has other rows",
-            )
+            said = "a row without time and event says that there are none, but the sequence has other rows"
+            gatherer.fault(table.places[marked], f"{where}: {said}")
         ends = dict.fromkeys(end for row in rows if (end := table.t_ends[row]) is not None)
         if len(ends) > 1:
-            row = next(row for row in rows if table.t_ends[row] not in (None, next(iter(ends))))
-            gatherer.fault(
-                table.places[row], f"{where}: t_end is {table.t_ends[row]!r} here and {next(iter(ends))!r} before"
-            )
-        metadata = _metadata(table, rows, where, gatherer)
+            first = next(iter(ends))
+            row = next(row for row in rows if table.t_ends[row] not in (None, first))
+            gatherer.fault(table.places[row], f"{where}: t_end is {table.t_ends[row]!r} here and {first!r} before")
+        metadata = _metadata(table, rows, where)
         if len(gatherer.problems) > before:
             continue
         gatherer.add(
@@ -197,7 +185,7 @@ def gather(table: LongTable, gatherer: Gatherer) -> None:
         )
 
 
-def _metadata(table: LongTable, rows: list[int], where: str, gatherer: Gatherer) -> Mapping[str, object]:
+def _metadata(table: LongTable, rows: list[int], where: str) -> Mapping[str, object]:
     for row in rows:
         text = table.metadata[row]
         if not text:
@@ -208,7 +196,7 @@ def _metadata(table: LongTable, rows: list[int], where: str, gatherer: Gatherer)
             found = None
         if isinstance(found, dict):
             return found
-        gatherer.fault(table.places[row], f"{where}: metadata is not a JSON object")
+        table.gatherer.fault(table.places[row], f"{where}: metadata is not a JSON object")
         break
     return NO_METADATA
 
@@ -229,7 +217,7 @@ def read_csv(path: Path, columns: ColumnMap) -> RawEvents:
     finally:
         csv.field_size_limit(limit)
     if table is not None:
-        gather(table, gatherer)
+        gather(table)
     return gatherer.finish()
 
 
@@ -293,7 +281,7 @@ def _read_table(path: Path, columns: ColumnMap, gatherer: Gatherer) -> LongTable
     sequence_at, time_at, event_at = at[columns.sequence], at[columns.time], at[columns.event]
     end_at, metadata_at = at.get(columns.t_end), at.get(columns.metadata)
     arguments_at = [at[name] for name in arguments]
-    rows = RowCollector(columns, gatherer)
+    table = LongTable(columns, gatherer)
     for place, cells in records:
         if len(cells) != len(header):
             gatherer.fault(place, f"{len(cells)} cells, but the header has {len(header)} columns")
@@ -306,8 +294,9 @@ def _read_table(path: Path, columns: ColumnMap, gatherer: Gatherer) -> LongTable
         if time is not None or not time_text:
             about = cells[metadata_at] if metadata_at is not None else None
             arguments = [cells[argument].strip() for argument in arguments_at]
-            rows.add(place, name, time, cells[event_at].strip() or None, arguments, end, about)
-    return replace(rows.table, events=_events(rows.table, gatherer))
+            table.add(place, name, time, cells[event_at].strip() or None, arguments, end, about)
+    table.events = _events(table)
+    return table
 
 
 def _float(text: str, column: str, where: str, place: int, gatherer: Gatherer) -> float | None:
@@ -324,7 +313,7 @@ def _float(text: str, column: str, where: str, place: int, gatherer: Gatherer) -
     return value
 
 
-def _events(table: LongTable, gatherer: Gatherer) -> list[str | None] | list[int | None]:
+def _events(table: LongTable) -> list[str | None] | list[int | None]:
     """A column of integers is a column of types; any other text makes it a column of names."""
     written = table.events
     distinct = {text for text in written if text is not None}
@@ -338,5 +327,5 @@ def _events(table: LongTable, gatherer: Gatherer) -> list[str | None] | list[int
     if wrong:
         row = next(row for row, text in enumerate(written) if text in wrong)
         said = f"event is {written[row]!r}; types are integers from 0 to 2^31 - 2, and names are not numbers"
-        gatherer.doubt = Problem(table.places[row], f"sequence {table.sequences[row]!r}: {said}")
+        table.gatherer.doubt = Problem(table.places[row], f"sequence {table.sequences[row]!r}: {said}")
     return written

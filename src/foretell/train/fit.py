@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 from foretell.data import Dataset, EventData, Vocabulary
@@ -107,7 +108,7 @@ def _check_options(model: IntensityModel, options: TrainOptions) -> None:
 def _ground(model: IntensityModel, train: EventData, dev: EventData | None) -> None:
     for part in (train, dev):
         if part is not None:
-            with naming_impossible(model.program if isinstance(model, HasRules) else None, part):
+            with naming_impossible(model.program, part) if isinstance(model, HasRules) else nullcontext():
                 if part is train and not model.fitted:
                     model.prepare(train)
                 if isinstance(model, GrowsVocabulary):

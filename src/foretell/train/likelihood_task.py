@@ -116,7 +116,7 @@ class LikelihoodTask:
             points=options.points,
             clip=options.clip,
             decay=options.decay,
-            pseudo_rate=options.pseudo_count / sum(sequence.t_end for sequence in train),
+            pseudo_rate=options.pseudo_count / sum(train.columns.t_ends.tolist()),
             downsample=options.downsample,
             piece=options.piece,
             capture=options.capture,

@@ -303,7 +303,7 @@ def data_facts(dataset: Dataset) -> dict[str, Any]:
         "name": dataset.card.name,
         "origin": dataset.card.origin,
         "time_unit": dataset.card.time_unit,
-        "types": len(dataset.vocabulary),
+        "types": len(dataset.vocabulary.names),
         "splits": {
             name: {"sequences": len(data), "events": data.event_count} for name, data in dataset.splits().items()
         },

@@ -9,10 +9,10 @@ import dataclasses
 import itertools
 import json
 import math
-import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from foretell.errors import ForetellError
 from foretell.models.registry import model_options
@@ -109,6 +109,8 @@ class Space:
         kind = given.get("kind", "anhp") if isinstance(given, Mapping) else "anhp"
         kinds = tuple(kind) if isinstance(kind, list) else (kind,)
         known = {str(one): _hints(one) for one in kinds}
+        hints = {section: get_type_hints(options) for section, options in SECTIONS.items()}
+        hints["model"] = {key: hint for theirs in reversed(known.values()) for key, hint in theirs.items()}
         fixed: dict[str, Any] = {}
         found: dict[str, Choices | Range] = {}
         problems = _not_searched(table)
@@ -119,7 +121,7 @@ class Space:
             fixed[section] = {}
             for key, value in values.items():
                 name = f"{section}.{key}"
-                opened = _opened(name, value, _hint(section, key, known), problems)
+                opened = _opened(name, value, hints.get(section, {}).get(key), problems)
                 if isinstance(opened, Choices) and len(opened.values) == 1:
                     fixed[section][key] = opened.values[0]
                 elif opened is None:
@@ -139,23 +141,24 @@ class Space:
 
     def relevant(self, kind: str) -> dict[str, Choices | Range]:
         """What is open for one kind of model: a key that it does not have is left out, if another kind has it."""
-        theirs = set().union(*self._known.values()) - self._known[kind]
-        return {
-            name: one
-            for name, one in self.open.items()
-            if name != KIND and not (name.startswith("model.") and name.removeprefix("model.") in theirs)
-        }
+        theirs = {KIND, *(f"model.{name}" for name in self._of_others(kind))}
+        return {name: one for name, one in self.open.items() if name not in theirs}
+
+    def _of_others(self, kind: str) -> set[str]:
+        """Options of the model that only other kinds have."""
+        return set().union(*self._known.values()) - self._known.get(kind, frozenset())
+
+    def _start(self, kind: str) -> Setting:
+        return {KIND: kind} if KIND in self.open else {}
 
     def config(self, setting: Setting) -> RunConfig:
         table = {
             section: dict(values) if isinstance(values, Mapping) else values for section, values in self.fixed.items()
         }
         kind = str(setting.get(KIND, self.kinds[0]))
-        model = table.setdefault("model", {})
-        if len(self.kinds) > 1:
-            theirs = set().union(*self._known.values()) - self._known.get(kind, frozenset())
-            table["model"] = model = {key: value for key, value in model.items() if key not in theirs}
-        model["kind"] = kind
+        theirs, model = self._of_others(kind), table.get("model", {})
+        if isinstance(model, Mapping):
+            table["model"] = {key: value for key, value in model.items() if key not in theirs} | {"kind": kind}
         for name, value in setting.items():
             section, key = name.split(".", 1)
             table.setdefault(section, {})[key] = value
@@ -163,8 +166,7 @@ class Space:
 
     def first(self) -> Setting:
         """The first choice of everything, and the low end of every range."""
-        start: Setting = {KIND: self.kinds[0]} if KIND in self.open else {}
-        return start | {name: _ends(one)[0] for name, one in self.relevant(self.kinds[0]).items()}
+        return self._start(self.kinds[0]) | {name: _ends(one)[0] for name, one in self.relevant(self.kinds[0]).items()}
 
     def size(self) -> int | None:
         """How many settings there are; None: infinitely many."""
@@ -180,9 +182,8 @@ class Space:
         """All of them, the first key slowest."""
         for kind in self.kinds:
             relevant = self.relevant(kind)
-            start = {KIND: kind} if KIND in self.open else {}
             for values in itertools.product(*(one.listed() or () for one in relevant.values())):
-                yield start | dict(zip(relevant, values, strict=True))
+                yield self._start(kind) | dict(zip(relevant, values, strict=True))
 
     def endless(self) -> list[str]:
         return [name for name, one in self.open.items() if one.listed() is None]
@@ -205,7 +206,7 @@ class Space:
         problems: dict[str, None] = {}
         for kind in self.kinds:
             tried = {name: _ends(one) for name, one in self.relevant(kind).items()}
-            start = ({KIND: kind} if KIND in self.open else {}) | {name: values[0] for name, values in tried.items()}
+            start = self._start(kind) | {name: values[0] for name, values in tried.items()}
             others = [start | {name: value} for name, values in tried.items() for value in values[1:]]
             for setting in (start, *others):
                 try:
@@ -231,16 +232,12 @@ def _hints(kind: Any) -> dict[str, Any]:
     return {name: hints[name] for name in names_of(options)}
 
 
-def _hint(section: str, key: str, known: Mapping[str, Mapping[str, Any]]) -> Any:
-    if section in SECTIONS:
-        return get_type_hints(SECTIONS[section]).get(key)
-    return next((hints[key] for hints in known.values() if key in hints), None) if section == "model" else None
-
-
 def _opened(name: str, value: Any, hint: Any, problems: list[str]) -> Choices | Range | None:
     """What a value leaves open; None: nothing."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if isinstance(value, list):
-        if _is_list(hint) and not (value and all(isinstance(one, list) for one in value)):
+        takes_lists = any(get_origin(kind) in (list, tuple) for kind in kinds)
+        if takes_lists and not (value and all(isinstance(one, list) for one in value)):
             return None  # the key's own value is a list; choices of it are a list of lists
         if not value:
             problems.append(f"{name} = []: expected at least one choice")
@@ -249,12 +246,12 @@ def _opened(name: str, value: Any, hint: Any, problems: list[str]) -> Choices | 
         if len(set(spelled)) < len(spelled):
             problems.append(f"{name} = {value!r}: the same choice twice")
         return Choices(tuple(value))
-    if isinstance(value, Mapping) and value.keys() & {"low", "high"} and not _is_words(value):
-        return _range(name, value, hint, problems)
-    return None
+    if not isinstance(value, Mapping) or all(isinstance(one, str) for one in value.values()):
+        return None  # a table of strings is a value of its own, such as a mapping of types
+    return _range(name, value, kinds, problems) if value.keys() & {"low", "high"} else None
 
 
-def _range(name: str, value: Mapping[str, Any], hint: Any, problems: list[str]) -> Range | None:
+def _range(name: str, value: Mapping[str, Any], kinds: Sequence[Any], problems: list[str]) -> Range | None:
     form = "{low = 1e-4, high = 1e-2, log = true}"
     unknown = sorted(set(value) - set(RANGE_KEYS))
     low, high, step, log = value.get("low"), value.get("high"), value.get("step"), value.get("log", False)
@@ -262,11 +259,10 @@ def _range(name: str, value: Mapping[str, Any], hint: Any, problems: list[str]) 
     if unknown or not numbers or low is None or high is None:
         problems.append(f"{name} = {dict(value)!r}: expected a range such as {form}, with step where it has one")
         return None
-    kind = _numeric(hint)
-    if kind is None:
+    if float not in kinds and int not in kinds:
         problems.append(f"{name}: a range, but it is no number: give a list of choices")
         return None
-    whole = kind is int
+    whole = float not in kinds
     wrong = None
     if not low < high or not math.isfinite(high - low):
         wrong = "low must be below high"
@@ -286,24 +282,6 @@ def _range(name: str, value: Mapping[str, Any], hint: Any, problems: list[str]) 
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_words(value: Mapping[str, Any]) -> bool:
-    """A table of strings, such as a mapping of types: no range."""
-    return all(isinstance(one, str) for one in value.values())
-
-
-def _parts(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (typing.Union, type(int | str)) else (hint,)
-
-
-def _is_list(hint: Any) -> bool:
-    return any(get_origin(part) in (list, tuple) for part in _parts(hint))
-
-
-def _numeric(hint: Any) -> type | None:
-    parts = _parts(hint)
-    return float if float in parts else int if int in parts else None
 
 
 def _not_searched(table: Mapping[str, Any]) -> list[str]:

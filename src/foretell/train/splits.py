@@ -49,16 +49,11 @@ log = logging.getLogger("foretell")
 ENOUGH_TO_SPLIT = 10
 
 
-def column_map(columns: dict[str, str] | None) -> ColumnMap | None:
-    return None if not columns else ColumnMap.parse(",".join(f"{part}={name}" for part, name in columns.items()))
-
-
 def load_splits(options: DataOptions, *, unseen: tuple[str, ...] = ()) -> Dataset:
     """The data set of a run; one without dev and test is split by sequences. Files of splits that are to stay `unseen` are not opened."""
     if not options.path:
         raise ForetellError("no data: give a folder, a file or the name of embedded data (--data, or data.path)")
-    columns = column_map(dict(options.columns) if options.columns else None)
-    dataset = load(options.path, columns=columns, unseen=unseen)
+    dataset = load(options.path, columns=options.columns, unseen=unseen)
     if dataset.train is None:
         raise ForetellError(f"{options.path}: there is no train split")
     if dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen)):

@@ -364,7 +364,7 @@ def check_data(model: IntensityModel, train: EventData, dev: EventData | None) -
         if data is not None and data.vocabulary != model.vocabulary:
             raise ForetellError(f"{data.name}: its event types are not those of the model")
     model.unseen = tuple(int(kind) for kind in np.flatnonzero(train.type_counts() == 0))
-    model.longest = max(sequence.t_end for sequence in train)
+    model.longest = float(train.columns.t_ends.max())
     if model.longest <= 0.0:
         raise ForetellError(f"{train.name}: every sequence ends at time 0, so there is no time to learn from")
 
