@@ -6,6 +6,7 @@ GPU too where it is given one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -18,7 +19,6 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import ExperimentSummary, Finding, Picture, Results, TableSection, Verdict
-from foretell.reproduce.queue import cores
 from foretell.reproduce.unit import Record, Unit, slug
 from foretell.reproduce.workspace import Workspace
 from foretell.train.config import make_config
@@ -55,7 +55,7 @@ class Speed:
         about: dict[str, Any] = {"set": settings["set"], "model": settings["model"], "sequences": len(data)}
         about["events"] = data.event_count
         before = torch.get_num_threads()
-        threads = min(int(settings["threads"]), cores())
+        threads = min(int(settings["threads"]), _cores())
         try:
             torch.set_num_threads(threads)
             about["cpu"] = self._timed(settings, data, "cpu", workspace) | {"threads": threads}
@@ -129,6 +129,11 @@ def drawn(sequences: int, types: int, lengths: Sequence[int], seed: int = 0) -> 
         kinds = rng.integers(0, types, count).astype(np.int32)
         made.append(EventSequence(times, kinds, float(times[-1]) + 1.0, str(number)))
     return EventData(made, Vocabulary.of_size(types))
+
+
+def _cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 Found = Mapping[tuple[str, str], Mapping[str, Any]]

@@ -16,7 +16,7 @@ from foretell.reproduce.workers import Assignment, ProcessPool
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch):
-    monkeypatch.setattr(queue, "_has_gpu", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
 
 
 def course_of(*units: Unit) -> ExperimentProgress:

@@ -157,8 +157,10 @@ class NextEventDensity:
 
     def where(self, chosen: Tensor, other: NextEventDensity) -> NextEventDensity:
         """What another march found at the chosen places [B, n], and this one elsewhere."""
-        pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
-        return NextEventDensity(*(torch.where(_beside(chosen, mine), theirs, mine) for mine, theirs in pairs))
+        made = []
+        for mine, theirs in ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self)):
+            made.append(torch.where(chosen if chosen.ndim == mine.ndim else chosen.unsqueeze(-1), theirs, mine))
+        return NextEventDensity(*made)
 
 
 @torch.no_grad()
@@ -330,7 +332,3 @@ class _Running:
 def _flat(values: Tensor) -> Tensor:
     """One entry a place, and 0 for none."""
     return torch.cat([values.flatten(), values.new_zeros(1)])
-
-
-def _beside(chosen: Tensor, values: Tensor) -> Tensor:
-    return chosen if chosen.ndim == values.ndim else chosen.unsqueeze(-1)

@@ -203,7 +203,7 @@ def guess_participants(
     model: IntensityModel, data: EventData, patterns: Sequence[ParticipantPattern], window: Window = "all"
 ) -> list[Guesses]:
     groups = [_groups(model.vocabulary, pattern) for pattern in patterns]
-    rows: list[list[tuple[int, int, bool, int]]] = [[] for _ in patterns]
+    rows = [[np.zeros((0, 4), dtype=np.int64)] for _ in patterns]
     for indices, batch in batches_of(data, model, window, 1):
         history = model.encode(batch)
         queries = model.collator.plan_queries(batch, Queries.of_events(batch))
@@ -219,15 +219,10 @@ def guess_participants(
             found = found.masked_fill(~matches, -torch.inf)
             guessed = found.argmax(-1).cpu().numpy()
             candidates = (found > -torch.inf).sum(-1).cpu().numpy()
-            rows[place] += zip(
-                np.asarray(indices)[row].tolist(),
-                event.tolist(),
-                (guessed != true).tolist(),
-                candidates.tolist(),
-                strict=True,
-            )
+            rows[place].append(np.stack([np.asarray(indices)[row], event, guessed != true, candidates], axis=1))
     made = []
     for pattern, found in zip(patterns, rows, strict=True):
-        table = np.asarray(sorted(found), dtype=np.int64).reshape(-1, 4)
+        table = np.concatenate(found)
+        table = table[np.lexsort((table[:, 1], table[:, 0]))]
         made.append(Guesses(pattern.text, table[:, 0], table[:, 1], table[:, 2].astype(bool), table[:, 3]))
     return made

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,13 +25,6 @@ PERMUTATIONS = 99_999
 AT_A_TIME = 1 << 26  # signs in memory, a bit each
 LOOKED_UP = 64  # bytes of a pattern at a time: their sums fit a processor's cache
 ROUNDING = 1e-12  # of the summed magnitudes: sums of one set of numbers in two orders are equal up to this
-
-
-class PermutationOptions(TypedDict, total=False):
-    """How patterns of signs are drawn; see `permutation_test`."""
-
-    permutations: int
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -83,11 +76,12 @@ def compare_values(
     over: Over = "events",
     *,
     events: float | None = None,
-    **drawn: Unpack[PermutationOptions],
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
 ) -> PairedTest:
     """Of two models' values row by row; `sequence` says which rows belong together. The difference is their sum's, over `events`."""
     one, other = (_units(values, sequence, over) for values in (first, second))
-    found = permutation_test(one, other, **drawn)
+    found = permutation_test(one, other, permutations=permutations, seed=seed)
     count = len(first) if events is None else events
     return replace(found, difference=float((one - other).sum()) / max(count, 1))
 

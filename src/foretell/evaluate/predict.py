@@ -319,9 +319,8 @@ def _by_samples(
 ) -> list[NextEventDistribution]:
     """With the same horizons, so that both mean the same by `no_event`; each history has random numbers of its own."""
     found = []
-    for place, (sequence, known) in enumerate(zip(data, quadrature, strict=True)):
-        length = known.horizon - sequence.t_end
-        (drawn,) = sample_next(model, [sequence], n=n, horizon=length, seed=seed_of(seed, place))
+    for place, (one, known) in enumerate(zip(data, quadrature, strict=True)):
+        (drawn,) = sample_next(model, [one], n=n, horizon=known.horizon - one.t_end, seed=seed_of(seed, place))
         found.append(_drawn_outlook(asked, drawn, known))
     return found
 

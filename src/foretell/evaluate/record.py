@@ -10,7 +10,6 @@ import gzip
 import hashlib
 import json
 import logging
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from foretell.evaluate.calibration import residuals
 from foretell.evaluate.likelihood import EventScores, IntegralEstimate
 from foretell.evaluate.metrics import EventRecord, has_times
 from foretell.evaluate.next_time import NextTimes
-from foretell.evaluate.scores import ScoredModel, ScoringOptions, summarise
+from foretell.evaluate.scores import ScoredModel, ScoringOptions, plain, summarise
 from foretell.models.base import IntensityModel
 
 log = logging.getLogger("foretell")
@@ -99,7 +98,8 @@ def _write_table(columns: dict[str, np.ndarray | list[str]], folder: Path) -> Pa
     except ImportError:
         log.warning("pyarrow is not installed: the scores are written as JSON lines instead of Parquet")
         path = folder / LINES
-        rows = zip(*(_plain(column) for column in columns.values()), strict=True)
+        lists = (one if isinstance(one, list) else plain(one.tolist()) for one in columns.values())
+        rows = zip(*lists, strict=True)
         with replacing(path) as temporary, gzip.open(temporary, "wt", encoding="utf-8") as file:
             file.writelines(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
         return path
@@ -217,9 +217,3 @@ def _times(columns: dict[str, list[Any]], data: EventData, events: EventScores) 
 def _kinds(names: list[str], data: EventData) -> np.ndarray:
     known = {name: place for place, name in enumerate(data.vocabulary.names)} | {"": -1}
     return np.array([known[name] for name in names], dtype=np.int32)
-
-
-def _plain(column: np.ndarray | list[str]) -> list[Any]:
-    if isinstance(column, list):
-        return column
-    return [None if isinstance(value, float) and not math.isfinite(value) else value for value in column.tolist()]

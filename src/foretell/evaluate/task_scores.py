@@ -7,7 +7,6 @@ log-loss of the majority is that of the training data's frequencies.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +78,8 @@ def predict_labels(model: Classifier, data: EventData) -> list[LabelPrediction]:
     """One for each sequence, in the order of the data."""
     found: list[LabelPrediction | None] = [None] * len(data)
     with model.evaluating():
-        for indices in _batches(data):
+        rng = np.random.default_rng(0)
+        for indices in length_buckets(data.lengths + 1, max(1, len(data)), rng, max_tokens=EVENTS_AT_A_TIME):
             logs = model.log_probabilities(make_batch(data, indices, device=model.device)).double().cpu().numpy()
             for row, place in enumerate(indices.tolist()):
                 rows = logs[row][None] if model.of == "sequences" else logs[row, : len(data[place])]
@@ -117,12 +117,6 @@ def score_labels(model: Classifier, data: EventData, *, seed: int = 0) -> LabelE
         majority=_scores(true, np.full(len(true), common), shares, units, resampling),
         majority_label=model.labels[common],
         bootstrap=resampling.describe(),
-    )
-
-
-def _batches(data: EventData) -> Iterator[np.ndarray]:
-    yield from length_buckets(
-        data.lengths + 1, max(1, len(data)), np.random.default_rng(0), max_tokens=EVENTS_AT_A_TIME
     )
 
 

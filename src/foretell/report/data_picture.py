@@ -61,14 +61,8 @@ def _gaps(axes: Axes, splits: dict[str, EventData], unit: str) -> None:
     axes.set_xscale("log")
     middle = float(np.median(positive))
     axes.axvline(middle, color="0.5", linewidth=0.8, linestyle="--")
-    axes.annotate(
-        f"median {middle:.3g}",
-        (middle, 1.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(4, -8),
-        textcoords="offset points",
-        color="0.35",
-    )
+    place = {"xycoords": ("data", "axes fraction"), "xytext": (4, -8), "textcoords": "offset points"}
+    axes.annotate(f"median {middle:.3g}", (middle, 1.0), **place, color="0.35")
     if zero:
         total = zero + len(positive)
         axes.text(0.02, 0.95, f"{zero:,} of {total:,} gaps are 0", transform=axes.transAxes, va="top", color="0.35")
@@ -82,13 +76,9 @@ def _lengths(axes: Axes, splits: dict[str, EventData]) -> None:
     every = np.concatenate([data.lengths for data in splits.values()])
     edges = np.histogram_bin_edges(every, bins=min(40, max(5, len(every))))
     names = list(splits)
-    axes.hist(
-        [splits[name].lengths for name in names],
-        bins=edges.tolist(),
-        stacked=True,
-        color=[COLOURS[name] for name in names],
-        label=[f"{name} ({len(splits[name]):,})" for name in names],
-    )
+    colours, labels = [COLOURS[name] for name in names], [f"{name} ({len(splits[name]):,})" for name in names]
+    lengths = [splits[name].lengths for name in names]
+    axes.hist(lengths, bins=edges.tolist(), stacked=True, color=colours, label=labels)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False)
 

@@ -80,16 +80,12 @@ def report_page(contents: Contents, progress: Callable[[str, int, int], None] | 
     sections += [] if moments is None else [moments]
     verb = "predicts" if len(runs) == 1 else "predict"
     subtitle = f"How well {_listed([entry.title for entry in runs])} {verb} what happens in {data.name}, and when."
-    return page(contents.summary.name, subtitle, [entry.name for entry in runs], glance(contents.entries), sections)
+    cards = element("div", *(_card(place, entry) for place, entry in enumerate(runs)), class_="cards")
+    return page(contents.summary.name, subtitle, [entry.name for entry in runs], cards, sections)
 
 
 def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def glance(entries: Sequence[Entry]) -> Markup:
-    cards = [_card(place, entry) for place, entry in enumerate(one for one in entries if not one.floor)]
-    return element("div", *cards, class_="cards")
 
 
 def _card(place: int, entry: Entry) -> Markup:

@@ -19,7 +19,7 @@ from foretell.data.files import replacing, text_file
 from foretell.errors import ForetellError
 from foretell.reproduce.definition import Choice, names, read_definition
 from foretell.reproduce.experiment import ExperimentSummary, Finding, Results, TableSection, open_experiment
-from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, default_out, missing_data, run_units
+from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, missing_data, run_units
 from foretell.reproduce.unit import last_line
 from foretell.train.trainer import stopping
 
@@ -105,7 +105,7 @@ def page(title: str, quick: bool, units: dict[str, Any], summary: ExperimentSumm
     if summary.findings:
         parts += ["## Findings of the paper", "", *finding_lines(summary.findings), ""]
     for picture in summary.pictures:
-        parts += [f"![{section_name(picture.name)}]({picture.name})", ""]
+        parts += [f"![{Path(picture.name).stem.replace('-', ' ')}]({picture.name})", ""]
     return "\n".join(parts)
 
 
@@ -116,10 +116,6 @@ def table_lines(section: TableSection) -> list[str]:
 def finding_lines(findings: Sequence[Finding]) -> list[str]:
     head = [_row(["finding", "verdict", "measured"]), _row(["---"] * 3)]
     return head + [_row([f"{one.name}: {one.claim}", f"**{one.verdict}**", one.detail]) for one in findings]
-
-
-def section_name(file: str) -> str:
-    return Path(file).stem.replace("-", " ")
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -165,13 +161,12 @@ class Outcome:
                     *(f"  {one.verdict}: {one.name}: {one.detail}" for one in summary.findings),
                     "",
                 ]
-            pending = (
-                f"; {len(course.pending)} units are pending: `foretell reproduce {course.name}` goes on"
-                if course.pending
-                else ""
-            )
-            failed = f"; {len(course.failed)} failed" if course.failed else ""
-            lines.append(f"{course.results.folder}: {len(course.results.records)} units done{failed}{pending}\n")
+            told = f"{course.results.folder}: {len(course.results.records)} units done"
+            if course.failed:
+                told += f"; {len(course.failed)} failed"
+            if course.pending:
+                told += f"; {len(course.pending)} units are pending: `foretell reproduce {course.name}` goes on"
+            lines.append(f"{told}\n")
         return "\n".join(lines)
 
 
@@ -208,8 +203,8 @@ def reproduce_options(
 ) -> ReproduceOptions:
     """Options as they were typed, checked; `others` are fields of `ReproduceOptions`."""
     choice = Choice(quick, tuple(part.strip() for part in models.split(",") if part.strip()), _seeds(seeds))
-    folders = {"out": Path(out) if out else default_out(quick), "data": Path(data) if data else None}
-    return ReproduceOptions(**folders, choice=choice, **others)
+    folder = Path(out or ("reproduced/quick" if quick else "reproduced"))
+    return ReproduceOptions(out=folder, data=Path(data) if data else None, choice=choice, **others)
 
 
 def listed() -> list[dict[str, Any]]:

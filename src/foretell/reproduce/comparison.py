@@ -184,7 +184,7 @@ def _score_table(found: ModelComparison, columns: Sequence[str]) -> TableSection
     for name in found.models:
         scores = [found.scores.get((name, found.key(name, column))) for column in columns]
         seconds = [one["fit_seconds"] for one in found.records[name]]
-        size = found.sizes.get(name) or _own_size(found.records[name][0])
+        size = found.sizes.get(name) or found.records[name][0]["settings"]["config"]["model"]
         told = ", ".join(str(size[key]) for key in ("dim", "layers") if key in size) or "–"
         rows.append(
             [
@@ -198,10 +198,6 @@ def _score_table(found: ModelComparison, columns: Sequence[str]) -> TableSection
     head = ["model", "D, L", "seeds", *(title_of(one) for one in columns), "fit, s"]
     note = "Means over the seeds, [95 % bootstrap interval], ± standard deviation over the seeds."
     return TableSection("Scores on test", head, rows, note)
-
-
-def _own_size(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    return record["settings"]["config"]["model"]
 
 
 def _test_table(tests: Sequence[_Tests]) -> list[TableSection]:

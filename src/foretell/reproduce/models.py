@@ -96,11 +96,11 @@ class Models:
         by_name = {one.name: one for one in self.everyone}
         for one in self.entrants:
             chooser = by_name[one.sized_by]
-            sizes = [self._grid_unit(chooser, size) for size in chooser.grid]
+            sizes = [self._unit(chooser, "grid", size, self.grid_seed) for size in chooser.grid]
             found += [size for size in sizes if size not in found]
             best = best_of(sizes, done)
             if not sizes or best is not None:
-                found += [self._final_unit(one, {} if best is None else best, seed) for seed in one.seeds]
+                found += [self._unit(one, "final", {} if best is None else best, seed) for seed in one.seeds]
         return found
 
     def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
@@ -123,14 +123,8 @@ class Models:
 
         return summary_of(self, results)
 
-    def _grid_unit(self, one: Entrant, size: dict[str, Any]) -> Unit:
-        named = "-".join(f"{key}{value}" for key, value in size.items())
-        return self._unit(f"{slug(one.name)}-grid-{named}", one, "grid", size, self.grid_seed)
-
-    def _final_unit(self, one: Entrant, size: dict[str, Any], seed: int) -> Unit:
-        return self._unit(f"{slug(one.name)}-seed{seed}", one, "final", size, seed)
-
-    def _unit(self, name: str, one: Entrant, part: str, size: dict[str, Any], seed: int) -> Unit:
+    def _unit(self, one: Entrant, part: str, size: dict[str, Any], seed: int) -> Unit:
+        last = f"grid-{'-'.join(f'{key}{value}' for key, value in size.items())}" if part == "grid" else f"seed{seed}"
         grid_train = self.definition.table.get("grid", {}).get("train", {}) if part == "grid" else {}
         config = merged(one.table, {"model": size, "train": {**grid_train, "seed": seed}})
         make_config(config, f"{self.definition.source}, {one.name}")  # a mistake in any of them shows at once
@@ -142,8 +136,8 @@ class Models:
             }
         if self.cut:
             settings["cut"] = dict(self.cut)
-        scale = _relative_cost(size, one.grid)
-        return Unit(name, settings, one.minutes * scale, one.device)
+        minutes = one.minutes * _relative_cost(size, one.grid)
+        return Unit(f"{slug(one.name)}-{last}", settings, minutes, one.device)
 
     def _entrants(self) -> list[Entrant]:
         """`config` names a file with the settings, `like` an earlier model of this experiment."""
@@ -180,11 +174,9 @@ def best_of(sizes: Sequence[Unit], done: Mapping[str, Record]) -> dict[str, Any]
 
 
 def _sizes(grid: Mapping[str, Any], keys: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    return (
-        tuple(dict(zip(keys, values, strict=True)) for values in itertools.product(*(grid[key] for key in keys)))
-        if keys
-        else ()
-    )
+    if not keys:
+        return ()
+    return tuple(dict(zip(keys, values, strict=True)) for values in itertools.product(*(grid[key] for key in keys)))
 
 
 def _only_known(kind: str, model: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

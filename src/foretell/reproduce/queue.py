@@ -5,7 +5,6 @@ In: names and what is wanted. Out: how many units are done, failed and pending; 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -103,7 +102,9 @@ def run_units(
                 found = _next(courses, pool.busy(), wanted)
                 if found is None:
                     break
-                pool.start(_assignment(*found, wanted, deadline))
+                course, unit = found
+                device, data = device_of(unit, wanted.device), None if wanted.data is None else str(wanted.data)
+                pool.start(Assignment(course.name, wanted.choice, unit, str(wanted.out), data, device, deadline))
             if not pool.busy():
                 break
             for job, outcome in pool.wait():
@@ -153,18 +154,9 @@ def _next(
 def device_of(unit: Unit, wanted: str) -> str:
     if wanted != "auto":
         return wanted
-    return "cuda" if unit.device == "cuda" and _has_gpu() else "cpu"
-
-
-def _has_gpu() -> bool:
     import torch
 
-    return torch.cuda.is_available()
-
-
-def _assignment(course: ExperimentProgress, unit: Unit, wanted: ReproduceOptions, deadline: float | None) -> Assignment:
-    data = None if wanted.data is None else str(wanted.data)
-    return Assignment(course.name, wanted.choice, unit, str(wanted.out), data, device_of(unit, wanted.device), deadline)
+    return "cuda" if unit.device == "cuda" and torch.cuda.is_available() else "cpu"
 
 
 def _ended(
@@ -218,12 +210,3 @@ def missing_data(definition: Definition, folder: Path | None) -> list[str]:
         except ForetellError as error:
             wrong.append(str(error))
     return wrong
-
-
-def default_out(quick: bool) -> Path:
-    return Path("reproduced") / "quick" if quick else Path("reproduced")
-
-
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
