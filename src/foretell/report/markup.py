@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
+from importlib import resources
+from string import Template
 from typing import Any
 
 VOID = ("br", "link", "meta", "input")
@@ -80,16 +84,32 @@ class PageSection:
         return element("section", heading, self.body, id=self.id, aria_labelledby=f"{self.id}-title")
 
 
+@cache
+def texts() -> dict[str, dict[str, Any]]:
+    """`assets/texts.toml`: titles and labels of charts, captions of figures."""
+    return tomllib.loads(asset("texts.toml"))
+
+
+def asset(name: str) -> str:
+    return resources.files("foretell.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def text_of(name: str, **values: object) -> str:
+    """A caption, with values filled in."""
+    return Template(" ".join(texts()["captions"][name].split())).substitute(values)
+
+
 def figure(*parts: str, caption: str, stacked: bool = False, beside: bool = False) -> Markup:
     """Charts side by side where there is room (or one above the other), and in plain words, below or beside, how to read them."""
     inside = element("div", *parts, class_="stack" if stacked else "charts") if len(parts) > 1 else joined(*parts)
     return element("figure", inside, element("figcaption", caption), class_="beside" if beside else None)
 
 
-def chart(name: str, label: str, title: str = "", **options: str) -> Markup:
-    """A place that the page's script draws in; `label` says to those who do not see it what is there."""
-    head = (element("h3", title),) if title else ()
-    place = element("div", class_="chart", data_chart=name, data_label=label, **options)
+def chart(name: str, **values: object) -> Markup:
+    """A place that the page's script draws in, with its title and label; values are filled into the title."""
+    about = texts()["charts"][name]
+    head = [element("h3", Template(about["title"]).substitute(values))] if "title" in about else []
+    place = element("div", class_="chart", data_chart=name, data_label=about["label"])
     return element("div", *head, place, class_="chartbox")
 
 

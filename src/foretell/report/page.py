@@ -10,13 +10,13 @@ import base64
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import metadata, resources
+from importlib import metadata
 from string import Template
 
 from foretell.data.summary import DataSummary
 from foretell.evaluate.metrics import plain_scores
 from foretell.report.entry import Entry
-from foretell.report.markup import Markup, PageSection, element, embedded_json, joined
+from foretell.report.markup import Markup, PageSection, asset, element, embedded_json, joined
 from foretell.report.sections.data import data_section
 from foretell.report.sections.fit import calibration_of, calibration_section, confusion_section, fit_of, fit_section
 from foretell.report.sections.scores import functors_section, learning_section, number, scores_section
@@ -25,7 +25,7 @@ from foretell.report.sections.sequence import moments_section, over_time_section
 
 def page(title: str, subtitle: str, runs: Sequence[str], head: Markup, sections: Sequence[PageSection]) -> str:
     """`runs` are the names of the runs, in the order of their colours; `head` is what comes before the sections."""
-    style, script = (_file(name) for name in ("page.css", "page.js"))
+    style, script = ("\n" + asset(name) for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:"
     charts = {name: one for section in sections for name, one in section.numbers.items()}
     parts = {
@@ -40,11 +40,7 @@ def page(title: str, subtitle: str, runs: Sequence[str], head: Markup, sections:
         "numbers": embedded_json({"runs": list(runs), "charts": charts}),
         "script": Markup(script),
     }
-    return Template(_file("page.html").lstrip()).substitute({name: joined(part) for name, part in parts.items()})
-
-
-def _file(name: str) -> str:
-    return "\n" + resources.files("foretell.report").joinpath("assets", name).read_text(encoding="utf-8")
+    return Template(asset("page.html")).substitute({name: joined(part) for name, part in parts.items()})
 
 
 def _hash(text: str) -> str:

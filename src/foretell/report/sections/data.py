@@ -8,7 +8,7 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.data.summary import DataSummary, SplitSummary
-from foretell.report.markup import PageSection, chart, figure, joined, remark, table
+from foretell.report.markup import PageSection, chart, figure, joined, remark, table, text_of
 from foretell.wording import counted
 
 BINS = 40
@@ -27,15 +27,11 @@ def data_section(summary: DataSummary, data: EventData) -> PageSection:
     splits = table(columns, rows, label="Splits of the data")
     numbers: dict[str, Any] = {"frequent": {"rows": [list(pair) for pair in summary.most_frequent]}}
     histogram = _gap_histogram(data)
-    charts = [chart("frequent", "Bars: the most frequent events and how often each occurs.", "Most frequent events")]
+    charts = [chart("frequent")]
     if histogram is not None:
         numbers["gaps"] = histogram
-        charts.append(chart("gaps", "Histogram of the gaps between neighbouring events.", f"Gaps in {data.name}"))
-    caption = (
-        "Most frequent events: how often they occur, over all splits. Gaps: how long it takes from one event to the next; the axis is "
-        "logarithmic, so each bar is a factor wider than the one before it."
-    )
-    return PageSection("data", "The data", joined(intro, splits, figure(*charts, caption=caption)), numbers)
+        charts.append(chart("gaps", data=data.name))
+    return PageSection("data", "The data", joined(intro, splits, figure(*charts, caption=text_of("data"))), numbers)
 
 
 def _cells(split: SplitSummary) -> tuple[str, ...]:

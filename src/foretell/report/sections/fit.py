@@ -19,7 +19,7 @@ from foretell.evaluate.calibration import Calibration, RescalingTest, calibrate,
 from foretell.evaluate.likelihood import UNMET, EventScores
 from foretell.report.entry import Entry
 from foretell.report.grouping import Grouping, group_events
-from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, more, remark, table
+from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, more, remark, table, text_of
 
 SHOWN_POINTS = 240
 KS_95 = 1.358  # √n times the KS distance stays below it 95 times of 100, for many gaps
@@ -85,37 +85,9 @@ TITLE = "Does it know how sure it is?"
 def calibration_section(entries: Sequence[Entry]) -> PageSection:
     found = [(entry, one) for entry in entries if (one := calibration_of(entry.events, entry.data)) is not None]
     if not found:
-        return PageSection("calibration", TITLE, joined(remark("No event was scored, so no interval can be checked.")))
-    of_times = figure(
-        chart(
-            "calibration",
-            "Lines: share of events inside predicted intervals against the intervals' level.",
-            "Intervals of the next time",
-        ),
-        chart("tenths", "Bars: events by tenths of their predicted distribution.", "When events came, in tenths"),
-        caption=(
-            "Before each event, the model gives an interval for its time that should hold with a chosen probability "
-            "(central: as likely to be too early as too late). Intervals: how often they did hold. On the diagonal "
-            "the model knows how sure it may be; below, it is too sure; above, too cautious. Tenths: where in its "
-            "predicted distribution each event came; all bars are equally high if the model is right (the grey band "
-            "is 95 % chance). High on the left: events come earlier than predicted. What was left of a sequence when "
-            "watching ended counts towards the first event of the next, as in the chart of rescaled gaps."
-        ),
-    )
-    of_types = figure(
-        chart(
-            "reliability",
-            "Dots: how often the most probable type happened, against its probability.",
-            "Probabilities of the next type",
-        ),
-        caption=(
-            "Each dot gathers guesses of the next type (given its time) that were about equally probable: across, "
-            "the probability that the model gave; upwards, how often the guess was right; larger dots are more "
-            "events. On the diagonal the probabilities can be taken at their word. Whiskers, here and above, are 95 "
-            "% intervals."
-        ),
-        beside=True,
-    )
+        return PageSection("calibration", TITLE, remark("No event was scored, so no interval can be checked."))
+    of_times = figure(chart("calibration"), chart("tenths"), caption=text_of("calibration"))
+    of_types = figure(chart("reliability"), caption=text_of("reliability"), beside=True)
     runs = [{"name": entry.name, **_numbers(entry, one)} for entry, one in found]
     levels = [f"{100 * one.level:.0f} %" for one in found[0][1].times]
     rows = [(entry.name, *(f"{100 * level.coverage.value:.1f} %" for level in one.times)) for entry, one in found]
@@ -144,9 +116,8 @@ def _told(one: Estimate) -> list[float]:
 def fit_section(entries: Sequence[Entry]) -> PageSection:
     found = {entry.name: fit for entry in entries if (fit := fit_of(entry.events)) is not None}
     if not found:
-        return PageSection(
-            "fit", "Are the times right?", joined(remark("No event was scored, so there is no gap to look at."))
-        )
+        nothing = remark("No event was scored, so there is no gap to look at.")
+        return PageSection("fit", "Are the times right?", nothing)
     rows = []
     for name, fit in found.items():
         test, verdict = fit.test, "inside the band" if fit.holds else "outside: times are off"
@@ -154,34 +125,11 @@ def fit_section(entries: Sequence[Entry]) -> PageSection:
         distance = (f"{test.ks:.4f}", f"{fit.band:.4f}", p)
         rows.append((name, f"{test.residuals:,}", f"{test.mean:.3f}", *distance, verdict))
     columns = ("run", "gaps", "mean (1 is right)", "KS distance", "95 % band", "p", "verdict")
-    caption = (
-        "Each gap between events is measured by the events that the model expected in it. If the model is right, "
-        "these numbers are draws from the unit exponential distribution. QQ plot: their quantiles against its "
-        "quantiles; on the diagonal they agree, and in the shaded Kolmogorov-Smirnov band the difference may be "
-        "chance (95 %). Points below the diagonal: gaps were shorter than expected. Distance: the same, "
-        "straightened. Above zero: more gaps were over by then than the model expected. The largest distance from "
-        "zero is the KS distance."
-    )
-    charts = (
-        chart(
-            "qq",
-            "QQ plot: quantiles of rescaled gaps against those of the unit exponential, with a band.",
-            "QQ plot of rescaled gaps",
-        ),
-        chart(
-            "surplus",
-            "Lines: observed less expected share of gaps, with a band around zero.",
-            "Distance from the diagonal",
-        ),
-    )
     runs = [{"name": name, **_curves(fit)} for name, fit in found.items()]
     body = joined(
-        figure(*charts, caption=caption),
+        figure(chart("qq"), chart("surplus"), caption=text_of("fit")),
         table(columns, rows, label="Kolmogorov-Smirnov statistics", words=(0, 6)),
-        remark(
-            "The test takes times to be exact and residuals to be independent; with many events it finds the "
-            "smallest misfit, so look at the size of the distance too." + _rounded(entries[0])
-        ),
+        remark(text_of("fit_test") + _rounded(entries[0])),
     )
     return PageSection("fit", "Are the times right?", body, {"qq": {"runs": runs}, "surplus": {"runs": runs}})
 
@@ -191,11 +139,7 @@ def _rounded(entry: Entry) -> str:
     report = entry.data.report
     if report is None or report.grid is None or report.grid_share < 0.9:
         return ""
-    return (
-        f" These times are on a grid of {report.grid:g} ({100 * report.grid_share:.0f} % of them): they are known no "
-        "more precisely than that, and the shortest gaps cannot be told apart, which alone bends the curves at their "
-        "left end."
-    )
+    return " " + text_of("fit_grid", grid=f"{report.grid:g}", share=f"{100 * report.grid_share:.0f}")
 
 
 def _curves(fit: FitCurves) -> dict[str, Any]:
@@ -204,9 +148,7 @@ def _curves(fit: FitCurves) -> dict[str, Any]:
 
 
 MOST_GROUPS = 14  # more cells cannot be read
-NEVER_MET = (
-    "never met"  # events that rules make possible and no data ever had: expected at times, here never seen to happen
-)
+NEVER_MET = "never met"  # events that rules make possible and no data ever had: expected at times, never seen to happen
 
 
 @dataclass(frozen=True)
@@ -250,13 +192,7 @@ def confusion_section(entries: Sequence[Entry]) -> PageSection:
     made = [(entry, confusion_of(entry.events, entry.data.vocabulary)) for entry in entries]
     by_functor = any(one.grouping.kind == "functor" for _, one in made)
     what = "event's functor (the name before its parentheses)" if by_functor else "event's type"
-    caption = (
-        f"Each row is what happened, each column the most probable event's, told the time: the {what}. Numbers are "
-        "percentages of the row, and the last column counts the events; on the diagonal the model was right"
-        + (" about the functor" if by_functor else "")
-        + ". A column that "
-        "is strongly coloured all the way down is what the model guesses when it does not know."
-    )
+    caption = text_of("confusion", what=what, about=" about the functor" if by_functor else "")
     tables = [
         element("div", element("h3", entry.title), heat_map(one, entry.title), class_="chartbox") for entry, one in made
     ]

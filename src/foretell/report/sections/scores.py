@@ -9,7 +9,7 @@ from typing import Any
 from foretell.evaluate.bootstrap import Units
 from foretell.evaluate.metrics import EventRecord, ScoreDefinition, by_functor, has_times, metrics_of, plain_scores
 from foretell.report.entry import Entry
-from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, remark, remarks, table
+from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, remark, remarks, table, text_of
 
 
 def scores_section(entries: Sequence[Entry]) -> PageSection:
@@ -20,14 +20,7 @@ def scores_section(entries: Sequence[Entry]) -> PageSection:
     for entry in entries:
         cells = [_cell(_estimate(entry, one.key), one.kind == "share", best[one.key] == entry.name) for one in shown]
         rows.append((entry.title, *cells))
-    first = entries[0].evaluation
-    caption = (
-        "Log-likelihoods are in nats an event: one nat more means that what happened was given e ≈ 2.7 times the "
-        "probability. Errors of times (RMSE: their root mean square, MAE: their mean size) are in the data's unit of "
-        "time. A wrong next type: the most probable one, told the event's time, is not what happened; the share of "
-        f"events. In small type: 95 % intervals ({first.get('bootstrap', 'bootstrap')}). Bold: the best of "
-        "each column."
-    )
+    caption = text_of("scores", bootstrap=entries[0].evaluation.get("bootstrap", "bootstrap"))
     numbers = table(
         ("model", *(score.page_column for score in shown)), rows, label="Scores of all models", class_="scores"
     )
@@ -36,11 +29,7 @@ def scores_section(entries: Sequence[Entry]) -> PageSection:
         for entry in entries
         if (estimate := _estimate(entry, "log_likelihood")) is not None
     ]
-    picture = figure(
-        chart("forest", "Dots with 95 % intervals: the log-likelihood an event of each model."),
-        caption="The log-likelihoods again: dots with their 95 % intervals; further right is better. Intervals that overlap do not by "
-        "themselves mean that the difference is not significant: both models were scored on the same events, and a paired test sees more.",
-    )
+    picture = figure(chart("forest"), caption=text_of("forest"))
     body = joined(figure(numbers, caption=caption), picture, remarks(_remarks(entries)))
     return PageSection("scores", "Scores", body, {"forest": {"rows": forest}})
 
@@ -65,8 +54,7 @@ def _cell(estimate: dict[str, float] | None, percent: bool, best: bool) -> Marku
     if estimate is None:
         return element("span", "–")
     value, low, high = (number(estimate[key], percent) for key in ("value", "low", "high"))
-    whole = f"{value} %" if percent else value
-    main = element("strong", whole) if best else element("span", whole)
+    main = element("strong" if best else "span", f"{value} %" if percent else value)
     return joined(main, element("small", f"{low} to {high}"))
 
 
@@ -130,20 +118,9 @@ def learning_section(entries: Sequence[Entry]) -> PageSection:
     curves = [_curve(entry) for entry in entries if len(entry.records) > 1]
     if not curves:
         body = remark("No run has a record of several epochs: models with a closed form are fitted at once.")
-        return PageSection("learning", "Learning curves", joined(body))
-    caption = (
-        "Log-likelihood an event after each epoch (a pass over the training data); higher is better. Strong lines: "
-        "held-out dev data, which decide when training stops; thin lines: training data. A dot marks the epoch whose "
-        "parameters were kept. Where the thin line climbs on while the strong one falls, the model learns the "
-        "training data by heart."
-    )
-    label = "Lines: log-likelihood an event against epochs, for each run, on dev and on training data."
-    return PageSection(
-        "learning",
-        "Learning curves",
-        joined(figure(chart("learning", label), caption=caption)),
-        {"learning": {"runs": curves}},
-    )
+        return PageSection("learning", "Learning curves", body)
+    body = figure(chart("learning"), caption=text_of("learning"))
+    return PageSection("learning", "Learning curves", body, {"learning": {"runs": curves}})
 
 
 def _curve(entry: Entry) -> dict[str, Any]:
@@ -163,33 +140,24 @@ MOST_FUNCTORS = 40  # functors, the most frequent first
 def functors_section(entries: Sequence[Entry]) -> PageSection:
     """Two runs against each other, a dot for each functor."""
     if len(entries) < 2:
-        return PageSection(
-            "functors", FUNCTORS_TITLE, joined(remark("There is one run: name two or more to compare them here."))
-        )
+        only = remark("There is one run: name two or more to compare them here.")
+        return PageSection("functors", FUNCTORS_TITLE, only)
     runs, counts = [], {}
     for entry in entries:
         rows, events = _functor_rows(entry)
         counts |= {name: count for name, count in events.items() if name not in counts}
         runs.append({"name": entry.name, "rows": rows})
     shown = sorted(counts, key=lambda name: -counts[name])[:MOST_FUNCTORS]
-    left_out = (
-        f" Of {len(counts)} functors the {MOST_FUNCTORS} most frequent are shown."
-        if len(counts) > MOST_FUNCTORS
-        else ""
-    )
-    caption = (
-        "Each dot is a functor (an event's name before its parentheses, or all of a plain name): the mean "
-        "log-likelihood of its events under one run (across) and under another (upwards), in nats an event, with 95 "
-        "% intervals both ways. Above the diagonal the run on the upright axis is better at it, below the other one. "
-        f"Larger dots: more events.{left_out}"
-    )
+    left_out = ""
+    if len(counts) > MOST_FUNCTORS:
+        left_out = f" Of {len(counts)} functors the {MOST_FUNCTORS} most frequent are shown."
     cells = [(name, f"{counts[name]:,}", *(_told(run["rows"].get(name)) for run in runs)) for name in shown]
     heads = ("functor", "events", *(run["name"] for run in runs))
     numbers = table(heads, cells, label="Log-likelihood by functor", class_="scores")
     body = figure(
-        chart("scatter", "Dots: log-likelihood by functor under two runs, with intervals both ways."),
+        chart("scatter"),
         element("div", element("h3", "The same in numbers"), numbers, class_="chartbox"),
-        caption=caption,
+        caption=text_of("functors", left_out=left_out),
     )
     drawn = [
         {"name": run["name"], "rows": {name: run["rows"][name] for name in shown if name in run["rows"]}}

@@ -26,7 +26,7 @@ from foretell.models.rules.rule_model import RuleModel
 from foretell.report.canvas import per_unit, time_label
 from foretell.report.entry import Entry
 from foretell.report.grouping import Grouping, group_events
-from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, precise, remark
+from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, precise, remark, text_of
 from foretell.terms import split
 from foretell.wording import counted
 
@@ -102,26 +102,8 @@ def _intro(sequence: EventSequence, shown: int, start: float, end: float) -> str
 
 
 def _figures(runs: int, grouping: Grouping) -> Markup:
-    caption = (
-        "Top: intensities, the events expected in a unit of time, each from the events before it; the grey area is "
-        f"that of all events, the lines are those of the most frequent {grouping.kind}s (or of the runs, if you "
-        "choose totals). Middle: what happened. Bottom: the uncertainty of the next event's time, as predicted when "
-        "the previous event had just happened. Bands: the next event is in the strong one with 50 % and in the faint "
-        "one with 90 % probability; a dot is the gap that followed, in red where it is outside the 90 % band, as one "
-        "in ten should be."
-    )
-    if runs > 1:
-        caption += (
-            " Where the lines of several runs part, what one of them learned is not what the data alone imply: their "
-            "spread is a measure of how uncertain the intensity itself is (between these runs, and no more than that)."
-        )
-    return figure(
-        chart("course", "Lines: intensities over time.", "Intensities"),
-        chart("raster", "Marks: the events over time.", "Events"),
-        chart("waiting", "Bands and dots: predicted and actual waiting times.", "Waiting time until the next event"),
-        caption=caption,
-        stacked=True,
-    )
+    caption = text_of("over_time", kind=grouping.kind) + (" " + text_of("over_time_runs") if runs > 1 else "")
+    return figure(chart("course"), chart("raster"), chart("waiting"), caption=caption, stacked=True)
 
 
 def grid_of(happened: np.ndarray, start: float, end: float) -> np.ndarray:
@@ -279,39 +261,21 @@ def _facts(timeline: Timeline, states: list[int], names: _Names) -> tuple[list[i
 
 
 TITLE = "Inside the rules, moment by moment"
-POSSIBLE = (
-    "Move the slider (or use the arrow keys, or Play) to a moment just before an event. Possible events: bars "
-    "are their intensities, the percentage is how probable each would be if something happened right now; the "
-    f"{MOST_POSSIBLE} highest are listed, and what did happen is marked."
-)
-ATTENDED = (
-    "Choose one of them to see which past "
-    "events the model looks back at for it. Each row is one head of attention: a rule that added a fact in the "
-    "event's proofs. Its effect is what it multiplies the intensity by, compared with leaving it out; a dot is a "
-    "past event, as large as its weight, and the rest of the weight is kept by the extra 1 of the attention "
-    "(looking at nothing)."
-)
-TRUE = (
-    "What is true: the facts of the database at that moment; + is new since the last "
-    "moment, and a fact struck through has just been removed."
-)
 
 
 def moments_section(
     entries: Sequence[Entry], places: Sequence[int], start: float, progress: Callable[[str, int, int], None]
 ) -> PageSection | None:
     """Of the first entry that has rules; None: none has."""
-    with_rules = [
-        (entry, place) for entry, place in zip(entries, places, strict=True) if isinstance(entry.model, RuleModel)
-    ]
+    both = zip(entries, places, strict=True)
+    with_rules = [(entry, place) for entry, place in both if isinstance(entry.model, RuleModel)]
     if not with_rules:
         return None
     entry, place = with_rules[0]
     model, history = entry.model, entry.data[place]
     assert isinstance(model, RuleModel)
-    numbers = moments_of(
-        model, history, start=start, progress=lambda done, of: progress(f"{entry.name}: moments", done, of)
-    )
+    told = lambda done, of: progress(f"{entry.name}: moments", done, of)  # noqa: E731
+    numbers = moments_of(model, history, start=start, progress=told)
     if numbers is None:
         return PageSection("moments", TITLE, remark(f"Nothing happens in sequence {history.id} from {start:g} on."))
     shown = len(numbers["frames"])
@@ -320,13 +284,9 @@ def moments_section(
         some = f" Shown are {shown:,} of {numbers['of']:,} times, from {numbers['frames'][0]['t']:g} on."
     others = "" if len(with_rules) == 1 else " Other runs with rules have their own: make a report of each."
     intro = remark(f"{entry.title}, sequence {history.id}, just before each event.{some}{others}")
-    body = joined(
-        intro,
-        figure(
-            chart("moments", "A time slider with the database and the possible events."),
-            caption=" ".join([POSSIBLE, *([ATTENDED] if isinstance(model, ANDTT) else []), TRUE]),
-        ),
-    )
+    attended = [text_of("attended")] if isinstance(model, ANDTT) else []
+    caption = " ".join([text_of("possible", most=MOST_POSSIBLE), *attended, text_of("true")])
+    body = joined(intro, figure(chart("moments"), caption=caption))
     return PageSection(
         "moments", TITLE, joined(body, element("noscript", "The slider needs JavaScript.")), {"moments": numbers}
     )
