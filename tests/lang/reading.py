@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.lang.diagnostics import Diagnostic, ProgramError
-from foretell.lang.parse import ParseResult, parse
+from foretell.lang.load import ParseResult, parse
 from foretell.lang.program import Program
 from foretell.lang.source import Source
 from foretell.lang.syntax import Statement

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell import terms
-from foretell.lang.parse import parse
+from foretell.lang.load import parse
 from foretell.lang.source import Source, Span
 from foretell.lang.statement import PARAMETERS, number_anonymous
 from foretell.lang.syntax import (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from foretell.lang.program import Program
-from foretell.lang.shapes import Counts, count_parameters, shapes_of, unify
+from foretell.lang.program import Counts, Program, count_parameters, shapes_of, unify
 from foretell.lang.syntax import Rule
 from tests.lang.reading import diagnostics, errors, program, statements
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from foretell.lang.program import Program
-    from foretell.lang.shapes import Counts
+    from foretell.lang.program import Counts, Program
 
 Option = typer.Option
 
@@ -50,8 +49,7 @@ def check(
     """Check a program: all mistakes at once, or its facts, rules, events, dimensions, parameters and strata."""
     from foretell.cli.show import print_json
     from foretell.lang.diagnostics import ProgramError
-    from foretell.lang.program import Program
-    from foretell.lang.shapes import count_parameters
+    from foretell.lang.program import Program, count_parameters
 
     try:
         checked = Program.from_file(program, undeclared=undeclared.value, dim=dim)
@@ -140,7 +138,7 @@ def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_j
 
 def _statements(program: Program) -> list[Any]:
     """Of all files, one after the other, as they were read."""
-    from foretell.lang.parse import parse
+    from foretell.lang.load import parse
 
     return [statement for source in program.sources for statement in parse(source).file.statements]
 
@@ -149,7 +147,7 @@ def _statements(program: Program) -> list[Any]:
 
 
 def _summary(program: Program, counts: Counts, dim: int, layers: int, time_dim: int) -> dict[str, Any]:
-    from foretell.lang.shapes import dimension
+    from foretell.lang.program import dimension
     from foretell.lang.syntax import pretty_atom, pretty_rule
 
     kinds = ("deduce", "add", "remove")
@@ -246,7 +244,7 @@ def _show_functors(console: Console, program: Program, dim: int) -> None:
     from rich.markup import escape
 
     from foretell.cli.show import plain_table
-    from foretell.lang.shapes import dimension
+    from foretell.lang.program import dimension
 
     if not program.functors:
         return

@@ -288,7 +288,7 @@ class _Names:
     def _binding(self, rule: int, part: Contribution) -> dict[str, str]:
         values = [self.grounding.constants[value] for value in self.grounding.groups[part.group][1:]]
         count = self.model.layout.values_of_heads.get(rule, len(values)) if part.head is not None else len(values)
-        return dict(zip(self.model.book.variables(rule)[:count], values[:count], strict=True))
+        return dict(zip(self.model.program.rules[rule].rule.parameter_variables[:count], values[:count], strict=True))
 
     def _proof(self, proof: ProofPart, share: float) -> ProofShare:
         body = [self.grounding.text(fact) for fact in self.grounding.body[proof.instance]]

@@ -92,8 +92,6 @@ def compile_rule(index: int, rule: Rule, symbols: Symbols) -> CompiledRule | Non
             negatives.append(slots.pattern(literal.atom, negated=True))
         elif not literal.equal:
             unequal.append((slots.of(literal.left), slots.of(literal.right)))
-    named = [variable for name in (rule.matrix, rule.beta) if name is not None for variable in name.variables()]
-    group = {variable.name: slots.of(variable) for variable in named}
     if any(a == b for a, b in unequal):
         return None
     count = len(slots.variables)
@@ -104,7 +102,7 @@ def compile_rule(index: int, rule: Rule, symbols: Symbols) -> CompiledRule | Non
         tuple(positives),
         tuple(negatives),
         tuple((a, b) for a, b in unequal if min(a, b) < count),
-        tuple(group.values()),
+        tuple(slots.of(Variable(name, rule.span)) for name in rule.parameter_variables),
         (*[-1] * count, *slots.constants),
         count,
     )

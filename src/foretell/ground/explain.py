@@ -9,6 +9,7 @@ from typing import Any
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Timeline
 from foretell.ground.whynot import Failure, failures
+from foretell.lang.syntax import chained
 from foretell.terms import NameProblem, normalise, split
 from foretell.wording import did_you_mean
 
@@ -205,30 +206,12 @@ class _Tree:
     @cached_property
     def rank(self) -> dict[int, int]:
         """How many rounds of deduction each fact needs: a proof that uses only facts of lower rank leads to the ground."""
-        rank = {fact: 0 for fact in self.additions if self.is_true(fact)}
-        users: dict[int, list[int]] = {}
-        missing: dict[int, int] = {}
-        ready: list[int] = []
-        for head, instances in self.proofs.items():
-            for instance in instances:
-                body = set(self.grounding.body[instance])
-                missing[instance] = len(body)
-                for fact in body:
-                    users.setdefault(fact, []).append(instance)
-                if not body:
-                    ready.append(instance)
-                    rank.setdefault(head, 0)
-        waiting = list(rank)
-        while waiting:
-            following = []
-            for fact in waiting:
-                for instance in users.get(fact, ()):
-                    missing[instance] -= 1
-                    head = self.grounding.head[instance]
-                    if missing[instance] == 0 and head not in rank:
-                        rank[head] = 1 + max(rank[one] for one in self.grounding.body[instance])
-                        following.append(head)
-            waiting = following
+        given = [fact for fact in self.additions if self.is_true(fact)]
+        rank = dict.fromkeys(given, 0)
+        proofs = [(head, self.grounding.body[one]) for head, instances in self.proofs.items() for one in instances]
+        for number in chained(proofs, given):
+            head, body = proofs[number]
+            rank.setdefault(head, 1 + max((rank[one] for one in body), default=-1))
         return rank
 
     def because(self, fact: int) -> dict[str, ProofExplanation]:

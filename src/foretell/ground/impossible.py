@@ -15,7 +15,7 @@ from foretell.ground.engine import Engine, ReplayLimits
 from foretell.lang.program import Program
 from foretell.options import Impossible
 from foretell.terms import split
-from foretell.wording import did_you_mean
+from foretell.wording import counted, did_you_mean
 
 RESERVED = ("bos", "eos")
 
@@ -56,9 +56,7 @@ def check_declared(program: Program, data: EventData) -> int:
             )
         elif known is not None and (known.kind != "fact" or known.arity != kind.arity):
             if known.arity is not None and known.arity != kind.arity:
-                arguments = (
-                    "no arguments" if not kind.arity else "1 argument" if kind.arity == 1 else f"{kind.arity} arguments"
-                )
+                arguments = counted(kind.arity, "argument") if kind.arity else "no arguments"
                 hint = "" if kind.arity else "; columns of a table are named with --columns …,arg1=…,arg2=…"
                 problems.append(f"{data.name}: {kind.words()} has {arguments}, but the program has `{known}`{hint}")
         elif program.undeclared == "exogenous":

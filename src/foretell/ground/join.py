@@ -13,6 +13,7 @@ from typing import Protocol
 
 from foretell.ground.database import FREE, AtomPattern, Bucket, CompiledRule, FactKey, Getter, Index, Relation, getter
 
+NEGATED = -1
 Reads = list[tuple[Bucket, int]]
 KEPT_READS = 512  # a join that read more buckets is not remembered
 KEPT_JOINS = 50_000  # remembered joins of a plan
@@ -34,32 +35,19 @@ class Database(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TrueCondition:
-    """A condition whose arguments are all bound: its fact is true, or there is nothing."""
+class BoundCondition:
+    """A condition and the bucket to look into, where all its arguments are bound."""
 
-    literal: int
+    literal: int  # place among the positive conditions: its fact is there, or there is nothing; NEGATED: nothing must be there
     index: Index
     key: Getter
     is_static: bool
 
 
 @dataclass(frozen=True, slots=True)
-class NegatedCondition:
-    """A negated condition: nothing matches."""
-
-    index: Index
-    key: Getter
-    is_static: bool
-
-
-@dataclass(frozen=True, slots=True)
-class JoinLevel:
+class JoinLevel(BoundCondition):
     """A condition that binds variables: loop over a bucket, then apply what can be decided."""
 
-    literal: int
-    index: Index
-    key: Getter
-    is_static: bool
     binds: tuple[tuple[int, int], ...]  # (place in the fact's key, slot)
     repeats: tuple[tuple[int, int], ...]  # places in the fact's key that must be equal
     filters: Filters
@@ -68,8 +56,7 @@ class JoinLevel:
 @dataclass(frozen=True, slots=True)
 class Filters:
     unequal: tuple[tuple[int, int], ...]
-    holds: tuple[TrueCondition, ...]
-    absent: tuple[NegatedCondition, ...]
+    conditions: tuple[BoundCondition, ...]
 
 
 class JoinPlan:
@@ -78,16 +65,12 @@ class JoinPlan:
     def __init__(self, rule: CompiledRule, trigger: int | None = None, negated: int | None = None) -> None:
         self.rule, self.trigger, self.negated = rule, trigger, negated
         self.levels: list[JoinLevel] | None = None
-        self.outgrown: list[
-            tuple[dict[int, None], int]
-        ] = []  # facts of a relation, and how many are too many for this order
-        self.first = Filters((), (), ())
+        self.outgrown: list[tuple[dict[int, None], int]] = []  # facts of a relation, and how many are too many
+        self.first = Filters((), ())
         self.kept: dict[int, tuple[Reads, list[int]]] = {}
-        pattern = None
+        pattern = rule.negatives[negated] if negated is not None else None
         if trigger is not None:
             pattern = rule.positives[trigger]
-        elif negated is not None:
-            pattern = rule.negatives[negated]
         self.binds, self.repeats = _binds(pattern, set(range(rule.variables, len(rule.template))))
         self.constants = tuple(
             (1 + place, rule.template[slot])
@@ -226,19 +209,17 @@ def _passes(filters: Filters, binding: list[int], facts: list[int], reads: Reads
     for a, b in filters.unequal:
         if binding[a] == binding[b]:
             return False
-    for holds in filters.holds:
-        bucket = holds.index.bucket(holds.key(binding))
-        if not holds.is_static:
+    for one in filters.conditions:
+        bucket = one.index.bucket(one.key(binding))
+        if not one.is_static:
             reads.append((bucket, bucket.version))
-        if not bucket.facts:
+        if one.literal == NEGATED:
+            if bucket.facts:
+                return False
+        elif not bucket.facts:
             return False
-        facts[holds.literal] = next(iter(bucket.facts))
-    for absent in filters.absent:
-        bucket = absent.index.bucket(absent.key(binding))
-        if not absent.is_static:
-            reads.append((bucket, bucket.version))
-        if bucket.facts:
-            return False
+        else:
+            facts[one.literal] = next(iter(bucket.facts))
     return True
 
 
@@ -292,19 +273,17 @@ class _Pending:
             if kind == "unequal":
                 unequal.append(self.rule.unequal[place])
             elif kind == "absent":
-                relation, index, key = self._looked_up(self.rule.negatives[place])
-                absent.append(NegatedCondition(index, key, relation.is_static))
+                absent.append(self._bound(NEGATED, self.rule.negatives[place]))
             elif place in self.open:
                 self.close(place)
-                relation, index, key = self._looked_up(self.rule.positives[place])
-                holds.append(TrueCondition(place, index, key, relation.is_static))
+                holds.append(self._bound(place, self.rule.positives[place]))
         self.ready = []
-        return Filters(tuple(unequal), tuple(holds), tuple(absent))
+        return Filters(tuple(unequal), (*holds, *absent))
 
-    def _looked_up(self, pattern: AtomPattern) -> tuple[Relation, Index, Getter]:
+    def _bound(self, literal: int, pattern: AtomPattern) -> BoundCondition:
         relation = self.database.relations[pattern.functor]
         positions, key = bound_places(pattern)
-        return relation, relation.index(positions, self.database.keys), key
+        return BoundCondition(literal, relation.index(positions, self.database.keys), key, relation.is_static)
 
 
 def bound_places(pattern: AtomPattern) -> tuple[tuple[int, ...], Getter]:

@@ -19,7 +19,7 @@ from foretell.ground.database import (
 )
 from foretell.ground.join import JoinPlan, bound_places
 from foretell.lang.program import BOS, Program
-from foretell.lang.syntax import closure
+from foretell.lang.syntax import chained, closure
 
 if TYPE_CHECKING:
     from foretell.ground.engine import Engine
@@ -150,7 +150,7 @@ class Wiring:
             if rule.kind == "deduce":
                 for pattern in (*rule.positives, *rule.negatives):
                     readers.setdefault(pattern.functor, []).append(rule.head.functor)
-        return closure((rule.head.functor for rule in self.rules.values() if rule.kind == "add"), readers)
+        return closure([rule.head.functor for rule in self.rules.values() if rule.kind == "add"], readers)
 
     def know(self, functor: int) -> None:
         """Room for a functor that only the data have."""
@@ -200,29 +200,11 @@ def _settle_permanent(engine: Engine) -> None:
         for rule in engine.wiring.rules.values()
         if any(not relations[pattern.functor].is_static for pattern in rule.negatives)
     }
-    missing: list[int] = []
-    users: dict[int, list[int]] = {}
-    ready: list[int] = []
-    for instance in range(len(instances)):
-        body = set(instances.body[instance])
-        missing.append(len(body))
-        if instances.rule[instance] in breakable:
-            continue
-        if not body:
-            ready.append(instance)
-        for fact in body:
-            users.setdefault(fact, []).append(instance)
-    while ready:
-        instance = ready.pop()
-        engine.permanent_proofs.add(instance)
-        head = instances.head[instance]
-        if engine.permanent[head]:
-            continue
-        engine.permanent[head] = 1
-        for other in users.get(head, ()):
-            missing[other] -= 1
-            if missing[other] == 0:
-                ready.append(other)
+    sound = [number for number in range(len(instances)) if instances.rule[number] not in breakable]
+    rules = [(instances.head[number], instances.body[number]) for number in sound]
+    for place in chained(rules, ()):
+        engine.permanent_proofs.add(sound[place])
+        engine.permanent[rules[place][0]] = 1
 
 
 def _watch_the_rest(engine: Engine) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,6 @@ import numpy as np
 from foretell.errors import ForetellError
 from foretell.ground.database import FactKey
 from foretell.lang.program import Program
-from foretell.lang.syntax import Variable
 
 NEVER = np.iinfo(np.int32).max
 
@@ -28,16 +27,14 @@ class Grounding:
     program: Program
     functors: Sequence[str]
     constants: Sequence[str]
-    keys: Sequence[FactKey] = field(repr=False)  # of facts: functor, then constants
-    rule: Sequence[int] = field(repr=False)  # of instantiations: place in the program's rules, then in its tables
-    group: Sequence[int] = field(repr=False)
-    head: Sequence[int] = field(repr=False)
-    body: Sequence[tuple[int, ...]] = field(repr=False)
-    groups: Sequence[tuple[int, ...]] = field(
-        repr=False
-    )  # rule, then the values of the variables in its parameter names
-    always: np.ndarray = field(repr=False)  # int32: facts that hold in every state of every sequence
-    always_proofs: np.ndarray = field(repr=False)  # int32: instantiations that do
+    keys: Sequence[FactKey]  # of facts: functor, then constants
+    rule: Sequence[int]  # of instantiations: place in the program's rules, then in its tables
+    group: Sequence[int]
+    head: Sequence[int]
+    body: Sequence[tuple[int, ...]]
+    groups: Sequence[tuple[int, ...]]  # rule, then the values of the variables in its parameter names
+    always: np.ndarray  # int32: facts that hold in every state of every sequence
+    always_proofs: np.ndarray  # int32: instantiations that do
 
     def text(self, fact: int) -> str:
         functor, *args = self.keys[fact]
@@ -75,25 +72,15 @@ class Grounding:
 
     def group_name(self, group: int) -> str:
         """The `r` of the equations: the rule, and the values of the variables in its parameter names."""
-        rule, *values = self.groups[group]
-        name = self.rule_name(rule)
+        rule, *numbers = self.groups[group]
+        values = [self.constants[number] for number in numbers]
         if rule >= len(self.program.rules):
-            return self.program.tables[rule - len(self.program.rules)].functor + self._row(values)
-        return f"{name}[{', '.join(self._bindings(rule, values))}]" if values else name
-
-    def _row(self, values: Sequence[int]) -> str:
-        return f"({','.join(self.constants[value] for value in values)})" if values else ""
-
-    def _bindings(self, rule: int, values: Sequence[int]) -> Iterator[str]:
-        written = self.program.rules[rule].rule
-        names: dict[str, None] = {}
-        for name in (written.matrix, written.beta):
-            for argument in name.args if name is not None else ():
-                if isinstance(argument, Variable):
-                    names[argument.name] = None
+            name = self.program.tables[rule - len(self.program.rules)].functor
+            return f"{name}({','.join(values)})" if values else name
+        names = self.program.rules[rule].rule.parameter_variables
         if len(names) == len(values):
-            return (f"{name}={self.constants[value]}" for name, value in zip(names, values, strict=True))
-        return (self.constants[value] for value in values)
+            values = [f"{name}={value}" for name, value in zip(names, values, strict=True)]
+        return f"{self.rule_name(rule)}[{', '.join(values)}]" if values else self.rule_name(rule)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,14 +135,10 @@ class Timeline:
     def facts_at(self, state: int) -> list[int]:
         """Everything true, possible events included."""
         self.check_state(state)
-        rows = self.holds
-        now = rows[(rows[:, 1] <= state) & (state < rows[:, 2]), 0]
-        return [*self.grounding.always.tolist(), *now.tolist()]
+        return [*self.grounding.always.tolist(), *_during(self.holds, state)]
 
     def proofs_at(self, state: int) -> list[int]:
-        rows = self.proofs
-        now = rows[(rows[:, 1] <= state) & (state < rows[:, 2]), 0]
-        return [*self.grounding.always_proofs.tolist(), *now.tolist()]
+        return [*self.grounding.always_proofs.tolist(), *_during(self.proofs, state)]
 
     def additions_at(self, state: int) -> np.ndarray:
         """Additions that are in force: rows of `additions`."""
@@ -176,6 +159,11 @@ class Timeline:
             for fact in begins.get(state, ()):
                 now[fact] = None
             yield state, list(now)
+
+
+def _during(rows: np.ndarray, state: int) -> list[int]:
+    """What has an interval with the state in it."""
+    return rows[(rows[:, 1] <= state) & (state < rows[:, 2]), 0].tolist()
 
 
 def with_erasures(grounding: Grounding, additions: np.ndarray, removals: np.ndarray) -> np.ndarray:

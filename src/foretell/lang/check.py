@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 
 from foretell.lang.diagnostics import Diagnostic, ProgramError
 from foretell.lang.functors import Functors, Reach, check_reach, resolve
-from foretell.lang.program import Order, Program, UncheckedProgram, edges_of, order
-from foretell.lang.shapes import check_names, dimension
+from foretell.lang.program import Component, NumberedRule, Program, UncheckedProgram, check_names, dimension
 from foretell.lang.source import Span
 from foretell.lang.statement import ARGUMENTS
 from foretell.lang.syntax import (
@@ -48,14 +48,14 @@ def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Pr
     if any(one.severity == "error" for one in found):
         raise ProgramError(found)
     return Program(
-        rules=gathered.rules,
-        tables=gathered.tables,
+        rules=tuple(gathered.rules),
+        tables=tuple(gathered.tables),
         functors=functors.by_name,
         components=dependence.components,
         stratum=dependence.stratum,
         undeclared=undeclared,
         warnings=tuple(found),
-        sources=gathered.sources,
+        sources=tuple(gathered.sources),
         digest=digest(gathered, functors, undeclared),
     )
 
@@ -101,12 +101,9 @@ def _declarations_as_facts(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
 def _cycles(dependence: Order) -> Iterator[Diagnostic]:
     for edge, way in dependence.negated_cycles:
         shown_way = " :- ".join([edge.head, f"not {edge.body}", *way[1:]][:8])
-        yield Diagnostic(
-            "negation-cycle",
-            edge.atom.span,
-            f"{shown(edge.head)} depends on itself through `not`: {shown(shown_way)}",
-            "what is true must not depend on its own absence: break the cycle, or use `<-`, which looks at the past",
-        )
+        message = f"{shown(edge.head)} depends on itself through `not`: {shown(shown_way)}"
+        hint = "what is true must not depend on its own absence: break the cycle, or use `<-`, which looks at the past"
+        yield Diagnostic("negation-cycle", edge.atom.span, message, hint)
 
 
 def _cyclic_proofs(gathered: UncheckedProgram, functors: Functors, dim: int) -> Iterator[Diagnostic]:
@@ -121,13 +118,9 @@ def _cyclic_proofs(gathered: UncheckedProgram, functors: Functors, dim: int) -> 
         if number is None or group.get(edge.body) != number or number in told:
             continue
         told.add(number)
-        yield Diagnostic(
-            "cyclic-proof",
-            edge.atom.span,
-            f"{shown(edge.head)} is deduced from itself: a fact whose proof needs that same fact has no embedding",
-            f"fine where proofs never come back to their start; else declare `:- embed({edge.head[:40]}, 0).`",
-            "warning",
-        )
+        message = f"{shown(edge.head)} is deduced from itself: a fact whose proof needs that same fact has no embedding"
+        hint = f"fine where proofs never come back to their start; else declare `:- embed({edge.head[:40]}, 0).`"
+        yield Diagnostic("cyclic-proof", edge.atom.span, message, hint, "warning")
 
 
 def in_order(found: list[Diagnostic], gathered: UncheckedProgram) -> list[Diagnostic]:
@@ -182,39 +175,31 @@ def bound_variables(rule: Rule) -> set[str]:
 
 def _unbound(rule: Rule, bound: set[str]) -> Iterator[tuple[Variable, str, str, str]]:
     """Variable, code, message, hint: each variable once in each role, the head first."""
-    name_of = str
     uses = Counter(term.name for term in rule_terms(rule) if isinstance(term, Variable))
+    bind = "use it in a condition that is not negated"
     for variable in _distinct(rule.head.args, bound):
         if rule.is_fact:
-            yield (
-                variable,
-                "unbound-head",
-                f"a fact holds for constants: {shown(name_of(variable))} is a variable",
-                f"write a constant{_constants(variable, ', {}')}, or a rule with a body that binds it",
-            )
+            message = f"a fact holds for constants: {shown(str(variable))} is a variable"
+            hint = f"write a constant{_constants(variable, ', {}')}, or a rule with a body that binds it"
         else:
-            message = f"head variable {shown(name_of(variable))} is not bound by the body"
-            meant = _constants(variable, ": {}") if len(variable.name) > 1 else ""
-            hint = f"use it in a condition that is not negated, or write a constant{meant}"
-            yield variable, "unbound-head", message, hint
+            message = f"head variable {shown(str(variable))} is not bound by the body"
+            hint = f"{bind}, or write a constant{_constants(variable, ': {}') if len(variable.name) > 1 else ''}"
+        yield variable, "unbound-head", message, hint
     for name in (rule.beta, rule.matrix):
         for variable in _distinct(name.args if name is not None else (), bound):
-            message = f"{shown(name_of(variable))} names parameters and is not bound by the body"
-            yield variable, "unbound-name", message, "use it in a condition that is not negated"
+            message = f"{shown(str(variable))} names parameters and is not bound by the body"
+            yield variable, "unbound-name", message, bind
     for literal in rule.body:
         if isinstance(literal, Not):
             for variable in _distinct(literal.atom.args, bound):
                 if not variable.is_anonymous:
-                    message = f"{shown(name_of(variable))} under `not` is not bound by another condition"
-                    hint = "bind it, or write `_` for 'no value at all'"
-                    if uses[variable.name] > 1:
-                        hint = "use it in a condition that is not negated"
+                    message = f"{shown(str(variable))} under `not` is not bound by another condition"
+                    hint = bind if uses[variable.name] > 1 else "bind it, or write `_` for 'no value at all'"
                     yield variable, "unbound-negation", message, f"{hint}{_constant_meant(variable)}"
         elif isinstance(literal, Compare):
             for variable in _distinct(literal_terms(literal), bound):
-                message = f"{shown(name_of(variable))} is compared and not bound by another condition"
-                hint = f"use it in a condition that is not negated{_constant_meant(variable)}"
-                yield variable, "unbound-comparison", message, hint
+                message = f"{shown(str(variable))} is compared and not bound by another condition"
+                yield variable, "unbound-comparison", message, f"{bind}{_constant_meant(variable)}"
 
 
 def _constants(variable: Variable, form: str) -> str:
@@ -243,13 +228,8 @@ def _used_once(rule: Rule, unbound: set[str]) -> Iterator[Diagnostic]:
     uses = Counter(variable.name for variable in variables)
     for variable in variables:
         if uses[variable.name] == 1 and variable.name[0] != "_" and variable.name not in unbound:
-            yield Diagnostic(
-                "used-once",
-                variable.span,
-                f"variable {shown(variable.name)} is used once",
-                "a typo? write `_` where any value will do",
-                "warning",
-            )
+            message, hint = f"variable {shown(variable.name)} is used once", "a typo? write `_` where any value will do"
+            yield Diagnostic("used-once", variable.span, message, hint, "warning")
 
 
 def never_fires(rule: Rule) -> tuple[Span, str] | None:
@@ -271,3 +251,120 @@ def never_fires(rule: Rule) -> tuple[Span, str] | None:
         if isinstance(one, Not) and (one.atom.functor, tuple(map(root, one.atom.args))) in holds:
             return one.span, f"{shown(str(one.atom))} is asked for and ruled out"
     return None
+
+
+# --- which functor is deduced from which
+
+
+MOST_CYCLES = 20  # that are searched for and shown
+
+
+@dataclass(frozen=True)
+class Edge:
+    """`head :- …, body, …`."""
+
+    head: str
+    body: str
+    negated: bool
+    atom: Atom
+
+
+@dataclass(frozen=True)
+class Order:
+    components: tuple[Component, ...]
+    stratum: Mapping[str, int]
+    negated_cycles: tuple[tuple[Edge, tuple[str, ...]], ...]  # an edge through `not`, and the functors of the way back
+
+
+def edges_of(rules: Iterable[NumberedRule]) -> list[Edge]:
+    return [
+        Edge(one.rule.head.functor, atom.functor, negated, atom)
+        for one in rules
+        if one.rule.kind == "deduce"
+        for atom, negated in conditions(one.rule.body)
+    ]
+
+
+def order(functors: Iterable[str], edges: Iterable[Edge]) -> Order:
+    edges = list(edges)
+    below: dict[str, dict[str, None]] = {functor: {} for functor in functors}
+    for edge in edges:
+        below.setdefault(edge.head, {})[edge.body] = None
+        below.setdefault(edge.body, {})
+    groups = strong_components({name: list(found) for name, found in below.items()})
+    group_of = {name: number for number, group in enumerate(groups) for name in group}
+    recursive = {group_of[edge.head] for edge in edges if group_of[edge.head] == group_of[edge.body]}
+    negated = [edge for edge in edges if edge.negated and group_of[edge.head] == group_of[edge.body]]
+    negated = list({(edge.head, edge.body): edge for edge in reversed(negated)}.values())[::-1][:MOST_CYCLES]
+    cycles = tuple((edge, path(edge.body, edge.head, below, set(groups[group_of[edge.head]]))) for edge in negated)
+    level = [0] * len(groups)
+    out: list[list[Edge]] = [[] for _ in groups]
+    for edge in edges:
+        out[group_of[edge.head]].append(edge)
+    for number in range(len(groups)):  # a group comes after those it depends on
+        for edge in out[number]:
+            if group_of[edge.body] != number:
+                level[number] = max(level[number], level[group_of[edge.body]] + edge.negated)
+    places = sorted(range(len(groups)), key=lambda number: level[number])  # stable: dependence stays in order
+    components = tuple(Component(tuple(groups[number]), number in recursive) for number in places)
+    return Order(components, {name: level[group_of[name]] for name in group_of}, cycles)
+
+
+def strong_components(below: Mapping[str, list[str]]) -> list[list[str]]:
+    """Tarjan's algorithm with a stack of its own; each group comes after all that it depends on."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    on_stack: set[str] = set()
+    stack: list[str] = []
+    groups: list[list[str]] = []
+    for root in below:
+        if root in index:
+            continue
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        work = [(root, iter(below[root]))]
+        while work:
+            node, rest = work[-1]
+            after = next(rest, None)
+            if after is None:
+                work.pop()
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[node])
+                if low[node] == index[node]:
+                    group = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        group.append(member)
+                        if member == node:
+                            break
+                    groups.append(sorted(group, key=index.__getitem__))
+            elif after not in index:
+                index[after] = low[after] = len(index)
+                stack.append(after)
+                on_stack.add(after)
+                work.append((after, iter(below[after])))
+            elif after in on_stack:
+                low[node] = min(low[node], index[after])
+    return groups
+
+
+def path(start: str, goal: str, below: Mapping[str, Iterable[str]], within: set[str]) -> tuple[str, ...]:
+    """A shortest way from one functor down to another inside a group."""
+    came: dict[str, str | None] = {start: None}
+    queue = [start]
+    for node in queue:
+        if node == goal:
+            break
+        for after in below[node]:
+            if after in within and after not in came:
+                came[after] = node
+                queue.append(after)
+    way = []
+    step: str | None = goal
+    while step is not None:
+        way.append(step)
+        step = came[step]
+    return tuple(reversed(way))

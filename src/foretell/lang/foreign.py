@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from foretell.lang.source import Span
-from foretell.lang.statement import DECLARATIONS
-from foretell.lang.tokens import FUNCTORS
+from foretell.lang.statement import DECLARATIONS, FUNCTORS
 from foretell.lang.trouble import FAR, Mistake, Trouble, ends_something, glued, whole_argument
 from foretell.wording import shown
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,9 +9,9 @@ from functools import cached_property
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.program import BOS, EOS, Functor, FunctorKind, UncheckedProgram
 from foretell.lang.source import Span
-from foretell.lang.syntax import Atom, Embed, EventDeclaration, Key, Not, Rule, Table, conditions
+from foretell.lang.syntax import Atom, Embed, EventDeclaration, Key, Not, Rule, Table, chained, conditions
 from foretell.options import Undeclared
-from foretell.wording import did_you_mean, shown
+from foretell.wording import counted, did_you_mean, shown
 
 RESERVED = (BOS, EOS)
 
@@ -157,7 +156,7 @@ def _atoms(state: _Resolving, gathered: UncheckedProgram) -> Iterator[Atom]:
 
 
 def _arguments(number: int) -> str:
-    return "no arguments" if number == 0 else "1 argument" if number == 1 else f"{number} arguments"
+    return counted(number, "argument") if number else "no arguments"
 
 
 MOST_SUGGESTIONS = 20  # each compares a name with all others
@@ -213,28 +212,12 @@ class Reach:
     def holds(self, given: Iterable[str]) -> set[str]:
         """The least fixed point, with some functors taken for granted."""
         true = set(given) | {table.functor for table in self.gathered.tables}
-        waiting: dict[str, list[int]] = {}
-        missing: list[int] = []
-        heads: list[str] = []
-        queue = deque(true)
-        for one in self.gathered.rules:
-            if one.rule.kind == "remove":
-                continue
-            needed = {name for name in self._needed(one.rule) if name not in true}
-            heads.append(one.rule.head.functor)
-            missing.append(len(needed))
-            for name in needed:
-                waiting.setdefault(name, []).append(len(heads) - 1)
-            if not needed and heads[-1] not in true:
-                true.add(heads[-1])
-                queue.append(heads[-1])
-        while queue:
-            for number in waiting.pop(queue.popleft(), ()):
-                missing[number] -= 1
-                if missing[number] == 0 and heads[number] not in true:
-                    true.add(heads[number])
-                    queue.append(heads[number])
-        return true
+        rules = [
+            (one.rule.head.functor, [*self._needed(one.rule)])
+            for one in self.gathered.rules
+            if one.rule.kind != "remove"
+        ]
+        return true | {rules[number][0] for number in chained(rules, true)}
 
     def _needed(self, rule: Rule) -> Iterator[str]:
         for place, literal in enumerate(rule.body):

@@ -1,21 +1,171 @@
-"""A file, or a text and its folder → all statements with their includes and tables → a checked program."""
+"""A file, or a text and its folder → all statements with their includes and tables → a checked program.
+
+A statement is parsed by itself: one that cannot be read does not hide the next, and its words are kept, because nothing is known of them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from lark import Lark
+from lark.exceptions import UnexpectedToken
+from lark.lexer import Lexer
 
 from foretell.errors import ForetellError
 from foretell.lang.check import check
 from foretell.lang.diagnostics import Diagnostic, ProgramError
-from foretell.lang.parse import parse
-from foretell.lang.program import FactTable, NumberedRule, Program, UncheckedProgram
+from foretell.lang.mistakes import name_mistake
+from foretell.lang.program import NumberedRule, Program, UncheckedProgram
 from foretell.lang.source import Source, Span, UnreadableFile, neighbours, read_text
-from foretell.lang.syntax import Include, Rule, Statement, Table
+from foretell.lang.statement import (
+    DECLARATIONS,
+    FUNCTORS,
+    Builder,
+    StatementError,
+    Token,
+    Written,
+    WrittenRule,
+    read,
+    spelling,
+    statements,
+    tokenize,
+)
+from foretell.lang.syntax import Include, Rule, SourceFile, Statement, Table
 from foretell.lang.tables import LOOKED_FOR, read_table
+from foretell.lang.trouble import Trouble
 from foretell.options import Undeclared
-from foretell.wording import did_you_mean, shown
+from foretell.wording import as_functor, did_you_mean, shown
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+MOST_REPAIRS = 20  # of one statement, which is read again after each
+MOST_ERRORS = 100  # of one file; after so many, the text is probably no program at all
+
+
+@dataclass(frozen=True)
+class ParseResult:
+    file: SourceFile
+    errors: tuple[Diagnostic, ...]
+    unread: frozenset[str]  # words of statements that could not be read: nothing is known about them
+    is_complete: bool  # False: part of the text was not looked at
+
+
+class _NoLexer(Lexer):
+    """The parser is fed tokens; it never reads text."""
+
+    def __init__(self, config: object) -> None:
+        del config
+
+    def lex(self, lexer_state: object, parser_state: object) -> Any:
+        raise AssertionError("tokens are made by foretell.lang.statement")
+
+
+@cache
+def _fresh() -> Any:
+    """The parser's state before the first token; each statement starts from a copy."""
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    parser = Lark(grammar, parser="lalr", lexer=_NoLexer, transformer=Builder(), maybe_placeholders=True)
+    return parser.parse_interactive().parser_state
+
+
+def parse(source: Source) -> ParseResult:
+    surrogate = _SURROGATE.search(source.text)
+    if surrogate:
+        message = f"U+{ord(surrogate.group()):04X} is half a character: this is no Unicode text"
+        error = Diagnostic("unreadable-file", Span(source, *surrogate.span()), message, "save it as UTF-8")
+        return ParseResult(SourceFile(source, ()), (error,), frozenset(), is_complete=False)
+    tokens = tokenize(source)
+    found: list[Statement] = []
+    errors: list[Diagnostic] = []
+    unread: set[str] = set()
+    for start, end in statements(tokens):
+        while start < end and len(errors) < MOST_ERRORS:
+            outcome = _statement(tokens, start, end)
+            cut = end
+            if isinstance(outcome, Trouble):
+                said, cut = _mistakes(tokens, outcome)
+                errors += said[: MOST_ERRORS - len(errors)]
+                unread.update(_words(tokens, start, cut))
+            else:
+                try:
+                    found.append(read(outcome))
+                except StatementError as refused:
+                    errors.append(refused.diagnostic)
+                    unread.update(_words(tokens, start, end))
+            start = cut
+    if len(errors) == MOST_ERRORS:
+        last = errors[-1].span
+        message = f"{MOST_ERRORS} mistakes: the rest of the file was not read"
+        errors.append(Diagnostic("too-many-errors", Span(source, last.end, last.end), message, "is this a program?"))
+    return ParseResult(SourceFile(source, tuple(found)), tuple(errors), frozenset(unread), len(errors) < MOST_ERRORS)
+
+
+def _mistakes(tokens: list[Token], trouble: Trouble) -> tuple[list[Diagnostic], int]:
+    """What is wrong with a statement, and where the next one begins.
+
+    A word or sign of another language is taken for what was meant by it, so that the next of its kind is found, too. What
+    is wrong in other ways after such a repair may follow from it, and is not said.
+    """
+    start, end = trouble.start, trouble.end
+    mistake = name_mistake(trouble)
+    said = [mistake.diagnostic]
+    while mistake.repair is not None and len(said) < MOST_REPAIRS:
+        place, type = mistake.repair
+        wrong = tokens[place]
+        tokens[place] = Token(type, wrong.text, wrong.source, wrong.start, wrong.end)
+        outcome = _statement(tokens, start, end)
+        if not isinstance(outcome, Trouble):
+            break
+        mistake = name_mistake(outcome)
+        if mistake.repair is not None or mistake.resume is not None:
+            said.append(mistake.diagnostic)
+    return said, mistake.resume or end
+
+
+def _statement(tokens: list[Token], start: int, end: int) -> Written | Trouble:
+    """A statement, its full stop included; `Trouble` says at which of its tokens the parser gave up."""
+    state = copy(_fresh())
+    place = start
+    try:
+        for place in range(start, end):
+            token = tokens[place]
+            if token.type == "STOP":
+                break
+            state.feed_token(token)
+        else:
+            place = end
+        last = tokens[end - 1]
+        written: Written = state.feed_token(Token("$END", "", last.source, last.end, last.end), True)
+    except UnexpectedToken as error:
+        return Trouble(tokens, start, place, end, frozenset(error.expected))
+    if place == end:
+        return Trouble(tokens, start, end, end, frozenset(("STOP",)))
+    return _swallowed(tokens, start, end, written) or written
+
+
+def _swallowed(tokens: list[Token], start: int, end: int, written: Written) -> Trouble | None:
+    """`empl(eve)` without its full stop makes a rule of the declaration on the next line; layout tells."""
+    if not isinstance(written, WrittenRule) or written.kind != "deduce" or len(written.body) != 1:
+        return None
+    arrow = next(place for place in range(start, end) if tokens[place].type == "RULE")
+    token, word = tokens[arrow], tokens[arrow + 1]
+    source = token.source
+    at_margin = token.start == 0 or source.text[token.start - 1] == "\n"
+    if not at_margin or arrow == start or word.type != "NAME" or word.text not in DECLARATIONS:
+        return None
+    return Trouble(tokens, start, arrow, end, frozenset(("STOP",)))
+
+
+def _words(tokens: list[Token], start: int, end: int) -> set[str]:
+    """Those that a repair made functors also as they should have been written."""
+    found = {spelling(tokens[place]) for place in range(start, end) if tokens[place].type in FUNCTORS}
+    return found | {as_functor(word) for word in found if word[0].isupper()}
+
 
 SHIPPED = Path(__file__).parents[1] / "programs"  # each for the embedded data of the same name
 DATA = (".csv", ".jsonl", ".parquet", ".gz")  # ends of names that event data have, and programs have not
@@ -56,10 +206,6 @@ def load_shipped(name: str, *, undeclared: Undeclared, dim: int) -> Program:
     return check(gather(Source(path.name, read_text(path)), path.parent, path), undeclared=undeclared, dim=dim)
 
 
-def read_program(source: Source, folder: Path, *, undeclared: Undeclared, dim: int) -> Program:
-    return check(gather(source, folder), undeclared=undeclared, dim=dim)
-
-
 def gather_file(path: Path) -> UncheckedProgram:
     try:
         text = read_text(path)
@@ -81,15 +227,8 @@ class _Open:
     statements: Iterator[Statement]
 
 
-@dataclass
-class _Gathering:
-    rules: list[NumberedRule] = field(default_factory=list)
-    declarations: list[Statement] = field(default_factory=list)
-    tables: list[FactTable] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
-    found: list[Diagnostic] = field(default_factory=list)
-    unread: set[str] = field(default_factory=set)
-    is_complete: bool = True
+@dataclass(eq=False)
+class _Gathering(UncheckedProgram):
     first_read: dict[tuple[str, Path], Span] = field(default_factory=dict)
     rows_of: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
     open: list[_Open] = field(default_factory=list)
@@ -177,25 +316,15 @@ def gather(source: Source, folder: Path, path: Path | None = None) -> UncheckedP
             state.declarations.append(statement)
             if isinstance(statement, Table):
                 state.table(statement, file.folder)
-    return UncheckedProgram(
-        tuple(state.rules),
-        tuple(state.declarations),
-        tuple(state.tables),
-        tuple(state.sources),
-        tuple(state.found),
-        frozenset(state.unread),
-        state.is_complete,
-    )
+    return state
 
 
 def _nameless(path: Path) -> str:
     """A bare word may have been meant as the name of a shipped program."""
     if path.suffix or len(path.parts) != 1:
         return "look at the path"
-    shipped = names()
-    known = did_you_mean(
-        path.name, shipped, otherwise=f"of those that ship with foretell there is {', '.join(shipped)}"
-    )
+    known = f"of those that ship with foretell there is {', '.join(names())}"
+    known = did_you_mean(path.name, names(), otherwise=known)
     return f"give a file, P.ndtt, or the name of a program: {known}"
 
 

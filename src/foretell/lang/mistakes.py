@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from foretell.lang import foreign
 from foretell.lang.source import Span
-from foretell.lang.tokens import FUNCTORS
+from foretell.lang.statement import FUNCTORS
 from foretell.lang.trouble import ARROWS, Mistake, Trouble, ends_something
 from foretell.wording import LONGEST, as_functor, shown
 

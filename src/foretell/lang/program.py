@@ -1,9 +1,14 @@
-"""A checked program: rules numbered, functors resolved, tables read, dependencies sorted. Databases and models are built from it."""
+"""A checked program: rules numbered, functors resolved, tables read, dependencies sorted. Databases and models are built from it.
+
+Dimensions of functors give the shape of every parameter, how many numbers each rule learns, and names used for two shapes. The first input
+of every matrix multiplies the constant 1. A condition under `not` and a comparison add no input.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Literal as OneOf
 from typing import get_args
@@ -11,9 +16,9 @@ from typing import get_args
 from foretell.errors import ForetellError
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Source, Span
-from foretell.lang.syntax import Atom, Rule, Statement, conditions
+from foretell.lang.syntax import Atom, Constant, Equalities, Rule, Statement, Term, Variable
 from foretell.options import Undeclared
-from foretell.wording import counted, printable
+from foretell.wording import counted, printable, shown
 
 FunctorKind = OneOf["fact", "event", "exogenous"]
 DEFAULT_DIM = 32  # that of the models
@@ -56,17 +61,19 @@ class FactTable:
     header: tuple[str, ...]  # names of the columns
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class UncheckedProgram:
     """All that was read, before it is checked: rules numbered, tables loaded, and the mistakes found so far."""
 
-    rules: tuple[NumberedRule, ...]
-    declarations: tuple[Statement, ...]
-    tables: tuple[FactTable, ...]
-    sources: tuple[Source, ...]
-    found: tuple[Diagnostic, ...]
-    unread: frozenset[str]  # functors of which not all is known, because a statement or table could not be read
-    is_complete: bool  # False: a file is missing, so that any functor may be made true by it
+    rules: list[NumberedRule] = field(default_factory=list)
+    declarations: list[Statement] = field(default_factory=list)
+    tables: list[FactTable] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    found: list[Diagnostic] = field(default_factory=list)
+    unread: set[str] = field(
+        default_factory=set
+    )  # functors of which not all is known: a statement or table was not read
+    is_complete: bool = True  # False: a file is missing, so that any functor may be made true by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +134,10 @@ class Program:
         dim: int = DEFAULT_DIM,
     ) -> Program:
         """The same for a text; includes and tables are looked for in `folder`."""
-        from foretell.lang.load import read_program
+        from foretell.lang.load import check, gather
 
         _check_choice(undeclared)
-        return read_program(Source(name, text), Path(folder), undeclared=undeclared, dim=dim)
+        return check(gather(Source(name, text), Path(folder)), undeclared=undeclared, dim=dim)
 
 
 def _check_choice(undeclared: str) -> None:
@@ -139,115 +146,203 @@ def _check_choice(undeclared: str) -> None:
         raise ForetellError(f"undeclared={undeclared!r}: expected {' or '.join(map(repr, choices))}")
 
 
-MOST_CYCLES = 20  # that are searched for and shown
+Shape = tuple[int, int]
+GATES = 6  # input, forget, candidate, target-input, target-forget, decay: rows of `G`, in this order
 
 
 @dataclass(frozen=True)
-class Edge:
-    """`head :- …, body, …`."""
+class RuleShapes:
+    """The matrices of one rule: `W` of a deduction, `V`, `K`, `Q` of one layer of an addition, or its `G`; a removal has none."""
 
-    head: str
-    body: str
-    negated: bool
-    atom: Atom
+    stem: str  # `deduce` or `add`
+    name: Atom
+    beta: Atom | None  # the name of the pool exponent, where there is one
+    matrices: Mapping[str, Shape]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The variables in the name: there is one set of matrices for each of their values."""
+        return tuple(dict.fromkeys(term.name for term in self.name.args if isinstance(term, Variable)))
+
+
+def dimension(functors: Mapping[str, Functor], name: str, dim: int) -> int:
+    """`bos` has no embedding."""
+    functor = functors.get(name)
+    return 0 if functor is None else dim if functor.dim is None else functor.dim
+
+
+def shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int, time_dim: int) -> RuleShapes:
+    rule = one.rule
+    own = Atom(one.name, (), rule.head.span, rule.head.functor_span)
+    head = dimension(functors, rule.head.functor, dim)
+    body = sum(dimension(functors, atom.functor, dim) for atom in rule.body if isinstance(atom, Atom))
+    if rule.kind == "remove":
+        return RuleShapes("remove", own, None, {})
+    if rule.kind == "deduce":
+        beta = None if rule.is_fact else rule.beta or own
+        return RuleShapes("deduce", rule.matrix or own, beta, {"W": (head, 1 + body)})
+    functor = functors.get(rule.head.functor)  # None: a reserved name, which is reported
+    key = head if functor is None or functor.key is None else functor.key
+    past = 1 + time_dim + body
+    return RuleShapes(
+        "add", rule.matrix or own, None, {"V": (head, past), "K": (key, past), "Q": (key, 1 + time_dim + head)}
+    )
+
+
+def cell_shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int) -> RuleShapes:
+    """The same for a model in which facts have cells: an addition has `G`, the six gates, and pools what is proposed."""
+    shapes = shapes_of(one, functors, dim, 0)
+    if shapes.stem != "add":
+        return shapes
+    own = Atom(one.name, (), one.rule.head.span, one.rule.head.functor_span)
+    head, past = shapes.matrices["V"]
+    return RuleShapes("add", shapes.name, one.rule.beta or own, {"G": (GATES * head, past)})
+
+
+# --- counts ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Order:
-    components: tuple[Component, ...]
-    stratum: Mapping[str, int]
-    negated_cycles: tuple[tuple[Edge, tuple[str, ...]], ...]  # an edge through `not`, and the functors of the way back
+class RuleCount:
+    rule: NumberedRule
+    shapes: RuleShapes
+    parameters: int  # of its matrices, all layers, for one binding of the variables in its name, and its exponent
+    shared_with: str | None  # an earlier rule whose matrices these are
 
 
-def edges_of(rules: Iterable[NumberedRule]) -> list[Edge]:
-    return [
-        Edge(one.rule.head.functor, atom.functor, negated, atom)
-        for one in rules
-        if one.rule.kind == "deduce"
-        for atom, negated in conditions(one.rule.body)
-    ]
+@dataclass(frozen=True)
+class Counts:
+    rules: tuple[RuleCount, ...]
+    tables: int
+    intensities: int
+    total: int  # each shared matrix once; each group of `:: post(C)` for one value of C
+    per_value: bool  # True: there are such groups, and the total grows with their values
 
 
-def order(functors: Iterable[str], edges: Iterable[Edge]) -> Order:
-    edges = list(edges)
-    below: dict[str, dict[str, None]] = {functor: {} for functor in functors}
-    for edge in edges:
-        below.setdefault(edge.head, {})[edge.body] = None
-        below.setdefault(edge.body, {})
-    groups = strong_components({name: list(found) for name, found in below.items()})
-    group_of = {name: number for number, group in enumerate(groups) for name in group}
-    recursive = {group_of[edge.head] for edge in edges if group_of[edge.head] == group_of[edge.body]}
-    negated = [edge for edge in edges if edge.negated and group_of[edge.head] == group_of[edge.body]]
-    negated = list({(edge.head, edge.body): edge for edge in reversed(negated)}.values())[::-1][:MOST_CYCLES]
-    cycles = tuple((edge, path(edge.body, edge.head, below, set(groups[group_of[edge.head]]))) for edge in negated)
-    level = [0] * len(groups)
-    out: list[list[Edge]] = [[] for _ in groups]
-    for edge in edges:
-        out[group_of[edge.head]].append(edge)
-    for number in range(len(groups)):  # a group comes after those it depends on
-        for edge in out[number]:
-            if group_of[edge.body] != number:
-                level[number] = max(level[number], level[group_of[edge.body]] + edge.negated)
-    places = sorted(range(len(groups)), key=lambda number: level[number])  # stable: dependence stays in order
-    components = tuple(Component(tuple(groups[number]), number in recursive) for number in places)
-    return Order(components, {name: level[group_of[name]] for name in group_of}, cycles)
+def count_parameters(
+    rules: Iterable[NumberedRule],
+    tables: Iterable[FactTable],
+    functors: Mapping[str, Functor],
+    *,
+    dim: int,
+    layers: int,
+    time_dim: int | None = None,
+) -> Counts:
+    time_dim = dim if time_dim is None else time_dim
+    owner: dict[object, str] = {}
+    counts: list[RuleCount] = []
+    total = 0
+    for one in rules:
+        shapes = shapes_of(one, functors, dim, time_dim)
+        matrices = sum(map(prod, shapes.matrices.values())) * (layers if shapes.stem == "add" else 1)
+        shared = owner.setdefault((shapes.stem, _pattern(shapes.name)), one.name) if shapes.matrices else one.name
+        exponent = 0 if shapes.beta is None else 1
+        total += (matrices if shared == one.name else 0) + (
+            exponent and owner.setdefault(("beta", _pattern(shapes.beta or shapes.name)), one.name) == one.name
+        )
+        counts.append(RuleCount(one, shapes, matrices + exponent, None if shared == one.name else shared))
+    rows = sum(len(table.rows) * dimension(functors, table.functor, dim) for table in tables)
+    events = sum(2 + dimension(functors, name, dim) for name, one in functors.items() if one.kind == "event")
+    per_value = any(count.shapes.groups for count in counts)
+    return Counts(tuple(counts), rows, events, total + rows + events, per_value)
 
 
-def strong_components(below: Mapping[str, list[str]]) -> list[list[str]]:
-    """Tarjan's algorithm with a stack of its own; each group comes after all that it depends on."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    on_stack: set[str] = set()
-    stack: list[str] = []
-    groups: list[list[str]] = []
-    for root in below:
-        if root in index:
+def _pattern(name: Atom) -> tuple[object, ...]:
+    """A name up to the names of its variables."""
+    places: dict[str, int] = {}
+    args = tuple(
+        one.text if isinstance(one, Constant) else places.setdefault(one.name, len(places)) for one in name.args
+    )
+    return (name.functor, *args)
+
+
+# --- one name, two shapes ----------------------------------------------------------------------------------------------
+
+
+class _Family:
+    """Names with one functor and arity, found again by the constants at their places: thousands need not be compared pairwise."""
+
+    def __init__(self, arity: int) -> None:
+        self.members: list[tuple[RuleShapes, NumberedRule]] = []
+        self.seen: set[object] = set()
+        self.at: list[dict[str | None, list[int]]] = [{} for _ in range(arity)]  # None: a variable
+
+    def is_new(self, shapes: RuleShapes) -> bool:
+        key = (_pattern(shapes.name), tuple(shapes.matrices.items()))
+        new = key not in self.seen
+        self.seen.add(key)
+        return new
+
+    def candidates(self, name: Atom) -> Iterable[int]:
+        """Members that agree with the name at the place that leaves the fewest."""
+        best: list[int] | None = None
+        for term, members in zip(name.args, self.at, strict=True):
+            if isinstance(term, Constant):
+                found = members.get(term.text, []) + members.get(None, [])
+                best = found if best is None or len(found) < len(best) else best
+        return range(len(self.members)) if best is None else sorted(best)
+
+    def add(self, shapes: RuleShapes, rule: NumberedRule) -> None:
+        for term, members in zip(shapes.name.args, self.at, strict=True):
+            members.setdefault(term.text if isinstance(term, Constant) else None, []).append(len(self.members))
+        self.members.append((shapes, rule))
+
+
+def check_names(
+    rules: Iterable[NumberedRule], tables: Iterable[FactTable], functors: Mapping[str, Functor], dim: int
+) -> Iterator[Diagnostic]:
+    """Two rules share a matrix where their names can be bound to the same term; then its shape must be the same."""
+    families: dict[tuple[str, str, int], _Family] = {}
+    for one in rules:
+        shapes = shapes_of(one, functors, dim, dim)
+        if not shapes.matrices:
             continue
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
-        work = [(root, iter(below[root]))]
-        while work:
-            node, rest = work[-1]
-            after = next(rest, None)
-            if after is None:
-                work.pop()
-                if work:
-                    parent = work[-1][0]
-                    low[parent] = min(low[parent], low[node])
-                if low[node] == index[node]:
-                    group = []
-                    while True:
-                        member = stack.pop()
-                        on_stack.discard(member)
-                        group.append(member)
-                        if member == node:
-                            break
-                    groups.append(sorted(group, key=index.__getitem__))
-            elif after not in index:
-                index[after] = low[after] = len(index)
-                stack.append(after)
-                on_stack.add(after)
-                work.append((after, iter(below[after])))
-            elif after in on_stack:
-                low[node] = min(low[node], index[after])
-    return groups
+        arity = len(shapes.name.args)
+        family = families.setdefault((shapes.stem, shapes.name.functor, arity), _Family(arity))
+        if not family.is_new(shapes):
+            continue
+        for number in family.candidates(shapes.name):
+            earlier, rule = family.members[number]
+            if earlier.matrices != shapes.matrices and unify(earlier.name.args, shapes.name.args):
+                yield _clash(one, shapes, earlier, f"{rule.name} ({rule.rule.span.place})")
+                break
+        family.add(shapes, one)
+    for table in tables:
+        shape = {"W": (dimension(functors, table.functor, dim), 1)}
+        family = families.get(("deduce", table.functor, table.arity))
+        for shapes, rule in family.members if family is not None else ():
+            if shapes.matrices != shape and any(_matches(shapes.name, row) for row in table.rows):
+                named = RuleShapes("deduce", shapes.name, None, shape)
+                yield _clash(rule, shapes, named, f"the facts of a table ({table.span.place})")
 
 
-def path(start: str, goal: str, below: Mapping[str, Iterable[str]], within: set[str]) -> tuple[str, ...]:
-    """A shortest way from one functor down to another inside a group."""
-    came: dict[str, str | None] = {start: None}
-    queue = [start]
-    for node in queue:
-        if node == goal:
-            break
-        for after in below[node]:
-            if after in within and after not in came:
-                came[after] = node
-                queue.append(after)
-    way = []
-    step: str | None = goal
-    while step is not None:
-        way.append(step)
-        step = came[step]
-    return tuple(reversed(way))
+def _clash(one: NumberedRule, here: RuleShapes, there: RuleShapes, where: str) -> Diagnostic:
+    letter = next(name for name in here.matrices if here.matrices[name] != there.matrices[name])
+    span = one.rule.matrix.span if one.rule.matrix is not None else one.rule.head.span
+    return Diagnostic(
+        "shape-clash",
+        span,
+        f"{shown(str(here.name))} names a matrix of {_sides(here.matrices[letter])} here and of "
+        f"{_sides(there.matrices[letter])} for {shown(str(there.name))} in {where}",
+        "give one of them another name, or declare dimensions that agree",
+    )
+
+
+def _sides(shape: Shape) -> str:
+    return f"{shape[0]} × {shape[1]}"
+
+
+def _matches(name: Atom, row: tuple[str, ...]) -> bool:
+    bound: dict[str, str] = {}
+    for term, cell in zip(name.args, row, strict=True):
+        wanted = term.text if isinstance(term, Constant) else bound.setdefault(term.name, cell)
+        if wanted != cell:
+            return False
+    return True
+
+
+def unify(left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
+    """Whether some binding makes two flat lists equal; a variable of the one is not the same one of the other."""
+    own = (replace(term, name=f"{term.name} of the right") if isinstance(term, Variable) else term for term in right)
+    equalities = Equalities()
+    return all([equalities.unite(*pair) for pair in zip(left, own, strict=True)])

@@ -5,7 +5,8 @@ Functors and constants are kept in their one spelling (`eve`, `12`, `'New York'`
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 from typing import Literal as OneOf
@@ -97,6 +98,12 @@ class Rule:
     @property
     def is_fact(self) -> bool:
         return self.kind == "deduce" and not self.body
+
+    @property
+    def parameter_variables(self) -> tuple[str, ...]:
+        """The variables in its parameter names: each binding of them is an `r` of its own."""
+        names = [name for name in (self.matrix, self.beta) if name is not None]
+        return tuple(dict.fromkeys(variable.name for name in names for variable in name.variables()))
 
 
 def rule_terms(rule: Rule) -> Iterator[Term]:
@@ -222,6 +229,31 @@ def closure(start: Iterable[Node], after: Mapping[Node, Iterable[Node]]) -> set[
         found.update(new)
         waiting += new
     return found
+
+
+def chained(rules: Sequence[tuple[Node, Collection[Node]]], given: Iterable[Node]) -> Iterator[int]:
+    """Forward chaining: numbers of the rules (head, body) whose bodies become true, in rounds; `given` is true from the start."""
+    missing: list[int] = []
+    users: dict[Node, list[int]] = {}
+    for number, (_, body) in enumerate(rules):
+        needed = set(body)
+        missing.append(len(needed))
+        for one in needed:
+            users.setdefault(one, []).append(number)
+    true = dict.fromkeys(given)
+    queue, ready = deque(true), [number for number, count in enumerate(missing) if not count]
+    while queue or ready:
+        for number in ready:
+            yield number
+            head = rules[number][0]
+            if head not in true:
+                true[head] = None
+                queue.append(head)
+        ready = []
+        for number in users.get(queue.popleft(), ()) if queue else ():
+            missing[number] -= 1
+            if not missing[number]:
+                ready.append(number)
 
 
 # --- text

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,8 @@ def read_table(
     if len(distinct) < len(read):
         count = len(read) - len(distinct)
         words = "1 row is there already and is" if count == 1 else f"{count:,} rows are there already and are"
-        rows.found.append(
-            Diagnostic(
-                "duplicate-row", table.span, f"{shown(table.path)}: {words} dropped", "a fact is true once", "warning"
-            )
-        )
+        message = f"{shown(table.path)}: {words} dropped"
+        rows.found.append(Diagnostic("duplicate-row", table.span, message, "a fact is true once", "warning"))
     if not read:
         message = f"{shown(table.path)} has a header and no rows: it makes nothing true"
         rows.found.append(Diagnostic("empty-table", table.span, message, "add rows, or remove the table", "warning"))
@@ -114,23 +112,15 @@ def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
         raise _Empty
     rows = _Rows(header[1], table, str(path))
     read: list[tuple[str, ...]] = []
-    spelled: dict[str, str | None] = {}
+    spell = cache(_cell)
     width = len(rows.columns)
     for number, cells in lines:
         if len(cells) != width:
-            rows.refuse(
-                _line(source, number),
-                f"{counted(len(cells), 'cell')}, but the header has {counted(width, 'column')}",
-                "give every row one cell a column; put cells with commas in double quotes",
-            )
+            message = f"{counted(len(cells), 'cell')}, but the header has {counted(width, 'column')}"
+            hint = "give every row one cell a column; put cells with commas in double quotes"
+            rows.refuse(_line(source, number), message, hint)
             continue
-        row = []
-        for cell in cells:
-            try:
-                known = spelled[cell]
-            except KeyError:
-                known = spelled[cell] = _cell(cell)
-            row.append(known)
+        row = [*map(spell, cells)]
         if None in row:
             _refuse_cell(rows, _line(source, number), row.index(None), cells[row.index(None)])
         else:
@@ -175,11 +165,8 @@ def _cell(cell: str) -> str | None:
 
 def _refuse_cell(rows: _Rows, span: Span, column: int, cell: str) -> None:
     if cell.strip():
-        rows.refuse(
-            span,
-            f"{rows.column(column)} is {shown(cell.strip())}, a fractional number",
-            "constants are names and whole numbers",
-        )
+        message = f"{rows.column(column)} is {shown(cell.strip())}, a fractional number"
+        rows.refuse(span, message, "constants are names and whole numbers")
     else:
         rows.refuse(span, f"{rows.column(column)} is empty", "give every cell a value, or remove the row")
 
@@ -198,9 +185,8 @@ def _parquet(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise UnreadableFile(
-            "Parquet files are read with pyarrow, which is not installed here; use a .csv file"
-        ) from None
+        message = "Parquet files are read with pyarrow, which is not installed here; use a .csv file"
+        raise UnreadableFile(message) from None
     try:
         found = parquet.read_table(path)
     except (OSError, ValueError, pyarrow.ArrowException):
@@ -222,22 +208,17 @@ def _column(rows: _Rows, number: int, column: Any) -> Sequence[str]:
     text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
     if not whole and not text:
         what = "fractional numbers" if pyarrow.types.is_floating(kind) else f"values of type {kind}"
-        rows.refuse(
-            rows.table.span,
-            f"{shown(rows.table.path)}: {rows.column(number)} holds {what}",
-            "constants are names and whole numbers: write the column as text or as integers",
-        )
+        message = f"{shown(rows.table.path)}: {rows.column(number)} holds {what}"
+        hint = "constants are names and whole numbers: write the column as text or as integers"
+        rows.refuse(rows.table.span, message, hint)
         return []
     return list(_cells(rows, number, column.to_pylist()))
 
 
 def _cells(rows: _Rows, number: int, values: Iterable[object]) -> Iterator[str]:
-    spelled: dict[object, str | None] = {None: None}
+    spell = cache(lambda value: None if value is None else _cell(str(value)))
     for place, value in enumerate(values):
-        try:
-            known = spelled[value]
-        except KeyError:
-            known = spelled[value] = _cell(str(value))
+        known = spell(value)
         if known is None:
             where = f"{shown(rows.table.path)}, row {place + 1}: {rows.column(number)}"
             what = f"is {shown(str(value))}, a fractional number" if value and str(value).strip() else "has no value"

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Span
-from foretell.lang.tokens import FUNCTORS, Token
+from foretell.lang.statement import FUNCTORS, Token
 from foretell.wording import LONGEST
 
 ARROWS = frozenset(("RULE", "ADD"))

@@ -8,13 +8,12 @@ condition are a block of a stack of such blocks. So all rules of a level can be 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
 from foretell.ground.timeline import Grounding
-from foretell.lang.program import Program
-from foretell.lang.shapes import RuleShapes, cell_shapes_of, dimension, shapes_of
+from foretell.lang.program import Program, RuleShapes, cell_shapes_of, dimension, shapes_of
 from foretell.lang.syntax import Atom, Constant, closure, conditions
 from foretell.terms import split
 
@@ -77,12 +76,9 @@ class DimensionLayout:
         """Adding rules whose `: b(X)` has variables of its own: how many of a group's values, from the first, make attention heads."""
         found: dict[int, int] = {}
         for place, numbered in enumerate(self.program.rules):
-            rule = numbered.rule
-            if rule.kind == "add" and rule.beta is not None:
-                of_matrix = dict.fromkeys(one.name for one in (rule.matrix.variables() if rule.matrix else ()))
-                both = dict.fromkeys([*of_matrix, *(one.name for one in rule.beta.variables())])
-                if len(both) > len(of_matrix):
-                    found[place] = len(of_matrix)
+            of_matrix = replace(numbered.rule, beta=None).parameter_variables
+            if numbered.rule.kind == "add" and numbered.rule.parameter_variables != of_matrix:
+                found[place] = len(of_matrix)
         return found
 
     @cached_property
@@ -93,7 +89,7 @@ class DimensionLayout:
             if numbered.rule.kind == "deduce":
                 for atom, _ in conditions(numbered.rule.body):
                     readers.setdefault(atom.functor, []).append(numbered.rule.head.functor)
-        added = (one.head for one in self.rules if one is not None and one.kind == "add")
+        added = [one.head for one in self.rules if one is not None and one.kind == "add"]
         return frozenset(closure(added, readers))
 
     def of_facts(self, grounding: Grounding) -> tuple[list[int], list[bool]]:
@@ -173,10 +169,7 @@ class ParameterBook:
                 written = layout.rules[place]
                 assert written is not None
                 self._cuts.setdefault(_key(shapes), set()).update(accumulate(written.dims, initial=1))
-        for place, shapes in enumerate(self.shapes):  # families in the order of the program, whatever is grounded first
-            if shapes.stem != "remove":
-                self._families(place)
-        # Names without variables exist before anything is grounded.
+        # Families are in the order of the program; names without variables exist before anything is grounded.
         for place, shapes in enumerate(self.shapes):
             if shapes.stem != "remove":
                 family, beta = self._families(place)
@@ -221,7 +214,7 @@ class ParameterBook:
             own = self.family(("own", dim), "own", {"W": (dim, 1)})
             return own, own.number(f"{table.functor}({','.join(values)})" if values else table.functor), None, 0
         shapes = self.shapes[rule]
-        bound = dict(zip(self.variables(rule), values, strict=True))
+        bound = dict(zip(program.rules[rule].rule.parameter_variables, values, strict=True))
         if values:
             self.given.add(rule)
         family, beta = self._families(rule)
@@ -242,14 +235,6 @@ class ParameterBook:
         if shapes.beta is None:
             return family, None
         return family, self.family(("beta", shapes.stem), "beta", {"beta": ()}, shapes.stem)
-
-    def variables(self, rule: int) -> tuple[str, ...]:
-        """Of the parameter names of a rule, in the order in which groups have their values."""
-        written = self.program.rules[rule].rule
-        found: dict[str, None] = {}
-        for name in (written.matrix, written.beta):
-            found.update(dict.fromkeys(_variables(name) if name is not None else ()))
-        return tuple(found)
 
     def of_group(self, grounding: Grounding, group: int) -> tuple[ParameterFamily, int, ParameterFamily | None, int]:
         rule, *values = grounding.groups[group]

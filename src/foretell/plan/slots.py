@@ -140,8 +140,7 @@ class _Builder:
         asked = self._code(asked_fact, asked_point)
         looked = self._code(history.looked.fact, points.event[history.looked.event])
         codes, proofs, bodies = self._close(sorted_once(np.concatenate([looked, asked])))
-        fact = codes // self.stride
-        point = codes - fact * self.stride
+        fact, point = self._parts(codes)
         proof_slot = np.concatenate([NO_INTS, *(np.searchsorted(codes, head)[place] for head, place in proofs.heads)])
         body_slot = self._slots(codes, fact, bodies)
         level = self._levels(fact, point, proof_slot[bodies.row], body_slot, proofs.instance[bodies.row])
@@ -174,6 +173,11 @@ class _Builder:
         """A slot as one number; what never changes is looked at once, at the first point."""
         return fact * self.stride + point * self.facts.changing[fact]
 
+    def _parts(self, codes: Ints) -> tuple[Ints, Ints]:
+        """Fact and point of slots."""
+        fact = codes // self.stride
+        return fact, codes - fact * self.stride
+
     def _possible(self, keep: int | None, rng: np.random.Generator | None) -> tuple[Ints, Ints, np.ndarray]:
         """Events that are possible at queries, sorted by (fact, point): fact, point, weight."""
         if keep is None or self.history.most <= keep:
@@ -188,16 +192,12 @@ class _Builder:
         whose, cell = spread(np.zeros_like(few), count[few])
         which = np.concatenate([np.tile(many, keep), few[whose]])
         event = self.history.cells.events(np.concatenate([drawn.ravel(), cell]), state[which])
-        code = np.sort(event * self.stride + query[which])
-        fact = code // self.stride
-        point = code - fact * self.stride
+        fact, point = self._parts(np.sort(event * self.stride + query[which]))
         return fact, point, np.maximum(count / keep, 1.0)[self.points.query_at[point]]
 
     def _chosen(self, chosen: Ints) -> tuple[Ints, Ints, np.ndarray]:
         """One event a query, in the order of the queries, as `_possible` gives them."""
-        code = np.sort(chosen * self.stride + self.points.query)
-        fact = code // self.stride
-        return fact, code - fact * self.stride, np.ones(len(fact))
+        return *self._parts(np.sort(chosen * self.stride + self.points.query)), np.ones(len(chosen))
 
     def _all_possible(self) -> tuple[Ints, Ints]:
         """Without draws: every fact at the run of queries through which it holds, and those that always do at all queries."""
@@ -207,9 +207,7 @@ class _Builder:
         row, place = spread(low, np.searchsorted(queries, before[possible.stop]) - low)
         changing = possible.item[row] * self.stride + queries[place]
         steady = (always[:, None] * self.stride + queries).ravel()
-        code = np.sort(np.concatenate([changing, steady]), kind="stable")  # two sorted runs
-        fact = code // self.stride
-        return fact, code - fact * self.stride
+        return self._parts(np.sort(np.concatenate([changing, steady]), kind="stable"))  # two sorted runs
 
     def _close(self, codes: Ints) -> tuple[Ints, _Proofs, _Bodies]:
         """Slots with all that their proofs need; the proofs, and their conditions."""
@@ -217,11 +215,10 @@ class _Builder:
         found: list[tuple[Ints, ...]] = []
         frontier, rows = codes, 0
         while len(frontier):
-            fact = frontier // self.stride
+            fact, point = self._parts(frontier)
             place, instance = self._proofs(frontier, fact)
-            point = (frontier - fact * self.stride)[place]
             body, row, within = self.instances.bodies(instance)
-            needed = self._code(body, point[row])
+            needed = self._code(body, point[place[row]])
             heads.append((frontier, place))
             found.append((instance, row + rows, within, body, needed))
             rows += len(place)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.lang.shapes import GATES
+from foretell.lang.program import GATES
 from foretell.models.rules.sampler_parameters import RowBank, RuleParameters
 from foretell.nn.intensity import softplus
 from foretell.nn.pool import pool

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.lang.shapes import GATES
+from foretell.lang.program import GATES
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
 from foretell.nn.cells import CellUpdate, cells_in_waves, drifted
 from foretell.nn.pool import at_least_one
