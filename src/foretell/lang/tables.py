@@ -120,11 +120,12 @@ def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
             hint = "give every row one cell a column; put cells with commas in double quotes"
             rows.refuse(_line(source, number), message, hint)
             continue
-        row = [*map(spell, cells)]
-        if None in row:
-            _refuse_cell(rows, _line(source, number), row.index(None), cells[row.index(None)])
+        row = tuple(known for known in map(spell, cells) if known is not None)
+        if len(row) == width:
+            read.append(row)
         else:
-            read.append(tuple(row))
+            bad = next(place for place, cell in enumerate(cells) if spell(cell) is None)
+            _refuse_cell(rows, _line(source, number), bad, cells[bad])
     _look_twice(rows, read)
     return rows, read
 
