@@ -15,20 +15,21 @@ from typing import Any
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate
 from foretell.evaluate.scores import ScoringOptions, plain
-from foretell.reproduce.definition import Definition, check_keys, merged
 from foretell.reproduce.experiment import (
+    Definition,
     ExperimentSummary,
     Finding,
     Picture,
     Results,
     TableSection,
     Verdict,
+    check_keys,
     estimate_cell,
+    merged,
     verdict_of,
 )
 from foretell.reproduce.rows import SeedRows, difference_between, is_significant, p_value, seed_rows
-from foretell.reproduce.unit import Record, Unit, slug
-from foretell.reproduce.workspace import Workspace
+from foretell.reproduce.unit import Record, Unit, Workspace, slug
 from foretell.train.config import make_config
 from foretell.train.splits import share_of
 

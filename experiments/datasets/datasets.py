@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from foretell.data import Dataset, load
-from foretell.reproduce.definition import Definition, check_keys
-from foretell.reproduce.experiment import ExperimentSummary, Finding, Results, TableSection
-from foretell.reproduce.unit import Record, Unit, slug
-from foretell.reproduce.workspace import Workspace
+from foretell.reproduce.experiment import Definition, ExperimentSummary, Finding, Results, TableSection, check_keys
+from foretell.reproduce.unit import Record, Unit, Workspace, slug
 
 KEYS = ("kind", "title", "paper", "set")
 OF_A_SET = ("name", "data", "experiment", "paper", "note")

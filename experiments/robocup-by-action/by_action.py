@@ -20,14 +20,17 @@ from foretell.evaluate.compare import Difference, RunComparison, difference_of
 from foretell.evaluate.metrics import by_functor, functors_of
 from foretell.evaluate.scores import plain
 from foretell.reproduce.comparison import title_of
-from foretell.reproduce.definition import Choice, Definition, check_keys, read_definition
 from foretell.reproduce.experiment import (
+    Choice,
+    Definition,
     ExperimentSummary,
     Finding,
     Picture,
     Results,
     TableSection,
+    check_keys,
     estimate_cell,
+    read_definition,
     verdict_of,
 )
 from foretell.reproduce.models import Models
@@ -41,8 +44,7 @@ from foretell.reproduce.rows import (
     participants_key,
     seed_rows,
 )
-from foretell.reproduce.unit import ROWS, Record, Unit, UnitFolder, slug
-from foretell.reproduce.workspace import Workspace
+from foretell.reproduce.unit import ROWS, Record, Unit, UnitFolder, Workspace, slug
 
 KEYS = ("kind", "title", "paper", "data", "of", "pairs", "metrics", "finding")
 LAST = 0.01

@@ -17,10 +17,18 @@ import torch
 
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
-from foretell.reproduce.definition import Definition, check_keys, merged
-from foretell.reproduce.experiment import ExperimentSummary, Finding, Picture, Results, TableSection, Verdict
-from foretell.reproduce.unit import Record, Unit, slug
-from foretell.reproduce.workspace import Workspace
+from foretell.reproduce.experiment import (
+    Definition,
+    ExperimentSummary,
+    Finding,
+    Picture,
+    Results,
+    TableSection,
+    Verdict,
+    check_keys,
+    merged,
+)
+from foretell.reproduce.unit import Record, Unit, Workspace, slug
 from foretell.train.config import make_config
 from foretell.train.fit import fit
 from foretell.train.run import environment

@@ -16,11 +16,9 @@ from foretell.data import Card, Dataset, load, save_dataset
 from foretell.errors import ForetellError
 from foretell.evaluate.scores import ScoringOptions
 from foretell.models.build import save_model
-from foretell.reproduce.definition import Definition, check_keys, merged
-from foretell.reproduce.experiment import ExperimentSummary, Results
+from foretell.reproduce.experiment import Definition, ExperimentSummary, Results, check_keys, merged
 from foretell.reproduce.models import best_of
-from foretell.reproduce.unit import Record, Unit, slug
-from foretell.reproduce.workspace import Workspace, whole
+from foretell.reproduce.unit import Record, Unit, Workspace, slug, whole
 from foretell.train.config import make_config
 
 from .random_models import draw, random_model

@@ -15,8 +15,7 @@ import typer
 
 import foretell
 from foretell.cli.main import app
-from foretell.reproduce.definition import Definition, merged
-from foretell.reproduce.experiment import open_experiment
+from foretell.reproduce.experiment import Definition, merged, open_experiment
 from foretell.train.config import make_config
 
 ROOT = Path(__file__).parents[2]

@@ -17,8 +17,7 @@ from foretell.evaluate.next_time import waiting_times
 from foretell.evaluate.predict import QUANTILES
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
-from foretell.report.grouping import OTHERS, group_events
-from foretell.report.sections.fit import calibration_of, confusion_of, fit_of
+from foretell.report.sections.fit import OTHERS, calibration_of, confusion_of, fit_of, group_events
 from foretell.report.sections.sequence import MOST_POSSIBLE, course, grid_of, moments_of
 from foretell.train.fit import fit
 from tests.evaluate.test_explain import DATA, MODEL

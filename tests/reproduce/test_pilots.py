@@ -10,8 +10,7 @@ import pytest
 
 from foretell.data import EventData, load
 from foretell.models.build import load_model
-from foretell.reproduce.definition import names, read_definition
-from foretell.reproduce.experiment import open_experiment
+from foretell.reproduce.experiment import names, open_experiment, read_definition
 from foretell.reproduce.kinds.random_models import LIVELY, draw, liveliness, random_model
 from foretell.reproduce.kinds.speed import drawn
 from foretell.train.splits import share_of
@@ -37,7 +36,7 @@ def results(tmp_path: Path, name: str) -> dict:
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.parametrize("quick", [False, True])
 def test_what_is_shipped_can_be_opened_and_has_a_page(name: str, quick: bool):
-    from foretell.reproduce.definition import Choice
+    from foretell.reproduce.experiment import Choice
 
     assert name in names()
     definition = read_definition(name, Choice(quick))

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from foretell.reproduce import queue
-from foretell.reproduce.definition import Choice, Definition, merged
-from foretell.reproduce.experiment import Results
+from foretell.reproduce.experiment import Choice, Definition, Results, merged
 from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, _next
 from foretell.reproduce.unit import Unit, UnitFolder
 from foretell.reproduce.workers import Assignment, ProcessPool
@@ -90,7 +89,7 @@ def test_a_process_that_dies_takes_only_its_unit_with_it(experiment, tmp_path):
     pool = ProcessPool(1)
     text = (experiment / "experiment.toml").read_text().replace("epochs = 2", "epochs = 100000\npatience = 0")
     (experiment / "experiment.toml").write_text(text)
-    from foretell.reproduce.definition import read_definition
+    from foretell.reproduce.experiment import read_definition
     from foretell.reproduce.models import Models
 
     unit = Models(read_definition(str(experiment))).units({})[0]

@@ -9,8 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from foretell.reproduce.definition import Choice, names, read_definition
-from foretell.reproduce.experiment import open_experiment, results_of
+from foretell.reproduce.experiment import Choice, names, open_experiment, read_definition, results_of
 from foretell.reproduce.rows import read_rows
 from foretell.reproduce.unit import UnitFolder
 from foretell.reproduce.workers import Assignment, Worker

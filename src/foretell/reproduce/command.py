@@ -17,8 +17,16 @@ from typing import Any
 
 from foretell.data.files import replacing, text_file
 from foretell.errors import ForetellError
-from foretell.reproduce.definition import Choice, names, read_definition
-from foretell.reproduce.experiment import ExperimentSummary, Finding, Results, TableSection, open_experiment
+from foretell.reproduce.experiment import (
+    Choice,
+    ExperimentSummary,
+    Finding,
+    Results,
+    TableSection,
+    names,
+    open_experiment,
+    read_definition,
+)
 from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, missing_data, run_units
 from foretell.reproduce.unit import last_line
 from foretell.train.trainer import stopping

@@ -1,19 +1,189 @@
-"""What a plug-in is: a class that makes units of a definition, works on one of them, and says what came of all of them."""
+"""What an experiment is: `experiments/NAME/experiment.toml` in, a checked `Definition` and the class of its `kind` out.
+
+A definition says which class (`kind`) makes units of it, works on one of them, and says what came of all of them; the rest of the file is
+that class's business. `[quick]` holds what a quick run changes.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate
-from foretell.reproduce.definition import Definition
 from foretell.reproduce.rows import ScoreRows, read_rows
-from foretell.reproduce.unit import ROWS, Record, Unit, UnitFolder
-from foretell.reproduce.workspace import Workspace
+from foretell.reproduce.unit import ROWS, Record, Unit, UnitFolder, Workspace, slug
+from foretell.train.config import read_config
+from foretell.wording import did_you_mean
+
+FILE = "experiment.toml"
+QUICK = "quick"
+
+
+@dataclass(frozen=True)
+class Definition:
+    name: str
+    folder: Path  # where `experiment.toml` is
+    table: Mapping[str, Any]  # the whole file, with `[quick]` merged into it where that was asked for
+    quick: bool = False
+    models: tuple[str, ...] = ()  # only these, by name; empty: all
+    seeds: tuple[int, ...] = ()  # instead of the definition's own; empty: those
+
+    @property
+    def source(self) -> str:
+        """For messages."""
+        return str(self.folder / FILE)
+
+    def placed(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        """A [model] table with the whole path of its program's file; settings have what is the same on every machine.
+
+        Programs are found beside the definition or, as `foretell train` finds those of shipped configurations, from the folder above
+        `experiments`.
+        """
+        program = str(model.get("program", ""))
+        if not program.endswith(".ndtt"):
+            return dict(model)
+        beside = self.folder / program
+        return {**model, "program": str(beside if beside.is_file() else self.folder.parents[1] / program)}
+
+    @property
+    def kind(self) -> str:
+        return str(self.table.get("kind", "models"))
+
+    @property
+    def title(self) -> str:
+        return str(self.table.get("title", self.name))
+
+    @property
+    def choices(self) -> list[str]:
+        """What `--models` may name: models, or what stands for them here."""
+        named = self.table.get("model") or self.table.get("set") or ()
+        paired = [name for pair in self.table.get("pairs", ()) for name in pair]
+        return list(dict.fromkeys([*(str(one.get("name")) for one in named), *map(str, paired)]))
+
+    def has_any(self, models: Iterable[str]) -> bool:
+        return not {slug(one) for one in models}.isdisjoint(map(slug, self.choices))
+
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Those that `--models` asks for: all, where it names none."""
+        names, wanted = list(names), {slug(one) for one in self.models}
+        found = [one for one in names if not wanted or slug(one) in wanted]
+        if not found:
+            raise ForetellError(
+                f"{self.name}: none of the models {', '.join(self.models)}; there are {', '.join(names)}"
+            )
+        return found
+
+    @property
+    def own_seeds(self) -> tuple[int, ...]:
+        """Those that the user asks for, or those of the file."""
+        return self.seeds or tuple(self.table.get("seeds", (0,)))
+
+    def entries(self, section: str, known: Iterable[str]) -> list[Mapping[str, Any]]:
+        """The tables `[[section]]`, which may have these keys."""
+        found = list(self.table.get(section, ()))
+        for one in found:
+            check_keys(one, known, f"{self.source}, [[{section}]] {one.get('name')}")
+        return found
+
+    def model_tables(
+        self, entry: Mapping[str, Any], folder: Path, like: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """`{"model": …, "train": …}` of a `[[model]]`: its file in `folder`, then another model's, then what it says itself.
+
+        Last comes what a quick run changes in every model.
+        """
+        made: dict[str, Any] = {"train": dict(self.table.get("train", {})), "model": {}}
+        if "config" in entry:
+            found = read_config(folder / entry["config"])
+            made = merged(made, {key: found.get(key, {}) for key in ("model", "train")})
+        made = merged(made, like or {})
+        made = merged(made, {"model": entry.get("model", {}), "train": entry.get("train", {})})
+        return merged(made, self.table.get("change", {}))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user wants of an experiment."""
+
+    quick: bool = False
+    models: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = field(default=())
+
+
+def read_definition(name: str, choice: Choice | None = None) -> Definition:
+    """By its name, or by the path of its folder."""
+    choice = choice or Choice()
+    folder = _folder(name)
+    table = read_config(folder / FILE)
+    quick = table.pop(QUICK, {})
+    if choice.quick:
+        table = merged(table, quick)
+    return Definition(folder.name, folder, table, choice.quick, choice.models, choice.seeds)
+
+
+def names() -> list[str]:
+    """The experiments that there are."""
+    return sorted(path.parent.name for path in experiments().glob(f"*/{FILE}"))
+
+
+def experiments() -> Path:
+    """The folder of all definitions: in an installed package a copy of that of the repository."""
+    shipped = Path(__file__).parent / "definitions"
+    return (shipped if shipped.is_dir() else Path(__file__).parents[3]) / "experiments"
+
+
+def check_models(definitions: Iterable[Definition], models: Iterable[str]) -> None:
+    """Every model that was asked for is in one of the experiments: nothing that was mistyped is left out in silence."""
+    short = list(dict.fromkeys(slug(name) for one in definitions for name in one.choices))
+    wrong = []
+    for one in models:
+        if slug(one) not in short:
+            hint = did_you_mean(slug(one), short, before="; ")
+            wrong.append(f"--models {one}: there is no such model{hint}; there are {', '.join(short)}")
+    if wrong:
+        raise ForetellError("\n".join(wrong))
+
+
+def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables are merged key by key, everything else is replaced."""
+    made = dict(table)
+    for key, value in changes.items():
+        old = made.get(key)
+        made[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return made
+
+
+def check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    """Unknown keys are refused, all of them at once."""
+    known = list(known)
+    wrong = []
+    for key in table:
+        if key not in known:
+            hint = did_you_mean(key, known, otherwise=f"known are {', '.join(known)}")
+            wrong.append(f"{where}: unknown key `{key}`; {hint}")
+    if wrong:
+        raise ForetellError("\n".join(wrong))
+
+
+def _folder(name: str) -> Path:
+    own = Path(name)
+    written_as_a_path = "/" in name or name in (".", "..") or own.is_absolute()
+    if (own / FILE).is_file() and written_as_a_path:
+        return own.resolve()
+    folder = experiments() / name
+    if name and (folder / FILE).is_file():
+        return folder
+    if name and (own / FILE).is_file():
+        return own.resolve()
+    hint = did_you_mean(name, names(), before="; ")
+    raise ForetellError(
+        f"experiment {name!r}: there is none of this name, and no folder with an {FILE}{hint}; known are {', '.join(names())}"
+    )
+
 
 Verdict = Literal["holds", "does not hold", "not significant", "pending"]
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from foretell.reproduce.definition import FILE, experiments
+from foretell.reproduce.experiment import FILE, experiments
 
 __path__ = sorted(str(path.parent) for path in experiments().glob(f"*/{FILE}"))

@@ -24,11 +24,9 @@ from foretell.evaluate.patterns import guess_participants, parse_pattern
 from foretell.evaluate.scores import ScoringOptions, plain
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral
-from foretell.reproduce.definition import Definition, check_keys, merged
-from foretell.reproduce.experiment import ExperimentSummary, Results
+from foretell.reproduce.experiment import Definition, ExperimentSummary, Results, check_keys, merged
 from foretell.reproduce.rows import WHO
-from foretell.reproduce.unit import Device, Record, Unit, slug
-from foretell.reproduce.workspace import Workspace
+from foretell.reproduce.unit import Device, Record, Unit, Workspace, slug
 from foretell.train.config import make_config
 
 KEYS = (

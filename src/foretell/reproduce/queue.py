@@ -11,10 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from foretell.errors import ForetellError
-from foretell.reproduce.definition import Choice, Definition, check_models, read_definition
-from foretell.reproduce.experiment import Experiment, Results, open_experiment, results_of
-from foretell.reproduce.unit import Unit, UnitFolder
+from foretell.reproduce.experiment import (
+    Choice,
+    Definition,
+    Experiment,
+    Results,
+    check_models,
+    open_experiment,
+    read_definition,
+    results_of,
+)
+from foretell.reproduce.unit import Unit, UnitFolder, find_data
 from foretell.reproduce.workers import Assignment, ProcessPool, ThisProcess, UnitOutcome
 from foretell.train.trainer import choose_device
 
@@ -154,8 +164,6 @@ def _next(
 def device_of(unit: Unit, wanted: str) -> str:
     if wanted != "auto":
         return wanted
-    import torch
-
     return "cuda" if unit.device == "cuda" and torch.cuda.is_available() else "cpu"
 
 
@@ -200,8 +208,6 @@ def _check_data(courses: Sequence[ExperimentProgress], wanted: ReproduceOptions)
 
 def missing_data(definition: Definition, folder: Path | None) -> list[str]:
     """What is wrong with the data that a definition names; nothing, where they are all there."""
-    from foretell.reproduce.workspace import find_data
-
     data = definition.table.get("data", ())
     wrong = []
     for name in [data] if isinstance(data, str) else data:

@@ -21,9 +21,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from foretell.errors import ForetellError
-from foretell.reproduce.definition import Choice, Definition, read_definition
-from foretell.reproduce.unit import Unit, UnitFolder, last_line
+from foretell.reproduce.experiment import Choice, Definition, open_experiment, read_definition
+from foretell.reproduce.unit import Unit, UnitFolder, Workspace, last_line
+from foretell.train.fit import TrainingInterrupt
 
 POLL = 1.0  # seconds between two looks at the clock
 
@@ -81,10 +84,6 @@ class Worker:
         self, given: Assignment, definition: Definition, folder: UnitFolder, stop: Callable[[], bool]
     ) -> UnitOutcome:
         """Whatever goes wrong is written into the unit's folder: the others go on."""
-        from foretell.reproduce.experiment import open_experiment
-        from foretell.reproduce.workspace import Workspace
-        from foretell.train.fit import TrainingInterrupt
-
         began = time.monotonic()
 
         def over() -> bool:
@@ -232,8 +231,6 @@ def serve() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
-    import torch
-
     torch.set_num_threads(1)
     worker, parent = Worker(), os.getppid()
     for line in sys.stdin:

@@ -25,8 +25,8 @@ from foretell.models.rules.andtt_explain import take_apart
 from foretell.models.rules.rule_model import RuleModel
 from foretell.report.canvas import per_unit, time_label
 from foretell.report.entry import Entry
-from foretell.report.grouping import Grouping, group_events
 from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, precise, remark, text_of
+from foretell.report.sections.fit import Grouping, group_events
 from foretell.terms import split
 from foretell.wording import counted
 
