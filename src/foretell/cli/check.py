@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.flags import UndeclaredChoice
+from foretell.cli import flags
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,8 +43,9 @@ def check(
     layers: Annotated[int, Option(min=0, help="Layers of attention, for counting parameters.")] = 2,
     time_dim: Annotated[int | None, Option(min=0, help="The dimension of times; that of --dim if not given.")] = None,
     undeclared: Annotated[
-        UndeclaredChoice, Option(help="Events that the program waits for and does not declare: an error, or exogenous.")
-    ] = UndeclaredChoice.error,
+        flags.UndeclaredChoice,
+        Option(help="Events that the program waits for and does not declare: an error, or exogenous."),
+    ] = flags.UndeclaredChoice.error,
 ) -> None:
     """Check a program: all mistakes at once, or its facts, rules, events, dimensions, parameters and strata."""
     from foretell.cli.show import print_json

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from foretell.cli.flags import OtherImpossibleOption
+from foretell.cli import flags
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -28,11 +28,11 @@ def compare(
     window: Annotated[str, Option(help="all, or events-2-to-I as other libraries score.")] = "all",
     plot: Annotated[Path | None, Option(help="Two runs: draw their scores by functor: FILE.png, .svg or .pdf.")] = None,
     seed: Annotated[int, Option(help="For the bootstrap, the permutations and drawn integrals.")] = 0,
-    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
-    impossible: OtherImpossibleOption = None,
-    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
-    quiet: Annotated[bool, Option(help="No progress.")] = False,
+    device: flags.DeviceOption = "cpu",
+    impossible: flags.OtherImpossibleOption = None,
+    columns: flags.ColumnsOption = "",
+    as_json: flags.JsonOption = False,
+    quiet: flags.QuietOption = False,
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window

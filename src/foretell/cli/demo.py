@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foretell.cli import flags
+
 if TYPE_CHECKING:
     from foretell.cli.show import Bar
     from foretell.data import Dataset, EventData
@@ -35,7 +37,7 @@ WHO = ("kickoff(-P)", "kick(-P)", "goal(-P)", "pass(-P,-Q)", "steal(-Q,-P)")
 def demo(
     run: Annotated[Path, Option(help="The folder to write; an earlier demo there is replaced.")] = Path("demo-run"),
     epochs: Annotated[int | None, Option(help="Epochs at the most, of either model.")] = None,
-    quiet: Annotated[bool, Option(help="No progress.")] = False,
+    quiet: flags.QuietOption = False,
 ) -> None:
     """Train on two football finals of robots, without rules (A-NHP) and with (A-NDTT); score on another, beside simple floors."""
     from foretell.cli.show import bar, out, remarks, score_table

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
+from foretell.cli import flags
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -21,11 +22,11 @@ def embed(
     history: Annotated[
         str | None, Option(help="What an event sees: causal (the past) or two-sided; default: as the run was trained.")
     ] = None,
-    sequence: Annotated[str | None, Option(help="Only the sequence with this id or place.")] = None,
+    sequence: flags.SequenceOption = None,
     split: Annotated[str | None, Option(help="train, dev or test.")] = None,
-    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
-    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+    device: flags.DeviceOption = "cpu",
+    columns: flags.ColumnsOption = "",
+    as_json: flags.JsonOption = False,
 ) -> None:
     """Embed events in the context of what came before them, or of all others (--history two-sided, pretrained runs)."""
     from foretell.cli.input_data import chosen_sequences

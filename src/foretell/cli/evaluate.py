@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from foretell.cli.flags import OtherImpossibleOption
+from foretell.cli import flags
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ def evaluate(
     costs: Annotated[str, Option(help="Optimal transport: costs of an insertion, with commas; default: delta/2.")] = "",
     floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = False,
     seed: Annotated[int, Option(help="For the bootstrap and for drawn integrals.")] = 0,
-    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
-    impossible: OtherImpossibleOption = None,
-    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
-    quiet: Annotated[bool, Option(help="No progress.")] = False,
+    device: flags.DeviceOption = "cpu",
+    impossible: flags.OtherImpossibleOption = None,
+    columns: flags.ColumnsOption = "",
+    as_json: flags.JsonOption = False,
+    quiet: flags.QuietOption = False,
 ) -> None:
     """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
     from foretell.batches.batch import Window

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.flags import Impossible
+from foretell.cli import flags
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -24,13 +24,10 @@ def explain(
     split: Annotated[str | None, Option(help="train, dev or test.")] = None,
     top: Annotated[int, Option(help="How much of every list is shown; 0: all.", min=0)] = 5,
     plot: Annotated[Path | None, Option(help="Draw what is attended to: FILE.png, .svg or .pdf.")] = None,
-    impossible: Annotated[
-        Impossible | None,
-        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's."),
-    ] = None,
-    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
-    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+    impossible: flags.OtherImpossibleOption = None,
+    device: flags.DeviceOption = "cpu",
+    columns: flags.ColumnsOption = "",
+    as_json: flags.JsonOption = False,
 ) -> None:
     """Why an event is expected just before a time: which rules and facts make its intensity, and which past events they attend to."""
     from foretell.cli.input_data import chosen_sequences

@@ -57,18 +57,15 @@ ColumnsOption = Annotated[
 LimitOption = Annotated[
     float, typer.Option("--limit", help="Multiplies how many instantiations of rules are allowed.", min=1e-6)
 ]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 Given = dict[str, dict[str, Any]]  # what was given on the command line: section → option → value
-ColumnsFlag = Annotated[
-    str, typer.Option("--columns", help="Columns of a long table: sequence=patient,time=when,event=code.")
-]
-SetFlag = Annotated[list[str] | None, typer.Option("--set", help="Any key: --set train.clip=1 --set model.bos=true.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print a summary as JSON on stdout.")]
-QuietFlag = Annotated[bool, typer.Option("--quiet/--no-quiet", help="No progress.")]
-RunFlag = Annotated[Path | None, typer.Option("--run", help="The folder to write; default: runs/DATA-MODEL.")]
-ResumeFlag = Annotated[Path | None, typer.Option("--resume", help="A run folder to continue.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Any key: --set train.clip=1 --set model.bos=true.")]
+SummaryOption = Annotated[bool, typer.Option("--json", help="Print a summary as JSON on stdout.")]
+QuietOption = Annotated[bool, typer.Option("--quiet/--no-quiet", help="No progress.")]
+ResumeOption = Annotated[Path | None, typer.Option("--resume", help="A run folder to continue.")]
 
 
 def with_flags(

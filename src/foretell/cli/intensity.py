@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.flags import Impossible
+from foretell.cli import flags
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -20,19 +20,16 @@ def intensity(
     params: Annotated[Path | None, Option(help="… and the parameters, as `foretell params` prints them.")] = None,
     dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
     undeclared: Annotated[str, Option(help="With --program: error or exogenous.")] = "error",
-    impossible: Annotated[
-        Impossible | None,
-        Option(help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's."),
-    ] = None,
+    impossible: flags.OtherImpossibleOption = None,
     times: Annotated[str, Option(help="Times, with commas: 0.5,1.2.")] = "",
     grid: Annotated[int, Option(help="Instead: this many times, evenly spaced over each sequence.")] = 0,
-    sequence: Annotated[str | None, Option(help="Only the sequence with this id or place.")] = None,
+    sequence: flags.SequenceOption = None,
     split: Annotated[str | None, Option(help="train, dev or test.")] = None,
     top: Annotated[int, Option(help="Types shown in the table.")] = 5,
     plot: Annotated[Path | None, Option(help="Draw the first sequence: FILE.png, .svg or .pdf.")] = None,
-    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
-    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+    device: flags.DeviceOption = "cpu",
+    columns: flags.ColumnsOption = "",
+    as_json: flags.JsonOption = False,
 ) -> None:
     """Intensities of every event type at given times, each from the events before it."""
     from foretell.cli.input_data import chosen_sequences
@@ -58,7 +55,7 @@ def intensity(
         found = open_data(str(run), split, columns)
         if len(found) > 1:
             raise ForetellError(f"{run}: several splits; say which with --split")
-        way = impossible or Impossible.error
+        way = impossible or flags.Impossible.error
         model, found = model_of(program, params, chosen_among(found, sequence), dtype, undeclared, way)  # pyright: ignore[reportArgumentType]
         chosen, time_unit = found[0], ""
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretell.cli.flags import Impossible
+from foretell.cli import flags
 from foretell.cli.input_data import piped_data
 from foretell.cli.replay import say_impossible
 from foretell.data import ColumnMap, Dataset, EventData, Vocabulary
@@ -37,10 +37,10 @@ class OpenRun:
     model: IntensityModel
     data: EventData
     time_unit: str
-    impossible: Impossible  # how the run treated impossible events, or how `data` were treated
+    impossible: flags.Impossible  # how the run treated impossible events, or how `data` were treated
     impossible_events: int = 0  # of `data`: left out, or kept as unscored history
 
-    def settled(self, impossible: Impossible | None = None, data: EventData | None = None) -> OpenRun:
+    def settled(self, impossible: flags.Impossible | None = None, data: EventData | None = None) -> OpenRun:
         """With data (or a part of them) as the model may see them: impossible events as the run treated them, or as asked for."""
         chosen = self.impossible if impossible is None else impossible
         found, count = settled(self.model, self.data if data is None else data, chosen)
@@ -70,7 +70,7 @@ def _opened(
     widens = (data is not None or content is not None) and isinstance(model, GrowsVocabulary)
     found, time_unit = data_for(folder, None if widens else model.vocabulary, data, split, columns, content)
     found = _widened(model, found) if widens else found
-    return OpenRun(folder, model, found, time_unit, Impossible(folder.config().data.impossible))
+    return OpenRun(folder, model, found, time_unit, flags.Impossible(folder.config().data.impossible))
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ def _widened(model: IntensityModel, data: EventData) -> EventData:
     return in_vocabulary(data, model.vocabulary)
 
 
-def program_of(model: IntensityModel, impossible: Impossible) -> Program | None:
+def program_of(model: IntensityModel, impossible: flags.Impossible) -> Program | None:
     """The rules that may forbid an event; a model without rules forbids nothing, so there is nothing to choose."""
     if isinstance(model, HasRules):
         return model.program
-    if impossible is not Impossible.error:
+    if impossible is not flags.Impossible.error:
         raise ForetellError(
             f"--impossible={impossible.value}: {model.title} has no rules, and nothing is impossible in it; leave the option out"
         )
@@ -135,7 +135,7 @@ def program_of(model: IntensityModel, impossible: Impossible) -> Program | None:
 
 
 def settled(
-    model: IntensityModel, data: EventData, impossible: Impossible, quiet: bool = False
+    model: IntensityModel, data: EventData, impossible: flags.Impossible, quiet: bool = False
 ) -> tuple[EventData, int]:
     """Data as the model may see them, and how many events were left out or marked; `error` names all sequences that have such events."""
     program = program_of(model, impossible)
@@ -147,11 +147,11 @@ def settled(
 
 
 def settled_splits(
-    model: IntensityModel, dataset: Dataset, impossible: Impossible, quiet: bool = False
+    model: IntensityModel, dataset: Dataset, impossible: flags.Impossible, quiet: bool = False
 ) -> tuple[Dataset, dict[str, int]]:
     """The same for every split; but with `error` nothing is replayed: `fit` does that anyway, and names what is impossible."""
     program = program_of(model, impossible)
-    if program is None or impossible is Impossible.error:
+    if program is None or impossible is flags.Impossible.error:
         return dataset, dict.fromkeys(dataset.splits(), 0)
     found = {name: settled(model, data, impossible, quiet) for name, data in dataset.splits().items()}
     counts = {name: count for name, (_, count) in found.items()}

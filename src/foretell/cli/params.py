@@ -37,9 +37,9 @@ def params(
     if program is not None:
         if load is not None:
             raise ForetellError("--load writes into a run: give its folder")
-        from foretell.cli.program_model import Sizes, fresh_model
+        from foretell.cli.program_model import fresh_model
 
-        sizes = Sizes(dim, layers, time_dim)
+        sizes = {"dim": dim, "layers": layers, "time_dim": time_dim}
         found = parameters_json(fresh_model(program, data, model, sizes, seed, dtype))
     else:
         assert run is not None

@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.flags import (
-    ColumnsOption,
-    DataArgument,
-    Impossible,
-    ImpossibleOption,
-    JsonOption,
-    ProgramArgument,
-    SequenceOption,
-    SplitOption,
-    UndeclaredChoice,
-    UndeclaredOption,
-)
+from foretell.cli import flags
 from foretell.cli.replay import read_program, say_counts
 
 if TYPE_CHECKING:
@@ -26,19 +15,19 @@ if TYPE_CHECKING:
 
 
 def plan(
-    program: ProgramArgument,
-    data: DataArgument,
+    program: flags.ProgramArgument,
+    data: flags.DataArgument,
     dim: Annotated[int, typer.Option(help="Dimension of functors that the program does not declare.", min=0)] = 32,
     layers: Annotated[int, typer.Option(help="Layers of attention, for counting parameters.", min=1)] = 2,
     time_dim: Annotated[int | None, typer.Option(help="Dimension of times; default: as --dim.", min=1)] = None,
     points: Annotated[int, typer.Option(help="Integration points a gap.", min=1)] = 1,
     tiles: Annotated[bool, typer.Option(help="Also tiles of attention and their padding, on a CPU.")] = False,
-    sequence: SequenceOption = None,
-    split: SplitOption = None,
-    impossible: ImpossibleOption = Impossible.error,
-    undeclared: UndeclaredOption = UndeclaredChoice.error,
-    columns: ColumnsOption = "",
-    as_json: JsonOption = False,
+    sequence: flags.SequenceOption = None,
+    split: flags.SplitOption = None,
+    impossible: flags.ImpossibleOption = flags.Impossible.error,
+    undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
+    columns: flags.ColumnsOption = "",
+    as_json: flags.JsonOption = False,
 ) -> None:
     """What the network of a program looks like, and how many slots, proofs, additions and ranges of attention data need."""
     import numpy as np

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.flags import OtherImpossibleOption
+from foretell.cli import flags
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def predict(
             help="A file, a folder, a name, or - for stdin; default: what is piped in, else the run's test split."
         ),
     ] = None,
-    sequence: Annotated[str | None, Option(help="Only the sequence with this id or place.")] = None,
+    sequence: flags.SequenceOption = None,
     start: Annotated[
         float | None, Option("--from", help="Predict from this time on, from what happened up to it; default: t_end.")
     ] = None,
@@ -45,10 +45,10 @@ def predict(
     n: Annotated[int, Option("--n", help="Samples of each next event.", min=1)] = 1000,
     seed: Annotated[int, Option(help="Of the samples.", min=0)] = 0,
     split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
-    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
-    impossible: OtherImpossibleOption = None,
-    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+    device: flags.DeviceOption = "cpu",
+    impossible: flags.OtherImpossibleOption = None,
+    columns: flags.ColumnsOption = "",
+    as_json: flags.JsonOption = False,
 ) -> None:
     """The next event of each sequence: its time, its type and its participants, with probabilities; a classifier's labels."""
     from foretell.cli.input_data import chosen_sequences, piped_content

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.flags import ColumnsFlag, Given, JsonFlag, QuietFlag, ResumeFlag, SetFlag, with_flags
+from foretell.cli import flags
 from foretell.cli.train import add, check_source, resume_run, train_run
 from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
@@ -17,19 +17,21 @@ from foretell.train.config import DataOptions, PretrainOptions, TrainOptions
 OTHERS = ("impossible", "train_fraction", "objective", "noise", "noise_streams", "integral", "points")
 
 
-@with_flags({"data": DataOptions, "model": HeadOptions, "train": TrainOptions, "task": PretrainOptions}, but=OTHERS)
+@flags.with_flags(
+    {"data": DataOptions, "model": HeadOptions, "train": TrainOptions, "task": PretrainOptions}, but=OTHERS
+)
 def pretrain(
     config: Annotated[
         Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train], [task].")
     ] = None,
     run: Annotated[Path | None, typer.Option(help="The folder to write; default: runs/DATA-anhp-pretrained.")] = None,
-    resume: ResumeFlag = None,
-    columns: ColumnsFlag = "",
-    set_: SetFlag = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    resume: flags.ResumeOption = None,
+    columns: flags.ColumnsOption = "",
+    set_: flags.SetOption = None,
+    as_json: flags.SummaryOption = False,
+    quiet: flags.QuietOption = False,
     *,
-    given: Given,
+    given: flags.Given,
 ) -> None:
     """The encoder learns to tell hidden types from all other events, past and future; `train --init` goes on from it."""
     add(given, columns, set_)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretell.cli.flags import Impossible
+from foretell.cli import flags
 from foretell.errors import ForetellError
+from foretell.options import names_of
 
 if TYPE_CHECKING:
     from foretell.data import EventData, Vocabulary
@@ -17,22 +17,11 @@ if TYPE_CHECKING:
 KINDS = ("andtt", "ndtt")
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What only one kind of model has is of no account for the other."""
-
-    dim: int
-    layers: int = 2
-    time_dim: int | None = None
-    layer_norm: bool = False
-    feed_forward: int = 0
-
-
 def fresh_model(
     program: Path,
     data: str | None,
     kind: str,
-    sizes: Sizes,
+    sizes: dict[str, Any],
     seed: int,
     dtype: str,
     undeclared: Undeclared = "error",
@@ -56,7 +45,7 @@ def model_of(
     data: list[EventData],
     dtype: str,
     undeclared: Undeclared = "error",
-    impossible: Impossible = Impossible.error,
+    impossible: flags.Impossible = flags.Impossible.error,
 ) -> tuple[RuleModel, list[EventData]]:
     """The model that a file of parameters describes, for given data; and these as it may see them."""
     from foretell.cli.open_run import settled
@@ -82,37 +71,26 @@ def _made(
     program: Path,
     vocabulary: Vocabulary | None,
     kind: str,
-    sizes: Sizes,
+    sizes: dict[str, Any],
     seed: int,
     dtype: str,
     undeclared: Undeclared,
 ) -> RuleModel:
+    """`sizes` are options of either kind of model; those of the other are left out."""
     import torch
 
     from foretell.lang.program import Program
-    from foretell.models.rules.andtt import ANDTT
-    from foretell.models.rules.ndtt import NDTT
+    from foretell.models.registry import find_model, model_options
 
     if dtype not in ("float32", "float64"):
         raise ForetellError(f"--dtype {dtype}: expected float32 or float64")
-    rules = Program.from_file(program, undeclared=undeclared, dim=sizes.dim)
-    number_type = getattr(torch, dtype)
-    if kind == "ndtt":
-        return NDTT(rules, vocabulary, dim=sizes.dim, seed=seed, dtype=number_type)
-    return ANDTT(
-        rules,
-        vocabulary,
-        dim=sizes.dim,
-        layers=sizes.layers,
-        time_dim=sizes.time_dim,
-        layer_norm=sizes.layer_norm,
-        feed_forward=sizes.feed_forward,
-        seed=seed,
-        dtype=number_type,
-    )
+    rules = Program.from_file(program, undeclared=undeclared, dim=sizes["dim"])
+    own = {name: size for name, size in sizes.items() if name in names_of(model_options(kind))}
+    made: Any = find_model(kind)
+    return made(rules, vocabulary, seed=seed, dtype=getattr(torch, dtype), **own)
 
 
-def _sizes(found: dict[str, Any], kind: str, params: Path) -> Sizes:
+def _sizes(found: dict[str, Any], kind: str, params: Path) -> dict[str, Any]:
     """By what a file of parameters says, and by what is in it."""
     named = ("dim",) if kind == "ndtt" else ("dim", "layers")
     time = found.get("time")
@@ -120,8 +98,9 @@ def _sizes(found: dict[str, Any], kind: str, params: Path) -> Sizes:
         listed = ", ".join(f'"{name}"' for name in named)
         raise ForetellError(f'{params}: expected {listed} and "time", as `foretell params` prints them')
     if kind == "ndtt":
-        return Sizes(found["dim"])
+        return {"dim": found["dim"]}
     parameters = found["parameters"]
     widths = [len(one) for name, one in parameters.items() if name.endswith(".expand.bias") and isinstance(one, list)]
+    sizes = {"dim": found["dim"], "layers": found["layers"], "time_dim": time.get("dim")}
     norm = any(".norms." in name for name in parameters)
-    return Sizes(found["dim"], found["layers"], time.get("dim"), norm, max(widths, default=0))
+    return sizes | {"layer_norm": norm, "feed_forward": max(widths, default=0)}

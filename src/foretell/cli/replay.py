@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.flags import (
-    ColumnsOption,
-    DataArgument,
-    Impossible,
-    ImpossibleOption,
-    JsonOption,
-    LimitOption,
-    ProgramArgument,
-    SequenceOption,
-    SplitOption,
-    UndeclaredChoice,
-    UndeclaredOption,
-)
+from foretell.cli import flags
 from foretell.errors import ForetellError
 from foretell.wording import counted
 
@@ -36,22 +24,22 @@ SHOWN_CHANGES = 12
 
 
 def replay(
-    program: ProgramArgument,
-    data: DataArgument,
+    program: flags.ProgramArgument,
+    data: flags.DataArgument,
     at: Annotated[float | None, typer.Option("--at", help="Only the state at this time.")] = None,
-    sequence: SequenceOption = None,
-    split: SplitOption = None,
-    impossible: ImpossibleOption = Impossible.error,
-    undeclared: UndeclaredOption = UndeclaredChoice.error,
-    columns: ColumnsOption = "",
+    sequence: flags.SequenceOption = None,
+    split: flags.SplitOption = None,
+    impossible: flags.ImpossibleOption = flags.Impossible.error,
+    undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
+    columns: flags.ColumnsOption = "",
     workers: Annotated[int, typer.Option("--workers", help="Processes; 0: one a core where it pays.", min=0)] = 0,
-    limit: LimitOption = 1.0,
+    limit: flags.LimitOption = 1.0,
     cache: Annotated[
         Path | None, typer.Option("--cache", help="Where replays are kept; default: FORETELL_CACHE.")
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing, use nothing kept.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no counts.")] = False,
-    as_json: JsonOption = False,
+    as_json: flags.JsonOption = False,
 ) -> None:
     """The facts and the possible events after each event, or at one time."""
     from foretell.cli.input_data import chosen_among, open_data
@@ -94,7 +82,7 @@ def before(data: EventData, time: float) -> EventData:
     return EventData(cut, data.vocabulary, name=data.name)
 
 
-def read_program(path: Path, undeclared: UndeclaredChoice) -> Program:
+def read_program(path: Path, undeclared: flags.UndeclaredChoice) -> Program:
     """The checked program; how many warnings there are goes to stderr."""
     from foretell.lang.program import Program
 
@@ -112,7 +100,7 @@ def check_time(at: float | None) -> None:
 def replayed(
     program: Program,
     data: EventData,
-    impossible: Impossible,
+    impossible: flags.Impossible,
     limit: float,
     workers: int,
     cache: Path | None,
@@ -136,15 +124,15 @@ def replayed(
         )
 
 
-def say_counts(done: Replay, impossible: Impossible, name: str, quiet: bool = False) -> None:
+def say_counts(done: Replay, impossible: flags.Impossible, name: str, quiet: bool = False) -> None:
     say_impossible(done.impossible, impossible, name, quiet)
     if done.undeclared and not quiet:
         sys.stderr.write(f"{name}: {counted(done.undeclared, 'event')} that nothing declares, taken to be exogenous\n")
 
 
-def say_impossible(count: int, impossible: Impossible, name: str, quiet: bool = False) -> None:
+def say_impossible(count: int, impossible: flags.Impossible, name: str, quiet: bool = False) -> None:
     if count and not quiet:
-        fate = "left out" if impossible is Impossible.skip else "kept as unscored history"
+        fate = "left out" if impossible is flags.Impossible.skip else "kept as unscored history"
         sys.stderr.write(f"{name}: {counted(count, 'impossible event')} {fate}\n")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.flags import OtherImpossibleOption
+from foretell.cli import flags
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def report(
         "report.html"
     ),
     floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = True,
-    impossible: OtherImpossibleOption = None,
-    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
-    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
-    quiet: Annotated[bool, Option(help="No progress.")] = False,
+    impossible: flags.OtherImpossibleOption = None,
+    device: flags.DeviceOption = "cpu",
+    columns: flags.ColumnsOption = "",
+    as_json: flags.JsonOption = False,
+    quiet: flags.QuietOption = False,
 ) -> None:
     """One self-contained page: data, learning curves, scores, intensities over time, goodness of fit, calibration, rules at work."""
     import time

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from foretell.cli import flags
+
 Option = typer.Option
 
 
@@ -23,7 +25,7 @@ def reproduce(
     fit: Annotated[bool, Option(help="--no-fit: only say what came of the units that are done.")] = True,
     results: Annotated[bool, Option(help="--no-results: only work on units, and leave the rest to later.")] = True,
     publish: Annotated[bool, Option("--publish", help="Also write the results beside experiment.toml.")] = False,
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
+    as_json: flags.JsonOption = False,
     list_: Annotated[bool, Option("--list", help="Print the experiments that there are, and stop.")] = False,
 ) -> None:
     """Fit, score and compare the paper's models; say which of its findings hold. What is done is skipped."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretell.cli.flags import Impossible
+from foretell.cli import flags
 from foretell.errors import ForetellError
 from foretell.wording import counted
 
@@ -45,14 +45,14 @@ def sample(
     ] = None,
     whole: Annotated[bool, Option(help="In that file, with the history in front of each future.")] = True,
     shown: Annotated[int, Option(help="Futures shown in the table.")] = 5,
-    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu",
+    device: flags.DeviceOption = "cpu",
     impossible: Annotated[
-        Impossible | None,
+        flags.Impossible | None,
         Option(help="Past events that the rules make impossible: an error, left out, or kept; default: the run's."),
     ] = None,
-    columns: Annotated[str, Option(help="Columns of a long table: sequence=patient,time=when,event=code.")] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False,
-    quiet: Annotated[bool, Option(help="No progress.")] = False,
+    columns: flags.ColumnsOption = "",
+    as_json: flags.JsonOption = False,
+    quiet: flags.QuietOption = False,
 ) -> None:
     """Futures of given histories by exact thinning; for a model of rules the database moves with them."""
     import numpy as np

@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.flags import (
-    ColumnsFlag,
-    Given,
-    Impossible,
-    JsonFlag,
-    QuietFlag,
-    ResumeFlag,
-    SetFlag,
-    pair,
-    with_flags,
-)
+from foretell.cli import flags
 from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
 from foretell.train.config import ClassifyOptions, DataOptions, PretrainOptions, TrainOptions, make_config, read_config
@@ -38,7 +28,7 @@ if TYPE_CHECKING:
 Option = typer.Option
 
 
-@with_flags({"data": DataOptions, "model": HeadOptions, "train": TrainOptions, "task": ClassifyOptions})
+@flags.with_flags({"data": DataOptions, "model": HeadOptions, "train": TrainOptions, "task": ClassifyOptions})
 def train(
     config: Annotated[Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train].")] = None,
     model: Annotated[
@@ -46,14 +36,14 @@ def train(
     ] = None,
     program: Annotated[Path | None, Option(help="Rules that become the network: P.ndtt, or robocup.")] = None,
     run: Annotated[Path | None, Option(help="The folder to write; default: runs/DATA-MODEL.")] = None,
-    resume: ResumeFlag = None,
-    columns: ColumnsFlag = "",
+    resume: flags.ResumeOption = None,
+    columns: flags.ColumnsOption = "",
     task: Annotated[str | None, Option(help="classify: learn a property of sequences or events; see --label.")] = None,
-    set_: SetFlag = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    set_: flags.SetOption = None,
+    as_json: flags.SummaryOption = False,
+    quiet: flags.QuietOption = False,
     *,
-    given: Given,
+    given: flags.Given,
 ) -> None:
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
     if model or program is not None:
@@ -70,10 +60,10 @@ def train(
     train_run((config, given), run, as_json, quiet)
 
 
-def add(given: Given, columns: str, set_: list[str] | None) -> None:
+def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:
     """What `--columns` and `--set` say, added to the other flags."""
     if columns:
-        given["data"]["columns"] = dict(pair(part, "--columns") for part in columns.split(","))
+        given["data"]["columns"] = dict(flags.pair(part, "--columns") for part in columns.split(","))
     for text in set_ or []:
         put(given, text)
 
@@ -84,7 +74,7 @@ def resume_run(folder: Path, anything_else: bool, as_json: bool, quiet: bool) ->
     train_run(None, folder, as_json, quiet)
 
 
-def check_source(config: Path | None, given: Given, verb: str) -> None:
+def check_source(config: Path | None, given: flags.Given, verb: str) -> None:
     if config is None and not given["data"].get("path"):
         raise ForetellError(
             f"nothing to {verb} on: give a CONFIG.toml, or --data with a folder, a file or an embedded name"
@@ -127,7 +117,7 @@ def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | No
     choose_device(config.train.device)
     dtype = getattr(torch, config.train.dtype)
     network = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
-    dataset, counts = settled_splits(network, dataset, Impossible(config.data.impossible), quiet)
+    dataset, counts = settled_splits(network, dataset, flags.Impossible(config.data.impossible), quiet)
     assert dataset.train is not None
     resuming = run is not None and run.checkpoint.exists()  # stopped before its first checkpoint, it begins again
     network, taken = started_from(config, network, dataset.train, run, quiet or as_json)
@@ -186,7 +176,7 @@ def _with_whole_paths(config: RunConfig) -> RunConfig:
 
 
 def put(given: dict[str, dict[str, Any]], text: str) -> None:
-    key, value = pair(text, "--set")
+    key, value = flags.pair(text, "--set")
     section, dot, name = key.partition(".")
     if not dot or section not in given:
         raise ForetellError(f"--set {text!r}: the key must begin with {', '.join(f'{s}.' for s in given)}")

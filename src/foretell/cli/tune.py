@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretell.cli.flags import Given, JsonFlag, QuietFlag, with_flags
+from foretell.cli import flags
 from foretell.errors import ForetellError
 from foretell.options import from_table, names_of
 from foretell.train.config import DataOptions, TrainOptions
@@ -24,7 +24,7 @@ PICTURE = "settings.png"
 SHOWN = 5  # of the best settings
 
 
-@with_flags(
+@flags.with_flags(
     {"search": SearchOptions, "data": DataOptions, "train": TrainOptions},
     only=[*(f"search.{name}" for name in names_of(SearchOptions)), "data.path", "train.device"],
 )
@@ -33,10 +33,10 @@ def tune(
         Path, typer.Argument(help="A TOML file with lists of choices and ranges in [model] and [train].")
     ],
     out: Annotated[Path | None, Option(help="The folder to write, and to go on with; default: tune/CONFIG.")] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    as_json: flags.SummaryOption = False,
+    quiet: flags.QuietOption = False,
     *,
-    given: Given,
+    given: flags.Given,
 ) -> None:
     """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
     from foretell.cli.show import bar, print_json

@@ -6,33 +6,21 @@ from typing import Annotated
 
 import typer
 
-from foretell.cli.flags import (
-    ColumnsOption,
-    DataArgument,
-    Impossible,
-    ImpossibleOption,
-    JsonOption,
-    LimitOption,
-    ProgramArgument,
-    SequenceOption,
-    SplitOption,
-    UndeclaredChoice,
-    UndeclaredOption,
-)
+from foretell.cli import flags
 
 
 def why(
-    program: ProgramArgument,
-    data: DataArgument,
+    program: flags.ProgramArgument,
+    data: flags.DataArgument,
     fact: Annotated[str, typer.Argument(help="A fact or an event, as it is written in data: 'pass(purple1,purple2)'.")],
     at: Annotated[float | None, typer.Option("--at", help="When; default: after the last event.")] = None,
-    sequence: SequenceOption = None,
-    split: SplitOption = None,
-    impossible: ImpossibleOption = Impossible.error,
-    undeclared: UndeclaredOption = UndeclaredChoice.error,
-    columns: ColumnsOption = "",
-    limit: LimitOption = 1.0,
-    as_json: JsonOption = False,
+    sequence: flags.SequenceOption = None,
+    split: flags.SplitOption = None,
+    impossible: flags.ImpossibleOption = flags.Impossible.error,
+    undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
+    columns: flags.ColumnsOption = "",
+    limit: flags.LimitOption = 1.0,
+    as_json: flags.JsonOption = False,
 ) -> None:
     """Why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
     from foretell.cli.input_data import chosen_among, open_data

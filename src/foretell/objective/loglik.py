@@ -113,26 +113,20 @@ def integral_terms(model: IntensityModel, history: Any, batch: Batch, points: Po
 def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None, sample: Sample | None = None) -> Terms:
     """Terms of a batch, with the integral at `points`, or in closed form where there are none."""
     history = model.encode(model.collator.plan_batch(batch))
-    if points is not None:
-        queries = model.collator.plan_queries(batch, points.queries, sample)
-        found = model.ends_and_inside(history, batch, queries, False) if isinstance(model, GapTerms) else None
-        if found is not None:
-            return _terms_of(found, batch, points)
-    event_log = event_terms(model, history, batch).double()
     if points is None:
         assert isinstance(model, ExactIntegral), f"{model.kind} has no closed-form integral"
-        return Terms(event_log, model.exact_integral(history, batch).double() * batch.gap_counts)
-    weighted = integral_terms(model, history, batch, points).double()
+        exact = model.exact_integral(history, batch).double()
+        return Terms(event_terms(model, history, batch).double(), exact * batch.gap_counts)
+    queries = model.collator.plan_queries(batch, points.queries, sample)
+    found = model.ends_and_inside(history, batch, queries, False) if isinstance(model, GapTerms) else None
+    if found is None:
+        event_log = event_terms(model, history, batch)
+        weighted = integral_terms(model, history, batch, points).double()
+    else:
+        event_log = torch.where(batch.event_counts, found.log_at_end, torch.zeros_like(found.log_at_end))
+        weighted = found.total_inside.flatten(1).double() * points.weights
     by_gap = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=weighted.device)
-    by_gap = by_gap.scatter_add(1, points.gap.expand_as(weighted), weighted)
-    return Terms(event_log, by_gap)
-
-
-def _terms_of(found: GapIntensities, batch: Batch, points: Points) -> Terms:
-    event_log = torch.where(batch.event_counts, found.log_at_end, torch.zeros_like(found.log_at_end)).double()
-    weighted = found.total_inside.flatten(1).double() * points.weights
-    by_gap = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=weighted.device)
-    return Terms(event_log, by_gap.scatter_add(1, points.gap.expand_as(weighted), weighted))
+    return Terms(event_log.double(), by_gap.scatter_add(1, points.gap.expand_as(weighted), weighted))
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Checkpoint:
         if not fits or found != (moments if self.progress.step else {}):
             raise ForetellError(f"{self.path}: this checkpoint is not one of the model that config.toml describes")
         model.load_state_dict(self.model)
-        restore_optimizer(optimizer, self.optimizer)
+        optimizer.load_state_dict(optimizer.state_dict() | {"state": self.optimizer})
 
 
 def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
@@ -124,12 +124,6 @@ def _progress(found: dict[str, Any]) -> Progress:
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[int, dict[str, Tensor]]) -> None:
-    whole = optimizer.state_dict()
-    whole["state"] = state
-    optimizer.load_state_dict(whole)
 
 
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
@@ -313,7 +307,7 @@ def data_facts(dataset: Dataset) -> dict[str, Any]:
 def environment(device: str) -> dict[str, Any]:
     """What a reader needs to know to run it again."""
     found = {
-        "foretell": metadata.version("foretell") if _installed("foretell") else None,
+        "foretell": _version("foretell"),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -326,9 +320,9 @@ def environment(device: str) -> dict[str, Any]:
     return found
 
 
-def _installed(name: str) -> bool:
+def _version(name: str) -> str | None:
+    """None: it is not installed."""
     try:
-        metadata.version(name)
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return False
-    return True
+        return None
