@@ -330,6 +330,9 @@ def test_fits_of_another_experiment_are_taken_over_and_broken_down_by_action(tmp
         assert sum(one["seeds"].values()) <= 2
     assert {one["functor"] for one in found["actions"] if one["metric"] == "participants"} <= {"kick", "pass"}
     assert all(one["verdict"] != "pending" for one in found["findings"])
+    (kicks,) = (one["better"] for one in fits if one["functor"] == "kick")
+    expected = {"A-NHP": "holds", "Poisson": "does not hold", None: "not significant"}[kicks]
+    assert next(one["verdict"] for one in found["findings"] if one["name"] == "Kicks") == expected
     assert (tmp_path / "out" / "actions" / "a-nhp-against-poisson.png").stat().st_size > 1000
     page = (tmp_path / "out" / "actions" / "results.md").read_text()
     assert "A-NHP against Poisson" in page and "| kick |" in page
