@@ -163,17 +163,17 @@ def batch_of(
     """Pad sequences to the longest of them, or to `width` events. Types that are `unscored` [K] happen, and do not count."""
     if window not in get_args(Window):
         raise ForetellError(f"unknown window {window!r}: choose one of {', '.join(get_args(Window))}")
-    lengths = np.array([len(sequence) for sequence in chosen], dtype=np.int64)
+    lengths = np.array([len(sequence.times) for sequence in chosen], dtype=np.int64)
     width = int(lengths.max(initial=0)) if width is None else width
     t_end = np.array([sequence.t_end for sequence in chosen], dtype=np.float64)
     times = np.broadcast_to(t_end[:, None], (len(chosen), width)).copy()
     types = np.zeros((len(chosen), width), dtype=np.int64)
     history_only = np.zeros((len(chosen), width), dtype=bool)
     for row, sequence in enumerate(chosen):
+        own = slice(lengths[row])
+        times[row, own], types[row, own] = sequence.times, sequence.types
         if sequence.unscored is not None:
-            history_only[row, : len(sequence)] = sequence.unscored
-        times[row, : len(sequence)] = sequence.times
-        types[row, : len(sequence)] = sequence.types
+            history_only[row, own] = sequence.unscored
     event_counts, gap_counts = what_counts(lengths, width, origin == "first-event", window)
     event_counts &= ~history_only
     if unscored is not None and len(unscored):

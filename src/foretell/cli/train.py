@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from dataclasses import replace
@@ -65,7 +64,14 @@ def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:
     if columns:
         given["data"]["columns"] = dict(flags.pair(part, "--columns") for part in columns.split(","))
     for text in set_ or []:
-        put(given, text)
+        key, value = flags.pair(text, "--set")
+        section, dot, name = key.partition(".")
+        if not dot or section not in given:
+            raise ForetellError(f"--set {text!r}: the key must begin with {', '.join(f'{s}.' for s in given)}")
+        try:
+            given[section][name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            given[section][name] = value  # a bare word is a string
 
 
 def resume_run(folder: Path, anything_else: bool, as_json: bool, quiet: bool) -> None:
@@ -173,18 +179,6 @@ def _with_whole_paths(config: RunConfig) -> RunConfig:
     if config.train.init:
         config = replace(config, train=replace(config.train, init=str(Path(config.train.init).resolve())))
     return config
-
-
-def put(given: dict[str, dict[str, Any]], text: str) -> None:
-    key, value = flags.pair(text, "--set")
-    section, dot, name = key.partition(".")
-    if not dot or section not in given:
-        raise ForetellError(f"--set {text!r}: the key must begin with {', '.join(f'{s}.' for s in given)}")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = tomllib.loads(f"value = {json.dumps(value)}")["value"]  # a bare word is a string
-    given[section][name] = parsed
 
 
 def with_start(table: dict[str, Any]) -> dict[str, Any]:
