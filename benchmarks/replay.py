@@ -2,19 +2,21 @@
 
 RoboCup in events a second on one core; whether an event's cost grows with facts, users, rules or a past that have nothing to do with it;
 a table of 100,000 facts; a program of 2,000 rules; and, if the folder has `iptv`, all its users merged into one stream. CPU time of this
-process, medians of repeats.
+process, medians of repeats. Two workers against one, on `iptv_small` and on shares of the users of `iptv`, in turns.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import resource
 import statistics
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -152,18 +154,17 @@ def many_rules() -> float:
     return round(cpu(lambda: Program.from_text(text), 3), 2)
 
 
-def iptv(folder: Path) -> dict:
-    """All users in one stream, watch(U,C), ordered by time."""
+def iptv_users(folder: Path) -> tuple[Program, EventData]:
+    """A sequence of watch(U,C) for each user, and a program for them."""
     train = data.load(str(folder / "iptv")).train
     assert train is not None
     categories = train.vocabulary.names
     users = [str(sequence.metadata["user"]) for sequence in train]
-    times = np.concatenate([sequence.times for sequence in train])
-    kinds = np.concatenate([len(categories) * place + np.asarray(one.types) for place, one in enumerate(train)])
-    order = np.argsort(times, kind="stable")
     names = tuple(build("watch", [user, category]) for user in users for category in categories)
-    stream = EventSequence(times[order], kinds[order].astype(np.int32), float(times.max()), "all")
-    merged = EventData([stream], Vocabulary(names))
+    sequences = [
+        replace(one, types=(len(categories) * place + np.asarray(one.types)).astype(np.int32))
+        for place, one in enumerate(train)
+    ]
     lines = [":- event(watch).", *(f"user({user})." for user in users)]
     for place, category in enumerate(categories):
         name = constant(category)
@@ -174,7 +175,17 @@ def iptv(folder: Path) -> dict:
         "category(C) <- watch(U,C), user(U).",
         "topic(T) <- watch(U,C), tag(C,T).",
     ]
-    program = Program.from_text("\n".join(dict.fromkeys(lines)))
+    return Program.from_text("\n".join(dict.fromkeys(lines))), EventData(sequences, Vocabulary(names))
+
+
+def iptv(folder: Path) -> dict:
+    """All users in one stream, ordered by time."""
+    program, users = iptv_users(folder)
+    times = np.concatenate([sequence.times for sequence in users])
+    kinds = np.concatenate([np.asarray(sequence.types) for sequence in users])
+    order = np.argsort(times, kind="stable")
+    stream = EventSequence(times[order], kinds[order], float(times.max()), "all")
+    merged = EventData([stream], users.vocabulary)
     start = time.process_time()
     done = replay(program, merged)
     seconds = time.process_time() - start
@@ -186,10 +197,47 @@ def iptv(folder: Path) -> dict:
     }
 
 
+def two_workers(folder: Path) -> dict:
+    """Seconds of one worker and of two, in the order in which they were made: by the clock, and of CPU time on the longest way.
+
+    The longest way is the CPU time of this process and an equal share of that of its workers: what the clock would say on idle cores.
+    """
+    small = data.load(str(folder / "iptv_small")).train
+    assert small is not None
+    cases = {"iptv_small": (Program.from_file(ROOT / "programs" / "iptv.ndtt"), small)}
+    program, users = iptv_users(folder)
+    for share in (8, 2):
+        cases[f"iptv, 1/{share} of the users"] = program, users.select(range(len(users) // share))
+    found = {}
+    for name, (rules, some) in cases.items():
+        clock: dict[int, list[float]] = {1: [], 2: []}
+        way: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(REPEATS):
+            for workers in clock:
+                start, own, others = time.perf_counter(), *_cpu_seconds()
+                replay(rules, some, workers=workers)
+                now_own, now_others = _cpu_seconds()
+                clock[workers].append(round(time.perf_counter() - start, 3))
+                way[workers].append(round(now_own - own + (now_others - others) / workers, 3))
+        found[name] = {"events": some.event_count}
+        for what, took in (("clock", clock), ("longest way", way)):
+            ratio = statistics.median(took[2]) / statistics.median(took[1])
+            found[name][what] = {"one": took[1], "two": took[2], "ratio": round(ratio, 2)}
+    return found
+
+
+def _cpu_seconds() -> tuple[float, float]:
+    """Of this process, and of its children that have ended."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, others = (one.ru_utime + one.ru_stime for one in used)
+    return own, others
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with iptv/, for the large stream")
     parser.add_argument("--json", type=Path, help="also write the results there")
+    parser.add_argument("--only", metavar="STEP", help="one step, by its name in the results")
     given = parser.parse_args()
     results: dict[str, object] = {"machine": platform.machine(), "python": platform.python_version()}
     steps = {
@@ -201,7 +249,12 @@ def main() -> None:
     }
     if given.data is not None and (given.data / "iptv").is_dir():
         steps["iptv in one stream"] = lambda: iptv(given.data)
+    if given.data is not None and (given.data / "iptv_small").is_dir():
+        steps["two workers against one"] = lambda: two_workers(given.data)
+    if given.only:
+        steps = {given.only: steps[given.only]}
     for name, step in steps.items():
+        results["load at the start"] = results.get("load at the start", round(os.getloadavg()[0], 2))
         results[name] = step()
         sys.stdout.write(f"{name}: {results[name]}\n")
         sys.stdout.flush()
