@@ -238,7 +238,8 @@ def pair(text: str) -> tuple[int, int]:
     return batch, points
 
 
-def main(build: Build, description: str) -> int:
+def main(build: Build, description: str, **defaults: int) -> int:
+    """Measure what the command line asks for; `defaults` are sizes that a contestant has instead of the usual ones."""
     parser = argparse.ArgumentParser(description=description + "; one JSON line a case.")
     parser.add_argument("--data", metavar="FILE.npz", help="sequences, as make_batch.py writes them")
     parser.add_argument("--batch", type=int, default=16)
@@ -260,6 +261,7 @@ def main(build: Build, description: str) -> int:
     parser.add_argument("--threads", type=int, default=0, help="0 leaves torch's own number")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--apart", help=argparse.SUPPRESS)
+    parser.set_defaults(**defaults)
     args = parser.parse_args()
     if args.apart is not None:
         answer_apart(args.apart, build)

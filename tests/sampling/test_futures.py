@@ -250,7 +250,7 @@ def test_bounds_do_not_know_what_is_due(build: Callable[[], IntensityModel], few
         seen: list[tuple[float, float]] = []
         while mass < 6.0 and float(now) < 40.0:
             steps = thinning._steps(sampler, now, start + 40.0, pace, torch.tensor([due], dtype=torch.float64))
-            window, _ = thinning._window(sampler, now, start + 40.0, pace, steps, False)
+            window, _ = thinning._window(sampler, now, start + 40.0, pace, steps, 1e4)
             used = window.upper[0] > 0.0
             seen += zip(window.edges[0, 1:][used].tolist(), window.upper[0][used].tolist(), strict=True)
             now, mass = window.end, mass + float(window.whole)
@@ -315,7 +315,7 @@ def test_a_level_that_rounding_puts_below_all_parts_tells_no_choice_that_cannot_
 def test_a_piece_without_length_and_without_a_bound_takes_nothing_from_its_window():
     upper = torch.tensor([[1.0, 1.0, torch.inf]], dtype=torch.float64)
     edges = torch.tensor([[0.0, 1.0, 2.0, 2.0]], dtype=torch.float64)
-    _, mass, usable, _ = _judged(Bounds(upper, torch.ones_like(upper)), edges, 1.0)
+    _, mass, usable, _ = _judged(Bounds(upper, torch.ones_like(upper)), edges, 1.0, 0.2)
     assert mass.tolist() == [[0.0, 1.0, 2.0, 2.0]] and usable.tolist() == [3]
 
 

@@ -68,7 +68,6 @@ class S2p2Options(EmbeddingOptions):
 class S2P2(IntensityModel[S2p2Options]):
     shown_sizes = ("dim", "layers")
     shown_units = {"scale": "time_scale"}  # noqa: RUF012
-    rows_at_a_time = 16  # a scan is some dozen small operations on all sequences
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from foretell.models.state_space.s2p2 import S2P2
 
 NO_DROPOUT = Dropout(0.0, None)
+MOST_WASTE, LEAST_WASTE = 300.0, 0.02  # proposals per piece; pieces settle at a tenth or so of it
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class SystemState:
 
 
 class S2p2Sampler(Sampler):
+    together = 32
+
     def __init__(self, model: S2P2, systems: list[SystemState], since: Tensor) -> None:
         self.model, self.systems, self.since = model, systems, since  # float64 [W]: the last event
         self._range = _intensity_range(model)
@@ -61,7 +64,11 @@ class S2p2Sampler(Sampler):
 
     @property
     def width(self) -> float:
-        return 0.1 * self.model.time_scale
+        return self.model.time_scale
+
+    def waste(self, draws: float) -> float:
+        """A bound costs a dozen intensities or more, and a fresh model turns hundreds of times per mean gap, which bounds would follow."""
+        return max(MOST_WASTE / draws, LEAST_WASTE)
 
     def select(self, rows: Tensor) -> Self:
         return type(self)(self.model, [one.select(rows) for one in self.systems], self.since[rows])

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece
 
+WASTE = 0.2  # proposals: a bound costs about as much as an intensity or two
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -29,6 +31,7 @@ class Sampler(ABC):
     """`W` sequences. Times are float64 [W, …], absolute, and not before the sequence's last event."""
 
     shares_out: bool = False  # whether it shares its work out among the threads of a CPU itself
+    together: int = 3  # proposals that are looked at together once the first one was not accepted
     ragged: bool = False  # whether windows without length, behind a sequence's others, cost nothing
 
     @property
@@ -52,6 +55,10 @@ class Sampler(ABC):
     @abstractmethod
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
         """On windows [start, end], [W, P] each."""
+
+    def waste(self, draws: float) -> float:
+        """Proposals of a draw that a piece may waste, however loose its bound, where so many draws share it."""
+        return WASTE
 
     @abstractmethod
     def append(self, times: Tensor, choices: Tensor) -> None:

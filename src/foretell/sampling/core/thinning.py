@@ -28,7 +28,6 @@ from foretell.sampling.core.pace import MOST_PIECES, Pace
 from foretell.sampling.core.sampler import Bounds, InverseSampler, Sampler
 
 LOOSE = 1.0  # of a bound over its intensity, more than 1, with which a piece is not used
-CHEAP = 0.2  # proposals that a piece may waste, however loose its bound
 SHARE = 0.7  # of sequences whose next proposals one window is to reach, where all sequences must have as many pieces
 SEVERAL = 16  # draws per sequence from which on it pays to know more of a piece than its bound
 MANY, LOOKS = 500, 64  # draws per sequence from which on it pays to look ahead, at that many times
@@ -38,7 +37,6 @@ DRAWS_A_PIECE = 50
 PIECES_AT_A_TIME = 4096  # of all windows together
 SHORTEST = 1e-13  # of the time itself, or of a first piece: pieces are not cut below the rounding of time
 ROUNDING = 1e-5  # half of a piece over the time itself, above which a place on it is known to 1e-11
-AGAIN = 3  # proposals that are looked at together once the first one was not accepted
 KEPT = 0.7  # share of sequences still wanted, below which the others are set aside
 
 
@@ -185,7 +183,7 @@ def next_window(
         steps = _steps(sampler, now, horizon, pace, wanted)
     else:
         steps = _ahead(sampler, now, horizon, pace, draws)
-    window, cost = _window(sampler, now, horizon, pace, steps, draws >= SEVERAL)
+    window, cost = _window(sampler, now, horizon, pace, steps, draws)
     drawn, due = _thin(sampler, window, row_of_draw, due, random)
     return WindowDraws(EventDraws(drawn.times, drawn.choices, drawn.cost + cost), due, window.end)
 
@@ -248,30 +246,30 @@ def _ahead(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: fl
 
 
 def _window(
-    sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, steps: Tensor, several: bool
+    sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, steps: Tensor, draws: float
 ) -> tuple[_Window, Cost]:
     live = horizon > now
     width = torch.maximum(pace.width, SHORTEST * now.abs())  # or time would stand still
     edges = torch.minimum(now[:, None] + width[:, None] * steps, horizon[:, None])
     found = sampler.bounds(edges[:, :-1], edges[:, 1:])
-    upper, mass, usable, worst = _judged(found, edges, sampler.width)
+    upper, mass, usable, worst = _judged(found, edges, sampler.width, sampler.waste(draws))
     end = edges.gather(1, usable[:, None]).squeeze(1)
     some = (edges[:, 1:] > edges[:, :-1]).sum(1)
     used = torch.minimum(usable, some)
     last = found.middle.gather(1, (used - 1).clamp(min=0)[:, None]).squeeze(1)
     pace.rate.copy_(torch.where(live, last, pace.rate))
     pace.passed(used, used < some, worst)
-    known = _Known.of(found.rates, upper) if found.rates is not None and several else None
+    known = _Known.of(found.rates, upper) if found.rates is not None and draws >= SEVERAL else None
     cost = Cost(bounds=int(live.sum()), pieces=int(some.sum()))
     return _Window(edges, upper, mass, end, found.rates, known), cost
 
 
-def _judged(found: Bounds, edges: Tensor, first: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Bounds, masses and how many pieces are used; and how loose the loosest is, of these and the one that is too loose."""
     lengths = edges[:, 1:] - edges[:, :-1]
     over = (found.upper - found.middle).clamp(min=0.0)
     wasted = over * lengths  # proposals, beside those that are accepted
-    loose = torch.minimum(over / (LOOSE * found.middle).clamp(min=1e-300), wasted / CHEAP)
+    loose = torch.minimum(over / (LOOSE * found.middle).clamp(min=1e-300), wasted / waste)
     loose = torch.where(lengths > 0.0, loose.nan_to_num(nan=math.inf), 0.0)
     short = lengths <= SHORTEST * edges[:, 1:].abs().clamp(min=first)
     fine = (loose <= 1.0) | (short & found.upper.isfinite())
@@ -333,7 +331,7 @@ def _thin(
         draw, row = draw[left], row[left]
         # What is not accepted at once is judged together with the proposals after it.
         held = 1 if at_once else 0
-        at_once, new = False, AGAIN - held
+        at_once, new = False, sampler.together - held
         noise = torch.rand(2, new, len(left), generator=random, dtype=torch.float64).to(device)
         more = masses[-1, left] - torch.log1p(-noise[0]).cumsum(0)
         masses = torch.cat([masses[:held, left], more])
