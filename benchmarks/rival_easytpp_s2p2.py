@@ -42,7 +42,11 @@ def build_model(case: Case, device: str) -> Any:
         gpu=0 if device == "cuda" else -1,
         training=True,
     )
-    model = import_module("easy_tpp.model").BaseModel.generate_model_from_config(config)
+    try:
+        base = import_module("easy_tpp.model").BaseModel
+    except AttributeError:  # as its repository has it, with other backends beside torch
+        base = import_module("easy_tpp.model.torch_model.torch_basemodel").TorchBaseModel
+    model = base.generate_model_from_config(config)
     return model.to(model.device).train()
 
 

@@ -264,6 +264,10 @@ def nhp() -> Any:
     return ft.NHP(TRAIN.vocabulary, dim=4, **FLOAT64)
 
 
+def s2p2(**options: Any) -> Callable[[], Any]:
+    return lambda: ft.S2P2(TRAIN.vocabulary, dim=4, layers=2, states=3, **FLOAT64, **options)
+
+
 def andtt(text: str, **options: Any) -> Callable[[], Any]:
     return lambda: ft.ANDTT(ft.Program.from_text(text, dim=4), TRAIN.vocabulary, dim=4, **FLOAT64, **options)
 
@@ -288,6 +292,7 @@ CASES: dict[str, Callable[[], Found]] = {
     "anhp, edges, coarse types and bos": trained(anhp(edges=EDGES, coarse=GROUPS, bos=True)),
     "anhp, sublayers": trained(anhp(layer_norm=True, feed_forward=5, bos=True)),
     "nhp": trained(nhp),
+    "s2p2": trained(s2p2()),
     "thp": trained(last_event(ft.THP)),
     "thp, heads": trained(last_event(ft.THP, **PLAIN)),
     "sahp": trained(last_event(ft.SAHP)),
@@ -300,6 +305,7 @@ CASES: dict[str, Callable[[], Found]] = {
     "andtt, robocup": played(ft.ANDTT),
     "ndtt, robocup": played(ft.NDTT),
     "anhp, dropout": steps(anhp(dropout=0.3, heads=2)),
+    "s2p2, dropout": steps(s2p2(dropout=0.3)),
     "anhp, float32": single_precision,
     "anhp, shrinking weights and pseudo-events": steps(anhp(), decay=0.5, pseudo_count=0.5, clip=0.1),
     "anhp, other waves": steps(anhp(shortest_wave=0.5, fading=2.0, echo=0.0)),
@@ -320,6 +326,7 @@ CASES: dict[str, Callable[[], Found]] = {
     "ndtt, nce": steps(ndtt(CLUB), **nce("hawkes")),
     "embeddings of anhp": embedded(anhp(heads=2)),
     "embeddings of thp": embedded(last_event(ft.THP)),
+    "embeddings of s2p2": embedded(s2p2()),
     "explanation": explained,
     "replay": replayed,
     "pretraining": pretrained,

@@ -177,4 +177,6 @@ def hippo(states: int) -> tuple[np.ndarray, np.ndarray]:
     skew = -0.5 * np.sign(size[:, None] - size[None, :]) * root[:, None] * root[None, :]
     frequencies, vectors = np.linalg.eigh(skew * -1j)  # i times a skew-symmetric matrix is Hermitian
     chosen = np.argsort(frequencies)[states:]
-    return frequencies[chosen], vectors[:, chosen]
+    basis = vectors[:, chosen]
+    turn = np.exp(-1j * np.angle(basis[-1]))  # last components become real, so that it is the same on all machines
+    return frequencies[chosen], basis * turn
