@@ -10,10 +10,12 @@ import torch
 
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.data.dataset import Origin
+from foretell.models.attention.structure import AnhpOptions
 from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import RuleModel
 from foretell.reference.events import Event, History
 
+PLAIN = AnhpOptions.presets["plain"]
 NAMES = ("a", "b", "c", "d", "e", "f")
 Model = TypeVar("Model", bound=IntensityModel)
 Rules = TypeVar("Rules", bound=RuleModel)

@@ -23,9 +23,19 @@ from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
 from foretell.models.state_space.s2p2 import S2P2
-from tests.samples import NAMES, randomise
+from tests.samples import NAMES, PLAIN, randomise
 
 VOCABULARY = Vocabulary(NAMES[:3])
+TIMED: dict[str, Any] = {
+    "heads": 2,
+    "head_size": "split",
+    "head_decay": True,
+    "elapsed": 3,
+    "intensity_scales": 3,
+    "layer_norm": True,
+    "feed_forward": 5,
+    "activation": "gelu",
+}
 
 
 @dataclass(frozen=True)
@@ -41,8 +51,10 @@ class Member:
 
 def _anhp(**options: Any) -> Callable[[], ANHP]:
     def build() -> ANHP:
-        model = randomise(ANHP(VOCABULARY, dim=4, dtype=torch.float64, **options), seed=11)
+        model = randomise(ANHP(VOCABULARY, dim=4, dtype=torch.float64, **{**PLAIN, **options}), seed=11)
         model.time.set_range(0.2, 12.0)
+        for scales in (model.elapsed, model.scales):
+            scales.set_range(0.1, 4.0)
         model.time_scale = 1.3
         return model
 
@@ -133,6 +145,9 @@ def _hawkes(decays: int) -> Callable[[], Hawkes]:
 def _restate_waves(model: ANHP | ANDTT | LastEventModel, c: float) -> None:
     model.time.set_range(model.time.m * c, model.time.M * c)
     model.time_scale *= c
+    if isinstance(model, ANHP):
+        for scales in (model.elapsed, model.scales):
+            scales.set_range(scales.short * c, scales.long * c)
 
 
 def _restate_cells(model: NDTT, c: float) -> None:
@@ -191,6 +206,8 @@ MEMBERS = [
     Member("anhp with edges", _anhp(edges=EDGES), _restate_waves),
     Member("anhp with edges, coarse types and bos", _anhp(edges=EDGES, coarse=GROUPS, bos=True), _restate_waves),
     Member("anhp with sublayers", _anhp(layer_norm=True, feed_forward=5, bos=True), _restate_waves),
+    Member("anhp that sees elapsed time", _anhp(**TIMED), _restate_waves),
+    Member("anhp without waves, each type itself", _anhp(**{**TIMED, "time_dim": 0, "coarse": "none"}), _restate_waves),
     Member("thp", _last_event(THP), _restate_waves, moves_late=False),
     Member(
         "thp with heads, and without sublayers",

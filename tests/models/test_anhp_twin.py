@@ -19,11 +19,14 @@ from foretell.objective.loglik import log_likelihood, quadrature, stratified, un
 from foretell.reference.anhp import SlowANHP
 from foretell.reference.events import before_time
 from tests.models.twin import attached_arrays, slow_log_likelihood, twin_of
-from tests.samples import NAMES, as_history, event_data, random_data, randomise
+from tests.samples import NAMES, PLAIN, as_history, event_data, random_data, randomise
 
 VALUES, GRADIENTS = 1e-10, 1e-8
 # Below FOLD_BELOW·DIM events Q is folded into the keys at every layer, from there on at the first layer alone.
 DIM, SHORT, LONG = 4, (4, 0, 6, 1), (13, 3, 9)
+
+
+TIMED: dict[str, Any] = {"head_decay": True, "elapsed": 3, "intensity_scales": 4}
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,12 @@ class Case:
     layers: int = 2
 
     def model(self, seed: int = 1) -> ANHP:
-        options = {"dim": self.dim, "layers": self.layers, **self.options}
+        options = {**PLAIN, "dim": self.dim, "layers": self.layers, **self.options}
         model = randomise(ANHP(Vocabulary(NAMES[: self.types]), **options, dtype=torch.float64), seed)
         model.time.set_range(0.13, 11.0)
         model.time_scale = 1.7
+        for scales in (model.elapsed, model.scales):
+            scales.set_range(0.21, 5.3)
         return model
 
     def data(self, seed: int = 2) -> EventData:
@@ -81,6 +86,25 @@ CASES = [
     Case("empty sequences only", {"bos": True}, lengths=(0, 0)),
     Case("one event", {}, lengths=(1,)),
     Case("one type", {"coarse": "none"}, types=1),
+    Case("split heads", {"heads": 2, "head_size": "split"}),
+    Case("split heads that decay", {"heads": 2, "head_size": "split", "head_decay": True}),
+    Case("a head that decays", {"head_decay": True}, lengths=LONG),
+    Case(
+        "edges and split heads that decay", {"edges": SOME_EDGES, "heads": 2, "head_size": "split", "head_decay": True}
+    ),
+    Case("elapsed time", {"elapsed": 3}),
+    Case("elapsed time and bos", {"elapsed": 1, "bos": True}),
+    Case("a mixture of time scales", {"intensity_scales": 3}),
+    Case("a mixture for every type", {"intensity_scales": 2, "coarse": "none"}),
+    Case("a mixture for two coarse types", {"intensity_scales": 2, "coarse": {"a": "x", "b": "y", "c": "x"}}),
+    Case("no waves", {"time_dim": 0, "elapsed": 2, "head_decay": True}),
+    Case(
+        "as it is by default, with ties",
+        {**TIMED, "heads": 2, "head_size": "split", "layer_norm": True, "feed_forward": 5, "activation": "gelu"},
+        ties=True,
+        lengths=(9, 6),
+    ),
+    Case("timed, long", {**TIMED, "heads": 4, "head_size": "split", "bos": True}, lengths=LONG, layers=3),
 ]
 
 
@@ -229,6 +253,9 @@ def random_cases(draw: st.DrawFn) -> tuple[Case, int]:
         "bos": draw(st.booleans()),
         "layer_norm": draw(st.booleans()),
         "feed_forward": draw(st.sampled_from([0, 3])),
+        "activation": draw(st.sampled_from(["relu", "gelu"])),
+        "head_decay": draw(st.booleans()),
+        "intensity_scales": draw(st.sampled_from([0, 2])),
     }
     pairs = [(e, f) for e in names for f in names]
     if draw(st.booleans()):
@@ -236,8 +263,11 @@ def random_cases(draw: st.DrawFn) -> tuple[Case, int]:
     else:
         by_name = st.fixed_dictionaries({name: st.sampled_from(["x", "y"]) for name in names})
         options["coarse"] = draw(st.one_of(st.sampled_from(["one", "none"]), by_name))
+        options["elapsed"] = draw(st.sampled_from([0, 2]))
     lengths = tuple(draw(st.lists(st.integers(0, 9), min_size=1, max_size=2)))
     dim, layers = draw(st.integers(2, 4)), draw(st.integers(1, 2))
+    if dim % options["heads"] == 0 and draw(st.booleans()):
+        options["head_size"] = "split"
     case = Case("random", options, lengths, types, draw(st.booleans()), dim, layers)
     return case, draw(st.integers(0, 1000))
 

@@ -19,7 +19,7 @@ from foretell.models.task_heads import Classifier, MaskedANHP
 from foretell.objective.masked import Corruption, corrupt, masked_terms
 from foretell.reference.two_sided import Row, SlowTwoSided, all_others, log_probability
 from tests.models.twin import twin_of
-from tests.samples import NAMES, random_data, randomise
+from tests.samples import NAMES, PLAIN, random_data, randomise
 
 VALUES, GRADIENTS = 1e-10, 1e-8
 LENGTHS = (4, 0, 6, 1)
@@ -32,15 +32,20 @@ CASES: dict[str, dict[str, Any]] = {
     "edges": {"edges": EDGES},
     "edges, two heads each, bos": {"edges": EDGES, "heads": 2, "bos": True},
     "layer norm and feed-forward": {"layer_norm": True, "feed_forward": 5, "bos": True},
+    "elapsed time, heads that decay": {"elapsed": 2, "head_decay": True, "heads": 2, "head_size": "split"},
+    "the same with edges": {"edges": EDGES, "head_decay": True, "heads": 2, "head_size": "split", "bos": True},
     "odd time_dim, each type itself": {"time_dim": 5, "coarse": "none"},
 }
 
 
 @pytest.fixture(params=CASES, ids=str)
 def encoder(request: pytest.FixtureRequest) -> ANHP:
-    options = {"dim": 4, "layers": 2, **CASES[request.param]}
+    options = {**PLAIN, "dim": 4, "layers": 2, **CASES[request.param]}
     model = randomise(ANHP(Vocabulary(NAMES[:3]), **options, dtype=torch.float64), 1)
     model.time.set_range(0.13, 11.0)
+    for scales in (model.elapsed, model.scales):
+        scales.set_range(0.21, 5.3)
+    model.time_scale = 1.7
     return model
 
 

@@ -27,12 +27,17 @@ def attached_arrays(model: ANHP) -> dict[str, Tensor]:
             if name in ("V", "K", "Q"):
                 for head, matrix in zip(model.structure.heads, parameter, strict=True):
                     found[f"attend.{head.name}.{number}.{name}"] = matrix
+            elif name == "log_decay":
+                for head, rate in zip(model.structure.heads, parameter, strict=True):
+                    found[f"attend.{head.name}.{number}.decay"] = rate.exp() / model.time_scale
             else:
                 found[f"layer.{number}.{name}"] = parameter
     for index, name in enumerate(names):
         w = torch.cat([model.w_constant[index : index + 1], model.w[index]])
         found[f"intensity.{name}.w"] = w / model.time_scale
         found[f"intensity.{name}.tau"] = model.log_tau[index].exp() / model.time_scale
+    if model.mixture is not None and model.mixture_constant is not None:
+        found["mixture.w"] = torch.cat([model.mixture_constant[:, None], model.mixture], dim=1)
     return found
 
 
@@ -56,7 +61,14 @@ def twin_of(model: ANHP) -> SlowANHP:
         edges=model.options.edges,
         bos=model.options.bos,
         layer_norm=model.options.layer_norm,
-        feed_forward=model.options.feed_forward > 0,
+        feed_forward=bool(model.options.feed_forward),
+        activation=model.options.activation,
+        split=model.options.head_size == "split",
+        elapsed=model.options.elapsed or 0,
+        scales=model.options.intensity_scales,
+        short=model.short,
+        long=model.long,
+        unit=model.time_scale,
     )
 
 

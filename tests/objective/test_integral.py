@@ -56,7 +56,9 @@ def repeated(batch: Batch, count: int) -> Batch:
 
 
 @pytest.mark.parametrize("window", ["all", "events-2-to-I"])
-@pytest.mark.parametrize("estimate", ["stratified 1", "stratified 3", "uniform 1", "uniform 8"])
+@pytest.mark.parametrize(
+    "estimate", ["stratified 1", "stratified 3", "log 1", "log 2", "log 5", "uniform 1", "uniform 8"]
+)
 @torch.no_grad()
 def test_draws_are_unbiased(estimate: str, window: Window):
     rule, count = estimate.split()[0], int(estimate.split()[1])
@@ -66,6 +68,7 @@ def test_draws_are_unbiased(estimate: str, window: Window):
     generator = torch.Generator().manual_seed(73)
     points = {
         "stratified": lambda: stratified(many, count, generator),
+        "log": lambda: stratified(many, count, generator, short=0.01),
         "uniform": lambda: uniform(many, torch.full((REPEATS,), count), generator),
     }[rule]()
     values = integrals(model, many, points)
@@ -92,6 +95,38 @@ def test_stratified_draws_vary_less_than_as_many_uniform_ones():
     by_gap = integrals(model, many, stratified(many, 2, generator))
     anywhere = integrals(model, many, uniform(many, torch.full((500,), 20), generator))
     assert float(by_gap.std()) < 0.5 * float(anywhere.std())
+
+
+def bursts() -> Hawkes:
+    """Every event is followed by another half, within a millionth of a unit of time."""
+    model = Hawkes(1, decays=1)
+    with torch.no_grad():
+        model.mu.fill_(0.1)
+        model.beta.fill_(1e6)
+        model.alpha.fill_(0.5e6)
+    return model
+
+
+@torch.no_grad()
+def test_draws_over_the_logarithm_see_an_intensity_that_is_high_for_a_moment():
+    one = make_batch(event_data([([1.0, 4.0], [0, 0])], types=1), [0])
+    many = repeated(one, 2000)
+    evenly, sharply = (
+        integrals(bursts(), many, stratified(many, 4, torch.Generator().manual_seed(80), short=short))
+        for short in (None, 1e-7)
+    )
+    expected = float(exact(bursts(), one)[0])
+    assert expected == pytest.approx(2.0)
+    assert float((evenly - expected).abs().median()) > 0.9  # one event in two is not seen at all
+    assert float(sharply.std()) < 1.0 and float(sharply.mean()) == pytest.approx(expected, rel=0.05)
+
+
+@torch.no_grad()
+def test_quadrature_over_the_logarithm_settles_where_plain_quadrature_does_not():
+    batch = make_batch(event_data([([1.0, 4.0], [0, 0])], types=1), [0])
+    expected = exact(bursts(), batch)
+    torch.testing.assert_close(integrals(bursts(), batch, quadrature(batch, 40, 1e-7)), expected, rtol=1e-6, atol=0.0)
+    assert float((integrals(bursts(), batch, quadrature(batch, 40)) - expected).abs()[0]) > 0.9
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5])

@@ -16,7 +16,7 @@ from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
 from foretell.models.state_space.s2p2 import S2P2
-from tests.samples import randomise
+from tests.samples import PLAIN, randomise
 
 TYPES = Vocabulary(("a", "b", "c"))
 PAST = EventSequence(np.array([0.3, 1.1, 1.15, 2.0]), np.array([0, 2, 1, 0]), 2.2, "past")
@@ -35,7 +35,7 @@ a <- a. a <- b. b <- c. c <- c.
 
 
 def anhp() -> ANHP:
-    model = randomise(ANHP(TYPES, dim=6, layers=2, dtype=torch.float64), seed=21)
+    model = randomise(ANHP(TYPES, **PLAIN, dim=6, layers=2, dtype=torch.float64), seed=21)
     model.time.set_range(0.1, 10.0)
     return model
 

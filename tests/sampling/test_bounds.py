@@ -20,8 +20,17 @@ from foretell.sampling.core.sampler import Bounds
 from foretell.sampling.core.start import start_sampler
 from foretell.sampling.core.thinning import ROUNDING
 from tests.contract.members import MEMBERS, Member
+from tests.samples import PLAIN
 
+TIMED: dict[str, Any] = {"heads": 2, "head_size": "split", "head_decay": True, "elapsed": 3, "intensity_scales": 4}
 OPTIONS: list[dict[str, Any]] = [
+    {"head_decay": True},
+    {"elapsed": 4},
+    {"intensity_scales": 4},
+    {"intensity_scales": 4, "coarse": "none", "layers": 1},
+    {**TIMED, "layer_norm": True, "feed_forward": 6, "activation": "gelu"},
+    {**TIMED, "time_dim": 0, "bos": True},
+    {"edges": [("0", "1"), ("1", "1"), ("2", "0")], "head_decay": True, "heads": 2, "head_size": "split"},
     {},
     {"layers": 1, "heads": 2},
     {"layers": 3, "time_dim": 5},
@@ -35,8 +44,10 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def stirred(size: float, seed: int, options: dict[str, Any]) -> ANHP:
-    model = ANHP(Vocabulary.of_size(3), dim=6, dtype=torch.float64, seed=seed, **options)
+    model = ANHP(Vocabulary.of_size(3), dim=6, dtype=torch.float64, seed=seed, **{**PLAIN, **options})
     model.time.set_range(0.05, 20.0)
+    for scales in (model.elapsed, model.scales):
+        scales.set_range(0.01, 5.0)
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -156,8 +156,8 @@ def _closed_form(model: IntensityModel, history: Any, batch: Batch) -> _GapInteg
 
 
 def _by_quadrature(model: IntensityModel, history: Any, batch: Batch, *, nodes: int) -> _GapIntegrals:
-    value = _summed(model, history, batch, quadrature(batch, nodes))
-    doubled = _summed(model, history, batch, quadrature(batch, 2 * nodes))
+    value = _summed(model, history, batch, quadrature(batch, nodes, model.short_time))
+    doubled = _summed(model, history, batch, quadrature(batch, 2 * nodes, model.short_time))
     return _GapIntegrals(value, torch.zeros_like(value), doubled)
 
 
@@ -168,8 +168,9 @@ def _by_draws(
         drawn = uniform(batch, batch.lengths.clamp(min=1) * points, generator)
         return _uniform_gaps(batch, drawn, integral_terms(model, history, batch, drawn).double())
     # Two independent sets of draws: their mean is the estimate, their difference gives its variance.
-    first = _summed(model, history, batch, stratified(batch, max(1, points // 2), generator))
-    second = _summed(model, history, batch, stratified(batch, max(1, points - points // 2), generator))
+    halves = [max(1, points // 2), max(1, points - points // 2)]
+    sets = [stratified(batch, half, generator, short=model.short_time) for half in halves]
+    first, second = (_summed(model, history, batch, half) for half in sets)
     return _GapIntegrals((first + second) / 2.0, (first - second).square() / 4.0, (first + second) / 2.0)
 
 

@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from foretell.errors import ForetellError
 from foretell.models import ATTACHED
 from foretell.models.capabilities import Embeds, EmbedsTime, GapIntensities, NoiseIntensities
 from foretell.models.registry import ModelOptions, ModelSpec
-from foretell.options import changed, names_of
+from foretell.options import changed, check_choice, names_of
 from foretell.sampling.core.futures import Futures, sample
 from foretell.sampling.core.sampler import Sampler
 
@@ -47,9 +48,11 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     kind: ClassVar[str]
     title: ClassVar[str]
     noise: torch.Generator | None  # where dropout takes its noise from
-    unit_names: ClassVar[tuple[str, ...]] = ("time_scale",)  # attributes taken from the training data: numbers
+    unit_names: tuple[str, ...] = ("time_scale",)  # attributes taken from the training data: numbers
     shown_sizes: ClassVar[tuple[str, ...]] = ()  # attributes that a file of parameters names
-    shown_units: ClassVar[dict[str, str]] = {}  # its names of those `units` without which parameters mean nothing
+    shown_units: Mapping[str, str] = MappingProxyType(
+        {}
+    )  # its names of those `units` without which parameters mean nothing
     rows_at_a_time: ClassVar[int] = 1  # sequences that a CPU should work on together, at the least
 
     def __init__(self, vocabulary: Vocabulary | int, options: OptionsT) -> None:
@@ -70,6 +73,19 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         made = changed(made, changes, cls.title)
         made.check()
         return made
+
+    @classmethod
+    def preset(cls, name: str, vocabulary: Vocabulary | int, **changes: Any) -> Self:
+        """A model with the options of a preset, such as `paper`, of which single ones may be changed."""
+        known = cls.about.options.presets
+        check_choice("preset", name, list(known))
+        make: Any = cls
+        return make(vocabulary, **{**known[name], **changes})
+
+    @classmethod
+    def paper(cls, vocabulary: Vocabulary | int, **changes: Any) -> Self:
+        """The model exactly as its paper has it: the preset `paper`."""
+        return cls.preset("paper", vocabulary, **changes)
 
     @classmethod
     def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
@@ -143,6 +159,11 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     def queries_at_a_time(self) -> int:
         """How many queries are worth asking together, without gradients: what fits the device."""
         return QUERIES_AT_A_TIME.get(self.device.type, QUERIES_AT_A_TIME["cuda"])
+
+    @property
+    def short_time(self) -> float | None:
+        """How soon after an event intensities may differ from what they are later, so that integrals look there; None: never."""
+        return None
 
     @property
     def unscored(self) -> np.ndarray | None:
@@ -226,7 +247,8 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """The inverse of `spec`."""
         make: Any = cls
         names = names_of(cls.about.options)
-        options = cls.about.options(**{name: spec[name] for name in names})
+        given = {**cls.about.options.earlier, **spec}
+        options = cls.about.options(**{name: given[name] for name in names})
         model = make(vocabulary, options, dtype=getattr(torch, spec["dtype"]))
         units = model.units()
         unknown = spec.keys() - {*names, *units, "fitted", "dtype"}

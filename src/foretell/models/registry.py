@@ -33,6 +33,8 @@ class ModelOptions:
     """Options of a model: one field each. A constructor, a configuration, flags, a saved file and a search all read them here."""
 
     kind: ClassVar[str]
+    earlier: ClassVar[dict[str, Any]] = {}  # what options were, for files that were written before they existed
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # options that belong together, by name
 
     def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> IntensityModel:
         """A fresh model of this kind."""

@@ -39,6 +39,17 @@ def wave_range(data: EventData, shortest: ShortestWave) -> tuple[float, float]:
     return float(positive.min() if shortest == "min" else np.quantile(positive, SMALLEST_QUANTILE)), longest
 
 
+def gap_range(data: EventData) -> tuple[float, float]:
+    """Time scales of the gaps: the 1 % quantile of the positive ones, and twice the 99 % quantile."""
+    positive = gaps(data)
+    positive = positive[positive > 0.0]
+    if len(positive) == 0:
+        unit = mean_gap(data)
+        return unit, unit
+    short, long = np.quantile(positive, [SMALLEST_QUANTILE, 1.0 - SMALLEST_QUANTILE])
+    return float(short), 2.0 * float(long)
+
+
 def mean_gap(data: EventData) -> float:
     """The mean gap between consecutive events; of data without any, the observed time over the events there are."""
     between = gaps(data)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -135,6 +135,21 @@ def _minus_infinity_where(unseen: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(unseen.shape, dtype=dtype, device=unseen.device).masked_fill_(unseen, -math.inf)
 
 
+@dataclass(frozen=True)
+class Ages:
+    """How old events are at queries: float64 times, subtracted before anything is rounded to the model's dtype."""
+
+    queries: Tensor  # float64 [B, Q]
+    keys: Tensor  # float64 [B, N + 1]; that of the null key is never looked at
+
+    def of(self, tile: Tile, dtype: torch.dtype) -> Tensor:
+        """[B, rows, keys + 1]; the null key is as new as ever."""
+        found = self.queries[:, tile.row : tile.row_end, None] - self.keys[:, None, : tile.keys + 1]
+        found = found.to(dtype)
+        found[..., 0] = 0.0
+        return found
+
+
 class _PrefixAttention(torch.autograd.Function):
     """Keeps the attention weights of each tile (queries × keys) for the way back, or, where they are many, computes them again."""
 
@@ -143,6 +158,8 @@ class _PrefixAttention(torch.autograd.Function):
         ctx: Any,
         laid_out: list[Tile],
         hidden: Tensor | None,  # bool [B, N + 1]
+        ages: Ages | None,
+        decay: Tensor | None,  # [H]: how fast logits fall with age, where the B of all else is that of `ages` times H
         values: Tensor,  # [B, N + 1, D]
         *parts: Tensor,  # x_1 [B, Q, d_1], k_1 [B, N + 1, d_1], x_2, k_2 …
     ) -> Tensor:
@@ -150,13 +167,13 @@ class _PrefixAttention(torch.autograd.Function):
         kept = len(values) * parts[0].shape[1] * values.shape[1] <= SAVED_ELEMENTS
         weights = []
         for tile in laid_out:
-            weight = _weights(tile, hidden, parts)
+            weight = _weights(tile, hidden, parts, ages, decay)
             _multiply_into(out, slice(tile.row, tile.row_end), weight, values[:, : tile.keys + 1])
             if kept:
                 weights.append(weight)
             del weight
-        ctx.laid_out, ctx.kept, ctx.parts = laid_out, kept, len(parts)
-        ctx.save_for_backward(hidden, values, *parts, *weights)
+        ctx.laid_out, ctx.kept, ctx.parts, ctx.ages = laid_out, kept, len(parts), ages
+        ctx.save_for_backward(hidden, decay, values, *parts, *weights)
         return out
 
     @staticmethod
@@ -164,22 +181,28 @@ class _PrefixAttention(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (grad,) = grad_outputs
         laid_out: list[Tile] = ctx.laid_out
-        hidden, values, *rest = ctx.saved_tensors
+        hidden, decay, values, *rest = ctx.saved_tensors
+        ages: Ages | None = ctx.ages
         parts, weights = rest[: ctx.parts], rest[ctx.parts :]
         queries, keys = parts[0::2], parts[1::2]
         grad_values = torch.empty_like(values)
-        grad_queries = [torch.empty_like(x) if ctx.needs_input_grad[3 + 2 * i] else None for i, x in enumerate(queries)]
+        grad_queries = [torch.empty_like(x) if ctx.needs_input_grad[5 + 2 * i] else None for i, x in enumerate(queries)]
         grad_keys = [torch.empty_like(k) for k in keys]
+        grad_decay = None if decay is None else torch.zeros_like(decay)
         filled = 0  # keys that have a gradient so far; the widest tile is last, so it goes first
         for place in reversed(range(len(laid_out))):
             tile = laid_out[place]
-            weight = weights[place] if ctx.kept else _weights(tile, hidden, parts)
+            weight = weights[place] if ctx.kept else _weights(tile, hidden, parts, ages, decay)
             rows, width = slice(tile.row, tile.row_end), tile.keys + 1
             grad_tile = grad[:, rows]
             _accumulate(grad_values, _over_rows(weight, grad_tile), filled)
             grad_weight = torch.bmm(grad_tile, values[:, :width].transpose(1, 2))
             grad_logits = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
             del grad_weight
+            if grad_decay is not None and ages is not None:
+                age = ages.of(tile, weight.dtype).flatten(1).unsqueeze(-1)
+                by_head = grad_logits.view(len(age), len(grad_decay), -1)
+                grad_decay -= torch.bmm(by_head, age).sum((0, 2))
             for i, (x, k) in enumerate(zip(queries, keys, strict=True)):
                 grad_x = grad_queries[i]
                 if grad_x is not None:
@@ -189,16 +212,21 @@ class _PrefixAttention(torch.autograd.Function):
         for gradient in (grad_values, *grad_keys):
             gradient[:, filled:] = 0.0
         interleaved = [g for pair in zip(grad_queries, grad_keys, strict=True) for g in pair]
-        return None, None, grad_values, *interleaved
+        return None, None, None, grad_decay, grad_values, *interleaved
 
 
-def _weights(tile: Tile, hidden: Tensor | None, parts: Sequence[Tensor]) -> Tensor:
+def _weights(
+    tile: Tile, hidden: Tensor | None, parts: Sequence[Tensor], ages: Ages | None, decay: Tensor | None
+) -> Tensor:
     """The attention of a tile's queries to the null key and the keys they see: [B, rows, keys + 1], each row sums to 1."""
     rows, width = slice(tile.row, tile.row_end), tile.keys + 1
     queries, keys = parts[0::2], parts[1::2]
     logits = torch.bmm(queries[0][:, rows], keys[0][:, :width].transpose(1, 2))
     for x, k in zip(queries[1:], keys[1:], strict=True):
         logits.baddbmm_(x[:, rows], k[:, :width].transpose(1, 2))
+    if ages is not None and decay is not None:
+        age = ages.of(tile, logits.dtype).unsqueeze(1)
+        logits.view(len(age), len(decay), *logits.shape[1:]).addcmul_(age, decay.view(1, -1, 1, 1), value=-1.0)
     if tile.unsure < width:
         logits[:, :, tile.unsure :] += tile.unseen(logits)
     if hidden is not None:
@@ -256,14 +284,37 @@ def attention_with_null(
         return out.view(batch, rows, values.shape[2])
     laid_out = tiles(visible, rows, values.shape[1] - 1, values)
     parts = [part for pair in zip(queries, keys, strict=True) for part in pair]
-    return _PrefixAttention.apply(laid_out, hidden, values, *parts)  # pyright: ignore[reportReturnType]
+    return _PrefixAttention.apply(laid_out, hidden, None, None, values, *parts)  # pyright: ignore[reportReturnType]
+
+
+def head_attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    visible: Visible,
+    hidden: Tensor | None = None,
+    ages: Ages | None = None,
+    decay: Tensor | None = None,
+) -> Tensor:
+    """`attention_with_null` of several heads at once, whose logits may fall with age: `α = exp(x·k − decay·(t − s))`.
+
+    queries: [B·H, Q, d], the heads of a sequence one after the other; keys, values: [B·H, N + 1, d]; hidden: bool [B, N + 1]; decay: [H].
+    Gives [B·H, Q, d]. An event that a head has forgotten weighs nothing beside the null key: to that head, history is empty again.
+    """
+    rows = len(queries)
+    if hidden is not None:
+        hidden = hidden.repeat_interleave(rows // len(hidden), 0)
+    if visible.seen is not None and len(visible.seen) > 1:
+        visible = replace(visible, seen=visible.seen.repeat_interleave(rows // len(visible.seen), 0))
+    laid_out = tiles(visible, queries.shape[1], values.shape[1] - 1, values)
+    return _PrefixAttention.apply(laid_out, hidden, ages, decay, values, queries, keys)  # pyright: ignore[reportReturnType]
 
 
 def attention_with_first(queries: list[Tensor], keys: list[Tensor], values: Tensor, visible: Visible) -> Tensor:
     """A plain softmax over keys of which the first is nobody's null but an event that every query sees, beside its prefix of the others."""
     laid_out = tiles(visible, queries[0].shape[1], values.shape[1] - 1, values)
     parts = [part for pair in zip(queries, keys, strict=True) for part in pair]
-    return _PrefixAttention.apply(laid_out, None, values, *parts)  # pyright: ignore[reportReturnType]
+    return _PrefixAttention.apply(laid_out, None, None, None, values, *parts)  # pyright: ignore[reportReturnType]
 
 
 def _ranges_win(values: Tensor, rows: int, wide: int) -> bool:

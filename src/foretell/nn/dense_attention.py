@@ -13,8 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 
-def dense_attention(queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor:
-    """queries: [B, Q, d]; keys: [B, N, d], already divided by sqrt(D); values: [B, N, D]; visible: bool [B, Q, N]; gives [B, Q, D]."""
-    logits = torch.bmm(queries, keys.transpose(1, 2)).masked_fill(~visible, -math.inf)
+def dense_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor, fall: Tensor | None = None
+) -> Tensor:
+    """queries: [B, Q, d]; keys: [B, N, d], already divided by sqrt(D); values: [B, N, D]; visible: bool [B, Q, N]; gives [B, Q, D].
+
+    fall: [B, Q, N], taken from the logits.
+    """
+    logits = torch.bmm(queries, keys.transpose(1, 2))
+    logits = (logits if fall is None else logits - fall).masked_fill(~visible, -math.inf)
     weights = torch.softmax(F.pad(logits, (1, 0)), dim=-1)[..., 1:]
     return torch.bmm(weights, values)

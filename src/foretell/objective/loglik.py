@@ -42,25 +42,62 @@ def in_parts(points: Points, gaps: int, most: int) -> Iterator[Points]:
         yield _by_gap(times[:, :, part], weights[:, :, part])
 
 
-def stratified(batch: Batch, points: int, generator: torch.Generator | None, uniform: Tensor | None = None) -> Points:
+def stratified(
+    batch: Batch,
+    points: int,
+    generator: torch.Generator | None,
+    uniform: Tensor | None = None,
+    short: float | None = None,
+) -> Points:
     """Each gap is cut into `points` equal parts with one draw in each: unbiased, and less variance than uniform draws.
 
-    `uniform` may hold the draws on [0, 1), float64 [B, G, points], where the caller makes them (a captured graph does).
+    `uniform` may hold the draws on [0, 1), float64 [B, G, points], where the caller makes them (a captured graph does). With `short`,
+    half of the draws are spread evenly over the logarithm of the time since the gap began, from about that time on (`log_stratified`).
     """
     start, length = batch.gap_start, batch.gap_length
     if uniform is None:
         uniform = torch.rand(*start.shape, points, generator=generator, dtype=torch.float64, device=start.device)
+    if short is not None:
+        return log_stratified(batch, uniform, short)
     part = torch.arange(points, dtype=torch.float64, device=start.device)
     times = start.unsqueeze(-1) + length.unsqueeze(-1) * ((part + uniform) / points)
     weights = (length / points).unsqueeze(-1).expand_as(times)
     return _by_gap(times, weights)
 
 
-def quadrature(batch: Batch, nodes: int) -> Points:
-    """Gauss-Legendre nodes in every gap: exact for polynomials of degree 2·nodes − 1."""
+def log_stratified(batch: Batch, uniform: Tensor, short: float) -> Points:
+    """Half of the draws from the density `1/(u + short)`, where `u` is the time since the gap began, half uniform.
+
+    A gap of days may begin with a second in which the intensity is a million times as high: a uniform draw would miss that second a
+    hundred thousand times, and then be off as much. Weights are those of multiple importance sampling (Veach & Guibas 1995, balance
+    heuristic), which is unbiased. A single draw is of one kind or the other with probability 1/2.
+    """
+    length, points = batch.gap_length.unsqueeze(-1), uniform.shape[-1]
+    whole = torch.log1p(length / short)
+    if points == 1:
+        share, early = 0.5, uniform < 0.5
+        place = torch.where(early, 2.0 * uniform, 2.0 * uniform - 1.0)
+    else:
+        count = points // 2
+        share, number = count / points, torch.arange(points, device=uniform.device)
+        early = (number < count).expand_as(uniform)
+        place = torch.where(early, (number + uniform) / count, (number - count + uniform) / (points - count))
+    wait = torch.minimum(torch.where(early, short * torch.expm1(place * whole), length * place), length)
+    some = length > 0.0
+    safe, safe_whole = torch.where(some, length, 1.0), torch.where(some, whole, 1.0)
+    density = share / ((wait + short) * safe_whole) + (1.0 - share) / safe
+    return _by_gap(batch.gap_start.unsqueeze(-1) + wait, torch.where(some, 1.0 / (points * density), 0.0))
+
+
+def quadrature(batch: Batch, nodes: int, short: float | None = None) -> Points:
+    """Gauss-Legendre nodes in every gap: exact for polynomials of degree 2·nodes − 1, of time or, with `short`, of `log(u + short)`."""
     start, length = batch.gap_start.unsqueeze(-1), batch.gap_length.unsqueeze(-1)
     place, weight = gauss_legendre(nodes, start.device)
-    return _by_gap(start + length * place, length * weight)
+    if short is None:
+        return _by_gap(start + length * place, length * weight)
+    whole = torch.log1p(length / short)
+    wait = torch.minimum(short * torch.expm1(place * whole), length)
+    return _by_gap(start + wait, (wait + short) * whole * weight)
 
 
 def uniform(batch: Batch, points: Tensor, generator: torch.Generator | None) -> Points:

@@ -25,6 +25,11 @@ BOS = Event("bos", 0.0)
 NORM_EPSILON = 1e-5  # inside LayerNorm's square root
 
 
+def last_time(history: History) -> float:
+    """When the last event was; before the first, when the sequence began."""
+    return history[-1].time if history else 0.0
+
+
 class Head(NamedTuple):
     """One set of `V, K, Q`, and the one type that is seen through it (None: all of them)."""
 
@@ -47,6 +52,13 @@ class SlowANHP:
     bos: bool = False
     layer_norm: bool = False
     feed_forward: bool = False
+    activation: Literal["relu", "gelu"] = "relu"
+    split: bool = False  # heads of size D / heads, side by side, instead of heads of size D, summed
+    elapsed: int = 0  # time scales on which keys and queries see the time since the last event
+    scales: int = 0  # of the mixture that intensities are multiplied by
+    short: float = 1.0  # the shortest and the longest of the scales
+    long: float = 1.0
+    unit: float = 1.0  # the mean gap
     memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     # The generative model (section 3)
@@ -57,7 +69,21 @@ class SlowANHP:
         top = self.embedding(kind, time, self.with_bos(history), self.layers)
         w, tau = self.arrays[f"intensity.{type}.w"], self.arrays[f"intensity.{type}.tau"]
         score = torch.dot(w, torch.cat([torch.ones(1, dtype=torch.float64), top]))
-        return tau * torch.log(1.0 + torch.exp(score / tau))
+        return tau * torch.log(1.0 + torch.exp(score / tau)) * self.mixed(top, time - last_time(history))
+
+    def mixed(self, top: Tensor, elapsed: float) -> Tensor:
+        """The mixture over time scales: `1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j`."""
+        found = torch.ones((), dtype=torch.float64)
+        for number, scale in enumerate(self.time_scales(self.scales)):
+            score = torch.dot(self.arrays["mixture.w"][number], torch.cat([torch.ones(1, dtype=torch.float64), top]))
+            found = found + torch.log(1.0 + torch.exp(score)) * math.exp(-elapsed / scale) * self.unit / scale
+        return found
+
+    def time_scales(self, count: int) -> list[float]:
+        """Evenly spaced in their logarithm."""
+        if count == 1:
+            return [self.short]
+        return [self.short * (self.long / self.short) ** (number / (count - 1)) for number in range(count)]
 
     def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
         """The embedding of an event that happened, from the events before it."""
@@ -76,23 +102,35 @@ class SlowANHP:
         key = ("embedding", kind, time, history, layer)
         if key not in self.memo:
             attended = torch.zeros(self.dim, dtype=torch.float64)
-            for head in self.heads_of(kind):
-                attended = attended + self.attended(head, kind, time, history, layer)
+            for number, head in enumerate(self.heads_of(kind)):
+                attended = attended + self.placed(self.attended(head, kind, time, history, layer), number)
             residual = self.embedding(kind, time, history, layer - 1)
             self.memo[key] = self.sublayers(residual + torch.tanh(attended), layer)
         return self.memo[key]
 
+    def placed(self, out: Tensor, number: int) -> Tensor:
+        """What a head of size D found; where heads are smaller, beside what the others of its run found."""
+        if not self.split:
+            return out
+        before = (number % self.heads) * len(out)
+        return torch.cat([out.new_zeros(before), out, out.new_zeros(self.dim - before - len(out))])
+
+    def decay(self, head: Head, layer: int) -> Tensor:
+        """How fast a head's logits fall with an event's age."""
+        return self.arrays.get(f"attend.{head.name}.{layer}.decay", torch.zeros((), dtype=torch.float64))
+
     def attended(self, head: Head, kind: str, time: float, history: History, layer: int) -> Tensor:
         """Equation 8: `Σ v α / (1 + Σ α)` over the events that the head makes visible."""
         query = self.projected("Q", head, kind, time, history, layer)
-        numerator = torch.zeros(self.dim, dtype=torch.float64)
+        numerator = torch.zeros(len(query), dtype=torch.float64)
         denominator = torch.ones((), dtype=torch.float64)
         for index, event in enumerate(history):
             if head.sees is None or event.type == head.sees or event is BOS:
                 past = (f"embed.{event.type}", event.time, history[:index])
                 key = self.projected("K", head, *past, layer)
                 value = self.projected("V", head, *past, layer)
-                alpha = torch.exp(torch.dot(key, query) / math.sqrt(self.dim))  # equation 2
+                logit = torch.dot(key, query) / math.sqrt(len(query))  # equation 2
+                alpha = torch.exp(logit - self.decay(head, layer) * (time - event.time))
                 numerator = numerator + alpha * value
                 denominator = denominator + alpha
         return numerator / denominator
@@ -105,7 +143,8 @@ class SlowANHP:
         if key not in self.memo:
             one = torch.ones(1, dtype=torch.float64)
             below = self.embedding(kind, time, history, layer - 1)
-            column = torch.cat([one, self.time_embedding(time), below])
+            since = self.elapsed_features(time - last_time(history))
+            column = torch.cat([one, self.time_embedding(time), since, below])
             self.memo[key] = self.arrays[f"attend.{head.name}.{layer}.{letter}"] @ column
         return self.memo[key]
 
@@ -116,6 +155,13 @@ class SlowANHP:
             wave = self.m * (5.0 * self.M / self.m) ** (2 * (d // 2) / self.time_dim)
             components.append(math.sin(time / wave) if d % 2 == 0 else math.cos(time / wave))
         return torch.tensor(components, dtype=torch.float64)
+
+    def elapsed_features(self, elapsed: float) -> Tensor:
+        """`exp(−u/s)` on every scale, then `log(1 + u/s)` divided by its value at the longest."""
+        scales = self.time_scales(self.elapsed)
+        exponentials = [math.exp(-elapsed / scale) for scale in scales]
+        logarithms = [math.log1p(elapsed / scale) / math.log1p(self.long / scale) for scale in scales]
+        return torch.tensor(exponentials + logarithms, dtype=torch.float64)
 
     def heads_of(self, kind: str) -> list[Head]:
         """Through what a kind looks back: every head there is, or those of its own edges `e <- f` (section 4)."""
@@ -136,8 +182,13 @@ class SlowANHP:
         x = self.normed(x, f"layer.{layer}.norms.0")
         if not self.feed_forward:
             return x
-        inside = torch.relu(self.linear(x, f"layer.{layer}.expand"))
+        inside = self.activated(self.linear(x, f"layer.{layer}.expand"))
         return self.normed(x + self.linear(inside, f"layer.{layer}.contract"), f"layer.{layer}.norms.1")
+
+    def activated(self, x: Tensor) -> Tensor:
+        if self.activation == "relu":
+            return torch.relu(x)
+        return x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
 
     def normed(self, x: Tensor, name: str) -> Tensor:
         if not self.layer_norm:

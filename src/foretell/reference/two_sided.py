@@ -39,8 +39,8 @@ class SlowTwoSided:
         key = ("embedding", place, layer)
         if key not in self.memo:
             attended = torch.zeros(self.anhp.dim, dtype=torch.float64)
-            for head in self.heads_of(self.row(place).kind):
-                attended = attended + self.attended(head, place, layer)
+            for number, head in enumerate(self.heads_of(self.row(place).kind)):
+                attended = attended + self.anhp.placed(self.attended(head, place, layer), number)
             residual = self.embedding(place, layer - 1)
             self.memo[key] = self.anhp.sublayers(residual + torch.tanh(attended), layer)
         return self.memo[key]
@@ -48,13 +48,14 @@ class SlowTwoSided:
     def attended(self, head: Head, place: int, layer: int) -> Tensor:
         """`Σ v α / (1 + Σ α)` over the rows that this one sees through the head."""
         query = self.projected("Q", head, place, layer)
-        numerator = torch.zeros(self.anhp.dim, dtype=torch.float64)
+        numerator = torch.zeros(len(query), dtype=torch.float64)
         denominator = torch.ones((), dtype=torch.float64)
         for other in self.seen_by(place):
             kind = self.row(other).kind
             if head.sees is None or kind in (BOS, f"embed.{head.sees}"):
                 key = self.projected("K", head, other, layer)
-                alpha = torch.exp(torch.dot(key, query) / math.sqrt(self.anhp.dim))
+                age = abs(self.row(place).time - self.row(other).time)
+                alpha = torch.exp(torch.dot(key, query) / math.sqrt(len(query)) - self.anhp.decay(head, layer) * age)
                 numerator = numerator + alpha * self.projected("V", head, other, layer)
                 denominator = denominator + alpha
         return numerator / denominator
@@ -64,7 +65,10 @@ class SlowTwoSided:
         if key not in self.memo:
             one = torch.ones(1, dtype=torch.float64)
             time = self.anhp.time_embedding(self.row(place).time)
-            column = torch.cat([one, time, self.embedding(place, layer - 1)])
+            before = [other for other in self.seen_by(place) if other < place]
+            since = self.row(before[-1]).time if before else 0.0
+            elapsed = self.anhp.elapsed_features(self.row(place).time - since)
+            column = torch.cat([one, time, elapsed, self.embedding(place, layer - 1)])
             self.memo[key] = self.anhp.arrays[f"attend.{head.name}.{layer}.{letter}"] @ column
         return self.memo[key]
 

@@ -62,7 +62,8 @@ def mean_log_likelihood(
         else:
             shape = *batch.gap_start.shape, points_per_gap
             draws = torch.rand(shape, generator=generator, dtype=torch.float64).to(model.device)
-            value += _by_parts(model, batch, stratified(batch, points_per_gap, None, draws), sample)
+            points = stratified(batch, points_per_gap, None, draws, model.short_time)
+            value += _by_parts(model, batch, points, sample)
         scored += int(batch.scored.sum())
     return value / max(scored, 1)
 

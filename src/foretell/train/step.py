@@ -222,11 +222,11 @@ class Stepper:
         if self.exact:
             return None
         if self.options.integral == "quadrature":
-            return quadrature(batch, self.options.points)
+            return quadrature(batch, self.options.points, self.model.short_time)
         if self.options.integral == "uniform":
             self.uniform.append(uniform(batch, batch.lengths.clamp(min=1) * self.options.points, self.generator))
             return self.uniform[-1]
-        return stratified(batch, self.options.points, self.generator, draws)
+        return stratified(batch, self.options.points, self.generator, draws, self.model.short_time)
 
     def _sample(self) -> Sample | None:
         """Events are drawn anew for every step and piece, from the run's seed and the step's number."""

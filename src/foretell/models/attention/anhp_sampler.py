@@ -16,13 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from foretell.data import EventSequence
-from foretell.models.attention.layers import Dropout
+from foretell.models.attention.layers import AttentionHistory, AttentionLayer, Dropout
 from foretell.models.attention.query_layout import GridLayout, QueryLayout, RunLayout
 from foretell.sampling.bounds.chebyshev import (
     DEGREE,
     ROUNDED,
     ChebyshevPiece,
     constant,
+    decay,
+    elapsed,
     exp_off,
     overshoot,
     point,
@@ -30,6 +32,8 @@ from foretell.sampling.bounds.chebyshev import (
     unless_known,
     waves,
 )
+from foretell.sampling.bounds.curves import log1p
+from foretell.sampling.bounds.values import side_by_side as beside
 from foretell.sampling.core.sampler import Bounds, Sampler
 from foretell.sampling.core.start import in_float64, past_batch
 from foretell.sampling.core.threads import side_by_side
@@ -55,11 +59,11 @@ class PastTable:
     remainders do is small if both are told from about their mean, the centre.
     """
 
-    folded: Tensor  # float64 [W, rows, 1 + T + D]: keys times Q
-    values: Tensor  # float64 [W, rows, D]
+    folded: Tensor  # float64 [W, rows, F + D]: keys times Q, for the F features of a query and its embedding
+    values: Tensor  # float64 [W, rows, size of the head]
     low: Tensor  # float64 [W, D]: the least and the largest values
     high: Tensor
-    folded_centre: Tensor  # float64 [W, 1 + T + D]
+    folded_centre: Tensor  # float64 [W, F + D]
     values_centre: Tensor  # float64 [W, D]
     folded_off: Tensor  # absolute values of `folded` and `values` less the centre; and in front, for rounding, plus those of all of a row
     values_off: Tensor
@@ -98,6 +102,12 @@ class PastTable:
         self.folded_off[sequences, row] = _from(folded, self.folded_centre[sequences])
         self.values_off[sequences, row] = (values - self.values_centre[sequences]).abs_()
 
+    def grow_older(self, sequences: Tensor, wait: Tensor, column: int) -> None:
+        """Time [w] has passed for some sequences: what meets the time since the last event is counted from a later one."""
+        change = self.folded[sequences, :, column] * wait[:, None]
+        self.folded[sequences, :, 0] += change
+        self.folded_off[sequences, :, 0] += 2.0 * change.abs()  # no less than what it would be, if it were made anew
+
     def widen(self) -> None:
         """Room for half as many events again."""
         more = max(16, self.values.shape[1] // 2)
@@ -121,14 +131,53 @@ def _from(folded: Tensor, centre: Tensor) -> Tensor:
     return off
 
 
+def _past_tables(model: ANHP, encoded: AttentionHistory, inside: Tensor, ages: Tensor) -> list[list[PastTable]]:
+    """Of every layer and head; `inside` tells rows of events from padding, and `ages` how old they are: [W, rows] each."""
+    heads = model.dim // model.head_size
+    tables = []
+    for layer, by_run in zip(model.layer_list(), encoded.tables, strict=True):
+        made = []
+        for run, one in enumerate(by_run):
+            visible = inside if one.hidden is None else inside & ~one.hidden
+            keys, values = (part if heads > 1 else part.unsqueeze(1) for part in (one.keys, one.values))
+            for copy in range(heads):
+                number = run * heads + copy
+                folded = _with_decay(
+                    model, layer, (keys[:, copy] @ layer.Q[number]).unsqueeze(0), ages, number
+                ).squeeze(0)
+                folded[:, 0] = 0.0  # the null event
+                made.append(PastTable.of(folded, values[:, copy], visible))
+        tables.append(made)
+    return tables
+
+
+def _with_decay(model: ANHP, layer: AttentionLayer, folded: Tensor, ages: Tensor, head: int | None = None) -> Tensor:
+    """Keys times Q of all heads, or of one, [heads, ..., own + D], with what meets the time since the last event; ages are [...]."""
+    if layer.log_decay is None:
+        return folded
+    rates = layer.log_decay.exp() / model.time_scale
+    rates = (rates if head is None else rates[head : head + 1]).view(-1, *[1] * ages.dim())
+    folded = folded.clone()
+    folded[..., 0] -= rates * ages
+    column = -rates.expand(len(folded), *ages.shape).unsqueeze(-1)
+    return torch.cat([folded[..., : model.own], column, folded[..., model.own :]], dim=-1)
+
+
 class ANHPSampler(Sampler):
     shares_out = True
     ragged = True  # on a GPU they cost something, but little; and it draws what a CPU does
 
-    def __init__(self, model: ANHP, tables: list[list[PastTable]], rows: Tensor, since: Tensor | None = None) -> None:
-        self.model, self.tables, self.rows = model, tables, rows  # rows: int64 [W], so far
+    def __init__(
+        self, model: ANHP, tables: list[list[PastTable]], rows: Tensor, last: Tensor, stale: Tensor | None = None
+    ) -> None:
+        self.model, self.tables, self.rows = (
+            model,
+            tables,
+            rows,
+        )  # tables of every layer and head; rows: int64 [W], so far
+        self.last = last  # float64 [W]: when the last event was
         # Events since tables were centred: int64 [W]
-        self._since = torch.full_like(rows, STALE) if since is None else since
+        self._stale = torch.full_like(rows, STALE) if stale is None else stale
         time = model.time
         # Of `[1; time]`: in front is a wave that stands still at 1.
         self._frequency = 2.0 * math.pi * time.turns_per_unit[: 1 + time.dim]
@@ -143,14 +192,9 @@ class ANHPSampler(Sampler):
         encoded = model.encode(batch)
         ahead = 2 if model.options.bos else 1
         inside = torch.arange(batch.times.shape[1] + ahead, device=model.device)[None] < batch.lengths[:, None] + ahead
-        tables = []
-        for layer, by_head in zip(model.layer_list(), encoded.tables, strict=True):
-            made = []
-            for number, one in enumerate(by_head):
-                visible = inside if one.hidden is None else inside & ~one.hidden
-                made.append(PastTable.of(one.keys @ layer.Q[number], one.values, visible))
-            tables.append(made)
-        return cls(model, tables, batch.lengths + ahead)
+        last = encoded.times.gather(1, batch.lengths[:, None] + ahead - 1).squeeze(1)
+        ages = last[:, None] - encoded.times
+        return cls(model, _past_tables(model, encoded, inside, ages), batch.lengths + ahead, last)
 
     @property
     def count(self) -> int:
@@ -158,11 +202,28 @@ class ANHPSampler(Sampler):
 
     @property
     def width(self) -> float:
-        return 0.6 * self.model.time.m
+        return 0.6 * self._short
+
+    @property
+    def _short(self) -> float:
+        """What intensities may change in."""
+        model = self.model
+        if not self._is_timed:
+            return model.time.m
+        return min(model.time.m, model.short) if model.time_dim else model.short
+
+    @property
+    def _is_timed(self) -> bool:
+        """Intensities depend on the time since the last event."""
+        model = self.model
+        return bool(model.elapsed.count or model.scales.count or model.options.head_decay)
+
+    def growth(self) -> tuple[Tensor, float] | None:
+        return (self.last, self._short) if self._is_timed else None
 
     def select(self, rows: Tensor) -> Self:
         tables = [[one.select(rows) for one in layer] for layer in self.tables]
-        return type(self)(self.model, tables, self.rows[rows], self._since[rows])
+        return type(self)(self.model, tables, self.rows[rows], self.last[rows], self._stale[rows])
 
     def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
@@ -174,7 +235,7 @@ class ANHPSampler(Sampler):
     @torch.inference_mode()
     def look(self, times: Tensor) -> Tensor:
         """Intensities; and tables for which it is time are centred for what is typical there. Bounds hold wherever the centre is."""
-        stale = (self._since >= STALE).nonzero().squeeze(1)
+        stale = (self._stale >= STALE).nonzero().squeeze(1)
         if not len(stale):
             return self.intensities(times)
         seen: dict[int, list[Tensor]] = {}
@@ -186,7 +247,7 @@ class ANHPSampler(Sampler):
         for table in (table for layer in self.tables for table in layer):
             if shares := seen.get(id(table)):  # of all groups of types that look there
                 table.centre(stale, torch.stack(shares).mean(0))
-        self._since[stale] = 0
+        self._stale[stale] = 0
         return rates
 
     @torch.inference_mode()
@@ -259,31 +320,60 @@ class ANHPSampler(Sampler):
         if len(some) and int(row.max()) >= self.tables[0][0].values.shape[1]:
             for table in (table for layer in self.tables for table in layer):
                 table.widen()
-        features = self._features(times[:, None], torch.zeros_like(times)[:, None], 0)
-        heads = [(i, head) for i, head in enumerate(model.structure.heads) if head.serves_history()]
+        features = self._features(GridLayout(), times[:, None], torch.zeros_like(times)[:, None], 0)
         embedding = model.fine[choices]
         rows = []
-        for layer, by_head in zip(model.layer_list(), self.tables, strict=True):
+        for number, layer in enumerate(model.layer_list()):
             attended = torch.zeros_like(embedding)
-            for number, head in heads:
-                out = self._attend(GridLayout(), None, by_head[number], features, point(embedding[:, None])).v[0, :, 0]
-                attended = attended + (out if head.reader is None else out * (choices == head.reader)[:, None])
-            whole = torch.cat([features.v[0, :, 0], embedding], dim=1)
+            for run, head in enumerate(model.run_heads()):
+                if head.serves_history():
+                    out = self._attend_run(GridLayout(), None, number, run, features, point(embedding[:, None])).v[
+                        0, :, 0
+                    ]
+                    attended = attended + (out if head.reader is None else out * (choices == head.reader)[:, None])
+            whole = torch.cat([features.v[0, :, 0, : model.own], embedding], dim=1)
             embedding = layer.combine(embedding, attended, NO_DROPOUT)
-            keys = torch.einsum("hdi,wi->hwd", layer.K, whole) / math.sqrt(model.dim)
-            rows.append((torch.einsum("hwd,hdi->hwi", keys, layer.Q), torch.einsum("hdi,wi->hwd", layer.V, whole)))
+            keys = torch.einsum("hdi,wi->hwd", layer.K, whole) / math.sqrt(model.head_size)
+            folded = _with_decay(model, layer, torch.einsum("hwd,hdi->hwi", keys, layer.Q), torch.zeros_like(times))
+            rows.append((folded, torch.einsum("hdi,wi->hwd", layer.V, whole)))
+        wait = (times - self.last)[some]
         for by_head, (folded, values) in zip(self.tables, rows, strict=True):  # only now: an event does not see itself
             for number, (table, head) in enumerate(zip(by_head, model.structure.heads, strict=True)):
                 seen = torch.ones_like(which, dtype=torch.bool) if head.source is None else which == head.source
+                if model.options.head_decay:
+                    table.grow_older(some, wait, model.own)
                 table.write(some, row, folded[number, some], values[number, some], seen)
         self.rows[some] += 1
-        self._since[some] += 1
+        self.last[some] = times[some]
+        self._stale[some] += 1
 
     # The network at a query
 
-    def _features(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """`[1; time]`."""
-        return waves(middle, half, self._frequency, self._phase, degree)
+    def _features(self, queries: QueryLayout, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+        """`[1; time]`, the features of the time since the last event and, where heads decay, that time."""
+        model, found = self.model, [waves(middle, half, self._frequency, self._phase, degree)]
+        if not self._is_timed:
+            return found[0]
+        since = self._last_of(queries, middle)
+        wait = elapsed(middle, half, since, degree).map(lambda part: part.unsqueeze(-1))
+        if model.elapsed.count:
+            scales = model.elapsed.scales
+            share = wait.map(lambda part: part.expand(*part.shape[:-1], len(scales))).times(1.0 / scales)
+            found.append(decay(middle, half, since, (1.0 / scales).expand(*middle.shape, -1), degree))
+            found.append(log1p(share).times(model.elapsed.log_factors()))
+        if model.options.head_decay:
+            found.append(wait)
+        return found[0] if len(found) == 1 else beside(found)
+
+    def _last_of(self, queries: QueryLayout, like: Tensor) -> Tensor:
+        """When the last event of each query's sequence was."""
+        return queries.each(self.last[:, None]).squeeze(-1).expand_as(like)
+
+    def _densities(self, queries: QueryLayout, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+        """On the time scales of the mixture."""
+        scales = self.model.scales.scales
+        rates = (1.0 / scales).expand(*middle.shape, -1)
+        return decay(middle, half, self._last_of(queries, middle), rates, degree).times(self.model.time_scale / scales)
 
     def _rates(
         self,
@@ -294,16 +384,32 @@ class ANHPSampler(Sampler):
         tell: Callable[[PastTable, Tensor], None] | None = None,
     ) -> ChebyshevPiece:
         """Intensities of all types: [., ., K]. At single moments `tell` hears of the shares in all attention there is."""
-        features = self._features(middle, half, degree)
+        features = self._features(queries, middle, half, degree)
 
-        def attend(number: int, head: int, moved: ChebyshevPiece | None, base: Tensor) -> ChebyshevPiece:
+        def attend(number: int, run: int, moved: ChebyshevPiece | None, base: Tensor) -> ChebyshevPiece:
             x = base if moved is None else moved + base
-            return self._attend(queries, tell, self.tables[number][head], features, x)
+            return self._attend_run(queries, tell, number, run, features, x)
 
         def nothing() -> ChebyshevPiece:
             return constant(middle.new_zeros(*middle.shape, self.model.dim), degree)
 
-        return self.model.intensities_of_groups(self.model.query_embeddings(attend, nothing))
+        found = self.model.query_embeddings(attend, nothing)
+        return self.model.intensities_of_groups(found, lambda: self._densities(queries, middle, half, degree))
+
+    def _attend_run(
+        self,
+        queries: QueryLayout,
+        tell: Callable[[PastTable, Tensor], None] | None,
+        layer: int,
+        run: int,
+        features: ChebyshevPiece,
+        x: ChebyshevPiece | Tensor,
+    ) -> ChebyshevPiece:
+        """What a run of heads finds, side by side: [., ., D]."""
+        heads = self.model.dim // self.model.head_size
+        tables = self.tables[layer][run * heads : (run + 1) * heads]
+        found = [self._attend(queries, tell, table, features, x) for table in tables]
+        return found[0] if heads == 1 else beside(found)
 
     def _attend(
         self,

@@ -29,6 +29,8 @@ def is_fused(model: ANHP) -> bool:
         and model.dtype == torch.float32
         and len(model.structure.groups) == 1
         and model.options.edges is None
+        and model.is_plain
+        and not (model.elapsed.count or model.scales.count)
         and all(layer.is_plain for layer in model.layer_list())
         and not (model.dropout and model.training)
         and SMALLEST <= model.dim <= LARGEST
@@ -43,7 +45,7 @@ def fused_losses(
 ) -> tuple[Tensor, Tensor]:
     """The objective and the negative log-likelihood, with the integral at the times `inside` the gaps [B, (N + 1)·P]."""
     layout = LossLayout(len(model.structure.heads), model.dim, model.time_dim)
-    base = model._bases()[0]
+    base = model.bases()[0]
     asked = LossQueries(
         batch.times,
         batch.types,

@@ -9,14 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from foretell.sampling.bounds.values import Value, affine, layer_norm, relu, tanh
+from foretell.models.attention.structure import Activation, AnhpOptions
+from foretell.nn.attention import Ages, Visible
+from foretell.sampling.bounds.values import Value, affine, gelu, layer_norm, relu, tanh
 
 
 class Sublayers(nn.Module):
     """What may follow the residual connection of a layer (paper, appendix A, "simplification")."""
 
-    def __init__(self, dim: int, layer_norm: bool, feed_forward: int) -> None:
+    def __init__(self, dim: int, layer_norm: bool, feed_forward: int, activation: Activation = "relu") -> None:
         super().__init__()
+        self.activation = {"relu": relu, "gelu": gelu}[activation]
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(1 + (feed_forward > 0))) if layer_norm else None
         self.expand = _unfilled(dim, feed_forward) if feed_forward else None
         self.contract = _unfilled(feed_forward, dim) if feed_forward else None
@@ -37,7 +40,7 @@ class Sublayers(nn.Module):
         if self.norms is not None:
             x = layer_norm(self.norms[0], x)
         if self.expand is not None and self.contract is not None:
-            inner = relu(affine(x, self.expand.weight, self.expand.bias))
+            inner = self.activation(affine(x, self.expand.weight, self.expand.bias))
             moved = affine(inner, self.contract.weight, self.contract.bias)
             x = x + (moved if drop is None else drop(moved))
             if self.norms is not None:
@@ -46,13 +49,18 @@ class Sublayers(nn.Module):
 
 
 class AttentionLayer(Sublayers):
-    """`V, K, Q` of every head of one layer, and the optional sublayers."""
+    """`V, K, Q` of every head of one layer, how fast their logits fall with age where they do, and the optional sublayers."""
 
-    def __init__(self, heads: int, dim: int, width: int, layer_norm: bool, feed_forward: int) -> None:
-        super().__init__(dim, layer_norm, feed_forward)
-        self.V = nn.Parameter(torch.empty(heads, dim, width))
-        self.K = nn.Parameter(torch.empty(heads, dim, width))
-        self.Q = nn.Parameter(torch.empty(heads, dim, width))
+    def __init__(self, heads: int, size: int, width: int, options: AnhpOptions, dim: int) -> None:
+        super().__init__(dim, options.layer_norm, options.feed_forward or 0, options.activation)
+        self.V = nn.Parameter(torch.empty(heads, size, width))
+        self.K = nn.Parameter(torch.empty(heads, size, width))
+        self.Q = nn.Parameter(torch.empty(heads, size, width))
+        self.log_decay = nn.Parameter(torch.zeros(heads)) if options.head_decay else None  # per unit of `time_scale`
+
+    def decay(self, run: int, heads: int, unit: float) -> Tensor | None:
+        """How fast the logits of a run's heads fall, in the data's unit of time: [heads]."""
+        return None if self.log_decay is None else self.log_decay[run * heads : (run + 1) * heads].exp() / unit
 
     def combine(self, embedding: Value, attended: Value, drop: Dropout) -> Value:
         """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
@@ -88,6 +96,17 @@ class Dropout:
 
 
 @dataclass(frozen=True)
+class QueryRows:
+    """What looks at a table: its embedding is `base + embedding`, of which either may be nothing."""
+
+    time: Tensor  # [B, Q, features]
+    embedding: Tensor | None  # [B, Q, D]
+    base: Tensor | None  # [D]
+    visible: Visible
+    ages: Ages
+
+
+@dataclass(frozen=True)
 class Parts:
     by_time: Tensor  # [heads, D, width of [1; time]]
     by_embedding: Tensor  # [heads, D, D]
@@ -115,18 +134,19 @@ class FoldedKeys:
 
 @dataclass(frozen=True)
 class KeyTable:
-    """What one head of one layer offers to queries: keys (already divided by sqrt(D)) and values, the null row first."""
+    """What a run of heads of one layer offers to queries: keys (divided by the root of their size) and values, the null row first."""
 
-    keys: Tensor  # [B, N + 1, D]
-    values: Tensor  # [B, N + 1, D]
+    keys: Tensor  # [B, N + 1, D], or [B, heads, N + 1, D / heads]
+    values: Tensor
     folded: FoldedKeys | None
     hidden: Tensor | None  # bool [B, N + 1]: True where this head must not look
 
 
 @dataclass(frozen=True)
 class AttentionHistory:
-    """The encoded events: `tables[layer][head]`, and the layers' embeddings of the events themselves."""
+    """The encoded events: `tables[layer][run]`, their times, and the layers' embeddings of the events themselves."""
 
+    times: Tensor  # float64 [B, N + 1], behind the null event, and a `bos` where there is one
     tables: list[list[KeyTable]]
     embeddings: list[
         Tensor

@@ -8,7 +8,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+
+from foretell.data import EventData
+from foretell.models.units import gaps
 
 if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
@@ -26,7 +30,8 @@ def start(model: ANHP, seed: int) -> None:
             if base is not None:
                 base.normal_(generator=generator)
         # An event starts by raising its own type: layer 1 passes embeddings on as they are, and `w` looks for them.
-        model.layer_list()[0].V[:, :, 1 + model.time_dim :] += torch.eye(model.dim) / model.heads
+        first = model.layer_list()[0].V.view(model.runs, model.dim, model.own + model.dim)
+        first[..., model.own :] += torch.eye(model.dim) / (model.heads if model.head_size == model.dim else 1)
     start_intensities(model, generator)
 
 
@@ -40,6 +45,20 @@ def start_intensities(model: ANHP, generator: torch.Generator) -> None:
         model.w.copy_(noise).add_(model.fine * (model.options.echo / model.dim))
         model.w_constant.zero_()
         model.log_tau.zero_()
+
+
+def start_decay(model: ANHP, data: EventData) -> None:
+    """Let heads forget at rates that are evenly spaced, in their logarithm, over the gaps of the data."""
+    positive = gaps(data)
+    positive = positive[positive > 0.0] / model.time_scale
+    if len(positive) == 0:
+        return
+    short, long = np.quantile(positive, [0.1, 0.9])
+    copies = -torch.linspace(math.log(short), math.log(10.0 * long), model.heads, dtype=torch.float64)
+    with torch.no_grad():
+        for layer in model.layer_list():
+            assert layer.log_decay is not None
+            layer.log_decay.view(-1, model.heads).copy_(copies)
 
 
 def fade(model: ANHP, gap: float) -> None:

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from foretell.data import Vocabulary
 from foretell.errors import ForetellError
@@ -19,11 +19,25 @@ from foretell.models.registry import HeadOptions
 from foretell.options import option
 
 Coarse = str | Mapping[str, str]
+Activation = Literal["relu", "gelu"]
+# Attention as the paper has it: nothing but absolute time is known of time.
+PAPER_LAYERS = {"head_size": "full", "head_decay": False, "elapsed": 0, "intensity_scales": 0}
+NO_SUBLAYERS = {"layer_norm": False, "feed_forward": 0}
 Edge = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class AnhpOptions(HeadOptions):
+    heads: int = option(4, flag="Attention heads.")
+    head_size: Literal["split", "full"] = "split"  # dim / heads each, side by side; or dim each, summed
+    head_decay: bool = True  # logits fall with an event's age, at a rate that each head learns
+    elapsed: int | None = (
+        None  # scales on which keys and queries see the time since the last event; 12, or 0 with edges
+    )
+    intensity_scales: int = 12  # of the mixture over time scales that intensities are multiplied by; 0: none
+    layer_norm: bool = True
+    feed_forward: int | None = None  # 2·dim
+    activation: Activation = "gelu"  # of the feed-forward sublayer
     time_dim: int | None = None  # as dim
     coarse: Literal["one", "none"] | Mapping[str, str] | None = None  # "one", or "none" where there are edges
     edges: tuple[str, ...] | None = None  # "e <- f": e sees past f; None: everything sees everything
@@ -33,10 +47,25 @@ class AnhpOptions(HeadOptions):
     )  # attention starts as a memory that fades like this power of the elapsed time
     echo: float = option(2.0, free=True)  # an event starts by raising its own type this much; 0: not at all
 
+    earlier: ClassVar[dict[str, Any]] = {**PAPER_LAYERS, "activation": "relu"}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {**PAPER_LAYERS, **NO_SUBLAYERS, "heads": 1, "shortest_wave": "min", "fading": 0.0, "echo": 0.0},
+        "plain": {**PAPER_LAYERS, **NO_SUBLAYERS, "heads": 1},  # the paper's equations, from a better start
+    }
+
     def mistakes(self) -> list[str]:
         found = super().mistakes()
-        if self.time_dim is not None and self.time_dim < 1:
-            found.append(f"time_dim = {self.time_dim}: expected 1 or more")
+        if self.time_dim is not None and self.time_dim < 0:
+            found.append(f"time_dim = {self.time_dim}: expected 0 (none) or more")
+        for name in ("elapsed", "intensity_scales"):
+            if (getattr(self, name) or 0) < 0:
+                found.append(f"{name} = {getattr(self, name)}: expected 0 (none) or a number of time scales")
+        if self.elapsed and self.edges is not None:
+            found.append(f"elapsed = {self.elapsed}: with edges, types see different last events: leave it out")
+        if self.head_size == "split" and self.heads > 0 and self.dim % self.heads:
+            found.append(
+                f"heads = {self.heads}: dim = {self.dim} cannot be split; choose a divisor, or head_size = full"
+            )
         if not 0.0 <= self.fading < math.inf:
             found.append(f"fading = {self.fading}: expected 0 or a positive power of the elapsed time")
         if not math.isfinite(self.echo):
@@ -49,8 +78,14 @@ class AnhpOptions(HeadOptions):
         if self.edges is not None:
             edges = tuple(parse_edge(edge) if isinstance(edge, str) else tuple(edge) for edge in self.edges)
         coarse: Any = self.coarse if self.coarse is None or isinstance(self.coarse, str) else dict(self.coarse)
-        time_dim = self.dim if self.time_dim is None else self.time_dim
-        return replace(self, time_dim=time_dim, feed_forward=self.feed_forward or 0, edges=edges, coarse=coarse)
+        found: dict[str, Any] = {"edges": edges, "coarse": coarse}
+        if self.time_dim is None:
+            found["time_dim"] = self.dim
+        if self.feed_forward is None:
+            found["feed_forward"] = 2 * self.dim
+        if self.elapsed is None:
+            found["elapsed"] = 12 if self.edges is None else 0
+        return replace(self, **found)
 
 
 @dataclass(frozen=True)

@@ -85,18 +85,33 @@ def embed_rows(model: ANHP, rows: EventRows) -> list[Tensor]:
         rows = _after_bos(rows, model.bos_base)
     drop = Dropout(model.dropout if model.training else 0.0, model.noise)
     time = model.time.with_one(rows.times, model.dtype)[..., : 1 + model.time_dim]
+    if model.elapsed.count:
+        time = torch.cat([time, model.elapsed.features(rows.times - _last_seen(rows), model.dtype)], dim=-1)
+    ages = (rows.times[:, :, None] - rows.times[:, None, :]).abs().to(model.dtype)
+    copies = model.dim // model.head_size
     embeddings = [rows.base]
     for layer in model.layer_list():
         column = torch.cat([time, embeddings[-1]], dim=-1)
         attended = torch.zeros_like(rows.base)
-        for index, head in enumerate(model.structure.heads):
+        for run, head in enumerate(model.run_heads()):
             if head.serves_history():
-                query, key, value = (F.linear(column, matrix[index]) for matrix in (layer.Q, layer.K, layer.V))
                 visible = rows.visible & _through(head, rows.types)
-                attended = attended + dense_attention(query, key / math.sqrt(model.dim), value, visible)
+                found = []
+                for index in range(run * copies, (run + 1) * copies):
+                    query, key, value = (F.linear(column, matrix[index]) for matrix in (layer.Q, layer.K, layer.V))
+                    decay = layer.decay(index, 1, model.time_scale)
+                    fall = None if decay is None else decay * ages
+                    found.append(dense_attention(query, key / math.sqrt(model.head_size), value, visible, fall))
+                attended = attended + torch.cat(found, dim=-1)
         embeddings.append(layer.combine(embeddings[-1], attended, drop))
     first = 0 if model.bos_base is None else 1
     return [embedding[:, first:] for embedding in embeddings]
+
+
+def _last_seen(rows: EventRows) -> Tensor:
+    """When the last of the rows before it was that each row sees, or 0: float64 [B, N]."""
+    before = rows.visible & torch.ones_like(rows.visible[:1]).tril(-1)
+    return torch.where(before, rows.times[:, None, :], 0.0).amax(-1) if rows.times.shape[1] else rows.times
 
 
 def _through(head: AttentionHead, types: Tensor) -> Tensor:

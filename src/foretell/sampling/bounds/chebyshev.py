@@ -183,6 +183,15 @@ def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree
     return ChebyshevPiece(v.masked_fill(lost, 0.0), torch.where(lost, torch.ones_like(off), off))
 
 
+def elapsed(middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
+    """`t − since` on `middle ± half`: [...]."""
+    if not degree:
+        return point(middle - since)
+    at = places(degree, middle.device).view(-1, *[1] * middle.dim())
+    rounded = (PHASE + ROUNDED) * (middle.abs() + since.abs() + half)
+    return ChebyshevPiece((middle - since) + half * at, rounded)
+
+
 def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int) -> ChebyshevPiece:
     """`exp(−rate·(t − since))` on `middle ± half`: [..., F] from [...] and rates [..., F], none of them below 0.
 

@@ -61,6 +61,13 @@ def halves(x: Value) -> tuple[Value, Value]:
     return x.map(lambda part: part.chunk(2, dim=-1)[0]), x.map(lambda part: part.chunk(2, dim=-1)[1])
 
 
+def summed(x: Value) -> Value:
+    """All components added up: [..., in] to [..., 1]."""
+    if isinstance(x, Tensor):
+        return x.sum(-1, keepdim=True)
+    return x.through(torch.ones(x.v.shape[-1], 1, dtype=x.v.dtype, device=x.v.device))
+
+
 def side_by_side(parts: Sequence[Value]) -> Value:
     """Components of all parts, one after the other."""
     first = parts[0]

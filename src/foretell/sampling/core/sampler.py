@@ -44,6 +44,13 @@ class Sampler(ABC):
     def width(self) -> float:
         """Of a first window: what a bound should follow easily; windows adapt from there."""
 
+    def growth(self) -> tuple[Tensor, float] | None:
+        """When each sequence's last event was [W], and a time after it from which on windows should grow with the time since.
+
+        None: windows do not grow with time.
+        """
+        return None
+
     @abstractmethod
     def intensities(self, times: Tensor) -> Tensor:
         """Of every choice at times [W, Q]: float64 [W, Q, C]; 0 where a choice is none of the sequence's."""

@@ -204,18 +204,49 @@ def _inverted(
     return WindowDraws(EventDraws(times, choices, Cost(accepted=len(found), proposals=len(found))), due, horizon)
 
 
+class _Clock:
+    """The time in which pieces have equal lengths: time itself, or a clock that slows down with the time since the last event.
+
+    With a shortest scale `e`, a time `u` after the last event is `e·log(1 + u/e)` on it. It depends on past events alone.
+    """
+
+    def __init__(self, sampler: Sampler, now: Tensor) -> None:
+        growth = sampler.growth()
+        self.now, self.short = now[:, None], None
+        if growth is not None:
+            since, self.short = growth
+            self.base = self.now - since[:, None] + self.short
+
+    def after(self, lengths: Tensor) -> Tensor:
+        """The times that lie lengths [W, P] of the clock after now."""
+        if self.short is None:
+            return self.now + lengths
+        return self.now + self.base * torch.expm1(lengths / self.short)
+
+    def lengths(self, waits: Tensor) -> Tensor:
+        """What times from now on [W, P] are on the clock."""
+        return waits if self.short is None else self.short * torch.log1p(waits / self.base)
+
+    def pieces(self, mass: Tensor, pace: Pace) -> Tensor:
+        """How many there are up to a mass of proposals, if these come at the rate that is known: [W]."""
+        if self.short is None:
+            return mass / (pace.rate * pace.width).clamp(min=1e-9)
+        far = self.lengths((mass / pace.rate.clamp(min=1e-300))[:, None]).squeeze(1)
+        return (far / pace.width).clamp(max=1e9)
+
+
 def _most(sequences: int) -> int:
     return min(MOST_PIECES, max(8, PIECES_AT_A_TIME // sequences))
 
 
 def _steps(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
     """Where pieces of the next window of each sequence end, so that it is about as long as is wanted: in its width, [W, P + 1]."""
-    live = horizon > now
+    live, clock = horizon > now, _Clock(sampler, now)
     unknown = live & (pace.rate == 0.0)
     if bool(unknown.any()):
-        soon = sampler.look(torch.minimum(now + pace.width, horizon)[:, None]).sum((1, 2))
+        soon = sampler.look(torch.minimum(clock.after(pace.width[:, None]), horizon[:, None])).sum((1, 2))
         pace.rate.copy_(torch.where(unknown, soon, pace.rate))
-    wished = (wanted / (pace.rate * pace.width).clamp(min=1e-9)).ceil().clamp(1, _most(len(now)))
+    wished = clock.pieces(wanted, pace).ceil().clamp(1, _most(len(now)))
     if not sampler.ragged:
         wished = torch.minimum(wished, wished[live].quantile(SHARE).ceil())
     count = torch.where(live, torch.minimum(wished, pace.left), 0.0)[:, None]
@@ -227,8 +258,10 @@ def _ahead(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: fl
     live, most = horizon > now, _most(len(now))
     apart = most / LOOKS
     looks = (torch.arange(LOOKS, dtype=torch.float64, device=now.device) + 0.5) * apart
-    times = torch.minimum(now[:, None] + pace.width[:, None] * looks, horizon[:, None])
-    mass = (sampler.look(times).sum(-1) * pace.width[:, None]).cumsum(1) * apart
+    clock = _Clock(sampler, now)
+    times = torch.minimum(clock.after(pace.width[:, None] * looks), horizon[:, None])
+    ends = clock.after(pace.width[:, None] * torch.arange(LOOKS + 1, dtype=torch.float64, device=now.device) * apart)
+    mass = (sampler.look(times).sum(-1) * (ends[:, 1:] - ends[:, :-1])).cumsum(1)
     short = int(((mass < math.log(draws) + FURTHER) & live[:, None]).sum(1).max())
     worth = min(most, int(draws / DRAWS_A_PIECE))  # so many that what they cost is little beside the draws
     length = min(most, (short + 1) * apart)
@@ -248,9 +281,9 @@ def _ahead(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: fl
 def _window(
     sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, steps: Tensor, draws: float
 ) -> tuple[_Window, Cost]:
-    live = horizon > now
-    width = torch.maximum(pace.width, SHORTEST * now.abs())  # or time would stand still
-    edges = torch.minimum(now[:, None] + width[:, None] * steps, horizon[:, None])
+    live, clock = horizon > now, _Clock(sampler, now)
+    least = clock.lengths(SHORTEST * now.abs()[:, None])  # or time would stand still
+    edges = torch.minimum(clock.after(torch.maximum(pace.width[:, None], least) * steps), horizon[:, None])
     found = sampler.bounds(edges[:, :-1], edges[:, 1:])
     upper, mass, usable, worst = _judged(found, edges, sampler.width, sampler.waste(draws))
     end = edges.gather(1, usable[:, None]).squeeze(1)

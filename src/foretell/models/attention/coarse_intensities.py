@@ -1,0 +1,177 @@
+"""From embeddings of coarse types to intensities (paper, equation 5), with a mixture over time scales where one is asked for.
+
+`λ_e(t) = τ_e softplus(w_e·[1; emb]/τ_e)·r(t)`, where `emb` is the embedding of the type's coarse type. Without a mixture `r = 1`. With it
+
+    r(t) = 1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)/s_j,
+
+where `u` is the time since the last event, in units of the mean gap, and the scales `s_j` go from the shortest gaps to the longest: an
+intensity that is 10⁹ times its usual size for a millisecond needs no large weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.models.attention.structure import AnhpOptions, Structure
+from foretell.models.base import IntensityModel
+from foretell.models.capabilities import GapIntensities
+from foretell.nn.elapsed import TimeScales
+from foretell.nn.intensity import log_softplus
+from foretell.nn.lookup import lookup
+from foretell.sampling.bounds.values import Value, affine, components, side_by_side, softplus, summed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUIET = -3.0  # what the amplitudes of the mixture start from: softplus(-3) is 0.05
+
+
+class CoarseIntensities(IntensityModel[AnhpOptions]):
+    """What turns a state, embeddings [..., groups·D] and densities on the time scales [..., scales], into intensities."""
+
+    structure: Structure
+    dim: int
+    fine: nn.Parameter
+    coarse_base: nn.Parameter
+    back_to_types: Tensor
+    group_order: Tensor
+    group_of_type: Tensor
+
+    def make_head(self, scales: int) -> None:
+        self.w = nn.Parameter(torch.empty(self.types, self.dim))
+        self.w_constant = nn.Parameter(torch.empty(self.types))
+        self.log_tau = nn.Parameter(torch.zeros(self.types))
+        self.scales = TimeScales(scales)
+        self.mixture = nn.Parameter(torch.zeros(scales, self.dim)) if scales else None  # the v_j, and their constants
+        self.mixture_constant = nn.Parameter(torch.full((scales,), QUIET)) if scales else None
+        order = [member for group in self.structure.groups for member in group.members]
+        self.register_buffer("back_to_types", torch.tensor(np.argsort(order), dtype=torch.long), persistent=False)
+        self.register_buffer("group_order", torch.tensor(order, dtype=torch.long), persistent=False)
+        of_type = np.empty(self.types, dtype=np.int64)
+        for index, group in enumerate(self.structure.groups):
+            of_type[list(group.members)] = index
+        self.register_buffer("group_of_type", torch.from_numpy(of_type), persistent=False)
+
+    def bases(self) -> Tensor:
+        """The base vector of every group: [groups, D]."""
+        if self.structure.groups[0].base is not None:
+            return self.fine  # each type embeds itself
+        return self.coarse_base
+
+    def _split(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings, and densities on the time scales."""
+        size = len(self.structure.groups) * self.dim
+        return state[..., :size], state[..., size:]
+
+    # Scores
+
+    def _scores(self, state: Tensor) -> Tensor:
+        """`w_e·[1; emb]/τ_e` for all types, from embeddings: [..., K]."""
+        groups, tau = self.structure.groups, self.log_tau.exp()
+        w, constant = self.w / tau[:, None], self._constants() / tau
+        if len(groups) == 1:
+            return F.linear(state, w, constant)
+        if len(groups) == self.types:
+            embeddings = state.unflatten(-1, (len(groups), self.dim))
+            return (embeddings[..., self.group_of_type, :] * w).sum(-1) + constant
+        return self._scores_of_groups(state.split(self.dim, dim=-1), w, constant)
+
+    def _scores_of_groups(self, embeddings: Sequence[Value], w: Tensor, constant: Tensor) -> Value:
+        sizes = [len(group.members) for group in self.structure.groups]
+        in_order = lookup(torch.cat([w, constant[:, None]], dim=1), self.group_order).split(sizes)
+        parts = [affine(one, rows[:, :-1], rows[:, -1]) for one, rows in zip(embeddings, in_order, strict=True)]
+        return components(side_by_side(parts), self.back_to_types)
+
+    def _constants(self) -> Tensor:
+        """What every type's score starts from: its constant and its group's base vector."""
+        return self.w_constant + (self.w * lookup(self.bases(), self.group_of_type)).sum(-1)
+
+    # The mixture over time scales
+
+    def mixed(self, embeddings: Sequence[Value], densities: Value) -> list[Value]:
+        """`r − 1` of each group: [..., 1]."""
+        assert self.mixture is not None and self.mixture_constant is not None
+        found = []
+        for one, base in zip(embeddings, self.bases(), strict=True):
+            level = self.mixture_constant + self.mixture @ base
+            found.append(summed(softplus(affine(one, self.mixture, level)) * densities))
+        return found
+
+    def _factors(self, embeddings: Tensor, densities: Tensor) -> Tensor:
+        """`r − 1` of every group: [..., groups]."""
+        return torch.cat(self.mixed(embeddings.split(self.dim, dim=-1), densities), dim=-1)
+
+    # Intensities
+
+    def intensities_of_groups(self, embeddings: Sequence[Value], densities: Callable[[], Value]) -> Value:
+        """Intensities of all types from embeddings of the groups, of tensors or of bounds: [..., K]."""
+        tau = self.log_tau.exp()
+        w, constant = self.w / tau[:, None], self._constants() / tau
+        single = len(embeddings) == 1
+        scores = affine(embeddings[0], w, constant) if single else self._scores_of_groups(embeddings, w, constant)
+        found = softplus(scores) * (tau / self.time_scale)
+        if self.mixture is None:
+            return found
+        more = side_by_side(self.mixed(embeddings, densities()))
+        return found + found * components(more, self.group_of_type)
+
+    def intensities(self, state: Tensor) -> Tensor:
+        embeddings, densities = self._split(state)
+        found = softplus(self._scores(embeddings)) * (self.log_tau.exp() / self.time_scale)
+        if self.mixture is None:
+            return found
+        return found * (1.0 + self._factors(embeddings, densities))[..., self.group_of_type]
+
+    def log_intensities(self, state: Tensor) -> Tensor:
+        embeddings, densities = self._split(state)
+        found = log_softplus(self._scores(embeddings)) + (self.log_tau - math.log(self.time_scale))
+        if self.mixture is None:
+            return found
+        return found + torch.log1p(self._factors(embeddings, densities))[..., self.group_of_type]
+
+    def total(self, state: Tensor) -> Tensor:
+        if self.mixture is not None and len(self.structure.groups) > 1:
+            return self.intensities(state).sum(-1)
+        embeddings, densities = self._split(state)
+        found = softplus(self._scores(embeddings)) @ (self.log_tau.exp() / self.time_scale)
+        return found if self.mixture is None else found * (1.0 + self._factors(embeddings, densities).squeeze(-1))
+
+    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        embeddings, densities = self._split(state)
+        group = self.group_of_type[types].unsqueeze(-1)
+        more = None if self.mixture is None else torch.log1p(self._factors(embeddings, densities)).gather(-1, group)
+        if len(self.structure.groups) > 1:
+            chosen = group.unsqueeze(-1).expand(*types.shape, 1, self.dim)
+            embeddings = embeddings.unflatten(-1, (-1, self.dim)).gather(-2, chosen).squeeze(-2)
+        own = lookup(torch.cat([self.w, self._constants()[:, None], self.log_tau[:, None]], dim=1), types)
+        w, constant, log_tau = own.split([self.dim, 1, 1], dim=-1)
+        score = (w * embeddings).sum(-1, keepdim=True) + constant
+        found = log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))
+        return (found if more is None else found + more).squeeze(-1)
+
+    def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> GapIntensities:
+        """All from one product with `w`: the scores of a gap's end are looked up, those inside it summed."""
+        if self.mixture is not None and len(self.structure.groups) > 1:
+            return super().at_ends_and_inside(state, types, pseudo)
+        embeddings, densities = self._split(state)
+        scores = self._scores(embeddings)
+        tau = self.log_tau.exp()
+        log_unit = self.log_tau - math.log(self.time_scale)
+        log_at_end = log_softplus(scores[:, :-1, -1].gather(-1, types.unsqueeze(-1)).squeeze(-1))
+        log_at_end = log_at_end + lookup(log_unit[:, None], types).squeeze(-1)
+        inside = scores[:, :, :-1]
+        total_inside = softplus(inside) @ (tau / self.time_scale)
+        logs = (log_softplus(inside) + log_unit).sum(-1) if pseudo else None
+        if self.mixture is not None:
+            more = self._factors(embeddings, densities).squeeze(-1)
+            log_at_end = log_at_end + torch.log1p(more[:, :-1, -1])
+            total_inside = total_inside * (1.0 + more[:, :, :-1])
+            logs = None if logs is None else logs + self.types * torch.log1p(more[:, :, :-1])
+        return GapIntensities(log_at_end, total_inside, logs)

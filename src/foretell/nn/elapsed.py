@@ -1,0 +1,59 @@
+"""Features of the time since the last event: how much of it has passed on each of several scales, from the shortest gaps to the longest.
+
+On a scale `s` the features of a time `u` are `exp(−u/s)`, which tells short times apart, and `log(1 + u/s)`, which tells long ones apart,
+divided by its value at the longest scale. Times are float64 and are subtracted before anything is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+class TimeScales(nn.Module):
+    """`count` scales, evenly spaced in their logarithm from `short` to `long`, in the data's unit."""
+
+    scales: Tensor  # float64 [count]
+
+    def __init__(self, count: int, short: float = 0.01, long: float = 10.0) -> None:
+        super().__init__()
+        self.count = count
+        self.set_range(short, long)
+
+    def set_range(self, short: float, long: float) -> None:
+        assert 0.0 < short <= long < np.inf, f"scales of time from {short} to {long}"
+        self.short, self.long = float(short), float(long)
+        device = self.scales.device if "scales" in self._buffers else None
+        self._build(device)
+
+    def _build(self, device: torch.device | None) -> None:
+        scales = torch.from_numpy(np.geomspace(self.short, self.long, self.count)).to(device)
+        self.register_buffer("scales", scales, persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TimeScales:
+        """Move with the model, but stay float64."""
+        super()._apply(fn, recurse)
+        self._build(self.scales.device)
+        return self
+
+    @property
+    def width(self) -> int:
+        """Of `features`."""
+        return 2 * self.count
+
+    def features(self, elapsed: Tensor, dtype: torch.dtype) -> Tensor:
+        """[...] float64 -> [..., 2·count] of `dtype`: exponentials, then logarithms."""
+        share = elapsed.clamp(min=0.0).unsqueeze(-1) / self.scales
+        return torch.cat([torch.exp(-share), torch.log1p(share) * self.log_factors()], dim=-1).to(dtype)
+
+    def log_factors(self) -> Tensor:
+        """What logarithms are multiplied by: [count]."""
+        return 1.0 / torch.log1p(self.long / self.scales)
+
+    def densities(self, elapsed: Tensor, unit: float, dtype: torch.dtype) -> Tensor:
+        """`exp(−u/s)·unit/s` on every scale, whose integrals over all `u` are `unit`: [...] float64 -> [..., count] of `dtype`."""
+        share = elapsed.clamp(min=0.0).unsqueeze(-1) / self.scales
+        return (torch.exp(-share) * (unit / self.scales)).to(dtype)
