@@ -97,7 +97,7 @@ def step_milliseconds(batch: int, events: int, device: torch.device) -> float:
         for row in range(batch)
     ]
     data = EventData(sequences, Vocabulary.of_size(20), "window", "drawn")
-    model = ANHP(data.vocabulary, dim=32, layers=2, layer_norm=True)
+    model = ANHP.preset("plain", data.vocabulary, dim=32, layers=2, layer_norm=True)
     model.prepare(data)
     stepper = Stepper(model.to(device), 1e-3, StepOptions(points=PER_GAP - 1, capture=False))
     there = make_batch(data, range(batch), device=device)

@@ -65,7 +65,7 @@ def opened(run: Path | None, path: str | None, split: str, device: str) -> tuple
     if run is None:
         assert path is not None
         dataset = load(path)
-        model = ANHP(dataset.vocabulary, dim=64, layers=2)
+        model = ANHP.preset("plain", dataset.vocabulary, dim=64, layers=2)
         train = dataset.splits().get("train") or dataset.splits()[split]
         model.prepare(train)
         return model.to(device), dataset.splits()[split]

@@ -25,7 +25,7 @@ def build(case: Case, run: Run) -> Contestant:
         EventSequence(t, k, float(t[-1]), str(row)) for row, (t, k) in enumerate(zip(times, types, strict=True))
     ]
     data = EventData(sequences, Vocabulary.of_size(case.types), "window", "batch")
-    model = ANHP(data.vocabulary, dim=case.dim, layers=case.layers, seed=run.seed)
+    model = ANHP.preset("plain", data.vocabulary, dim=case.dim, layers=case.layers, seed=run.seed)
     model.prepare(data)
     model.to(run.device)
     stepper = Stepper(model, LEARNING_RATE, StepOptions(points=case.points, seed=run.seed))

@@ -253,7 +253,7 @@ def classified(label: str, history: str, **options: Any) -> Callable[[], Found]:
 
 
 def anhp(**options: Any) -> Callable[[], Any]:
-    return lambda: ft.ANHP(TRAIN.vocabulary, **{"dim": 4, **FLOAT64, **options})
+    return lambda: ft.ANHP.preset("plain", TRAIN.vocabulary, **{"dim": 4, **FLOAT64, **options})
 
 
 def last_event(cls: Any, **options: Any) -> Callable[[], Any]:

@@ -23,7 +23,15 @@ Option = typer.Option
 # Chosen on the dev game alone (how, for A-NHP: experiments/README).
 # Two long games are few data for 528 types: hence the pseudo-counts and weights that shrink.
 WITHOUT_RULES: dict[str, dict[str, Any]] = {
-    "model": {"kind": "anhp", "dim": 32, "layers": 1, "dropout": 0.1, "fading": 4.0, "shortest_wave": 3.0},
+    "model": {
+        "kind": "anhp",
+        "preset": "plain",
+        "dim": 32,
+        "layers": 1,
+        "dropout": 0.1,
+        "fading": 4.0,
+        "shortest_wave": 3.0,
+    },
     "train": {"epochs": 120, "batch": 1, "lr": 5e-3, "patience": 15, "cool": 5, "decay": 1.0, "pseudo_count": 0.5},
 }
 WITH_RULES: dict[str, dict[str, Any]] = {

@@ -34,6 +34,7 @@ def train(
         str | None, Option(help="anhp, andtt, ndtt, hawkes, poisson, …; andtt where there is a program.")
     ] = None,
     program: Annotated[Path | None, Option(help="Rules that become the network: P.ndtt, or robocup.")] = None,
+    preset: Annotated[str | None, Option(help="paper: the model and its training as the paper has them.")] = None,
     run: Annotated[Path | None, Option(help="The folder to write; default: runs/DATA-MODEL.")] = None,
     resume: flags.ResumeOption = None,
     columns: flags.ColumnsOption = "",
@@ -49,6 +50,8 @@ def train(
         given["model"]["kind"] = model or "andtt"
     if program is not None:
         given["model"]["program"] = str(program)
+    if preset is not None:
+        given["preset"] = preset  # pyright: ignore[reportArgumentType]
     if task or given["task"]:
         given["task"]["kind"] = task or "classify"
     add(given, columns, set_)
@@ -163,7 +166,9 @@ def _read_config(path: Path | None, given: dict[str, Any]) -> RunConfig:
     """The configuration of a file, with what flags say instead."""
     table = read_config(path) if path is not None else {}
     for section, values in given.items():
-        if values or section in table:
+        if section == "preset":
+            table[section] = values
+        elif values or section in table:
             old = table.get(section, {})
             table[section] = {**old, **values} if isinstance(old, dict) else values
     return make_config(with_start(table), str(path) if path is not None else "options")

@@ -182,7 +182,8 @@ def _only_known(kind: str, model: dict[str, Any], entry: Mapping[str, Any]) -> d
     from foretell.models.registry import model_options
     from foretell.options import names_of
 
-    known = {"kind", *names_of(model_options(kind))}
+    options = model_options(kind)
+    known = {"kind", *names_of(options), *(("preset",) if model.get("preset") in options.presets else ())}
     return {key: value for key, value in model.items() if key in known or key in entry.get("model", {})}
 
 

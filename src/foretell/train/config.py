@@ -94,6 +94,7 @@ class TrainOptions:
     batch: int = option(32, flag="Sequences a step.", least=1)
     lr: float = option(1e-3, flag="Learning rate.")  # Adam's default, as in the paper
     patience: int = option(10, flag="Epochs without a better dev score before stopping; 0: never.", least=0)
+    schedule: Literal["cool", "cosine"] = "cool"  # cosine: a warm-up over 2 % of all steps, then down to 0 at the last
     cool: int = option(4, least=0)  # epochs without a better dev score before the learning rate is halved; 0: never
     decay: float = option(0.0, least=0)  # weights shrink by lr·decay a step (AdamW); 0: plain Adam, as in the paper
     pseudo_count: float = option(
@@ -177,9 +178,36 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not TOML: {error}") from error
 
 
+# What a preset means for training, beside the options of the model (`ModelOptions.presets`).
+TRAIN_PRESETS: dict[str, dict[str, Any]] = {"paper": {"lr": 1e-3, "integral": "uniform", "points": 1, "cool": 0}}
+
+
+def with_preset(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The table with the options of its `preset`, or of that of [model], where it does not say something else itself."""
+    found = dict(table)
+    model = found.get("model", {})
+    whole, part = found.pop("preset", None), None
+    if isinstance(model, Mapping) and "preset" in model:
+        part = model["preset"]
+        found["model"] = {key: value for key, value in model.items() if key != "preset"}
+    name = whole if part is None else part
+    if name is None or not isinstance(model, Mapping):
+        return found
+    known = model_options(model.get("kind", DEFAULT)).presets
+    try:
+        check_choice("preset", name, list(known), repr)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    found["model"] = {**known[name], **found.get("model", {})}
+    if part is None and isinstance(found.get("train", {}), Mapping):
+        found["train"] = {**TRAIN_PRESETS.get(name, {}), **found.get("train", {})}
+    return found
+
+
 def make_config(table: Mapping[str, Any], source: str = "configuration") -> RunConfig:
     """Check a table of tables; every mistake is reported, with its key."""
     problems: list[str] = []
+    table = with_preset(table, source)
     problems += unknown_keys(table, [section.name for section in dataclasses.fields(RunConfig)], source, "")
     made: dict[str, Any] = {}
     for name in ("data", "model", "train", "task"):

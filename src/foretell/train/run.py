@@ -27,6 +27,7 @@ from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, load_model, load_network, save_model
 from foretell.models.capabilities import HasRules
+from foretell.models.registry import model_options
 from foretell.objective.noise_parts import TimedNoise, load_noise, save_noise
 from foretell.train.config import RunConfig, make_config, read_config, to_toml
 
@@ -204,7 +205,13 @@ class RunFolder:
         return cls(path)
 
     def config(self) -> RunConfig:
-        return make_config(read_config(self.path / CONFIG), str(self.path / CONFIG))
+        table, source = read_config(self.path / CONFIG), str(self.path / CONFIG)
+        model = table.get("model", {})
+        if (
+            isinstance(model, dict) and "kind" in model
+        ):  # all options are written down: what is missing did not exist yet
+            table["model"] = {**model_options(model["kind"]).earlier, **model}
+        return make_config(table, source)
 
     def model(self, device: str = "cpu") -> IntensityModel:
         """What a run that learned what happens next has learned."""

@@ -271,6 +271,9 @@ class Trainer(Generic[ModelT]):
         running = torch.zeros((), dtype=torch.float64, device=self.model.device)
         running += progress.epoch_loss
         while progress.step_in_epoch < len(batches):
+            if options.schedule == "cosine":
+                progress.lr = options.lr * cosine(progress.step, options.epochs * len(batches))
+                self.adam.set_lr(progress.lr)
             found = self.task.step(batches[progress.step_in_epoch], progress.step)
             running += found.loss
             progress.epoch_events += found.count
@@ -343,7 +346,7 @@ class Trainer(Generic[ModelT]):
         progress, options = self.progress, self.options
         waited = progress.epoch - progress.best_epoch
         progress.done = progress.epoch >= options.epochs or bool(options.patience and waited >= options.patience)
-        if options.cool and progress.epoch - progress.cooled >= options.cool:
+        if options.schedule == "cool" and options.cool and progress.epoch - progress.cooled >= options.cool:
             progress.lr, progress.cooled = progress.lr / 2.0, progress.epoch
             self.adam.set_lr(progress.lr)
 
@@ -354,6 +357,14 @@ class Trainer(Generic[ModelT]):
         save_checkpoint(path, self.progress, self.model, self.best, self.adam.optimizer)
         self.run_folder.write_metrics(self.progress.records)
         self.callback.on_checkpoint(path)
+
+
+WARM_UP = 0.02  # of all steps
+
+
+def cosine(step: int, steps: int) -> float:
+    """What the learning rate is multiplied by: up to 1 over the first steps, then half a wave down to 0 (Loshchilov & Hutter 2017)."""
+    return min(1.0, (step + 1) / (WARM_UP * steps + 1)) * 0.5 * (1.0 + math.cos(math.pi * step / steps))
 
 
 def check_data(model: IntensityModel, train: EventData, dev: EventData | None) -> None:

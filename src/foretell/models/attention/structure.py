@@ -22,7 +22,7 @@ Coarse = str | Mapping[str, str]
 Activation = Literal["relu", "gelu"]
 # Attention as the paper has it: nothing but absolute time is known of time.
 PAPER_LAYERS = {"head_size": "full", "head_decay": False, "elapsed": 0, "intensity_scales": 0}
-NO_SUBLAYERS = {"layer_norm": False, "feed_forward": 0}
+NO_SUBLAYERS = {"layer_norm": False, "feed_forward": 0, "activation": "relu"}
 Edge = tuple[str, str]
 
 
