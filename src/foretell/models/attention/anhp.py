@@ -68,7 +68,8 @@ class ANHP(CoarseIntensities):
                 "bos: the data have an event type `bos` of their own; rename it, or turn the option off"
             )
         self.dim, self.layers, self.heads = dim, layers, heads = chosen.dim, chosen.layers, chosen.heads
-        self.time_dim = chosen.time_dim or dim
+        assert chosen.time_dim is not None  # by now
+        self.time_dim = chosen.time_dim
         edges: Any = chosen.edges  # pairs by now
         self.structure = make_structure(self.vocabulary, heads=heads, coarse=chosen.coarse, edges=edges)
 

@@ -22,6 +22,7 @@ Coarse = str | Mapping[str, str]
 Activation = Literal["relu", "gelu"]
 # Attention as the paper has it: nothing but absolute time is known of time.
 PAPER_LAYERS = {"head_size": "full", "head_decay": False, "elapsed": 0, "intensity_scales": 0}
+WAVES = {"time_dim": None}
 NO_SUBLAYERS = {"layer_norm": False, "feed_forward": 0, "activation": "relu"}
 Edge = tuple[str, str]
 
@@ -38,7 +39,7 @@ class AnhpOptions(HeadOptions):
     layer_norm: bool = True
     feed_forward: int | None = None  # 2·dim
     activation: Activation = "gelu"  # of the feed-forward sublayer
-    time_dim: int | None = None  # as dim
+    time_dim: int | None = 0  # of waves of absolute time; None: as dim
     coarse: Literal["one", "none"] | Mapping[str, str] | None = None  # "one", or "none" where there are edges
     edges: tuple[str, ...] | None = None  # "e <- f": e sees past f; None: everything sees everything
     bos: bool = False
@@ -49,8 +50,8 @@ class AnhpOptions(HeadOptions):
 
     earlier: ClassVar[dict[str, Any]] = {**PAPER_LAYERS, "activation": "relu"}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {**PAPER_LAYERS, **NO_SUBLAYERS, "heads": 1, "shortest_wave": "min", "fading": 0.0, "echo": 0.0},
-        "plain": {**PAPER_LAYERS, **NO_SUBLAYERS, "heads": 1},  # the paper's equations, from a better start
+        "paper": {**PAPER_LAYERS, **NO_SUBLAYERS, **WAVES, "heads": 1, "shortest_wave": "min", "fading": 0.0, "echo": 0.0},
+        "plain": {**PAPER_LAYERS, **NO_SUBLAYERS, **WAVES, "heads": 1},  # the paper's equations, from a better start
     }
 
     def mistakes(self) -> list[str]:
