@@ -25,7 +25,7 @@ FIRST = event_data([([0.0, *times], [1, *kinds]) for times, kinds in random_rows
 
 
 def smooth_anhp() -> ANHP:
-    model = randomise(ANHP(3, dim=4, layers=2, dtype=torch.float64, coarse="none"), seed=2)
+    model = randomise(ANHP.preset("plain", 3, dim=4, layers=2, dtype=torch.float64, coarse="none"), seed=2)
     model.vocabulary = DATA.vocabulary
     model.time.set_range(2.0, 10.0)
     return model
@@ -41,7 +41,7 @@ def hawkes() -> Hawkes:
 
 def wild_anhp() -> ANHP:
     """Waves a thousand times shorter than the gaps, and weights large enough to follow them: no quadrature settles."""
-    model = randomise(ANHP(DATA.vocabulary, dim=4, layers=1, dtype=torch.float64), seed=4, spread=2.0)
+    model = randomise(ANHP.preset("plain", DATA.vocabulary, dim=4, layers=1, dtype=torch.float64), seed=4, spread=2.0)
     model.time.set_range(1e-3, 10.0)
     return model
 

@@ -105,7 +105,7 @@ def test_a_level_that_is_never_reached_has_no_quantile():
 def test_marches_that_go_on_alone_find_what_they_find_together():
     """Most arrive early, and the ranks are closed; the order and the company make no difference."""
     data = random_data(2, [12, 3, 8, 12])
-    model = randomise(ANHP(data.vocabulary, dim=5, bos=True, heads=2, dtype=torch.float64), seed=8)
+    model = randomise(ANHP.preset("plain", data.vocabulary, dim=5, bos=True, heads=2, dtype=torch.float64), seed=8)
     model.time.set_range(0.05, 10.0)
     batch = model.collator.batch(data, range(4))
     start, seen = batch.gap_start, torch.arange(13).expand(4, 13)

@@ -71,7 +71,7 @@ def test_a_hawkes_process_expects_what_scipy_integrates(mu: float, alpha: float,
 
 
 def anhp(data: EventData, m: float, **options: Any) -> ANHP:
-    model = randomise(ANHP(data.vocabulary, dim=6, dtype=torch.float64, **options), seed=3)
+    model = randomise(ANHP.preset("plain", data.vocabulary, dim=6, dtype=torch.float64, **options), seed=3)
     model.time.set_range(m, 10.0)
     model.time_scale = 0.7
     return model
@@ -119,7 +119,7 @@ def test_of_two_cares_the_closer_one_finds_more_digits(m: float):
 
 def rough(data: EventData) -> ANHP:
     """Intensities that wiggle by a factor of a few, on all scales down to a ten-thousandth of the usual wait."""
-    model = randomise(ANHP(data.vocabulary, dim=12, dtype=torch.float64), seed=5, spread=0.9)
+    model = randomise(ANHP.preset("plain", data.vocabulary, dim=12, dtype=torch.float64), seed=5, spread=0.9)
     model.time.set_range(2e-5, 10.0)
     return model
 

@@ -69,7 +69,7 @@ def test_what_was_quiet_before_the_start_has_not_happened():
 
 
 def test_the_mean_is_the_one_that_evaluation_predicts():
-    model = randomise(ANHP(DATA.vocabulary, dim=5, dtype=torch.float64), seed=4)
+    model = randomise(ANHP.preset("plain", DATA.vocabulary, dim=5, dtype=torch.float64), seed=4)
     model.time.set_range(0.3, 10.0)
     whole = predict_next_times(model, DATA)
     for event in range(6):
@@ -148,7 +148,7 @@ def test_draws_of_one_history_do_not_repeat_those_of_another():
 
 
 def models() -> list[IntensityModel]:
-    anhp = randomise(ANHP(DATA.vocabulary, dim=4, dtype=torch.float64), seed=6)
+    anhp = randomise(ANHP.preset("plain", DATA.vocabulary, dim=4, dtype=torch.float64), seed=6)
     anhp.time.set_range(0.2, 10.0)
     rules = next(member for member in MEMBERS if member.name == "andtt").build()
     return [anhp, rules, hawkes(0.1, 0.4, 0.7), hawkes(1e-3, 0.3, 1.0), poisson(0.2, 0.5, 0.1)]

@@ -47,7 +47,7 @@ def test_every_score_of_a_tiny_example_is_the_one_computed_by_hand():
 
 def test_the_most_intense_type_is_the_one_predicted_at_each_time():
     data = random_data(2, [6, 4])
-    model = randomise(ANHP(data.vocabulary, dim=4, dtype=torch.float64), seed=1)
+    model = randomise(ANHP.preset("plain", data.vocabulary, dim=4, dtype=torch.float64), seed=1)
     model.time.set_range(0.5, 10.0)
     events = score(model, data, ScoringOptions(times=False)).events
     wrong = 0
@@ -77,7 +77,7 @@ def test_the_same_seed_gives_the_same_intervals():
 
 def test_evaluation_leaves_the_model_and_the_random_state_as_they_were():
     data = random_data(5, [5, 3])
-    model = ANHP(data.vocabulary, dim=4, dropout=0.5).train()
+    model = ANHP.preset("plain", data.vocabulary, dim=4, dropout=0.5).train()
     state = torch.get_rng_state()
     one, two = (evaluate(model, data, times=False) for _ in range(2))
     assert model.training and torch.equal(torch.get_rng_state(), state)
@@ -97,7 +97,7 @@ def test_the_mean_absolute_error_and_the_type_without_its_time_are_those_compute
 
 def test_the_error_without_the_time_is_that_of_the_types_predicted_without_it():
     data = random_data(9, [6, 5, 7])
-    model = randomise(ANHP(data.vocabulary, dim=4, dtype=torch.float64), seed=3, spread=1.0)
+    model = randomise(ANHP.preset("plain", data.vocabulary, dim=4, dtype=torch.float64), seed=3, spread=1.0)
     model.time.set_range(0.5, 10.0)
     found = score(model, data)
     assert found.times is not None and found.evaluation.error_rate_without_time is not None

@@ -24,7 +24,7 @@ DATA = random_data(0, (5, 7, 3))
 
 def anhp(seed: int = 1, **options: object) -> ANHP:
     made = {"dim": 4, "layers": 2, **options}
-    return ANHP(DATA.vocabulary, **made, seed=seed, dtype=torch.float64)  # pyright: ignore[reportArgumentType]
+    return ANHP.preset("plain", DATA.vocabulary, **made, seed=seed, dtype=torch.float64)  # pyright: ignore[reportArgumentType]
 
 
 def learned(**options: object) -> ANHP:
@@ -134,9 +134,9 @@ def test_what_does_not_fit_is_said_all_at_once():
 
 
 def test_other_event_types_are_refused_and_named():
-    other = ANHP(Vocabulary(("a", "b", "x")), dim=4, layers=2)
+    other = ANHP.preset("plain", Vocabulary(("a", "b", "x")), dim=4, layers=2)
     with pytest.raises(ForetellError, match=r"only there: x \(1\); only in the data: c \(1\)"):
         start_from(anhp(), other, DATA, "run")
-    turned = ANHP(Vocabulary(NAMES[2::-1]), dim=4, layers=2)
+    turned = ANHP.preset("plain", Vocabulary(NAMES[2::-1]), dim=4, layers=2)
     with pytest.raises(ForetellError, match="the same types, in another order"):
         start_from(anhp(), turned, DATA, "run")

@@ -55,7 +55,7 @@ def test_counts_have_half_an_event_more_and_leave_out_a_given_first_event():
 
 
 def test_a_prepared_model_without_history_starts_near_the_rates_of_the_data():
-    model = ANHP(GAPS.vocabulary, dim=8, dtype=torch.float64)
+    model = ANHP.preset("plain", GAPS.vocabulary, dim=8, dtype=torch.float64)
     with torch.no_grad():
         model.w.zero_()
     model.prepare(GAPS)
@@ -71,7 +71,7 @@ def test_prepared_on_rescaled_data_a_model_differs_by_log_c_an_event(c: float, o
     values = []
     for unit in (1.0, c):
         data = event_data([([unit * t for t in times], types) for times, types in rows], t_end=10.0 * unit)
-        model = ANHP(data.vocabulary, **{"dim": 8, **options}, dtype=torch.float64)
+        model = ANHP.preset("plain", data.vocabulary, **{"dim": 8, **options}, dtype=torch.float64)
         model.prepare(data)
         batch = make_batch(data, range(3))
         values.append(
@@ -83,14 +83,14 @@ def test_prepared_on_rescaled_data_a_model_differs_by_log_c_an_event(c: float, o
 @pytest.mark.parametrize("shortest", [1e-9, 1.0, 9.0, 44.0, 50.0, 1e6])
 @pytest.mark.parametrize("dim", [1, 2, 3, 6])
 def test_any_shortest_wave_gives_a_model_that_works(shortest: float, dim: int):
-    model = ANHP(GAPS.vocabulary, dim=dim, shortest_wave=shortest)
+    model = ANHP.preset("plain", GAPS.vocabulary, dim=dim, shortest_wave=shortest)
     model.prepare(GAPS)
     batch = make_batch(GAPS, range(3))
     assert bool(log_likelihood(model, batch, quadrature(batch, 2)).log_likelihood().isfinite().all())
 
 
 def test_dropout_repeats_from_its_generator_and_is_off_in_evaluation():
-    model = ANHP(GAPS.vocabulary, dim=8, dropout=0.5)
+    model = ANHP.preset("plain", GAPS.vocabulary, dim=8, dropout=0.5)
     batch = make_batch(GAPS, range(3))
 
     def value() -> torch.Tensor:
@@ -103,13 +103,13 @@ def test_dropout_repeats_from_its_generator_and_is_off_in_evaluation():
     assert torch.equal(value(), first)
     model.eval()
     assert torch.equal(value(), value())
-    without = ANHP(GAPS.vocabulary, dim=8)
+    without = ANHP.preset("plain", GAPS.vocabulary, dim=8)
     assert torch.equal(value(), without.state(without.encode(batch), Queries.of_events(batch)))
 
 
 def test_attention_starts_as_a_memory_that_fades_with_weight_one_at_the_mean_gap():
     data = simulate(HawkesProcess(np.array([0.5]), np.array([[0.5]]), np.array([1.0])), 40, 50.0, 3)
-    model = ANHP(data.vocabulary, dim=64, layers=1, fading=2.0, dtype=torch.float64)
+    model = ANHP.preset("plain", data.vocabulary, dim=64, layers=1, fading=2.0, dtype=torch.float64)
     model.prepare(data)
     layer, time = model.layer_list()[0], model.time
     elapsed = np.array([model.time_scale * factor for factor in (1e-3, 1.0, 10.0)])
@@ -128,7 +128,7 @@ def test_attention_starts_as_a_memory_that_fades_with_weight_one_at_the_mean_gap
 
 def test_an_event_starts_by_raising_its_own_type_and_rates_start_at_those_of_poisson():
     data = simulate(PoissonProcess(np.array([0.5, 0.2, 0.1])), 40, 20.0, 4)
-    model = ANHP(data.vocabulary, dim=32, layers=1, echo=8.0, dtype=torch.float64)
+    model = ANHP.preset("plain", data.vocabulary, dim=32, layers=1, echo=8.0, dtype=torch.float64)
     model.prepare(data)
     nothing_yet = EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 20.0, "empty")
     np.testing.assert_allclose(model.intensity(nothing_yet, [1.0])[0], starting_rates(data), rtol=1e-9)

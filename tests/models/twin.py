@@ -65,7 +65,7 @@ def twin_of(model: ANHP) -> SlowANHP:
         activation=model.options.activation,
         split=model.options.head_size == "split",
         elapsed=model.options.elapsed or 0,
-        scales=model.options.intensity_scales,
+        scales=model.scales.count,
         short=model.short,
         long=model.long,
         unit=model.time_scale,

@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 
 def model(**options: object) -> ANHP:
-    made = ANHP(TYPES, dim=DIM, dtype=torch.float64, **options)  # pyright: ignore[reportArgumentType]
+    made = ANHP.preset("plain", TYPES, dim=DIM, dtype=torch.float64, **options)  # pyright: ignore[reportArgumentType]
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel())))
@@ -66,4 +66,4 @@ def test_tiles_are_powers_of_two_of_at_least_sixteen():
 
 
 def test_on_a_cpu_the_general_way_is_taken():
-    assert not ANHP(TYPES, dim=32).is_fused()
+    assert not ANHP.preset("plain", TYPES, dim=32).is_fused()

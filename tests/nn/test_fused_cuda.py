@@ -34,7 +34,7 @@ def made_up(lengths: tuple[int, ...], types: int, seed: int = 0) -> EventData:
 
 def stirred(data: EventData, **options: object) -> ANHP:
     """A model on the device whose parameters are away from their start, where some gradients would be zero."""
-    model = ANHP(data.vocabulary, seed=1, **options)  # pyright: ignore[reportArgumentType]
+    model = ANHP.preset("plain", data.vocabulary, seed=1, **options)  # pyright: ignore[reportArgumentType]
     model.prepare(data)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():

@@ -22,7 +22,7 @@ def exciting(sequences: int, seed: int, t_end: float = 8.0, process: Process = E
 
 
 def small_model(data: EventData, **options: Any) -> ANHP:
-    return ANHP(data.vocabulary, **{"dim": 4, "layers": 1, **options})
+    return ANHP.preset("plain", data.vocabulary, **{"dim": 4, "layers": 1, **options})
 
 
 def options(**changes: Any) -> TrainOptions:

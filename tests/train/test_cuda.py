@@ -25,7 +25,7 @@ DATA = load("robocup")
 
 
 def model(dtype: torch.dtype = torch.float32) -> ANHP:
-    made = ANHP(DATA.vocabulary, dim=16, layers=2, dtype=dtype)
+    made = ANHP.preset("plain", DATA.vocabulary, dim=16, layers=2, dtype=dtype)
     made.prepare(DATA.train)
     return made
 
@@ -49,7 +49,7 @@ def test_captured_steps_are_the_eager_ones():
 
 def short(dim: int = 32, **options: object) -> tuple[ANHP, Batch]:
     """A float32 model, on the device, with a batch of the data's first three hundred events."""
-    made = ANHP(DATA.vocabulary, dim=dim, layers=2, **options)  # pyright: ignore[reportArgumentType]
+    made = ANHP.preset("plain", DATA.vocabulary, dim=dim, layers=2, **options)  # pyright: ignore[reportArgumentType]
     made.prepare(DATA.train)
     whole = DATA.train[0]
     piece = EventSequence(whole.times[:300], whole.types[:300], float(whole.times[300]), "start")

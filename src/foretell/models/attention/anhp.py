@@ -67,8 +67,8 @@ class ANHP(CoarseIntensities):
             raise ForetellError(
                 "bos: the data have an event type `bos` of their own; rename it, or turn the option off"
             )
+        assert chosen.time_dim != "dim" and chosen.heads is not None  # by now
         self.dim, self.layers, self.heads = dim, layers, heads = chosen.dim, chosen.layers, chosen.heads
-        assert chosen.time_dim is not None  # by now
         self.time_dim = chosen.time_dim
         edges: Any = chosen.edges  # pairs by now
         self.structure = make_structure(self.vocabulary, heads=heads, coarse=chosen.coarse, edges=edges)
@@ -87,7 +87,7 @@ class ANHP(CoarseIntensities):
             AttentionLayer(len(self.structure.heads), self.head_size, self.own + dim, chosen, dim)
             for _ in range(layers)
         )
-        self.make_head(chosen.intensity_scales)
+        self.make_head(chosen.intensity_scales or 0)
         if self.elapsed.count or self.scales.count:
             self.unit_names = (*self.unit_names, "short", "long")
             self.shown_units = {**self.shown_units, "short": "short", "long": "long", "unit": "time_scale"}

@@ -20,26 +20,25 @@ from foretell.options import option
 
 Coarse = str | Mapping[str, str]
 Activation = Literal["relu", "gelu"]
+MOST_HEADS, TIME_SCALES = 4, 12  # by default
 # Attention as the paper has it: nothing but absolute time is known of time.
 PAPER_LAYERS = {"head_size": "full", "head_decay": False, "elapsed": 0, "intensity_scales": 0}
-WAVES = {"time_dim": None}
+WAVES = {"time_dim": "dim"}
 NO_SUBLAYERS = {"layer_norm": False, "feed_forward": 0, "activation": "relu"}
 Edge = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class AnhpOptions(HeadOptions):
-    heads: int = option(4, flag="Attention heads.")
+    heads: int | None = option(None, flag="Attention heads.")  # 4, or fewer where dim has no four equal parts
     head_size: Literal["split", "full"] = "split"  # dim / heads each, side by side; or dim each, summed
     head_decay: bool = True  # logits fall with an event's age, at a rate that each head learns
-    elapsed: int | None = (
-        None  # scales on which keys and queries see the time since the last event; 12, or 0 with edges
-    )
-    intensity_scales: int = 12  # of the mixture over time scales that intensities are multiplied by; 0: none
+    elapsed: int | None = None  # scales on which attention sees the time since the last event; 12, or 0 with edges
+    intensity_scales: int | None = None  # of the mixture that intensities are multiplied by; 12, or 0 with edges
     layer_norm: bool = True
     feed_forward: int | None = None  # 2·dim
     activation: Activation = "gelu"  # of the feed-forward sublayer
-    time_dim: int | None = 0  # of waves of absolute time; None: as dim
+    time_dim: int | Literal["dim"] = 0  # of waves of absolute time; "dim": as many as dim
     coarse: Literal["one", "none"] | Mapping[str, str] | None = None  # "one", or "none" where there are edges
     edges: tuple[str, ...] | None = None  # "e <- f": e sees past f; None: everything sees everything
     bos: bool = False
@@ -48,22 +47,34 @@ class AnhpOptions(HeadOptions):
     )  # attention starts as a memory that fades like this power of the elapsed time
     echo: float = option(2.0, free=True)  # an event starts by raising its own type this much; 0: not at all
 
-    earlier: ClassVar[dict[str, Any]] = {**PAPER_LAYERS, "activation": "relu"}
+    earlier: ClassVar[dict[str, Any]] = {**PAPER_LAYERS, **WAVES, "activation": "relu"}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {**PAPER_LAYERS, **NO_SUBLAYERS, **WAVES, "heads": 1, "shortest_wave": "min", "fading": 0.0, "echo": 0.0},
+        "paper": {
+            **PAPER_LAYERS,
+            **NO_SUBLAYERS,
+            **WAVES,
+            "heads": 1,
+            "shortest_wave": "min",
+            "fading": 0.0,
+            "echo": 0.0,
+        },
         "plain": {**PAPER_LAYERS, **NO_SUBLAYERS, **WAVES, "heads": 1},  # the paper's equations, from a better start
     }
 
     def mistakes(self) -> list[str]:
         found = super().mistakes()
-        if self.time_dim is not None and self.time_dim < 0:
+        if self.time_dim != "dim" and self.time_dim < 0:
             found.append(f"time_dim = {self.time_dim}: expected 0 (none) or more")
         for name in ("elapsed", "intensity_scales"):
             if (getattr(self, name) or 0) < 0:
                 found.append(f"{name} = {getattr(self, name)}: expected 0 (none) or a number of time scales")
-        if self.elapsed and self.edges is not None:
-            found.append(f"elapsed = {self.elapsed}: with edges, types see different last events: leave it out")
-        if self.head_size == "split" and self.heads > 0 and self.dim % self.heads:
+            elif getattr(self, name) and self.edges is not None:
+                found.append(
+                    f"{name} = {getattr(self, name)}: with edges, types see different last events: leave it out"
+                )
+        if self.heads is not None and self.heads < 1:
+            found.append(f"heads = {self.heads}: expected 1 or more")
+        elif self.heads and self.head_size == "split" and self.dim % self.heads:
             found.append(
                 f"heads = {self.heads}: dim = {self.dim} cannot be split; choose a divisor, or head_size = full"
             )
@@ -80,12 +91,15 @@ class AnhpOptions(HeadOptions):
             edges = tuple(parse_edge(edge) if isinstance(edge, str) else tuple(edge) for edge in self.edges)
         coarse: Any = self.coarse if self.coarse is None or isinstance(self.coarse, str) else dict(self.coarse)
         found: dict[str, Any] = {"edges": edges, "coarse": coarse}
-        if self.time_dim is None:
+        if self.time_dim == "dim":
             found["time_dim"] = self.dim
         if self.feed_forward is None:
             found["feed_forward"] = 2 * self.dim
-        if self.elapsed is None:
-            found["elapsed"] = 12 if self.edges is None else 0
+        if self.heads is None:
+            found["heads"] = max(heads for heads in range(1, MOST_HEADS + 1) if self.dim % heads == 0)
+        for name in ("elapsed", "intensity_scales"):
+            if getattr(self, name) is None:
+                found[name] = TIME_SCALES if self.edges is None else 0
         return replace(self, **found)
 
 
