@@ -23,7 +23,20 @@ def bursts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(bursts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of each kind of model; tests that change one must copy it."""
     place = tmp_path_factory.mktemp("runs")
-    options = {"anhp": ("--dim", 4, "--layers", 2, "--epochs", 2, "--set", "model.shortest_wave=0.5")}
+    options = {
+        "anhp": (
+            "--dim",
+            4,
+            "--layers",
+            2,
+            "--epochs",
+            2,
+            "--set",
+            "model.shortest_wave=0.5",
+            "--set",
+            "model.preset=plain",
+        )
+    }
     for kind in ("anhp", "hawkes", "poisson"):
         fine("train", "--model", kind, "--data", bursts, "--run", place / kind, "--quiet", *options.get(kind, ()))
     return {kind: place / kind for kind in ("anhp", "hawkes", "poisson")}

@@ -100,7 +100,7 @@ def test_other_commands_say_what_a_pretrained_run_is_for(command: tuple[object, 
 def test_training_starts_from_a_pretrained_run_and_says_what_was_taken(bursts: Path, pretrained: Path, tmp_path: Path):
     run = tmp_path / "run"
     outcome = fine("train", "--data", bursts, "--init", pretrained, "--epochs", 1, "--run", run)
-    assert "fine, attention; coarse_base, w, w_constant, log_tau start fresh" in outcome.err
+    assert "fine, attention; coarse_base, w, w_constant, log_tau, mixture, mixture_constant start fresh" in outcome.err
     options = RunFolder.open(run).config().model
     assert isinstance(options, AnhpOptions) and options.dim == 4 and options.layers == 1  # as in the run it starts from
     found = fine(

@@ -104,7 +104,10 @@ def test_an_event_type_called_bos_cannot_be_told_from_the_bos_option():
     [
         ({"dim": 0}, "dim = 0"),
         ({"layers": 0}, "layers = 0"),
-        ({"time_dim": 0}, "time_dim = 0"),
+        ({"time_dim": -1}, "time_dim = -1"),
+        ({"elapsed": -1}, "elapsed = -1"),
+        ({"dim": 8, "heads": 3}, "heads = 3: dim = 8 cannot be split"),
+        ({"intensity_scales": 3, "edges": ("a <- b",)}, "intensity_scales = 3: with edges"),
         ({"feed_forward": -1}, "feed_forward = -1"),
         ({"dropout": 1.0}, "dropout = 1.0"),
         ({"dim": -1, "dropout": -0.1}, r"dim = -1.*\n.*dropout = -0.1"),

@@ -294,7 +294,7 @@ def test_samplers_that_are_set_aside_change_no_bound(monkeypatch: pytest.MonkeyP
     plain = type(sampler).look
 
     def look(self: Sampler, times: torch.Tensor) -> torch.Tensor:
-        if bool((self._since >= 24).any()):  # pyright: ignore
+        if bool((self._stale >= 24).any()):  # pyright: ignore
             looked.append(float(times[0, 0]))
         return plain(self, times)
 

@@ -10,7 +10,7 @@ import contextlib
 import json
 import platform
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args
@@ -207,10 +207,11 @@ class RunFolder:
     def config(self) -> RunConfig:
         table, source = read_config(self.path / CONFIG), str(self.path / CONFIG)
         model = table.get("model", {})
-        if (
-            isinstance(model, dict) and "kind" in model
-        ):  # all options are written down: what is missing did not exist yet
-            table["model"] = {**model_options(model["kind"]).earlier, **model}
+        if isinstance(model, dict) and "kind" in model:
+            options = model_options(model["kind"])
+            # All options that are not None are written down: where one is missing, it did not exist yet.
+            if any(one.name not in model for one in fields(options) if one.default is not None):
+                table["model"] = {**options.earlier, **model}
         return make_config(table, source)
 
     def model(self, device: str = "cpu") -> IntensityModel:
