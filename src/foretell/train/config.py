@@ -86,6 +86,7 @@ class DataOptions:
     # Dev and test stay whole.
     train_fraction: float = option(1.0, flag="A share of the training data, such as 0.25.")
     impossible: Impossible = option("error", flag=IMPOSSIBLE)
+    dequantise: bool = False  # spread times that lie on a grid, or are equal, evenly within it, always the same way
 
 
 @dataclass(frozen=True)

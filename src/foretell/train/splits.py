@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from foretell.data import ColumnMap, Dataset, EventData, EventSequence, Origin, Vocabulary, load, load_file
+from foretell.data.dequantise import dequantise, grid_of
 from foretell.data.loading import split_names
 from foretell.errors import DataError, ForetellError
 from foretell.train.config import DataOptions
@@ -59,8 +60,23 @@ def load_splits(options: DataOptions, *, unseen: tuple[str, ...] = ()) -> Datase
     if dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen)):
         dataset = _split(dataset, dataset.train, options)
     assert dataset.train is not None
+    if options.dequantise:
+        dataset = _dequantised(dataset, dataset.train, options.path)
+        assert dataset.train is not None
     shared = share_of(dataset.train, options.train_fraction, options.split_seed)
     return replace(dataset, train=shared, **dict.fromkeys(unseen))
+
+
+def _dequantised(dataset: Dataset, train: EventData, path: str) -> Dataset:
+    """All splits, on the grid of the first."""
+    grid, made = grid_of(train), {}
+    for name, data in dataset.splits().items():
+        found = dequantise(data, grid)
+        made[name] = found.data
+        if found.grid is not None:
+            told = path, name, found.grid, 100.0 * found.ties
+            log.warning("%s: %s: times were spread evenly within a grid of %g; %.1f %% of gaps were 0", *told)
+    return replace(dataset, **made)
 
 
 def _split(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:

@@ -1,0 +1,242 @@
+"""The field: A-NHP as it is by default and as the paper has it, S2P2 and NHP on eleven logs, each with the same budget on dev.
+
+    python field.py prepare DATA OUT            # DATA: a folder with the data sets; OUT: their copies, as every model gets them
+    python field.py run OUT RESULTS.jsonl --device cuda --jobs 12
+    python field.py table RESULTS.jsonl
+
+Times on a grid, and ties, are spread evenly within it with a fixed seed (`data.dequantise`); at most 50,000 events are trained on, and
+scores are of events 2 to I. Of each model the trial that is best on dev is fitted with two more seeds; test is looked at with all three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import multiprocessing
+import os
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MOST_EVENTS = 50_000
+SEEDS = (0, 1, 2)
+LOGS = ("helpdesk", "sepsis", "bpic12", "bpic12-o", "bpic13-incidents", "env-permit")
+SETS = ("stackoverflow", "mimic2", "bookorder", "iptv_small", "robocup", *LOGS)
+WINDOW = "events-2-to-I"
+TRAIN = {"window": WINDOW, "patience": 25, "schedule": "cosine", "clip": 1.0, "dtype": "float32"}
+BATCH_EVENTS, STEPS, EPOCHS = 1_000, 3_000, (20, 100)  # events per step, steps of a fit, and limits of its epochs
+# Every model has two trials per data set.
+TRIALS: dict[str, list[dict[str, Any]]] = {
+    "A-NHP": [
+        {"model": {"kind": "anhp", "dim": 32}, "train": {"lr": 3e-3, "points": 2}},
+        {"model": {"kind": "anhp", "dim": 64, "dropout": 0.1}, "train": {"lr": 3e-3, "points": 2}},
+    ],
+    "S2P2": [
+        {"model": {"kind": "s2p2"}, "train": {"lr": 5e-3, "points": 2}},
+        {"model": {"kind": "s2p2", "dropout": 0.1}, "train": {"lr": 5e-3, "points": 2}},
+    ],
+    "A-NHP, paper": [
+        {"model": {"kind": "anhp", "preset": "plain", "dim": 32}, "train": {"lr": 1e-3, "points": 2}},
+        {"model": {"kind": "anhp", "preset": "plain", "dim": 64}, "train": {"lr": 3e-3, "points": 2}},
+    ],
+    "NHP": [
+        {"model": {"kind": "nhp", "dim": 32}, "train": {"lr": 3e-3, "points": 2}},
+        {"model": {"kind": "nhp", "dim": 64}, "train": {"lr": 3e-3, "points": 2}},
+    ],
+}
+
+
+def traces(path: Path) -> Iterator[list[tuple[float, str]]]:
+    """Cases of an XES file: seconds since the epoch and activities, in order of time."""
+    with gzip.open(path) as file:
+        for _, element in ElementTree.iterparse(file):
+            if element.tag.rpartition("}")[2] != "trace":
+                continue
+            events = []
+            for event in element:
+                if event.tag.rpartition("}")[2] == "event":
+                    found = {one.get("key"): one.get("value") for one in event}
+                    when = datetime.fromisoformat(str(found["time:timestamp"]).replace("Z", "+00:00"))
+                    events.append((when.timestamp(), str(found["concept:name"])))
+            yield sorted(events, key=lambda event: event[0])
+            element.clear()
+
+
+def convert(source: Path, to: Path) -> None:
+    """XES files to JSON lines; the first event of a case is at time 0 and is given."""
+    to.mkdir(parents=True, exist_ok=True)
+    for split in ("train", "dev", "test"):
+        with gzip.open(to / f"{split}.jsonl.gz", "wt") as file:
+            for number, events in enumerate(traces(source / f"{split}.xes.gz")):
+                times = [round(time - events[0][0], 6) for time, _ in events]
+                row = {"id": str(number), "times": times, "events": [name for _, name in events], "t_end": times[-1]}
+                file.write(json.dumps(row) + "\n")
+    (to / "dataset.toml").write_text(f'name = "{source.name}"\norigin = "first-event"\ntime_unit = "seconds"\n')
+
+
+def prepare(data: Path, out: Path) -> None:
+    from dataclasses import replace
+
+    from foretell.data.dequantise import dequantise, grid_of
+    from foretell.data.loading import load, save_dataset
+    from foretell.train.splits import share_of
+
+    about = {}
+    for name in SETS:
+        source = data / name
+        if name in LOGS:
+            source = out / "xes" / name
+            convert(data / "processes" / name, source)
+        dataset = load(str(source))
+        assert dataset.train is not None
+        grid, made, ties = grid_of(dataset.train), {}, {}
+        for split, events in dataset.splits().items():
+            found = dequantise(events, grid)
+            made[split], ties[split] = found.data, round(found.ties, 4)
+        if made["train"].event_count > MOST_EVENTS:
+            made["train"] = share_of(made["train"], MOST_EVENTS / made["train"].event_count)
+        save_dataset(replace(dataset, **made), out / name)
+        about[name] = {"grid": grid, "ties": ties, "events": {split: one.event_count for split, one in made.items()}}
+    (out / "about.json").write_text(json.dumps(about, indent=1))
+
+
+def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
+    """One fit: its score on dev and, where that is wanted, on test with its parts."""
+    import torch
+
+    from foretell.evaluate.likelihood import score_events
+    from foretell.train.config import make_config
+    from foretell.train.fit import fit
+    from foretell.train.splits import load_splits
+
+    torch.set_num_threads(1)
+    table = TRIALS[job["model"]][job["trial"]]
+    train = load_splits(make_config({"data": {"path": job["path"]}}).data).train
+    assert train is not None
+    batch = int(np.clip(round(BATCH_EVENTS * len(train) / train.event_count), 1, len(train)))
+    epochs = int(np.clip(STEPS * batch // len(train), *EPOCHS))
+    more = {"seed": job["seed"], "device": job["device"], "batch": batch, "epochs": epochs}
+    config = make_config(
+        {
+            "data": {"path": job["path"]},
+            "model": table["model"],
+            "train": {**TRAIN, **table["train"], **more},
+        }
+    )
+    dataset = load_splits(config.data)
+    assert dataset.train is not None and dataset.dev is not None and dataset.test is not None
+    model = config.model.make(dataset.vocabulary, seed=job["seed"], dtype=torch.float32)
+    began = time.monotonic()
+    found = fit(model, dataset.train, dataset.dev, config.train)
+    result = {**job, **more, "seconds": round(time.monotonic() - began, 1), "best_epoch": found.best_epoch}
+    for split, data in (("dev", dataset.dev), ("test", dataset.test)):
+        scores = score_events(found.model, data, integral="stratified", points=40, window=WINDOW, seed=1)
+        events = max(int(scores.scored.sum()), 1)
+        result[split] = float(scores.log_likelihood.sum()) / events
+        result[f"{split}_time"] = float(scores.time_log_likelihood.sum()) / events
+        result[f"{split}_error"] = scores.used.standard_error
+    return result
+
+
+def guarded(job: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return fit_and_score(job)
+    except Exception as error:  # the others go on; what failed stands in the results
+        return {**job, "error": f"{type(error).__name__}: {error}"}
+
+
+def run(data: Path, results: Path, device: str, jobs: int, minutes: float, wanted: dict[str, list[str]]) -> None:
+    """All trials with the first seed, then the best of each with the other seeds."""
+    done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    have = {(one["set"], one["model"], one["trial"], one["seed"]) for one in done}
+    stop = time.monotonic() + 60.0 * minutes
+
+    def job(name: str, model: str, trial: int, seed: int) -> dict[str, Any]:
+        settings = {"set": name, "model": model, "trial": trial, "seed": seed}
+        return {**settings, "path": str(data / name), "device": device}
+
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=None) as pool:
+        for seeds in (SEEDS[:1], SEEDS[1:]):
+            tasks = []
+            for model in wanted["models"]:
+                for name in wanted["sets"]:
+                    trials = range(len(TRIALS[model]))
+                    if seeds == SEEDS[1:]:
+                        mine = [one for one in done if one["set"] == name and one["model"] == model and "dev" in one]
+                        first = [one for one in mine if one["seed"] == SEEDS[0]]
+                        trials = [max(first, key=lambda one: one["dev"])["trial"]] if first else []
+                    tasks += [
+                        job(name, model, trial, seed)
+                        for trial in trials
+                        for seed in seeds
+                        if (name, model, trial, seed) not in have
+                    ]
+            for found in pool.imap_unordered(guarded, tasks):
+                found.pop("path")
+                done.append(found)
+                with results.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+                if time.monotonic() > stop:
+                    pool.terminate()
+                    return
+
+
+def table(results: Path) -> None:
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    by: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if "dev" in row:
+            by[row["set"], row["model"]].append(row)
+    models = [name for name in TRIALS if any(model == name for _, model in by)]
+    sys.stdout.write("| set | " + " | ".join(models) + " |\n|---" + "|---" * len(models) + "|\n")
+    for name in SETS:
+        cells = []
+        for model in models:
+            mine = by.get((name, model), [])
+            first = [one for one in mine if one["seed"] == SEEDS[0]]
+            if not first:
+                cells.append("–")
+                continue
+            best = max(first, key=lambda one: one["dev"])["trial"]
+            chosen = [one for one in mine if one["trial"] == best]
+            test, when = (np.array([one[key] for one in chosen]) for key in ("test", "test_time"))
+            cells.append(f"{test.mean():.3f} ± {np.ptp(test) / 2:.3f} ({when.mean():.3f})")
+        sys.stdout.write(f"| {name} | " + " | ".join(cells) + " |\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True, dest="command")
+    made = commands.add_parser("prepare")
+    made.add_argument("data", type=Path)
+    made.add_argument("out", type=Path)
+    fitted = commands.add_parser("run")
+    fitted.add_argument("data", type=Path)
+    fitted.add_argument("results", type=Path)
+    fitted.add_argument("--device", default="cpu")
+    fitted.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    fitted.add_argument("--minutes", type=float, default=600.0)
+    fitted.add_argument("--sets", nargs="*", default=list(SETS))
+    fitted.add_argument("--models", nargs="*", default=list(TRIALS))
+    shown = commands.add_parser("table")
+    shown.add_argument("results", type=Path)
+    args = parser.parse_args()
+    if args.command == "prepare":
+        prepare(args.data, args.out)
+    elif args.command == "run":
+        wanted = {"sets": args.sets, "models": args.models}
+        run(args.data, args.results, args.device, args.jobs, args.minutes, wanted)
+    else:
+        table(args.results)
+
+
+if __name__ == "__main__":
+    main()
