@@ -255,7 +255,6 @@ def random_cases(draw: st.DrawFn) -> tuple[Case, int]:
         "feed_forward": draw(st.sampled_from([0, 3])),
         "activation": draw(st.sampled_from(["relu", "gelu"])),
         "head_decay": draw(st.booleans()),
-        "intensity_scales": draw(st.sampled_from([0, 2])),
     }
     pairs = [(e, f) for e in names for f in names]
     if draw(st.booleans()):
@@ -264,6 +263,7 @@ def random_cases(draw: st.DrawFn) -> tuple[Case, int]:
         by_name = st.fixed_dictionaries({name: st.sampled_from(["x", "y"]) for name in names})
         options["coarse"] = draw(st.one_of(st.sampled_from(["one", "none"]), by_name))
         options["elapsed"] = draw(st.sampled_from([0, 2]))
+        options["intensity_scales"] = draw(st.sampled_from([0, 2]))
     lengths = tuple(draw(st.lists(st.integers(0, 9), min_size=1, max_size=2)))
     dim, layers = draw(st.integers(2, 4)), draw(st.integers(1, 2))
     if dim % options["heads"] == 0 and draw(st.booleans()):

@@ -127,7 +127,7 @@ name = "THP"
 model = { kind = "thp", dim = 4, layers = 1 }
 [[model]]
 name = "A-NHP"
-model = { kind = "anhp", dim = 4 }
+model = { kind = "anhp", preset = "plain", dim = 4 }
 draw = { layers = 1, echo = 0.0 }
 layers = [1, 2]
 """
@@ -180,7 +180,7 @@ name = "NHP"
 model = { kind = "nhp", dim = 4 }
 [[model]]
 name = "A-NHP"
-model = { kind = "anhp", dim = 4, layers = 1 }
+model = { kind = "anhp", preset = "plain", dim = 4, layers = 1 }
 [[set]]
 name = "Short"
 drawn = { sequences = 6, types = 2, lengths = [3, 5] }
@@ -226,7 +226,7 @@ dev_points = 1
 batch = 1
 [[model]]
 name = "A-NHP"
-model = { kind = "anhp", dim = 4, layers = 1 }
+model = { kind = "anhp", preset = "plain", dim = 4, layers = 1 }
 [[model]]
 name = "Poisson"
 model = { kind = "poisson" }
@@ -283,7 +283,7 @@ dev_points = 1
 batch = 1
 [[model]]
 name = "A-NHP"
-model = { kind = "anhp", dim = 4, layers = 1 }
+model = { kind = "anhp", preset = "plain", dim = 4, layers = 1 }
 [[model]]
 name = "Poisson"
 model = { kind = "poisson" }

@@ -21,7 +21,7 @@ NEAR, FEW, OFF = (
 
 
 @dataclass(frozen=True)
-class GridSpread:
+class SpreadData:
     """What was done: the grid, the share of gaps that were 0, and the data."""
 
     grid: float | None  # None: times lie on no grid, and none are equal
@@ -50,7 +50,7 @@ def grid_of(data: EventData) -> float | None:
     return smallest if len(positive) < len(gaps) else None
 
 
-def dequantise(data: EventData, grid: float | None = None, seed: int = 0) -> GridSpread:
+def dequantise(data: EventData, grid: float | None = None, seed: int = 0) -> SpreadData:
     """Every time `t` becomes `t + grid·U` with `U` uniform on [0, 1), in order among equal times.
 
     A first event that is given (`origin = "first-event"`) stays at 0. The grid is that of the data, unless one is given.
@@ -59,10 +59,10 @@ def dequantise(data: EventData, grid: float | None = None, seed: int = 0) -> Gri
     gaps = _gaps(data)
     ties = float((gaps == 0.0).mean()) if len(gaps) else 0.0
     if grid is None:
-        return GridSpread(None, ties, data)
+        return SpreadData(None, ties, data)
     random = np.random.default_rng(seed)
     moved = [_spread(one, grid, random, data.origin == "first-event") for one in data]
-    return GridSpread(grid, ties, replace(data, sequences=moved, report=None))
+    return SpreadData(grid, ties, replace(data, sequences=moved, report=None))
 
 
 def _gaps(data: EventData) -> np.ndarray:

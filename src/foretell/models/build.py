@@ -17,6 +17,7 @@ from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.registry import find_network
 from foretell.models.task_heads import TaskHead
+from foretell.options import ConfigError
 
 FORMAT = 1
 SIZES = ("dim", "layers", "heads", "time_dim", "feed_forward", "decays")
@@ -77,6 +78,8 @@ def load_network(path: str | Path, device: torch.device | str = "cpu") -> Networ
         model.load_state_dict(tensors)
     except FileNotFoundError as error:
         raise ForetellError(f"{path}: no such model file") from error
+    except ConfigError as error:
+        raise ForetellError(f"{path}: not a foretell model: {error}") from error
     except (
         OSError, SafetensorError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError
     ) as error:  # fmt: skip

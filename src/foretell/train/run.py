@@ -27,7 +27,7 @@ from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, load_model, load_network, save_model
 from foretell.models.capabilities import HasRules
-from foretell.models.registry import model_options
+from foretell.models.registry import model_kinds, model_options
 from foretell.objective.noise_parts import TimedNoise, load_noise, save_noise
 from foretell.train.config import RunConfig, make_config, read_config, to_toml
 
@@ -207,7 +207,7 @@ class RunFolder:
     def config(self) -> RunConfig:
         table, source = read_config(self.path / CONFIG), str(self.path / CONFIG)
         model = table.get("model", {})
-        if isinstance(model, dict) and "kind" in model:
+        if isinstance(model, dict) and model.get("kind") in model_kinds():
             options = model_options(model["kind"])
             # All options that are not None are written down: where one is missing, it did not exist yet.
             if any(one.name not in model for one in fields(options) if one.default is not None):
