@@ -102,7 +102,7 @@ def test_all_mistakes_are_reported_at_once():
         ("model.edges", "a <- b", "a list of strings"),
         ("model.coarse", {"a": 1}, '"one" or "none" or a table of strings'),
         ("model.shortest_wave", "max", '"quantile" or "min" or a number'),
-        ("model.time_dim", [1], "a whole number or \"dim\""),
+        ("model.time_dim", [1], 'a whole number or "dim"'),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_with_what_was_expected(key: str, value: object, expected: str):
