@@ -292,8 +292,8 @@ class ANHP(CoarseIntensities):
             return attention_with_null([query], [table.keys], table.values, visible, table.hidden)
         decay = layer.decay(run, self.dim // self.head_size, self.time_scale)
         ages = None if decay is None else rows.ages
-        parts = (part.flatten(0, -3) for part in (self._by_head(query), table.keys, table.values))
-        out = head_attention(*parts, visible, table.hidden, ages, decay)
+        x, keys, values = (part.flatten(0, -3) for part in (self._by_head(query), table.keys, table.values))
+        out = head_attention(x, keys, values, visible, table.hidden, ages, decay)
         if self.head_size == self.dim:
             return out
         return out.unflatten(0, (len(query), -1)).transpose(1, 2).flatten(2)

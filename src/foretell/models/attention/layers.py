@@ -19,7 +19,7 @@ class Sublayers(nn.Module):
 
     def __init__(self, dim: int, layer_norm: bool, feed_forward: int, activation: Activation = "relu") -> None:
         super().__init__()
-        self.activation = {"relu": relu, "gelu": gelu}[activation]
+        self.activation = activation
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(1 + (feed_forward > 0))) if layer_norm else None
         self.expand = _unfilled(dim, feed_forward) if feed_forward else None
         self.contract = _unfilled(feed_forward, dim) if feed_forward else None
@@ -40,7 +40,8 @@ class Sublayers(nn.Module):
         if self.norms is not None:
             x = layer_norm(self.norms[0], x)
         if self.expand is not None and self.contract is not None:
-            inner = self.activation(affine(x, self.expand.weight, self.expand.bias))
+            wide = affine(x, self.expand.weight, self.expand.bias)
+            inner = gelu(wide) if self.activation == "gelu" else relu(wide)
             moved = affine(inner, self.contract.weight, self.contract.bias)
             x = x + (moved if drop is None else drop(moved))
             if self.norms is not None:

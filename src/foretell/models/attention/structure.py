@@ -30,7 +30,8 @@ Edge = tuple[str, str]
 
 @dataclass(frozen=True)
 class AnhpOptions(HeadOptions):
-    heads: int | None = option(None, flag="Attention heads.")  # 4, or fewer where dim has no four equal parts
+    # 4, or fewer where dim has no four equal parts
+    heads: int | None = option(None, flag="Attention heads.")  # pyright: ignore[reportIncompatibleVariableOverride]
     head_size: Literal["split", "full"] = "split"  # dim / heads each, side by side; or dim each, summed
     head_decay: bool = True  # logits fall with an event's age, at a rate that each head learns
     elapsed: int | None = None  # scales on which attention sees the time since the last event; 12, or 0 with edges
