@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -33,6 +33,7 @@ MOST_TILES = {"cpu": 8, "cuda": 4}
 ENOUGH_PRODUCTS, MANY_ROWS = 128, 512  # products of a batch that keep a GPU busy; rows worth sharing out
 TILE_ELEMENTS = 1 << 22  # queries × keys of a tile, of one sequence, at the most
 SAVED_ELEMENTS = 1 << 26  # queries × keys of a batch up to which attention weights are kept for the way back
+KEPT_AGES = 1 << 24  # ages of a tile up to which they are kept for the other layers and the way back
 LOOSE_ROWS = 4096  # queries a tile where they do not lie gap by gap
 RANGED_FROM = 128  # keys from which on
 RANGED_PAIRS = (
@@ -141,12 +142,17 @@ class Ages:
 
     queries: Tensor  # float64 [B, Q]
     keys: Tensor  # float64 [B, N + 1]; that of the null key is never looked at
+    known: dict[int, Tensor] = field(default_factory=dict, repr=False, compare=False)  # by the first row of a tile
 
     def of(self, tile: Tile, dtype: torch.dtype) -> Tensor:
-        """[B, rows, keys + 1]; the null key is as new as ever."""
+        """[B, rows, keys + 1], the same in all layers; the null key is as new as ever."""
+        if tile.row in self.known:
+            return self.known[tile.row]
         found = self.queries[:, tile.row : tile.row_end, None] - self.keys[:, None, : tile.keys + 1]
         found = found.to(dtype)
         found[..., 0] = 0.0
+        if found.numel() <= KEPT_AGES:
+            self.known[tile.row] = found
         return found
 
 
