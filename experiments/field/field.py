@@ -52,6 +52,30 @@ TRIALS: dict[str, list[dict[str, Any]]] = {
         {"model": {"kind": "nhp", "dim": 64}, "train": {"lr": 3e-3, "points": 2}},
     ],
 }
+# What each part of the default A-NHP is worth: the paper's equations with one part, and the whole without one.
+PARTS: dict[str, dict[str, Any]] = {
+    "decay": {"heads": 4, "head_size": "split", "head_decay": True},
+    "elapsed": {"elapsed": 12},
+    "mixture": {"intensity_scales": 12},
+    "sublayers": {"layer_norm": True, "feed_forward": 64, "activation": "gelu"},
+}
+WITHOUT: dict[str, dict[str, Any]] = {
+    "decay": {"head_decay": False},
+    "elapsed": {"elapsed": 0},
+    "mixture": {"intensity_scales": 0},
+    "sublayers": {"layer_norm": False, "feed_forward": 0},
+}
+ABLATION: dict[str, list[dict[str, Any]]] = {
+    name: [{"model": {"kind": "anhp", "dim": 32, **changes}, "train": {"lr": 3e-3, "points": 2}}]
+    for name, changes in (
+        ("plain", {"preset": "plain"}),
+        *((f"plain + {part}", {"preset": "plain", **options}) for part, options in PARTS.items()),
+        ("default", {}),
+        *((f"default - {part}", options) for part, options in WITHOUT.items()),
+        ("default + waves", {"time_dim": "dim"}),
+    )
+}
+ALL = {**TRIALS, **ABLATION}
 
 
 def traces(path: Path) -> Iterator[list[tuple[float, str]]]:
@@ -118,7 +142,7 @@ def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
     from foretell.train.splits import load_splits
 
     torch.set_num_threads(1)
-    table = TRIALS[job["model"]][job["trial"]]
+    table = ALL[job["model"]][job["trial"]]
     train = load_splits(make_config({"data": {"path": job["path"]}}).data).train
     assert train is not None
     batch = int(np.clip(round(BATCH_EVENTS * len(train) / train.event_count), 1, len(train)))
@@ -153,7 +177,7 @@ def guarded(job: dict[str, Any]) -> dict[str, Any]:
         return {**job, "error": f"{type(error).__name__}: {error}"}
 
 
-def run(data: Path, results: Path, device: str, jobs: int, minutes: float, wanted: dict[str, list[str]]) -> None:
+def run(data: Path, results: Path, device: str, jobs: int, minutes: float, wanted: dict[str, Any]) -> None:
     """All trials with the first seed, then the best of each with the other seeds."""
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     have = {(one["set"], one["model"], one["trial"], one["seed"]) for one in done}
@@ -163,12 +187,12 @@ def run(data: Path, results: Path, device: str, jobs: int, minutes: float, wante
         settings = {"set": name, "model": model, "trial": trial, "seed": seed}
         return {**settings, "path": str(data / name), "device": device}
 
-    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=None) as pool:
-        for seeds in (SEEDS[:1], SEEDS[1:]):
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for seeds in (SEEDS[:1], SEEDS[1:]) if wanted["seeds"] else (SEEDS[:1],):
             tasks = []
             for model in wanted["models"]:
                 for name in wanted["sets"]:
-                    trials = range(len(TRIALS[model]))
+                    trials = range(len(ALL[model]))
                     if seeds == SEEDS[1:]:
                         mine = [one for one in done if one["set"] == name and one["model"] == model and "dev" in one]
                         first = [one for one in mine if one["seed"] == SEEDS[0]]
@@ -195,7 +219,7 @@ def table(results: Path) -> None:
     for row in rows:
         if "dev" in row:
             by[row["set"], row["model"]].append(row)
-    models = [name for name in TRIALS if any(model == name for _, model in by)]
+    models = [name for name in ALL if any(model == name for _, model in by)]
     sys.stdout.write("| set | " + " | ".join(models) + " |\n|---" + "|---" * len(models) + "|\n")
     for name in SETS:
         cells = []
@@ -226,13 +250,15 @@ def main() -> None:
     fitted.add_argument("--minutes", type=float, default=600.0)
     fitted.add_argument("--sets", nargs="*", default=list(SETS))
     fitted.add_argument("--models", nargs="*", default=list(TRIALS))
+    fitted.add_argument("--ablation", action="store_true", help="the parts of the default A-NHP, one seed")
     shown = commands.add_parser("table")
     shown.add_argument("results", type=Path)
     args = parser.parse_args()
     if args.command == "prepare":
         prepare(args.data, args.out)
     elif args.command == "run":
-        wanted = {"sets": args.sets, "models": args.models}
+        models = list(ABLATION) if args.ablation else args.models
+        wanted = {"sets": args.sets, "models": models, "seeds": not args.ablation}
         run(args.data, args.results, args.device, args.jobs, args.minutes, wanted)
     else:
         table(args.results)
