@@ -47,6 +47,22 @@ def test_captured_steps_are_the_eager_ones():
     assert len(set(losses[True])) == 5
 
 
+def test_the_default_model_on_cuda_is_the_one_on_the_cpu_and_its_captured_steps_are_the_eager_ones():
+    there = ANHP(DATA.vocabulary, dim=16, dtype=torch.float64)
+    there.prepare(DATA.train)
+    on_cpu = mean_log_likelihood(there, DATA.dev, 5)
+    assert mean_log_likelihood(there.to("cuda"), DATA.dev, 5) == pytest.approx(on_cpu, rel=1e-10)
+    batch = make_batch(DATA.train, [0, 1], device="cuda")
+    losses = {}
+    for capture in (False, True):
+        there = ANHP(DATA.vocabulary, dim=16, dtype=torch.float64)
+        there.prepare(DATA.train)
+        stepper = Stepper(there.to("cuda"), 1e-3, StepOptions(capture=capture, points=2))
+        losses[capture] = [float(stepper(batch, number)) for number in range(5)]
+    assert losses[True] == pytest.approx(losses[False], rel=1e-9)
+    assert len(set(losses[True])) == 5
+
+
 def short(dim: int = 32, **options: object) -> tuple[ANHP, Batch]:
     """A float32 model, on the device, with a batch of the data's first three hundred events."""
     made = ANHP.preset("plain", DATA.vocabulary, dim=dim, layers=2, **options)  # pyright: ignore[reportArgumentType]
