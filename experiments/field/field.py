@@ -75,7 +75,21 @@ ABLATION: dict[str, list[dict[str, Any]]] = {
         ("default + waves", {"time_dim": "dim"}),
     )
 }
-ALL = {**TRIALS, **ABLATION}
+# Models of rules, where there is a program; `decay` and `pseudo_count` as experiments/robocup found them on dev.
+PROGRAMS = {"robocup": "robocup", "iptv_small": str(Path(__file__).parents[1] / "iptv_small" / "clock.ndtt")}
+OF_RULES = {"lr": 5e-3, "points": 2, "decay": 1.0, "pseudo_count": 0.5}
+RULES: dict[str, list[dict[str, Any]]] = {
+    "A-NDTT": [
+        {"model": {"kind": "andtt", "dim": 16, "layers": 1}, "train": OF_RULES},
+        {"model": {"kind": "andtt", "dim": 16, "layers": 1, "layer_norm": True}, "train": OF_RULES},
+    ],
+    "A-NDTT, paper": [
+        {"model": {"kind": "andtt", "preset": "plain", "dim": 16, "layers": layers}, "train": OF_RULES}
+        for layers in (1, 2)
+    ],
+    "NDTT": [{"model": {"kind": "ndtt", "dim": dim}, "train": OF_RULES} for dim in (16, 32)],
+}
+ALL = {**TRIALS, **ABLATION, **RULES}
 
 
 def traces(path: Path) -> Iterator[list[tuple[float, str]]]:
@@ -148,10 +162,11 @@ def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
     batch = int(np.clip(round(BATCH_EVENTS * len(train) / train.event_count), 1, len(train)))
     epochs = int(np.clip(STEPS * batch // len(train), *EPOCHS))
     more = {"seed": job["seed"], "device": job["device"], "batch": batch, "epochs": epochs}
+    program = {"program": PROGRAMS[job["set"]]} if job["model"] in RULES else {}
     config = make_config(
         {
             "data": {"path": job["path"]},
-            "model": table["model"],
+            "model": {**table["model"], **program},
             "train": {**TRAIN, **table["train"], **more},
         }
     )
