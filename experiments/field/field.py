@@ -251,6 +251,39 @@ def table(results: Path) -> None:
         sys.stdout.write(f"| {name} | " + " | ".join(cells) + " |\n")
 
 
+def picture(results: Path, out: Path, against: str = "S2P2") -> None:
+    """How much better or worse than one model the others are on test, set by set: a dot per seed."""
+    import matplotlib.pyplot as plt
+
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    rows = [row for row in rows if "dev" in row]
+    first = {(row["set"], row["model"], row["trial"]): row["dev"] for row in rows if row["seed"] == SEEDS[0]}
+    chosen: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        mine = {
+            trial: dev for (name, model, trial), dev in first.items() if (name, model) == (row["set"], row["model"])
+        }
+        if mine and row["trial"] == max(mine, key=lambda trial: mine[trial]):
+            chosen[row["set"], row["model"]].append(row["test"])
+    models = [name for name in TRIALS if name != against and any(model == name for _, model in chosen)]
+    figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
+    for place, model in enumerate(models):
+        for line, name in enumerate(SETS):
+            if (name, model) in chosen and (name, against) in chosen:
+                better = np.array(chosen[name, model]) - np.mean(chosen[name, against])
+                label = model if line == 0 else None
+                axes.scatter(
+                    better, np.full(len(better), line + 0.18 * (place - 0.5)), s=16, color=f"C{place}", label=label
+                )
+    axes.axvline(0.0, color="black", linewidth=0.8)
+    axes.set_xscale("symlog", linthresh=0.1)
+    axes.set_yticks(range(len(SETS)), SETS)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"nats per event on test above {against} (its mean of three seeds)")
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    figure.savefig(out, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, dest="command")
@@ -268,6 +301,9 @@ def main() -> None:
     fitted.add_argument("--ablation", action="store_true", help="the parts of the default A-NHP, one seed")
     shown = commands.add_parser("table")
     shown.add_argument("results", type=Path)
+    drawn = commands.add_parser("picture")
+    drawn.add_argument("results", type=Path)
+    drawn.add_argument("out", type=Path)
     args = parser.parse_args()
     if args.command == "prepare":
         prepare(args.data, args.out)
@@ -275,6 +311,8 @@ def main() -> None:
         models = list(ABLATION) if args.ablation else args.models
         wanted = {"sets": args.sets, "models": models, "seeds": not args.ablation}
         run(args.data, args.results, args.device, args.jobs, args.minutes, wanted)
+    elif args.command == "picture":
+        picture(args.results, args.out)
     else:
         table(args.results)
 
