@@ -30,15 +30,19 @@ def attached_arrays(model: RuleModel) -> dict[str, Tensor]:
     for number, name in enumerate(model.functors):
         found[f"intensity.{name}.w"] = model.w[number] / model.time_scale
         found[f"intensity.{name}.tau"] = model.log_tau[number].exp() / model.time_scale
+        if model.mixture.count:
+            found[f"intensity.{name}.mixture"] = model.mixture.v[number]
     return found
 
 
 def settings_of(model: RuleModel) -> andtt.Settings | ndtt.Settings:
+    scales = tuple(model.mixture.scales.scales.tolist())
     if isinstance(model, NDTT):
-        return ndtt.Settings(model.dim, model.time_scale)
+        return ndtt.Settings(model.dim, model.time_scale, scales)
     assert isinstance(model, ANDTT)
     sizes = model.dim, model.layers, model.time_dim
-    return andtt.Settings(*sizes, model.time.m, model.time.M, model.options.layer_norm, model.options.feed_forward)
+    sublayers = model.options.layer_norm, model.options.feed_forward
+    return andtt.Settings(*sizes, model.time.m, model.time.M, *sublayers, model.time_scale, scales)
 
 
 def twin_of(model: RuleModel) -> ModuleType:
@@ -138,8 +142,7 @@ def agrees(model: RuleModel, case: RichCase, seed: int) -> bool:
         assert "needs itself" in str(error), seed
         return False
     shapes = {name: tuple(array.shape) for name, array in model.named_arrays().items()}
-    settings = case.settings if isinstance(model, ANDTT) else settings_of(model)
-    wanted = twin_of(model).wanted(case.program, settings, case.sequences[0][0])
+    wanted = twin_of(model).wanted(case.program, settings_of(model), case.sequences[0][0])
     assert wanted.items() <= shapes.items(), seed
     check_intensities(model, data, seed)
     check_loss(model, data, seed, width=len(data[0]) + seed % 3)

@@ -18,7 +18,7 @@ from foretell.models.rules.ndtt import NDTT
 from foretell.reference.andtt import Settings
 from foretell.reference.database import states
 from tests.ground.random_programs import random_case
-from tests.samples import randomise_rules
+from tests.samples import Rules, randomise_rules
 
 GAPS = (0.0, 0.0, 0.25, 0.4, 1.3)  # some events are at one time
 
@@ -31,6 +31,7 @@ class RichCase:
     sequences: list[tuple[list[str], list[float], float]]  # events, times, t_end
     vocabulary: Vocabulary
     time_scale: float
+    intensity_scales: int  # of the mixture over time scales
 
     @property
     def data(self) -> EventData:
@@ -55,20 +56,25 @@ class RichCase:
             time_dim=self.settings.time_dim,
             layer_norm=self.settings.layer_norm,
             feed_forward=self.settings.feed_forward,
+            intensity_scales=self.intensity_scales,
             dtype=torch.float64,
         )
         made.ground(self.data)
         randomise_rules(made, seed)
         made.time.set_range(self.settings.m, self.settings.M)
-        made.time_scale = self.time_scale
-        return made
+        return self._timed(made)
 
     def ndtt(self, seed: int = 3, spread: float = 0.6) -> NDTT:
         """An NDTT with parameters that are drawn at random."""
-        made = NDTT(self.program, self.vocabulary, dim=self.settings.dim, dtype=torch.float64)
+        sizes = {"dim": self.settings.dim, "intensity_scales": self.intensity_scales}
+        made = NDTT(self.program, self.vocabulary, dtype=torch.float64, **sizes)
         made.ground(self.data)
-        made.time_scale = self.time_scale
-        return randomise_rules(made, seed, spread)
+        return randomise_rules(self._timed(made), seed, spread)
+
+    def _timed(self, model: Rules) -> Rules:
+        model.time_scale = self.time_scale
+        model.mixture.scales.set_range(0.05, 3.0)
+        return model
 
 
 @lru_cache
@@ -89,9 +95,8 @@ def rich_case(seed: int) -> RichCase:
     options = random.Random(f"sublayers {seed}")
     beyond = {"layer_norm": options.random() < 0.2, "feed_forward": options.choice([0, 0, 0, 3])}
     settings = Settings(dim, draw.randint(1, 2), draw.randint(1, 4), 0.3, 7.0, **beyond)
-    return RichCase(
-        text, program, settings, sequences, _vocabulary(draw, program, base.events), draw.choice([1.0, 1.7])
-    )
+    vocabulary, time_scale = _vocabulary(draw, program, base.events), draw.choice([1.0, 1.7])
+    return RichCase(text, program, settings, sequences, vocabulary, time_scale, options.choice([0, 1, 3]))
 
 
 def _vocabulary(draw: random.Random, program: Program, events: list[str]) -> Vocabulary:

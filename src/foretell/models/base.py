@@ -75,17 +75,17 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         return made
 
     @classmethod
-    def preset(cls, name: str, vocabulary: Vocabulary | int, **changes: Any) -> Self:
-        """A model with the options of a preset, such as `paper`, of which single ones may be changed."""
+    def preset(cls, name: str, *given: Any, **changes: Any) -> Self:
+        """A model with the options of a preset, such as `paper`, of which single ones may be changed; otherwise as the constructor."""
         known = cls.about.options.presets
         check_choice("preset", name, list(known))
         make: Any = cls
-        return make(vocabulary, **{**known[name], **changes})
+        return make(*given, **{**known[name], **changes})
 
     @classmethod
-    def paper(cls, vocabulary: Vocabulary | int, **changes: Any) -> Self:
+    def paper(cls, *given: Any, **changes: Any) -> Self:
         """The model exactly as its paper has it: the preset `paper`."""
-        return cls.preset("paper", vocabulary, **changes)
+        return cls.preset("paper", *given, **changes)
 
     @classmethod
     def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:

@@ -71,6 +71,8 @@ class Intensities:
     column: Tensor  # int64: place of the functor among those of the dimension
     functor: Tensor  # int64: and among all event functors of the program
     place: Tensor  # int64: where the result goes
+    order: Tensor  # int64: functor after functor, by `column`
+    counts: tuple[int, ...]  # how many each functor has
 
 
 @dataclass(frozen=True)
@@ -242,8 +244,10 @@ class Merger:
             mine = np.flatnonzero(column[functor] >= 0)
             if len(mine):
                 own = functor[mine]
-                indices = (self.tensor(values) for values in (column[own], number[own], place[mine]))
-                found.append(Intensities(self._gathered(dim, slots[mine]), *indices))
+                order = np.argsort(column[own], kind="stable")
+                counts = np.bincount(column[own], minlength=len(numbers))
+                indices = (self.tensor(values) for values in (column[own], number[own], place[mine], order))
+                found.append(Intensities(self._gathered(dim, slots[mine]), *indices, tuple(counts.tolist())))
         return tuple(found)
 
     @cached_property

@@ -28,6 +28,8 @@ from foretell.reference.ruled import (
     R,
     beta_name,
     dimension,
+    intensity,
+    intensity_shapes,
     matrix_name,
     parameter_values,
     place,
@@ -54,6 +56,8 @@ class Settings:
     M: float
     layer_norm: bool = False
     feed_forward: int = 0  # width of the hidden layer; 0: none
+    time_scale: float = 1.0  # the unit of time of the mixture
+    scales: tuple[float, ...] = ()  # of the mixture over time scales
 
 
 def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -90,10 +94,7 @@ def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[
                 shapes[f"{stem}.expand.bias"] = (settings.feed_forward,)
                 shapes[f"{stem}.contract.weight"] = (dim, settings.feed_forward)
                 shapes[f"{stem}.contract.bias"] = (dim,)
-    for name, functor in program.functors.items():
-        if functor.kind == "event":
-            shapes[f"intensity.{name}.w"] = (1 + dimension(program, settings.dim, (name,)),)
-            shapes[f"intensity.{name}.tau"] = ()
+    shapes |= intensity_shapes(program, settings.dim, settings.scales)
     return dict(sorted(shapes.items()))
 
 
@@ -177,10 +178,10 @@ class _Model:
         return {event: self.intensity(event, time, state) for event in self.possible(state)}
 
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
-        """`λ = τ log(1 + exp(w·[1; emb^(L)]/τ))`, with one `w` and `τ` for each functor."""
-        w, tau = self.parameters[f"intensity.{event[0]}.w"], self.parameters[f"intensity.{event[0]}.tau"]
-        score = torch.dot(w, with_one(self.embedding(event, time, state, self.settings.layers)))
-        return tau * torch.logaddexp(zeros(), score / tau)
+        """From `[1; emb^(L)]` and the time since the last event, which is event `state − 1`: see `ruled.intensity`."""
+        column = with_one(self.embedding(event, time, state, self.settings.layers))
+        elapsed, given = time - self.times[state - 1], self.settings
+        return intensity(self.parameters, event[0], column, elapsed, given.scales, given.time_scale)
 
     def event_embedding(self, event: Fact, time: float, state: int, layer: int) -> Tensor:
         """Of an event that happens: the fact's if it is true, else zeros."""

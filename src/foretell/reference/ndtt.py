@@ -10,6 +10,7 @@ gradients flow back to them. Their names:
 | `add.NAME.G`                            | 6·head × (1 + body)| gates of `<-`; the event is the first of the body   |
 | `add.NAME.beta`                         | scalar             | pool exponent of `<-` (>= 1)                        |
 | `intensity.FUNCTOR.w`, `.tau`           | as in A-NDTT       | in the data's own unit of time                      |
+| `intensity.FUNCTOR.mixture`             | scales × (1 + dim) | where there is a mixture over time scales           |
 
 `NAME` is `ruleN`, or what `:: name` makes it for `W` and `G`, and `: b` for `beta`. The rows of `G` are six blocks of
 the head's size: input, forget, candidate, target-input, target-forget, decay. Decays are a unit of the model's
@@ -38,6 +39,8 @@ from foretell.reference.ruled import (
     R,
     beta_name,
     dimension,
+    intensity,
+    intensity_shapes,
     matrix_name,
     place,
     pool,
@@ -56,6 +59,7 @@ from foretell.terms import split
 class Settings:
     dim: int  # of functors without a declared one
     time_scale: float = 1.0  # elapsed times are counted in this unit
+    scales: tuple[float, ...] = ()  # of the mixture over time scales
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,7 @@ def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[
             head, body = sides(program, settings.dim, one)
             shapes[f"add.{matrix_name(program, one)}.G"] = (6 * head, 1 + body)
             shapes[f"add.{beta_name(program, one)}.beta"] = ()
-    for name, functor in program.functors.items():
-        if functor.kind == "event":
-            shapes[f"intensity.{name}.w"] = (1 + dimension(program, settings.dim, (name,)),)
-            shapes[f"intensity.{name}.tau"] = ()
+    shapes |= intensity_shapes(program, settings.dim, settings.scales)
     return dict(sorted(shapes.items()))
 
 
@@ -185,10 +186,10 @@ class _Model:
         return {event: self.intensity(event, time, state) for event in self.possible(state)}
 
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
-        """`λ = τ log(1 + exp(w·[1; emb]/τ))`, with one `w` and `τ` for each functor."""
-        w, tau = self.parameters[f"intensity.{event[0]}.w"], self.parameters[f"intensity.{event[0]}.tau"]
-        score = torch.dot(w, with_one(self.embedding(event, time, state)))
-        return tau * torch.logaddexp(zeros(), score / tau)
+        """From `[1; emb]` and the time since the last event, which is event `state − 1`: see `ruled.intensity`."""
+        column = with_one(self.embedding(event, time, state))
+        elapsed, given = time - self.times[state - 1], self.settings
+        return intensity(self.parameters, event[0], column, elapsed, given.scales, given.time_scale)
 
     def event_embedding(self, event: Fact, time: float, state: int) -> Tensor:
         """Of an event that happens: the fact's if it is true, else zeros."""

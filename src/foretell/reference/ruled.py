@@ -5,6 +5,7 @@ A name is shared by all rules that write it, after binding: two instantiations w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -52,6 +53,36 @@ def zeros(*shape: int) -> Tensor:
 def with_one(*parts: Tensor) -> Tensor:
     """`[1; …]`"""
     return torch.cat([torch.ones(1, dtype=torch.float64), *parts])
+
+
+def intensity(
+    parameters: Parameters, functor: str, column: Tensor, elapsed: float, scales: Sequence[float], unit: float
+) -> Tensor:
+    """`λ = τ log(1 + exp(w·[1; emb]/τ))·(1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j)` of an event of a functor.
+
+    `column` is `[1; emb]`, and `elapsed` is `u`, the time since the last event. Without scales the second factor is 1.
+    """
+    w, tau = parameters[f"intensity.{functor}.w"], parameters[f"intensity.{functor}.tau"]
+    found = tau * torch.logaddexp(zeros(), torch.dot(w, column) / tau)
+    factor = torch.ones((), dtype=torch.float64)
+    for number, scale in enumerate(scales):
+        v = parameters[f"intensity.{functor}.mixture"][number]
+        level = torch.logaddexp(zeros(), torch.dot(v, column))
+        factor = factor + level * math.exp(-elapsed / scale) * unit / scale
+    return found * factor
+
+
+def intensity_shapes(program: Program, dim: int, scales: Sequence[float]) -> dict[str, tuple[int, ...]]:
+    """Of what `intensity` reads, for all functors of events."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, functor in program.functors.items():
+        if functor.kind == "event":
+            width = 1 + dimension(program, dim, (name,))
+            shapes[f"intensity.{name}.w"] = (width,)
+            shapes[f"intensity.{name}.tau"] = ()
+            if scales:
+                shapes[f"intensity.{name}.mixture"] = (len(scales), width)
+    return shapes
 
 
 # --- names and dimensions --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,9 +27,19 @@ from foretell.nn.time import TimeEmbedding
 from foretell.plan.plan import Plan
 
 
+TIME_SCALES = 12  # by default
+PLAIN = {"layer_norm": False, "feed_forward": 0, "intensity_scales": 0}
+
+
 @dataclass(frozen=True)
 class AndttOptions(RuleOptions, LayerOptions):
     time_dim: int | None = None  # as dim
+    intensity_scales: int = TIME_SCALES  # of a mixture over time scales that intensities are multiplied by
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {**PLAIN, "shortest_wave": "min"},
+        "plain": PLAIN,  # the paper's equations, from a better start
+    }
 
     def mistakes(self) -> list[str]:
         wrong = self.time_dim is not None and self.time_dim < 1

@@ -24,12 +24,13 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.ground.impossible import check_declared
 from foretell.lang.program import Program
-from foretell.models.base import IntensityModel, asked_times
-from foretell.models.capabilities import GapIntensities, NoiseIntensities
+from foretell.models.base import WAVES, IntensityModel, asked_times
+from foretell.models.capabilities import EmbedsTime, GapIntensities, NoiseIntensities
 from foretell.models.rules.program_parts import program_from_parts, program_parts
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
 from foretell.models.rules.rule_options import RuleOptions
-from foretell.models.units import mean_gap
+from foretell.models.rules.time_mixture import Densities, TimeMixture
+from foretell.models.units import gap_range, mean_gap
 from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.options import names_of
 from foretell.plan.parameters import DimensionLayout, ParameterBook, events_of
@@ -90,6 +91,32 @@ class RuleModel(IntensityModel[OptionsT]):
         with torch.no_grad():
             for w in self.w:
                 w[1:] = torch.randn(len(w) - 1, generator=generator) / math.sqrt(max(len(w) - 1, 1))
+        dims = [self.layout.dimension(name) for name in self.functors]
+        self.mixture = TimeMixture(self.options.intensity_scales, dims)
+        if self.mixture.count:
+            self.unit_names = (*self.unit_names, "short", "long")
+            unit = {} if "time_scale" in self.shown_units.values() else {"unit": "time_scale"}
+            self.shown_units = {**self.shown_units, "short": "short", "long": "long", **unit}
+
+    @property
+    def short(self) -> float:
+        """The scales of time since the last event go from here to `long`."""
+        return self.mixture.scales.short
+
+    @property
+    def long(self) -> float:
+        return self.mixture.scales.long
+
+    @property
+    def short_time(self) -> float | None:
+        return self.short if self.mixture.count else None
+
+    def set_units(self, units: dict[str, float]) -> None:
+        self.time_scale = units["time_scale"]
+        if isinstance(self, EmbedsTime):
+            self.time.set_range(*(units[name] for name in WAVES))
+        if self.mixture.count:
+            self.mixture.scales.set_range(units["short"], units["long"])
 
     @property
     def unscored(self) -> np.ndarray:
@@ -122,6 +149,8 @@ class RuleModel(IntensityModel[OptionsT]):
 
     def prepare(self, data: EventData) -> None:
         self.time_scale = mean_gap(data)
+        if self.mixture.count:
+            self.mixture.scales.set_range(*gap_range(data))
         counts, exposure = np.full(len(self.functors), PSEUDO_EVENTS), np.zeros(len(self.functors))
         self.ground(data)
         place = {name: number for number, name in enumerate(self.functors)}
@@ -168,7 +197,8 @@ class RuleModel(IntensityModel[OptionsT]):
         batch, about, plan = self.batch_of(history), queries.plan, queries.plan.plan
         times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), queries.times.flatten()])
         embeddings = self.slot_embeddings(history, plan, times.index_select(0, about.source))
-        return PlannedIntensities(about, *self._logs(plan, embeddings))
+        densities = self.mixture.densities(batch, queries, self.time_scale, self.dtype)
+        return PlannedIntensities(about, *self._logs(plan, embeddings, densities))
 
     @property
     def queries_at_a_time(self) -> int:
@@ -176,16 +206,19 @@ class RuleModel(IntensityModel[OptionsT]):
         events = EVENTS_AT_A_TIME.get(self.device.type, EVENTS_AT_A_TIME["cuda"])
         return max(1, events // max(1, self.histories.most))
 
-    def _logs(self, plan: Frame, embeddings: Embeddings) -> tuple[Tensor, Tensor]:
+    def _logs(self, plan: Frame, embeddings: Embeddings, densities: Densities | None) -> tuple[Tensor, Tensor]:
         """Log-intensities of all possible events, and of all that happened: 0 for those that are not scored."""
         split_up = [len(plan.possible_query), plan.events]
         out = torch.zeros(sum(split_up), dtype=self.dtype, device=self.device)
         for part in plan.intensities:
-            w = torch.stack([self.w[number] for number in self._events_by_dim[part.rows.dim]])
+            functors, rows = self._events_by_dim[part.rows.dim], part.rows.of(embeddings)
+            w = torch.stack([self.w[number] for number in functors])
             log_tau = self.log_tau.index_select(0, part.functor)
-            scores = torch.addmm(w[:, 0], part.rows.of(embeddings), w[:, 1:].T)
+            scores = torch.addmm(w[:, 0], rows, w[:, 1:].T)
             score = scores.gather(1, part.column.unsqueeze(1)).squeeze(1)
             log = log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))
+            if densities is not None:
+                log = log + self.mixture.log_factors(functors, part, rows, densities.of(part.place))
             out = out.index_put((part.place,), log)
         possible, happened = out.split(split_up)
         return possible, happened
@@ -292,7 +325,8 @@ class RuleModel(IntensityModel[OptionsT]):
     @classmethod
     def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
         make: Any = cls
-        options = {name: spec[name] for name in names_of(cls.about.options) if name not in PROGRAM_OPTIONS}
+        given = {**cls.about.options.earlier, **spec}
+        options = {name: given[name] for name in names_of(cls.about.options) if name not in PROGRAM_OPTIONS}
         program = program_from_parts(spec["program"], spec["dim"])
         seed = spec.get("seed", 0)  # files of earlier versions have none
         model = make(program, vocabulary, **options, seed=seed, dtype=getattr(torch, spec["dtype"]))
@@ -317,6 +351,8 @@ class RuleModel(IntensityModel[OptionsT]):
         for number, name in enumerate(self.functors):
             found[f"intensity.{name}.w"] = self.w[number] / self.time_scale
             found[f"intensity.{name}.tau"] = self.log_tau[number].exp() / self.time_scale
+            if self.mixture.count:
+                found[f"intensity.{name}.mixture"] = self.mixture.v[number]
         return {name: array.detach() for name, array in found.items()}
 
     def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
@@ -328,3 +364,5 @@ class RuleModel(IntensityModel[OptionsT]):
             for number, name in enumerate(self.functors):
                 self.w[number].copy_(arrays[f"intensity.{name}.w"] * self.time_scale)
                 self.log_tau[number] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
+                if self.mixture.count:
+                    self.mixture.v[number].copy_(arrays[f"intensity.{name}.mixture"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from foretell.models.registry import EmbeddingOptions
 
@@ -15,3 +15,11 @@ class RuleOptions(EmbeddingOptions):
     smallest: ClassVar[int] = 0
     program: str = ""  # a file of rules, P.ndtt
     undeclared: Literal["error", "exogenous"] = "error"  # events of the data that the program does not declare
+    intensity_scales: int = 0  # of a mixture over time scales that intensities are multiplied by
+
+    earlier: ClassVar[dict[str, Any]] = {"intensity_scales": 0}
+
+    def mistakes(self) -> list[str]:
+        wrong = self.intensity_scales < 0
+        told = f"intensity_scales = {self.intensity_scales}: expected 0 (none) or a number of time scales"
+        return super().mistakes() + ([told] if wrong else [])
