@@ -73,8 +73,18 @@ def sahp() -> SAHP:
 
 
 def andtt() -> ANDTT:
-    model = randomise(ANDTT(Program.from_text(RULES, dim=8), TYPES, dim=8, layers=1, dtype=torch.float64), seed=22)
+    sizes = {"dim": 8, "layers": 1, "intensity_scales": 0}
+    model = randomise(ANDTT(Program.from_text(RULES, dim=8), TYPES, dtype=torch.float64, **sizes), seed=22)
     model.time.set_range(0.1, 10.0)
+    return model
+
+
+def timed_andtt() -> ANDTT:
+    """With a mixture over time scales."""
+    sizes = {"dim": 8, "layers": 1, "intensity_scales": 3}
+    model = randomise(ANDTT(Program.from_text(RULES, dim=8), TYPES, dtype=torch.float64, **sizes), seed=22)
+    model.time.set_range(0.1, 10.0)
+    model.mixture.scales.set_range(0.02, 2.0)
     return model
 
 
@@ -91,4 +101,4 @@ def hawkes() -> Hawkes:
     return model
 
 
-MODELS = [anhp, nhp, rmtpp, s2p2, thp, sahp, andtt, ndtt, hawkes]
+MODELS = [anhp, nhp, rmtpp, s2p2, thp, sahp, andtt, timed_andtt, ndtt, hawkes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,17 +33,20 @@ def _meet(model: RuleModel, names: Sequence[str], times: Sequence[float]) -> Non
 def told_andtt(
     text: str, names: Sequence[str] = (), times: Sequence[float] = (), dim: int = 3, spread: float = 0.6, **options: Any
 ) -> Told[ANDTT]:
+    options = {"intensity_scales": 0, **options}
     model = ANDTT(Program.from_text(text, dim=dim), Vocabulary(()), dim=dim, layers=2, dtype=torch.float64, **options)
     model.time.set_range(0.5, 20.0)
+    model.mixture.scales.set_range(0.05, 3.0)
     _meet(model, names, times)
     return Told(randomise(model, 1, spread), names, times)
 
 
 def told_ndtt(
-    text: str, names: Sequence[str] = (), times: Sequence[float] = (), dim: int = 3, spread: float = 0.8
+    text: str, names: Sequence[str] = (), times: Sequence[float] = (), dim: int = 3, spread: float = 0.8, **options: Any
 ) -> Told[NDTT]:
-    model = NDTT(Program.from_text(text, dim=dim), Vocabulary(()), dim=dim, dtype=torch.float64)
+    model = NDTT(Program.from_text(text, dim=dim), Vocabulary(()), dim=dim, dtype=torch.float64, **options)
     model.time_scale = 1.3
+    model.mixture.scales.set_range(0.05, 3.0)
     _meet(model, names, times)
     return Told(randomise_rules(model, 1, spread), names, times)
 
@@ -69,4 +73,9 @@ class Kind:
 KINDS = [
     Kind("A-NDTT", told_andtt, andtt_of, ANDTTSampler.start, 150),
     Kind("NDTT", told_ndtt, ndtt_of, NDTTSampler.start, 120),
+]
+# With a mixture over time scales; random programs have one or none.
+TIMED = [
+    Kind(f"{one.name} with time scales", partial(one.told, intensity_scales=3), one.of_case, one.start, one.programs)
+    for one in KINDS
 ]

@@ -11,13 +11,13 @@ import torch
 
 from foretell.errors import ForetellError
 from tests.plan.rich_programs import rich_case
-from tests.sampling.rule_kinds import KINDS, Kind
+from tests.sampling.rule_kinds import KINDS, TIMED, Kind
 from tests.sampling.told import AHEAD, CYCLIC, POOLED, TALK, CyclesAreRefusedByBoth, Told, exceeded, sampled, wandered
 
 MANY = [pytest.param(kind, seed, id=f"{kind.name}-{seed}") for kind in KINDS for seed in range(24, kind.programs)]
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+@pytest.fixture(params=KINDS + TIMED, ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     return request.param
 
@@ -38,6 +38,7 @@ def test_sampler_and_network_are_one_function_on_random_programs(kind: Kind, see
         one.append(one.sampler.name(0, seed % rates.shape[1]), one.last + 0.4)
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("seed", sorted(set(range(24)) - CYCLIC))
 def test_intensities_are_those_of_the_model_also_after_sampled_events(kind: Kind, seed: int):
     case = rich_case(seed)
@@ -121,6 +122,7 @@ def test_nothing_has_happened_yet(kind: Kind):
     one.agrees()
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_events_without_embeddings_have_constant_intensities(kind: Kind):
     one = kind.told(
         ":- event(tick, 0). :- event(tock, 0).\ntick.\n:- embed(wound, 0).\nwound <- tick.\ntock :- wound.\n"
@@ -132,6 +134,38 @@ def test_events_without_embeddings_have_constant_intensities(kind: Kind):
         torch.tensor([[1.0]], dtype=torch.float64), torch.tensor([[900.0]], dtype=torch.float64)
     )
     assert float(bounds.upper) == pytest.approx(float(one.rates([1.0]).sum()), rel=1e-8)
+
+
+@pytest.mark.parametrize("spread", [1.0, 5.0])
+@pytest.mark.parametrize("kind", TIMED, ids=lambda kind: kind.name)
+def test_no_factor_of_the_time_since_the_last_event_is_above_its_bound(kind: Kind, spread: float):
+    one = kind.told(TALK, ["say(ann)", "rain", "hush"], [0.5, 1.0, 700.0])
+    with torch.no_grad():
+        for v in one.model.mixture.v:
+            v.mul_(spread)
+    one = Told(one.model, one.names, one.times)
+    exceeded(one.sampler, one.last, widths=(1e-6, 0.02, 0.1, 0.5, 3.0, 100.0))
+    draw = torch.Generator().manual_seed(1)
+    for width in (0.01, 0.03, 0.2, 2.0):  # right behind the last event, where the factor is large
+        start = one.last + 0.1 * torch.rand(1, 6, generator=draw, dtype=torch.float64)
+        start[0, 0] = one.last
+        inside = start.unsqueeze(-1) + width * torch.linspace(0.0, 1.0, 301, dtype=torch.float64)
+        most = one.sampler.intensities(inside.flatten(1)).sum(-1).view(6, -1).amax(-1)
+        upper = one.sampler.bounds(start, start + width).upper[0]
+        assert bool((most <= upper).all())
+        if width == 0.01 and spread == 1.0:
+            assert float((upper / most).max()) < 1.05
+
+
+def test_windows_grow_with_the_time_since_the_last_event_where_intensities_depend_on_it():
+    for plain, timed in zip(KINDS, TIMED, strict=True):
+        assert plain.told(TALK).sampler.growth() is None
+        one = timed.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
+        copies = one.sampler.select(torch.tensor([0, 0]))
+        copies.append(torch.tensor([1.5, 1.5], dtype=torch.float64), torch.tensor([0, -1]))
+        last, short = copies.growth()
+        assert last.tolist() == [1.5, 1.0] and short == one.model.short
+        assert copies.width == pytest.approx(0.6 * short)
 
 
 @pytest.mark.parametrize("beta", [1.0, 1.3, 4.0])

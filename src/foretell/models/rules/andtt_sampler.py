@@ -15,7 +15,7 @@ from torch import Tensor
 from foretell.data import EventSequence
 from foretell.models.rules.andtt_memory import ANDTTParameters, KeyMemory, Past, recall
 from foretell.models.rules.andtt_query import ANDTTQuery
-from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, SampledSequence, SequenceGroup
+from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, SampledSequence, SequenceGroup, last_time
 from foretell.plan.int_arrays import offsets
 from foretell.sampling.rules.states import DatabaseStates, Transition
 
@@ -49,14 +49,14 @@ class ANDTTSampler(RuleSampler):
             timelines.append((timeline, one.times[:n]))
         pasts = recall(model, parameters, memory, timelines)
         made = [
-            SampledSequence(states.of(states.added_at(timeline, timeline.states - 1)), past)
-            for (timeline, _), past in zip(timelines, pasts, strict=True)
+            SampledSequence(states.of(states.added_at(timeline, timeline.states - 1)), past, last_time(times))
+            for (timeline, times), past in zip(timelines, pasts, strict=True)
         ]
         query = ANDTTQuery(parameters, memory)
         return cls(ANDTTContext(states, parameters, query, WeakKeyDictionary(), memory), made)
 
     @property
-    def width(self) -> float:
+    def _steady_width(self) -> float:
         return 2.0 * self.context.parameters.attention.time.m
 
     def _length(self, past: Past) -> int:

@@ -21,7 +21,7 @@ from foretell.data import EventData, EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.models.rules.ndtt_cells import CellTable, FactCells, GateSums, NDTTParameters, joined_cells, moved_cells
 from foretell.models.rules.rule_network import Embeddings
-from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, SampledSequence, SequenceGroup
+from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, SampledSequence, SequenceGroup, last_time
 from foretell.models.rules.slot_tables import BoundedRows, SlotTables, packed
 from foretell.plan.int_arrays import offsets
 from foretell.sampling.bounds.chebyshev import decay
@@ -126,13 +126,15 @@ class NDTTSampler(RuleSampler):
         recalled = recall(model, parameters, [(one, places[key]) for key, one in distinct.items()])
         of = dict(zip(distinct, recalled, strict=True))
         made = [
-            SampledSequence(states.of(states.added_at(of[id(one)].timeline, n + 1)), of[id(one)].cells[n])
+            SampledSequence(
+                states.of(states.added_at(of[id(one)].timeline, n + 1)), of[id(one)].cells[n], last_time(one.times[:n])
+            )
             for one, n in zip(histories, seen, strict=True)
         ]
         return cls(NDTTContext(states, parameters, NDTTQuery(parameters), WeakKeyDictionary()), made)
 
     @property
-    def width(self) -> float:
+    def _steady_width(self) -> float:
         return 0.5 * self.context.parameters.time_scale
 
     def _length(self, past: FactCells) -> int:

@@ -21,10 +21,12 @@ from foretell.models.rules.sampler_parameters import RuleParameters
 from foretell.models.rules.slot_tables import SlotTables, make_tables
 from foretell.plan.int_arrays import joined, offsets
 from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, point, softplus, unless_known
+from foretell.sampling.bounds.values import summed
 from foretell.sampling.core.sampler import Bounds, Sampler
 from foretell.sampling.rules.states import DatabaseState, DatabaseStates, LocalPlan, Transition
 
 ROWS_AT_A_TIME = 16_384  # of what sequences that are evaluated together keep of the past
+SHARE_OF_SHORTEST = 0.6  # of the shortest time scale: how long a first window is
 NUMBERS_AT_A_TIME = 32_768  # rows times pieces of time, so that what is worked on stays in the cache
 
 
@@ -34,6 +36,7 @@ class SampledSequence:
 
     state: DatabaseState
     past: Any  # what the model keeps of it
+    last: float  # when its last event was; 0: there is none
 
 
 class RuleQuery(Protocol):
@@ -108,11 +111,12 @@ class SequenceGroup:
 
 @dataclass(frozen=True, eq=False)
 class EventScoreTable:
-    """Possible events whose embeddings have one dimension."""
+    """Possible events whose embeddings have one dimension; where there is a mixture over time scales, those of one functor."""
 
     dim: int
     row: Tensor  # int64 [E]: in the table of that dimension
     w: Tensor  # float64 [E, 1 + dim], in units of tau
+    mixture: Tensor | None  # float64 [scales, 1 + dim]
 
     def scores(self, top: Embeddings, degree: int) -> ChebyshevPiece:
         """`w·[1; emb]/τ`: [E, P]."""
@@ -122,6 +126,14 @@ class EventScoreTable:
         v = (rows[:, : degree + 1].flatten(1, 2) @ w).view(shape).transpose(0, 1)
         found = ChebyshevPiece(v, (rows[:, -1] @ w.abs()).squeeze(-1)) if degree else point(v[0])
         return found.plus(self.w[:, :1])
+
+    def amplitudes(self, top: Embeddings, degree: int) -> ChebyshevPiece:
+        """`softplus(v_j·[1; emb])`: [E, P, scales]."""
+        assert self.mixture is not None
+        rows, weight = top[self.dim][self.row], self.mixture[:, 1:].T
+        v = (rows[:, : degree + 1] @ weight).transpose(0, 1)
+        found = ChebyshevPiece(v, rows[:, -1] @ weight.abs()) if degree else point(v[0])
+        return softplus(found.plus(self.mixture[:, 0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +145,7 @@ class EventChoices:
     copies: Copies
     group: SequenceGroup
     by_dim: tuple[EventScoreTable, ...]  # E in all
+    last: Tensor  # float64 [kinds]: when the last event was
     kind: Tensor  # int64 [E]: of which kind of sequence
     column: Tensor  # int64 [E]
     scale: Tensor  # float64 [E]: tau in the data's unit of time
@@ -159,7 +172,24 @@ class RuleSampler(Sampler):
     def _length(self, past: Any) -> int:
         """How many rows a past has."""
 
+    @property
+    @abstractmethod
+    def _steady_width(self) -> float:
+        """Of a first window, if intensities do not depend on the time since the last event."""
+
     # The same for all
+
+    @property
+    def width(self) -> float:
+        short = self.context.parameters.short
+        return self._steady_width if short is None else min(self._steady_width, SHARE_OF_SHORTEST * short)
+
+    def growth(self) -> tuple[Tensor, float] | None:
+        parameters = self.context.parameters
+        if parameters.short is None:
+            return None
+        last = torch.tensor([one.last for one in self.sequences], dtype=torch.float64, device=parameters.device)
+        return last, parameters.short
 
     @property
     def count(self) -> int:
@@ -211,9 +241,10 @@ class RuleSampler(Sampler):
         pasts: dict[int, Any] = {}
         for group in self._groups(events, changes):
             pasts |= self._after(group, changes, times[group.members])
+        when = times.tolist()
         for number, change in changes.items():
             past = pasts[number] if number in pasts else self._without(self.sequences[number].past, change.erased)
-            self.sequences[number] = SampledSequence(states.of(change.added), past)
+            self.sequences[number] = SampledSequence(states.of(change.added), past, when[number])
         # What stays as it is need not be worked out anew.
         self._known = [one for one in self._known if changes.keys().isdisjoint(one.members)]
 
@@ -271,10 +302,10 @@ class RuleSampler(Sampler):
         )
         counts = [len(one.possible) for one in states]
         dims = group.tables.dim[slot]
-        order = np.argsort(dims, kind="stable")
+        order = np.lexsort((functor, dims)) if parameters.mixture else np.argsort(dims, kind="stable")
         kind = np.repeat(np.arange(len(kinds)), counts)[order]
         tau = parameters.tau[_on(device, functor[order])]
-        size = max(self.context.query.size(group.prepared), 1)
+        size = max(self.context.query.size(group.prepared) + len(slot) * len(parameters.scales), 1)
         members = [one for some in kinds for one in some]
         return EventChoices(
             members,
@@ -282,6 +313,7 @@ class RuleSampler(Sampler):
             Copies.of(kinds, device),
             group,
             self._scores(group.tables, slot[order], functor[order]),
+            torch.tensor([self.sequences[one[0]].last for one in kinds], dtype=torch.float64, device=device),
             _on(device, kind),
             _on(device, joined([np.arange(one) for one in counts])[order]),
             tau / parameters.time_scale,
@@ -290,14 +322,16 @@ class RuleSampler(Sampler):
         )
 
     def _scores(self, tables: SlotTables, slot: np.ndarray, functor: np.ndarray) -> tuple[EventScoreTable, ...]:
-        """Events come in the order of their dimensions."""
+        """Events come in the order of their dimensions, and of their functors where there is a mixture."""
         parameters, dims = self.context.parameters, tables.dim[slot]
+        apart = functor if parameters.mixture else np.zeros_like(functor)
         found = []
-        for dim in np.unique(dims).tolist():
-            mine = np.flatnonzero(dims == dim)
+        for dim, one in dict.fromkeys(zip(dims.tolist(), apart.tolist(), strict=True)):
+            mine = np.flatnonzero((dims == dim) & (apart == one))
             which = _on(parameters.device, functor[mine])
             w = parameters.w[which, : 1 + dim] / parameters.tau[which].unsqueeze(-1)
-            found.append(EventScoreTable(dim, _on(parameters.device, tables.row[slot[mine]]), w))
+            mixture = parameters.mixture[one] if parameters.mixture else None
+            found.append(EventScoreTable(dim, _on(parameters.device, tables.row[slot[mine]]), w, mixture))
         return tuple(found)
 
     def _rates(self, events: EventChoices, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
@@ -310,8 +344,25 @@ class RuleSampler(Sampler):
             some = slice(low, low + events.pieces)
             *_, top = self.context.query.embeddings(events.group.prepared, middle[:, some], half[:, some], degree)
             scores = _joined([one.scores(top, degree) for one in events.by_dim], -2)
-            found.append(softplus(scores).times(events.scale.unsqueeze(-1)))
+            rates = softplus(scores).times(events.scale.unsqueeze(-1))
+            if self.context.parameters.mixture:
+                rates = rates + rates * self._factors(events, top, middle[:, some], half[:, some], degree)
+            found.append(rates)
         return _joined(found, -1)
+
+    def _factors(
+        self, events: EventChoices, top: Embeddings, middle: Tensor, half: Tensor, degree: int
+    ) -> ChebyshevPiece:
+        """What the mixture over time scales adds to 1: [E, P]."""
+        amplitudes = _joined([one.amplitudes(top, degree) for one in events.by_dim], -3)
+        densities = self.context.parameters.densities(middle, half, events.last, degree)
+        whole = summed(amplitudes * densities.map(lambda part: part[..., events.kind, :, :]))
+        return whole.map(lambda part: part.squeeze(-1))
+
+
+def last_time(times: np.ndarray) -> float:
+    """When the last event was; 0 where there is none."""
+    return float(times[-1]) if len(times) else 0.0
 
 
 def _joined(parts: Sequence[ChebyshevPiece], dim: int) -> ChebyshevPiece:

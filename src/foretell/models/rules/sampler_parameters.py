@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece, decay
+
 if TYPE_CHECKING:
     from foretell.models.rules.rule_model import RuleModel
 
@@ -56,8 +58,17 @@ class RuleParameters:
             for number, w in enumerate(model.w):
                 self.w[number, : len(w)] = w.double()
             self.tau = model.log_tau.detach().double().exp()
+            self.mixture = [one.detach().double() for one in model.mixture.v]  # of each functor, [scales, 1 + dim]
+        self.scales = model.mixture.scales.scales
+        self.short = model.short_time
         self.functors = {name: number for number, name in enumerate(model.functors)}
         self.time_scale = model.time_scale
+
+    def densities(self, middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
+        """Of the mixture over time scales, on windows [..., P] after events at `since` [...]: [..., P, scales]."""
+        rates = (1.0 / self.scales).expand(*middle.shape, -1)
+        found = decay(middle, half, since.unsqueeze(-1).expand_as(middle), rates, degree)
+        return found.times(self.time_scale / self.scales)
 
     def grow(self) -> None:
         """Parameters for names that the book has met since."""
