@@ -65,8 +65,10 @@ def _andtt(text: str, **options: Any) -> Callable[[], ANDTT]:
     program = Program.from_text(text, dim=4)
 
     def build() -> ANDTT:
-        model = randomise(ANDTT(program, VOCABULARY, dim=4, dtype=torch.float64, **options), seed=14)
+        sizes = {"dim": 4, "intensity_scales": 0, **options}
+        model = randomise(ANDTT(program, VOCABULARY, dtype=torch.float64, **sizes), seed=14)
         model.time.set_range(0.2, 12.0)
+        model.mixture.scales.set_range(0.1, 4.0)
         model.time_scale = 1.3
         return model
 
@@ -116,11 +118,12 @@ def _last_event(cls: type[LastEventModel], **options: Any) -> Callable[[], LastE
     return build
 
 
-def _ndtt(text: str) -> Callable[[], NDTT]:
+def _ndtt(text: str, **options: Any) -> Callable[[], NDTT]:
     program = Program.from_text(text, dim=4)
 
     def build() -> NDTT:
-        model = randomise(NDTT(program, VOCABULARY, dim=4, dtype=torch.float64), seed=15)
+        model = randomise(NDTT(program, VOCABULARY, dim=4, dtype=torch.float64, **options), seed=15)
+        model.mixture.scales.set_range(0.1, 4.0)
         model.time_scale = 1.3
         return model
 
@@ -148,10 +151,13 @@ def _restate_waves(model: ANHP | ANDTT | LastEventModel, c: float) -> None:
     if isinstance(model, ANHP):
         for scales in (model.elapsed, model.scales):
             scales.set_range(scales.short * c, scales.long * c)
+    if isinstance(model, ANDTT):
+        model.mixture.scales.set_range(model.short * c, model.long * c)
 
 
 def _restate_cells(model: NDTT, c: float) -> None:
     model.time_scale *= c
+    model.mixture.scales.set_range(model.short * c, model.long * c)
 
 
 def _restate_poisson(model: Poisson, c: float) -> None:
@@ -226,6 +232,8 @@ MEMBERS = [
     Member("s2p2 with four layers", _s2p2(dim=6, layers=4, states=1), _restate_scale),
     Member("andtt", _andtt(CLUB), _restate_waves),
     Member("andtt with one layer and odd sizes", _andtt(BARE, layers=1, time_dim=3), _restate_waves),
+    Member("andtt with time scales", _andtt(CLUB, intensity_scales=3), _restate_waves),
     Member("ndtt", _ndtt(CLUB), _restate_cells),
+    Member("ndtt with time scales", _ndtt(BARE, intensity_scales=2), _restate_cells),
     Member("ndtt with odd sizes", _ndtt(BARE), _restate_cells),
 ]

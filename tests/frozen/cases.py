@@ -269,7 +269,8 @@ def s2p2(**options: Any) -> Callable[[], Any]:
 
 
 def andtt(text: str, **options: Any) -> Callable[[], Any]:
-    return lambda: ft.ANDTT(ft.Program.from_text(text, dim=4), TRAIN.vocabulary, dim=4, **FLOAT64, **options)
+    sizes = {"dim": 4, **FLOAT64, **options}
+    return lambda: ft.ANDTT.preset("plain", ft.Program.from_text(text, dim=4), TRAIN.vocabulary, **sizes)
 
 
 def ndtt(text: str) -> Callable[[], Any]:

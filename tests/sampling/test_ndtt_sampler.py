@@ -18,6 +18,7 @@ from foretell.reference import ndtt as slow
 from foretell.reference.database import is_possible, states
 from foretell.reference.ruled import spelled
 from foretell.sampling.core.futures import sample_futures
+from tests.models.rule_twin import settings_of
 from tests.plan.rich_programs import rich_case
 from tests.sampling.processes import PAST, RULES, TYPES, ndtt
 from tests.sampling.rule_kinds import ndtt_of as of_case
@@ -27,7 +28,7 @@ from tests.sampling.told import AHEAD, CYCLIC, TALK, Told, exceeded
 
 def of_twin(one: Told[NDTT], time: float) -> dict[str, float]:
     """The twin's intensities of the same history."""
-    settings = slow.Settings(dim=one.model.dim, time_scale=one.model.time_scale)
+    settings = settings_of(one.model)
     arrays = one.model.named_arrays()
     found = slow.intensities(one.model.program, settings, arrays, one.names, one.times, time, seen=len(one.names))
     return {spelled(event): float(rate) for event, rate in found.items()}
