@@ -52,7 +52,7 @@ def main() -> int:
         "train": table["train"],
         "machine": environment(config.train.device),
     }
-    model = ANDTT(args.data / "program" / "iptv.ndtt", dataset.vocabulary, **table["model"])
+    model = ANDTT.preset("plain", args.data / "program" / "iptv.ndtt", dataset.vocabulary, **table["model"])
     began = time.perf_counter()
     model.prepare(train)
     model.ground(dev)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -303,7 +304,7 @@ CASES: dict[str, Callable[[], Found]] = {
     "andtt, sublayers": trained(andtt(CLUB, layer_norm=True, feed_forward=5)),
     "ndtt": trained(ndtt(CLUB)),
     "ndtt, odd sizes": trained(ndtt(BARE)),
-    "andtt, robocup": played(ft.ANDTT),
+    "andtt, robocup": played(partial(ft.ANDTT.preset, "plain")),
     "ndtt, robocup": played(ft.NDTT),
     "anhp, dropout": steps(anhp(dropout=0.3, heads=2)),
     "s2p2, dropout": steps(s2p2(dropout=0.3)),

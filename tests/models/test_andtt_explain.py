@@ -22,6 +22,7 @@ from foretell.reference import ruled
 from foretell.reference.database import Fact
 from foretell.terms import split
 from tests.ground.timelines import event_data, fact_of
+from tests.models.rule_twin import settings_of
 from tests.plan.rich_programs import rich_case
 from tests.samples import randomise
 
@@ -32,8 +33,8 @@ PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
 
 def opened_twin(model: ANDTT, data: EventData, row: int, look: Look) -> twin._Model:
     sequence = data[row]
-    sizes = model.dim, model.layers, model.time_dim
-    settings = twin.Settings(*sizes, model.time.m, model.time.M, model.options.layer_norm, model.options.feed_forward)
+    settings = settings_of(model)
+    assert isinstance(settings, twin.Settings)
     return twin._open(
         model.program,
         settings,

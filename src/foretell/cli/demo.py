@@ -35,7 +35,14 @@ WITHOUT_RULES: dict[str, dict[str, Any]] = {
     "train": {"epochs": 120, "batch": 1, "lr": 5e-3, "patience": 15, "cool": 5, "decay": 1.0, "pseudo_count": 0.5},
 }
 WITH_RULES: dict[str, dict[str, Any]] = {
-    "model": {"kind": "andtt", "program": "robocup", "dim": 16, "layers": 1, "shortest_wave": 3.0},
+    "model": {
+        "kind": "andtt",
+        "preset": "plain",
+        "program": "robocup",
+        "dim": 16,
+        "layers": 1,
+        "shortest_wave": 3.0,
+    },
     "train": {"epochs": 40, "batch": 1, "lr": 2e-2, "patience": 5, "cool": 3, "decay": 1.0, "pseudo_count": 0.5},
 }
 # Who, given when and what: every participant is predicted.

@@ -20,6 +20,9 @@ def params(
     dim: Annotated[int, Option(help="With --program: dimension of functors that it does not declare.")] = 32,
     layers: Annotated[int, Option(help="With --program: layers of attention (andtt).")] = 2,
     time_dim: Annotated[int | None, Option(help="With --program; default: as --dim.")] = None,
+    preset: Annotated[
+        str | None, Option(help="With --program: options by name; paper: the model exactly as its paper has it.")
+    ] = None,
     seed: Annotated[int, Option(help="With --program.")] = 0,
     dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
     load: Annotated[Path | None, Option(help="Write the parameters of this JSON file into the run's model.")] = None,
@@ -37,12 +40,14 @@ def params(
     if program is not None:
         if load is not None:
             raise ForetellError("--load writes into a run: give its folder")
-        from foretell.cli.program_model import fresh_model
+        from foretell.cli.program_model import fresh_model, preset_options
 
-        sizes = {"dim": dim, "layers": layers, "time_dim": time_dim}
+        sizes = {**preset_options(model, preset), "dim": dim, "layers": layers, "time_dim": time_dim}
         found = parameters_json(fresh_model(program, data, model, sizes, seed, dtype))
     else:
         assert run is not None
+        if preset is not None:
+            raise ForetellError("--preset is for a fresh model: give --program P.ndtt instead of a run")
         folder = RunFolder.open(run)
         opened = folder.model()
         if load is not None:

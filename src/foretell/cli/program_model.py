@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 KINDS = ("andtt", "ndtt")
 
 
+def preset_options(kind: str, preset: str | None) -> dict[str, Any]:
+    """The options that a preset of a kind of model stands for."""
+    from foretell.models.registry import model_options
+    from foretell.options import check_choice
+
+    if preset is None:
+        return {}
+    _check_kind(kind)
+    known = model_options(kind).presets
+    check_choice("--preset", preset, list(known))
+    return known[preset]
+
+
 def fresh_model(
     program: Path,
     data: str | None,
@@ -29,8 +42,7 @@ def fresh_model(
     """With `data`, groups of parameters are those that their events give rise to, too."""
     from foretell.cli.input_data import open_data
 
-    if kind not in KINDS:
-        raise ForetellError(f"--model {kind}: with --program expected {' or '.join(KINDS)}, which are made of rules")
+    _check_kind(kind)
     parts = open_data(data) if data is not None else []
     model = _made(program, parts[0].vocabulary if parts else None, kind, sizes, seed, dtype, undeclared)
     for part in parts:
@@ -67,6 +79,11 @@ def model_of(
     return model.eval(), data
 
 
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise ForetellError(f"--model {kind}: with --program expected {' or '.join(KINDS)}, which are made of rules")
+
+
 def _made(
     program: Path,
     vocabulary: Vocabulary | None,
@@ -97,10 +114,12 @@ def _sizes(found: dict[str, Any], kind: str, params: Path) -> dict[str, Any]:
     if not all(type(found.get(name)) is int for name in named) or not isinstance(time, dict):
         listed = ", ".join(f'"{name}"' for name in named)
         raise ForetellError(f'{params}: expected {listed} and "time", as `foretell params` prints them')
-    if kind == "ndtt":
-        return {"dim": found["dim"]}
     parameters = found["parameters"]
+    mixed = [len(one) for name, one in parameters.items() if name.endswith(".mixture") and isinstance(one, list)]
+    scales = max(mixed, default=0)
+    if kind == "ndtt":
+        return {"dim": found["dim"], "intensity_scales": scales}
     widths = [len(one) for name, one in parameters.items() if name.endswith(".expand.bias") and isinstance(one, list)]
     sizes = {"dim": found["dim"], "layers": found["layers"], "time_dim": time.get("dim")}
     norm = any(".norms." in name for name in parameters)
-    return sizes | {"layer_norm": norm, "feed_forward": max(widths, default=0)}
+    return sizes | {"layer_norm": norm, "feed_forward": max(widths, default=0), "intensity_scales": scales}

@@ -3,7 +3,7 @@
 What a model knows just before a time (`Look`) and a possible event in. Out, for the event and every embedded fact below it:
 the vectors that are summed inside the `tanh` of docs/explanation/andtt.md, one for each `r` (a pool of proofs, or a head of attention), by
 their norms, and how much the event's log-intensity owes to each: its change when that vector is left out on all layers, while
-weights of attention stay as they are.
+weights of attention stay as they are. The factor of the mixture over time scales is part of the intensity, and so of these changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.andtt_attention import Head, Look
 from foretell.models.rules.andtt_network import after
-from foretell.nn.intensity import log_softplus
+from foretell.nn.intensity import log_softplus, softplus
 from foretell.nn.pool import pool
 
 MOST_LEFT_OUT = 256  # contributions whose effect is computed, the strongest first
@@ -172,7 +172,15 @@ class _Knife:
     def _log_intensity(self, embedding: Tensor) -> Tensor:
         functor = self.grounding.functors[self.grounding.keys[self.event][0]]
         w, tau = (self.arrays[f"intensity.{functor}.{name}"].double().cpu() for name in ("w", "tau"))
-        return log_softplus((embedding @ w[1:] + w[0]) / tau) + tau.log()
+        found = log_softplus((embedding @ w[1:] + w[0]) / tau) + tau.log()
+        mixture = self.model.mixture
+        if not mixture.count:
+            return found
+        v = self.arrays[f"intensity.{functor}.mixture"].double().cpu()
+        waited = self.look.time - self.look.timeline.time_of(self.look.state)
+        elapsed = torch.tensor(waited, dtype=torch.float64, device=self.model.device)
+        densities = mixture.scales.densities(elapsed, self.model.time_scale, torch.float64).cpu()
+        return found + torch.log1p(softplus(embedding @ v[:, 1:].T + v[:, 0]) @ densities)
 
     def _effects(self, places: Sequence[int], log: float) -> dict[int, float]:
         found: dict[int, float] = {}
