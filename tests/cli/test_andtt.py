@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,6 +28,10 @@ def _twin_of(found: dict) -> tuple[twin.Settings, dict[str, torch.Tensor]]:
     """What the slow twin needs, from the JSON that `foretell params` prints."""
     time = found["time"]
     settings = twin.Settings(found["dim"], found["layers"], time["dim"], time["m"], time["M"])
+    count = max((len(value) for name, value in found["parameters"].items() if name.endswith(".mixture")), default=0)
+    if count:
+        scales = tuple(np.geomspace(time["short"], time["long"], count).tolist())
+        settings = replace(settings, time_scale=time["unit"], scales=scales)
     return settings, {name: torch.tensor(value, dtype=torch.float64) for name, value in found["parameters"].items()}
 
 
@@ -36,8 +42,9 @@ def _shaped(program: Program, settings: twin.Settings, parameters: dict[str, tor
     return parameters
 
 
+@pytest.mark.parametrize("preset", [None, "paper"])
 @pytest.mark.parametrize("name", ["library", "forum", "forum-small", "outage", "ward", "email"])
-def test_anyone_can_recompute_intensities_from_the_parameters(name: str, tmp_path: Path) -> None:
+def test_anyone_can_recompute_intensities_from_the_parameters(name: str, preset: str | None, tmp_path: Path) -> None:
     program, data = PROGRAMS / f"{name}.ndtt", PROGRAMS / name / "example.jsonl"
     file = tmp_path / "params.json"
     fine(
@@ -54,6 +61,7 @@ def test_anyone_can_recompute_intensities_from_the_parameters(name: str, tmp_pat
         4,
         "--seed",
         5,
+        *(() if preset is None else ("--preset", preset)),
         "-o",
         file,
     )
@@ -72,6 +80,25 @@ def test_anyone_can_recompute_intensities_from_the_parameters(name: str, tmp_pat
             for event, value in query["intensities"].items():
                 functor, args = split(event)
                 assert value == pytest.approx(float(slow[functor, *args]), rel=1e-9)
+
+
+def test_the_paper_s_preset_has_the_parameters_of_the_language_and_no_others() -> None:
+    sizes = ("--dim", 3, "--layers", 2, "--time-dim", 4)
+    paper, default = (
+        fine("params", "--program", LIBRARY, *sizes, *more).json for more in (("--preset", "paper"), ())
+    )
+    assert paper["time"].keys() == {"dim", "m", "M"}
+    kinds = {name.rpartition(".")[2] for name in paper["parameters"]}
+    assert kinds == {"W", "beta", "V", "K", "Q", "w", "tau"}
+    own = {name for name in default["parameters"] if name not in paper["parameters"]}
+    assert own == {f"intensity.{functor}.mixture" for functor in ("borrow", "return", "reserve")}
+    assert default["time"].keys() == {"dim", "m", "M", "short", "long", "unit"}
+    assert all(np.shape(default["parameters"][name]) == (12, 4) for name in own)
+
+
+def test_a_preset_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    assert "plain" in refused("params", "--program", LIBRARY, "--preset", "plein")
+    assert "--preset" in refused("params", tmp_path, "--preset", "paper")
 
 
 def test_a_program_is_trained_scored_and_opened_again(tmp_path: Path) -> None:

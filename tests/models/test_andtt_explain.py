@@ -223,8 +223,11 @@ def test_times_are_those_of_the_history_and_not_of_another_with_the_same_events(
     assert first.heads[lit][0].layers[0].weights.tolist() != second.heads[lit][0].layers[0].weights.tolist()
 
 
-def test_an_effect_is_what_the_log_intensity_loses_without_the_contribution():
-    model, sequence = small(":- event(g). :- exogenous(e).\ng.\ng <- e.\n", ["e", "e"])
+@pytest.mark.parametrize("scales", [0, 3])
+def test_an_effect_is_what_the_log_intensity_loses_without_the_contribution(scales: int):
+    text = ":- event(g). :- exogenous(e).\ng.\ng <- e.\n"
+    model, sequence = small(text, ["e", "e"], intensity_scales=scales)
+    elapsed = 2.5 - float(sequence.times[-1])
     look = look_back(model, sequence, 2.5)
     anatomy = take_apart(model, look, number_of(look, "g"))
     arrays = model.named_arrays()
@@ -234,7 +237,11 @@ def test_an_effect_is_what_the_log_intensity_loses_without_the_contribution():
     def log_intensity(own: torch.Tensor, attended: torch.Tensor) -> float:
         embedding = own.tanh() + (own + attended).tanh()
         w, tau = arrays["intensity.g.w"], float(arrays["intensity.g.tau"])
-        return math.log(tau * math.log1p(math.exp(float(w[0] + w[1:] @ embedding) / tau)))
+        factor = 1.0
+        for number, scale in enumerate(model.mixture.scales.scales.tolist()):
+            v = arrays["intensity.g.mixture"][number]
+            factor += math.log1p(math.exp(float(v[0] + v[1:] @ embedding))) * math.exp(-elapsed / scale) / scale
+        return math.log(factor * tau * math.log1p(math.exp(float(w[0] + w[1:] @ embedding) / tau)))
 
     whole = log_intensity(own, attended)
     effects = {"own" if part.head is None else "add": part.effect for part in anatomy.facts[anatomy.event]}

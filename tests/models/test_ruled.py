@@ -29,7 +29,7 @@ def test_a_functor_that_was_never_possible_in_training_starts_with_half_an_event
 ):
     vocabulary = Vocabulary(("work", "rest", "night"))
     data = EventData([EventSequence(np.array([1.0, 2.0]) * unit, np.array([0, 0]), 4.0 * unit)], vocabulary)
-    model = kind(Program.from_text(RULES, dim=2), vocabulary, dim=2)
+    model = kind(Program.from_text(RULES, dim=2), vocabulary, dim=2, intensity_scales=0)
     model.prepare(data)
     later = EventSequence(np.array([1.0 * unit]), np.array([2]), 4.0 * unit)
     (found,) = model.possible_intensities(later, [2.0 * unit])

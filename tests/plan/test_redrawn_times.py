@@ -25,7 +25,8 @@ mood <- {0}. mood <- {1}.
 def trained(train: EventData) -> tuple[ANDTT, Fit]:
     """With waves that are short enough to hit single times."""
     program = Program.from_text(BURSTS.format(*train.vocabulary.names), dim=8)
-    model = ANDTT(program, train.vocabulary, dim=8, layers=1, time_dim=12, shortest_wave=1e-3)
+    sizes = {"dim": 8, "layers": 1, "time_dim": 12, "shortest_wave": 1e-3}
+    model = ANDTT.preset("plain", program, train.vocabulary, **sizes)
     return model, fit(model, train, None, options(epochs=60, batch=8, lr=0.02, patience=0, cool=0, seed=1))
 
 

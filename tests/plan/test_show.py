@@ -33,7 +33,7 @@ def test_every_kept_plan_belongs_to_a_program():
 @pytest.mark.parametrize("name", ["forum", "library", "outage", "ward"])
 def test_the_named_parameters_have_as_many_numbers_as_the_model(name: str):
     data = ft.load_file(str(example(name)[0]))
-    model = ft.ANDTT(FILES[name], data.vocabulary, dim=5, layers=3, time_dim=4)
+    model = ft.ANDTT.preset("plain", FILES[name], data.vocabulary, dim=5, layers=3, time_dim=4)
     model.ground(data)
     counted = sum(one.numbers for one in alike_of(model.layout, model.book, 3))
     assert counted == sum(parameter.numel() for parameter in model.parameters())
