@@ -84,9 +84,7 @@ def test_anyone_can_recompute_intensities_from_the_parameters(name: str, preset:
 
 def test_the_paper_s_preset_has_the_parameters_of_the_language_and_no_others() -> None:
     sizes = ("--dim", 3, "--layers", 2, "--time-dim", 4)
-    paper, default = (
-        fine("params", "--program", LIBRARY, *sizes, *more).json for more in (("--preset", "paper"), ())
-    )
+    paper, default = (fine("params", "--program", LIBRARY, *sizes, *more).json for more in (("--preset", "paper"), ()))
     assert paper["time"].keys() == {"dim", "m", "M"}
     kinds = {name.rpartition(".")[2] for name in paper["parameters"]}
     assert kinds == {"W", "beta", "V", "K", "Q", "w", "tau"}

@@ -26,7 +26,6 @@ from foretell.models.units import wave_range
 from foretell.nn.time import TimeEmbedding
 from foretell.plan.plan import Plan
 
-
 TIME_SCALES = 12  # by default
 PLAIN = {"layer_norm": False, "feed_forward": 0, "intensity_scales": 0}
 
