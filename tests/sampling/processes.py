@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -73,7 +75,7 @@ def sahp() -> SAHP:
 
 
 def andtt() -> ANDTT:
-    sizes = {"dim": 8, "layers": 1, "intensity_scales": 0}
+    sizes: dict[str, Any] = {"dim": 8, "layers": 1, "intensity_scales": 0}
     model = randomise(ANDTT(Program.from_text(RULES, dim=8), TYPES, dtype=torch.float64, **sizes), seed=22)
     model.time.set_range(0.1, 10.0)
     return model
@@ -81,7 +83,7 @@ def andtt() -> ANDTT:
 
 def timed_andtt() -> ANDTT:
     """With a mixture over time scales."""
-    sizes = {"dim": 8, "layers": 1, "intensity_scales": 3}
+    sizes: dict[str, Any] = {"dim": 8, "layers": 1, "intensity_scales": 3}
     model = randomise(ANDTT(Program.from_text(RULES, dim=8), TYPES, dtype=torch.float64, **sizes), seed=22)
     model.time.set_range(0.1, 10.0)
     model.mixture.scales.set_range(0.02, 2.0)

@@ -29,6 +29,7 @@ from tests.sampling.told import AHEAD, CYCLIC, TALK, Told, exceeded
 def of_twin(one: Told[NDTT], time: float) -> dict[str, float]:
     """The twin's intensities of the same history."""
     settings = settings_of(one.model)
+    assert isinstance(settings, slow.Settings)
     arrays = one.model.named_arrays()
     found = slow.intensities(one.model.program, settings, arrays, one.names, one.times, time, seen=len(one.names))
     return {spelled(event): float(rate) for event, rate in found.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import torch
 
 from foretell.errors import ForetellError
+from foretell.sampling.core.sampler import WindowGrowth
+from foretell.sampling.core.thinning import _Clock
 from tests.plan.rich_programs import rich_case
 from tests.sampling.rule_kinds import KINDS, TIMED, Kind
 from tests.sampling.told import AHEAD, CYCLIC, POOLED, TALK, CyclesAreRefusedByBoth, Told, exceeded, sampled, wandered
@@ -163,8 +166,9 @@ def test_windows_grow_with_the_time_since_the_last_event_where_intensities_depen
         one = timed.told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
         copies = one.sampler.select(torch.tensor([0, 0]))
         copies.append(torch.tensor([1.5, 1.5], dtype=torch.float64), torch.tensor([0, -1]))
-        last, short = copies.growth()
-        assert last.tolist() == [1.5, 1.0] and short == one.model.short
+        found = copies.growth()
+        assert found is not None and found.short == one.model.short
+        assert found.last.tolist() == [1.5, 1.0]
         assert copies.width == pytest.approx(0.6 * short)
 
 
@@ -196,3 +200,18 @@ def test_samplers_are_the_same_on_a_gpu(kind: Kind):
         for sampler, when in ((one.sampler, at), (there, at.cuda())):
             sampler.append(when[:, 1], torch.zeros(1, dtype=torch.int64, device=when.device))
         at = at + 0.5
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.7, 40.0, math.inf])
+def test_the_clock_of_windows_and_its_inverse_agree_and_windows_stop_growing_at_the_limit(limit: float):
+    one = TIMED[0].told(TALK, ["say(ann)", "rain"], [0.5, 1.0])
+    last = torch.tensor([1.0], dtype=torch.float64)
+    one.sampler.growth = lambda: WindowGrowth(last, 0.1, limit)
+    clock = _Clock(one.sampler, torch.tensor([1.3], dtype=torch.float64))
+    lengths = torch.tensor([[0.0, 1e-9, 0.05, 0.1, 0.3, 0.5, 0.8]], dtype=torch.float64)
+    waits = clock.after(lengths) - 1.3
+    torch.testing.assert_close(clock.lengths(waits), lengths, rtol=1e-12, atol=1e-15)
+    assert bool((waits.diff() > 0.0).all())
+    pace = (clock.after(lengths + 1e-6) - clock.after(lengths)) / 1e-6  # of time, beside that of the clock
+    expected = (0.1 + 0.3 + waits).clamp(max=0.1 + limit) / 0.1
+    torch.testing.assert_close(pace, expected, rtol=1e-4, atol=0.0)

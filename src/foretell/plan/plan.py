@@ -246,8 +246,8 @@ class Merger:
                 own = functor[mine]
                 order = np.argsort(column[own], kind="stable")
                 counts = np.bincount(column[own], minlength=len(numbers))
-                indices = (self.tensor(values) for values in (column[own], number[own], place[mine], order))
-                found.append(Intensities(self._gathered(dim, slots[mine]), *indices, tuple(counts.tolist())))
+                parts = [self.tensor(values) for values in (column[own], number[own], place[mine], order)]
+                found.append(Intensities(self._gathered(dim, slots[mine]), *parts, counts=tuple(counts.tolist())))
         return tuple(found)
 
     @cached_property

@@ -34,7 +34,7 @@ from foretell.sampling.bounds.chebyshev import (
 )
 from foretell.sampling.bounds.curves import log1p
 from foretell.sampling.bounds.values import side_by_side as beside
-from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.sampler import Bounds, Sampler, WindowGrowth
 from foretell.sampling.core.start import in_float64, past_batch
 from foretell.sampling.core.threads import side_by_side
 
@@ -104,8 +104,8 @@ class ANHPSampler(Sampler):
         model = self.model
         return bool(model.elapsed.count or model.scales.count or model.options.head_decay)
 
-    def growth(self) -> tuple[Tensor, float] | None:
-        return (self.last, self._short) if self._is_timed else None
+    def growth(self) -> WindowGrowth | None:
+        return WindowGrowth(self.last, self._short) if self._is_timed else None
 
     def select(self, rows: Tensor) -> Self:
         tables = [[one.select(rows) for one in layer] for layer in self.tables]

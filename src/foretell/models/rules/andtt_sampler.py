@@ -33,6 +33,7 @@ class ANDTTContext(RuleContext):
 
 
 class ANDTTSampler(RuleSampler):
+    has_waves = True
     context: ANDTTContext
 
     @classmethod

@@ -110,6 +110,7 @@ class HistoryCells:
 
 
 class NDTTSampler(RuleSampler):
+    has_waves = False
     context: NDTTContext
 
     @classmethod

@@ -6,10 +6,11 @@ which knows what an event leaves behind.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,7 +23,7 @@ from foretell.models.rules.slot_tables import SlotTables, make_tables
 from foretell.plan.int_arrays import joined, offsets
 from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, point, softplus, unless_known
 from foretell.sampling.bounds.values import summed
-from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.sampler import Bounds, Sampler, WindowGrowth
 from foretell.sampling.rules.states import DatabaseState, DatabaseStates, LocalPlan, Transition
 
 ROWS_AT_A_TIME = 16_384  # of what sequences that are evaluated together keep of the past
@@ -154,6 +155,8 @@ class EventChoices:
 
 
 class RuleSampler(Sampler):
+    has_waves: ClassVar[bool]  # of absolute time
+
     def __init__(self, context: RuleContext, sequences: Sequence[SampledSequence]) -> None:
         self.context, self.sequences = context, list(sequences)
         self._known: list[EventChoices] = []  # of sequences about which something was asked
@@ -184,12 +187,14 @@ class RuleSampler(Sampler):
         short = self.context.parameters.short
         return self._steady_width if short is None else min(self._steady_width, SHARE_OF_SHORTEST * short)
 
-    def growth(self) -> tuple[Tensor, float] | None:
+    def growth(self) -> WindowGrowth | None:
         parameters = self.context.parameters
         if parameters.short is None:
             return None
         last = torch.tensor([one.last for one in self.sequences], dtype=torch.float64, device=parameters.device)
-        return last, parameters.short
+        # Waves of absolute time change as fast long after the last event: there windows are as long as without the mixture.
+        limit = parameters.short * (self._steady_width / self.width - 1.0) if self.has_waves else math.inf
+        return WindowGrowth(last, parameters.short, limit)
 
     @property
     def count(self) -> int:

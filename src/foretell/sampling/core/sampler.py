@@ -7,6 +7,7 @@ Intensities and bounds are of one and the same function, in float64.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Self
@@ -27,6 +28,15 @@ class Bounds:
     rates: ChebyshevPiece | None = None  # [W, P, C]: the intensity of every choice on the window, if that is known
 
 
+@dataclass(frozen=True)
+class WindowGrowth:
+    """Windows have a length in proportion to `short` plus the time since the last event, up to `limit`."""
+
+    last: Tensor  # float64 [W]: when each sequence's last event was
+    short: float
+    limit: float = math.inf  # from this time after the last event on windows have one length
+
+
 class Sampler(ABC):
     """`W` sequences. Times are float64 [W, …], absolute, and not before the sequence's last event."""
 
@@ -44,11 +54,8 @@ class Sampler(ABC):
     def width(self) -> float:
         """Of a first window: what a bound should follow easily; windows adapt from there."""
 
-    def growth(self) -> tuple[Tensor, float] | None:
-        """When each sequence's last event was [W], and a time after it from which on windows should grow with the time since.
-
-        None: windows do not grow with time.
-        """
+    def growth(self) -> WindowGrowth | None:
+        """How windows grow with the time since the last event; None: they do not."""
         return None
 
     @abstractmethod

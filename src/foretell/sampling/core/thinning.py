@@ -207,25 +207,34 @@ def _inverted(
 class _Clock:
     """The time in which pieces have equal lengths: time itself, or a clock that slows down with the time since the last event.
 
-    With a shortest scale `e`, a time `u` after the last event is `e·log(1 + u/e)` on it. It depends on past events alone.
+    With a shortest scale `e`, a time `u` after the last event is `e·log(1 + u/e)` on it, as long as `e + u` is below a limit `c`; from
+    there on the clock's pace stays `e/c`. It depends on past events alone.
     """
 
     def __init__(self, sampler: Sampler, now: Tensor) -> None:
         growth = sampler.growth()
         self.now, self.short = now[:, None], None
         if growth is not None:
-            since, self.short = growth
-            self.base = self.now - since[:, None] + self.short
+            self.short, self.limit = growth.short, growth.short + growth.limit
+            self.base = (self.now - growth.last[:, None] + self.short).clamp(max=self.limit)
 
     def after(self, lengths: Tensor) -> Tensor:
         """The times that lie lengths [W, P] of the clock after now."""
         if self.short is None:
             return self.now + lengths
-        return self.now + self.base * torch.expm1(lengths / self.short)
+        if self.limit == math.inf:
+            return self.now + self.base * torch.expm1(lengths / self.short)
+        growing = torch.minimum(lengths, self.short * torch.log(self.limit / self.base))
+        steady = (lengths - growing) * (self.limit / self.short)
+        return self.now + self.base * torch.expm1(growing / self.short) + steady
 
     def lengths(self, waits: Tensor) -> Tensor:
         """What times from now on [W, P] are on the clock."""
-        return waits if self.short is None else self.short * torch.log1p(waits / self.base)
+        if self.short is None:
+            return waits
+        growing = torch.minimum(waits, self.limit - self.base)
+        steady = (waits - growing) * (self.short / self.limit)
+        return self.short * torch.log1p(growing / self.base) + steady
 
     def pieces(self, mass: Tensor, pace: Pace) -> Tensor:
         """How many there are up to a mass of proposals, if these come at the rate that is known: [W]."""
