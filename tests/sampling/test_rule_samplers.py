@@ -169,7 +169,7 @@ def test_windows_grow_with_the_time_since_the_last_event_where_intensities_depen
         found = copies.growth()
         assert found is not None and found.short == one.model.short
         assert found.last.tolist() == [1.5, 1.0]
-        assert copies.width == pytest.approx(0.6 * short)
+        assert copies.width == pytest.approx(0.6 * found.short)
 
 
 @pytest.mark.parametrize("beta", [1.0, 1.3, 4.0])
