@@ -92,7 +92,7 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
     ]
 
     def fresh() -> ANDTT:
-        made = ANDTT(Program.named("robocup", dim=DIM), data.vocabulary, dim=DIM, layers=layers)
+        made = ANDTT.preset("plain", Program.named("robocup", dim=DIM), data.vocabulary, dim=DIM, layers=layers)
         made.prepare(data.train)
         return made.to(device)
 
