@@ -1,0 +1,79 @@
+"""A training step of A-NHP as it is by default beside the paper's form (`preset = "plain"`) and S2P2, in turns.
+
+    python benchmarks/anhp_forms.py --device cpu --dim 32 --points 1 --batch 64
+
+Made-up sequences of 72 events of 22 types; medians of nine rounds, one line of JSON. Raw numbers: results/*-anhp-forms-*.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+
+import numpy as np
+import torch
+
+import foretell as ft
+from foretell.train.config import TrainOptions
+from foretell.train.likelihood_task import LikelihoodTask
+
+TYPES, EVENTS, ROUNDS = 22, 72, 9
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    for name, default in (("dim", 32), ("points", 1), ("batch", 64), ("threads", 2)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    draw = np.random.default_rng(0)
+    sequences = [
+        ft.EventSequence(
+            np.cumsum(draw.exponential(1.0, EVENTS)), draw.integers(0, TYPES, EVENTS), 10.0 * EVENTS, str(place)
+        )
+        for place in range(2 * args.batch)
+    ]
+    data = ft.EventData(sequences, ft.Vocabulary.of_size(TYPES))
+    models = {
+        "plain": ft.ANHP.preset("plain", data.vocabulary, dim=args.dim, layers=2),
+        "default": ft.ANHP(data.vocabulary, dim=args.dim, layers=2),
+        "s2p2": ft.S2P2(data.vocabulary),
+    }
+    options = TrainOptions(points=args.points, device=args.device, batch=args.batch)
+    tasks = {}
+    for name, model in models.items():
+        model.prepare(data)
+        tasks[name] = LikelihoodTask(model.to(args.device).train(), data, options)
+
+    def run(task: LikelihoodTask, steps: int) -> float:
+        began = time.perf_counter()
+        for number in range(steps):
+            task.step(np.arange(args.batch), number)
+        if args.device.startswith("cuda"):
+            torch.cuda.synchronize()
+        return 1e3 * (time.perf_counter() - began) / steps
+
+    steps = 3 if args.device == "cpu" else 30
+    for task in tasks.values():
+        run(task, 12)
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for _ in range(ROUNDS):
+        for name, task in tasks.items():
+            times[name].append(run(task, steps))
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    found = {
+        "settings": vars(args),
+        "torch": torch.__version__,
+        "ms": {name: round(value, 3) for name, value in medians.items()},
+        "default / plain": round(medians["default"] / medians["plain"], 2),
+        "rounds": {name: [round(one, 3) for one in found] for name, found in times.items()},
+    }
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
