@@ -212,3 +212,44 @@ def test_a_constructor_shows_every_option_with_its_default_and_refuses_others(sp
     first = ["P.ndtt"] if spec.has_rules else [3]
     with pytest.raises(ConfigError, match=f"{spec.title}: unknown key `zzz`"):
         cast("Any", model)(*first, zzz=1)
+
+
+def test_the_preset_of_the_paper_sets_model_and_training_and_what_stands_beside_it_wins():
+    found: Any = make_config({"preset": "paper", "model": {"dim": 8, "heads": 2}, "train": {"lr": 0.5}})
+    model, train = found.model, found.train
+    assert (model.heads, model.head_size, model.head_decay, model.elapsed, model.intensity_scales) == (
+        2,
+        "full",
+        False,
+        0,
+        0,
+    )
+    assert (model.layer_norm, model.feed_forward, model.shortest_wave, model.fading, model.echo) == (
+        False,
+        0,
+        "min",
+        0.0,
+        0.0,
+    )
+    assert (train.lr, train.integral, train.points, train.clip, train.cool, train.decay) == (
+        0.5,
+        "uniform",
+        1,
+        0.0,
+        0,
+        0.0,
+    )
+    alone = make_config({"model": {"preset": "paper"}})
+    assert alone.train == make_config({}).train and cast(Any, alone.model).heads == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"preset": "papr"}, "did you mean `paper`"),
+        ({"preset": "paper", "model": {"kind": "nhp"}}, "'nhp' has no presets"),
+    ],
+)
+def test_a_preset_that_there_is_not_is_refused(table: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=message):
+        make_config(table, "run.toml")

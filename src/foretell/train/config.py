@@ -180,7 +180,9 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 # What a preset means for training, beside the options of the model (`ModelOptions.presets`).
-TRAIN_PRESETS: dict[str, dict[str, Any]] = {"paper": {"lr": 1e-3, "integral": "uniform", "points": 1, "cool": 0}}
+TRAIN_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"lr": 1e-3, "integral": "uniform", "points": 1, "cool": 0, "clip": 0.0}
+}
 
 
 def with_preset(table: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -194,7 +196,10 @@ def with_preset(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     name = whole if part is None else part
     if name is None or not isinstance(model, Mapping):
         return found
-    known = model_options(model.get("kind", DEFAULT)).presets
+    kind = model.get("kind", DEFAULT)
+    known = model_options(kind).presets
+    if not known:
+        raise ConfigError(f"{source}: preset = {name!r}: model.kind = {kind!r} has no presets; leave it out")
     try:
         check_choice("preset", name, list(known), repr)
     except ConfigError as error:

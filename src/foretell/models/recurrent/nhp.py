@@ -17,20 +17,17 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.errors import ForetellError
-from foretell.models.base import IntensityModel
 from foretell.models.capabilities import GapIntensities
 from foretell.models.recurrent.nhp_sampler import NHPSampler
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register
+from foretell.models.softplus_intensities import SoftplusIntensities
 from foretell.models.units import mean_gap, starting_rates
 from foretell.nn.ctlstm import CellStates, ctlstm, read
 from foretell.nn.ctlstm_steps import DECAY, GATES
-from foretell.nn.intensity import inverse_softplus, log_softplus
+from foretell.nn.intensity import inverse_softplus
 from foretell.nn.lookup import lookup
-from foretell.sampling.bounds.values import Value, affine, softplus
 
 SLOWEST, FASTEST = 0.01, 10.0  # decays that a fresh model starts with, from the first dimension to the last, a mean gap
-MOST_SCORES = 2  # types a dimension up to which all scores of an event cost less than fetching its own type's vector
 REMEMBERS = 1.0  # what forget gates start from, so that σ keeps most of a memory
 
 
@@ -46,7 +43,7 @@ class NhpOptions(EmbeddingOptions):
 
 
 @register(ModelSpec("nhp", "NHP", NhpOptions, "a continuous-time LSTM whose cell decays", "Mei & Eisner 2017"))
-class NHP(IntensityModel[NhpOptions]):
+class NHP(SoftplusIntensities[NhpOptions]):
     shown_sizes = ("dim",)
     shown_units = {"scale": "time_scale"}  # noqa: RUF012
     # An event is a dozen small operations on all sequences: few sequences at a time take almost as long as many.
@@ -134,45 +131,9 @@ class NHP(IntensityModel[NhpOptions]):
         elapsed = self._elapsed(queries.times, history.since.gather(1, seen)).unsqueeze(-1)
         return read(memory, target, decay, output, elapsed).squeeze(2)
 
-    # Intensities
-
-    def _scores(self, state: Value) -> Value:
-        """`w_e·[1; h]/τ_e` for all types: [..., K]."""
-        tau = self.log_tau.exp()
-        return affine(state, self.w / tau[:, None], self.w_constant / tau)
-
-    def intensities(self, state: Value) -> Value:
-        return softplus(self._scores(state)) * (self.log_tau.exp() / self.time_scale)
-
-    def log_intensities(self, state: Tensor) -> Tensor:
-        return log_softplus(self._scores(state)) + (self.log_tau - math.log(self.time_scale))
-
-    def total(self, state: Tensor) -> Tensor:
-        return softplus(self._scores(state)) @ (self.log_tau.exp() / self.time_scale)
-
-    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
-        own = lookup(torch.cat([self.w, self.w_constant[:, None], self.log_tau[:, None]], dim=1), types)
-        w, constant, log_tau = own.split([self.dim, 1, 1], dim=-1)
-        score = (w * state).sum(-1, keepdim=True) + constant
-        return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
-
     def ends_and_inside(self, history: CellHistory, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
         """What is read just before each event is known: the next cell was made from it."""
-        scores = self._scores(self.state(history, queries))
-        log_unit = self.log_tau - math.log(self.time_scale)
-        if self.types <= MOST_SCORES * self.dim:
-            at_end = self._scores(history.cells.before).gather(-1, batch.types.unsqueeze(-1)).squeeze(-1)
-            log_at_end = log_softplus(at_end) + lookup(log_unit[:, None], batch.types).squeeze(-1)
-        else:
-            log_at_end = self.log_intensity(history.cells.before, batch.types)
-        per_gap = queries.visible.per_gap
-        if per_gap is not None:
-            scores = scores.unflatten(1, (-1, per_gap))
-        return GapIntensities(
-            log_at_end,
-            softplus(scores) @ (self.log_tau.exp() / self.time_scale),
-            (log_softplus(scores) + log_unit).sum(-1) if pseudo else None,
-        )
+        return self.gap_intensities(history.cells.before, self.state(history, queries), batch, queries, pseudo)
 
     # In and out
 
@@ -187,22 +148,13 @@ class NHP(IntensityModel[NhpOptions]):
         for index, gate in enumerate(GATES):
             found[f"cell.{gate}.W"], found[f"cell.{gate}.U"] = self.W[index], self.U[index]
             found[f"cell.{gate}.b"] = self.b[index]
-        w = torch.cat([self.w_constant[:, None], self.w], dim=1) / self.time_scale
-        tau = self.log_tau.exp() / self.time_scale
-        for index, name in enumerate(names):
-            found[f"intensity.{name}.w"], found[f"intensity.{name}.tau"] = w[index], tau[index]
+        found |= self.intensity_arrays()
         return {name: array.detach() for name, array in found.items()}
 
     @torch.no_grad()
     def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
-        for name in self.vocabulary.names:
-            tau = arrays[f"intensity.{name}.tau"]
-            if not bool(tau > 0):
-                raise ForetellError(f"intensity.{name}.tau = {float(tau)}: expected a number above 0")
+        self.check_positive(arrays)
         for name, target in self.named_arrays().items():
             if not name.startswith("intensity."):
                 target.copy_(arrays[name])  # a view of the parameter itself
-        for index, name in enumerate(self.vocabulary.names):
-            w = arrays[f"intensity.{name}.w"] * self.time_scale
-            self.w_constant[index], self.w[index] = w[0], w[1:]
-            self.log_tau[index] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
+        self.load_intensity_arrays(arrays)

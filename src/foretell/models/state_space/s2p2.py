@@ -17,20 +17,17 @@ from torch import Tensor, nn
 
 from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
-from foretell.errors import ForetellError
 from foretell.models.attention.layers import Dropout
-from foretell.models.base import IntensityModel
 from foretell.models.capabilities import GapIntensities
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register
+from foretell.models.softplus_intensities import SoftplusIntensities
 from foretell.models.state_space.layer import LayerStates, StateSpaceLayer
 from foretell.models.state_space.s2p2_sampler import S2p2Sampler
 from foretell.models.units import mean_gap, starting_rates
-from foretell.nn.intensity import inverse_softplus, log_softplus
+from foretell.nn.intensity import inverse_softplus
 from foretell.nn.lookup import lookup
 from foretell.options import option
-from foretell.sampling.bounds.values import Value, affine, softplus
 
-MOST_SCORES = 2  # types a dimension up to which all scores of an event cost less than fetching its own type's vector
 FIRST_ARRAYS = ("frequency", "E", "C", "start", "step_bias")  # of the first layer, that are shown as they are
 ARRAYS = (*FIRST_ARRAYS, "B", "D", "step")  # of the others
 
@@ -65,7 +62,7 @@ class S2p2Options(EmbeddingOptions):
 @register(
     ModelSpec("s2p2", "S2P2", S2p2Options, "layers of linear state-space systems that events move", "Chang et al. 2025")
 )
-class S2P2(IntensityModel[S2p2Options]):
+class S2P2(SoftplusIntensities[S2p2Options]):
     shown_sizes = ("dim", "layers")
     shown_units = {"scale": "time_scale"}  # noqa: RUF012
 
@@ -155,48 +152,9 @@ class S2P2(IntensityModel[S2p2Options]):
         assert stream is not None
         return stream if per_gap is None else stream.flatten(1, 2)
 
-    # Intensities
-
-    def scores(self, state: Value) -> Value:
-        """`z_k/τ_k` for all types: [..., K]."""
-        tau = self.log_tau.exp()
-        return affine(state, self.w / tau[:, None], self.w_constant / tau)
-
-    def intensities_at(self, scores: Value) -> Value:
-        """`τ_k·softplus(z_k/τ_k)` in the data's unit: [..., K]."""
-        return softplus(scores) * (self.log_tau.exp() / self.time_scale)
-
-    def intensities(self, state: Value) -> Value:
-        return self.intensities_at(self.scores(state))
-
-    def log_intensities(self, state: Tensor) -> Tensor:
-        return log_softplus(self.scores(state)) + (self.log_tau - math.log(self.time_scale))
-
-    def total(self, state: Tensor) -> Tensor:
-        return softplus(self.scores(state)) @ (self.log_tau.exp() / self.time_scale)
-
-    def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
-        own = lookup(torch.cat([self.w, self.w_constant[:, None], self.log_tau[:, None]], dim=1), types)
-        w, constant, log_tau = own.split([self.dim, 1, 1], dim=-1)
-        score = (w * state).sum(-1, keepdim=True) + constant
-        return (log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))).squeeze(-1)
-
     def ends_and_inside(self, history: StateHistory, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
         """The stream just before each event is known from reading it."""
-        scores = self.scores(self.state(history, queries))
-        log_unit = self.log_tau - math.log(self.time_scale)
-        if self.types <= MOST_SCORES * self.dim:
-            at_end = self.scores(history.before).gather(-1, batch.types.unsqueeze(-1)).squeeze(-1)
-            log_at_end = log_softplus(at_end) + lookup(log_unit[:, None], batch.types).squeeze(-1)
-        else:
-            log_at_end = self.log_intensity(history.before, batch.types)
-        if queries.visible.per_gap is not None:
-            scores = scores.unflatten(1, (-1, queries.visible.per_gap))
-        return GapIntensities(
-            log_at_end,
-            softplus(scores) @ (self.log_tau.exp() / self.time_scale),
-            (log_softplus(scores) + log_unit).sum(-1) if pseudo else None,
-        )
+        return self.gap_intensities(history.before, self.state(history, queries), batch, queries, pseudo)
 
     # In and out
 
@@ -210,30 +168,19 @@ class S2P2(IntensityModel[S2p2Options]):
         for number, layer in enumerate(self.layer_list(), 1):
             found[f"layer.{number}.decay"] = layer.log_decay.exp()
             found |= {f"layer.{number}.{name}": array for name, array in _plain_arrays(layer).items()}
-        w = torch.cat([self.w_constant[:, None], self.w], dim=1) / self.time_scale
-        tau = self.log_tau.exp() / self.time_scale
-        for index, name in enumerate(names):
-            found[f"intensity.{name}.w"], found[f"intensity.{name}.tau"] = w[index], tau[index]
+        found |= self.intensity_arrays()
         return {name: array.detach() for name, array in found.items()}
 
     @torch.no_grad()
     def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
         names = self.vocabulary.names
-        positive = [f"intensity.{name}.tau" for name in names]
-        positive += [f"layer.{number}.decay" for number in range(1, self.layers + 1)]
-        for name in positive:
-            if not bool((arrays[name] > 0).all()):
-                raise ForetellError(f"{name} = {float(arrays[name].min())}: expected a number above 0")
+        self.check_positive(arrays, *(f"layer.{number}.decay" for number in range(1, self.layers + 1)))
         self.embedding.copy_(torch.stack([arrays[f"embed.{name}"] for name in names]))
         for number, layer in enumerate(self.layer_list(), 1):
             layer.log_decay.copy_(arrays[f"layer.{number}.decay"].log())
             for name, target in _plain_arrays(layer).items():
                 target.copy_(arrays[f"layer.{number}.{name}"])
-        w = torch.stack([arrays[f"intensity.{name}.w"] for name in names]) * self.time_scale
-        self.w_constant.copy_(w[:, 0])
-        self.w.copy_(w[:, 1:])
-        tau = torch.stack([arrays[f"intensity.{name}.tau"] for name in names])
-        self.log_tau.copy_((tau * self.time_scale).log())
+        self.load_intensity_arrays(arrays)
 
 
 def _plain_arrays(layer: StateSpaceLayer) -> dict[str, Tensor]:
