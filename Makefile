@@ -14,11 +14,13 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # mkdocs-material prints a long notice about MkDocs 2 otherwise; we use 1.6.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: reproduce-quick bench-rules help install demo test lint format docs bench bench-replay map clean
+.PHONY: reproduce-quick bench-rules help install demo test test-gpu mutants lint format docs bench bench-replay map clean
 
 help:
 	@echo "make demo    train on the embedded data and print scores (about a minute)"
 	@echo "make test    lint, build the docs, run the tests"
+	@echo "make test-gpu   run the tests that need a CUDA device, and record how they ended"
+	@echo "make mutants    change the code that decides, place by place, and see whether a test fails (an hour)"
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make format  let ruff rewrite the code"
 	@echo "make docs    build the documentation into site/"
@@ -45,6 +47,12 @@ demo: $(READY)
 
 test: lint docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+test-gpu: $(READY)
+	$(BIN)/python benchmarks/gpu_tests.py
+
+mutants: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation --out benchmarks/results/mutants.json
 
 lint: $(READY)
 	$(BIN)/ruff check .

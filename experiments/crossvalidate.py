@@ -34,6 +34,7 @@ from foretell.data.files import text_file
 from foretell.data.loading import embedded_folder
 from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import score_events
+from foretell.reading import limits
 from foretell.train.config import make_config, read_config
 from foretell.train.fit import fit
 
@@ -286,4 +287,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     logging.getLogger("foretell").setLevel(logging.ERROR)  # hundreds of fits would repeat every warning
-    sys.exit(main())
+    with limits(allow=(Path(__file__).parents[1] / "programs",)):
+        sys.exit(main())

@@ -10,6 +10,7 @@ import torch
 
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.data.dataset import Origin
+from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.structure import AnhpOptions
 from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import RuleModel
@@ -70,6 +71,15 @@ def randomise(model: Model, seed: int, spread: float = 0.6) -> Model:
         for parameter in model.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(spread * noise)
+    return model
+
+
+def with_hawkes_part(model: ANHP, seed: int) -> ANHP:
+    """Fill what a model has of a Hawkes process, which is no parameter."""
+    generator = torch.Generator().manual_seed(seed)
+    if model.hawkes is not None:
+        model.hawkes.alpha.copy_(torch.rand(model.hawkes.alpha.shape, generator=generator, dtype=torch.float64))
+        model.hawkes.log_beta.copy_(torch.randn(model.hawkes.log_beta.shape, generator=generator, dtype=torch.float64))
     return model
 
 

@@ -28,7 +28,8 @@ from foretell.reproduce.experiment import (
     merged,
     verdict_of,
 )
-from foretell.reproduce.rows import SeedRows, difference_between, is_significant, p_value, seed_rows
+from foretell.reproduce.model_difference import ModelDifference, correct, model_difference
+from foretell.reproduce.rows import SeedRows, seed_rows
 from foretell.reproduce.unit import Record, Unit, Workspace, slug
 from foretell.train.config import make_config
 from foretell.train.splits import share_of
@@ -97,7 +98,9 @@ class Shares:
         points = [point for curve in curves.values() for point in curve.values()]
         numbers = {"points": [one.to_json() for one in points]}
         picture = Picture("shares.png", lambda path: draw_shares(curves, self.definition.title, path))
-        findings = [self._finding(one, curves) for one in self.findings]
+        tests = tests_of([one for one in self.findings if one["check"] == "beats"], curves)
+        findings = [self._finding(one, curves, tests) for one in self.findings]
+        numbers["tests"] = [{"share": share, **one.to_json()} for (_, _, share), one in tests.items()]
         return ExperimentSummary([self._table(curves)], findings, plain(numbers), (picture,) if points else ())
 
     def _learner(self, entry: Mapping[str, Any]) -> Learner:
@@ -122,14 +125,16 @@ class Shares:
         note = "Test log-likelihood an event, means over seeds, [95 % bootstrap interval], ± standard deviation over seeds."
         return TableSection("Test log-likelihood by the share of train", head, rows, note)
 
-    def _finding(self, table: Mapping[str, Any], curves: Curves) -> Finding:
+    def _finding(self, table: Mapping[str, Any], curves: Curves, tests: Mapping[Key, ModelDifference]) -> Finding:
         name, claim = table["name"], table["claim"]
         one, other = curves.get(table["better"], {}), curves.get(table["than"], {})
         missing = [told(share) for share in self.shares if share not in one or share not in other]
         if missing:
             return Finding(name, claim, "pending", f"not fitted yet: {', '.join(missing)}")
         if table["check"] == "beats":
-            return Finding(name, claim, *_beats(table, one, other))
+            return Finding(
+                name, claim, *_beats({key[2]: test for key, test in tests.items() if key[:2] == pair_of(table)})
+            )
         smallest = next(
             (share for share in self.shares if one[share].estimate.value > other[self.shares[-1]].estimate.value), None
         )
@@ -160,6 +165,7 @@ class Point:
 
 
 Curves = dict[str, dict[float, Point]]
+Key = tuple[str, str, float]  # two models and a share
 METRIC = "log_likelihood"
 
 
@@ -172,18 +178,28 @@ def curves_of(results: Results) -> Curves:
     return curves
 
 
-def _beats(table: Mapping[str, Any], one: dict[float, Point], other: dict[float, Point]) -> tuple[Verdict, str, float]:
-    """At every share, by a paired permutation test."""
-    lost, weak, said = 0, 0, []
-    leads = []
-    for share, point in one.items():
-        names = (table["better"], table["than"])
-        found = difference_between(names, point.rows.pooled, other[share].rows.pooled, METRIC)
-        lost += found.better == table["than"] and is_significant(found)
-        weak += not is_significant(found)
-        leads.append(found.difference.value)
-        said.append(f"{told(share)}: {found.difference.value:+.3f} (p = {p_value(found):.2g})")
-    return verdict_of(lost, weak), "; ".join(said), min(leads)
+def pair_of(finding: Mapping[str, Any]) -> tuple[str, str]:
+    return finding["better"], finding["than"]
+
+
+def tests_of(findings: Sequence[Mapping[str, Any]], curves: Curves) -> dict[Key, ModelDifference]:
+    """At every share where both are fitted; all of them are one family for the correction."""
+    found: dict[Key, ModelDifference] = {}
+    for first, second in map(pair_of, findings):
+        one, other = curves.get(first, {}), curves.get(second, {})
+        for share in one.keys() & other.keys():
+            made = model_difference((first, second), one[share].rows, other[share].rows, METRIC)
+            found[first, second, share] = made
+    found = dict(sorted(found.items()))
+    return dict(zip(found, correct(list(found.values())), strict=True))
+
+
+def _beats(tests: Mapping[float, ModelDifference]) -> tuple[Verdict, str, float]:
+    """At every share."""
+    lost = sum(one.leader() == one.pooled.second for one in tests.values())
+    weak = sum(not one.significant for one in tests.values())
+    said = [f"{told(share)}: {one.size()} ({one.p_words()})" for share, one in tests.items()]
+    return verdict_of(lost, weak), "; ".join(said), min(one.pooled.difference.value for one in tests.values())
 
 
 def _cell(one: Point | None) -> str:

@@ -62,6 +62,7 @@ PARTS: dict[str, dict[str, Any]] = {
 WITHOUT: dict[str, dict[str, Any]] = {
     "decay": {"head_decay": False},
     "elapsed": {"elapsed": 0},
+    "periods": {"periods": 0},
     "mixture": {"intensity_scales": 0},
     "sublayers": {"layer_norm": False, "feed_forward": 0},
 }
@@ -87,7 +88,23 @@ RULES: dict[str, list[dict[str, Any]]] = {
         {"model": {"kind": "andtt", "preset": "plain", "dim": 16, "layers": layers}, "train": OF_RULES}
         for layers in (1, 2)
     ],
+    "A-NDTT, shape": [
+        {
+            "model": {"kind": "andtt", "dim": 16, "layers": 1, "intensity_scales": 0, "intensity_shape": 4},
+            "train": OF_RULES,
+        }
+    ],
     "NDTT": [{"model": {"kind": "ndtt", "dim": dim}, "train": OF_RULES} for dim in (16, 32)],
+    "S2-NDTT": [
+        *({"model": {"kind": "s2ndtt", "dim": 16, "intensity_shape": shape}, "train": OF_RULES} for shape in (0, 4)),
+        *(
+            {
+                "model": {"kind": "s2ndtt", "dim": dim, "states": dim // 2, "intensity_shape": 4},
+                "train": {**OF_RULES, "decay": 3.0},
+            }
+            for dim in (16, 8)
+        ),
+    ],
 }
 ALL = {**TRIALS, **ABLATION, **RULES}
 
@@ -151,6 +168,7 @@ def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from foretell.evaluate.likelihood import score_events
+    from foretell.reading import limits
     from foretell.train.config import make_config
     from foretell.train.fit import fit
     from foretell.train.splits import load_splits
@@ -172,7 +190,8 @@ def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
     )
     dataset = load_splits(config.data)
     assert dataset.train is not None and dataset.dev is not None and dataset.test is not None
-    model = config.model.make(dataset.vocabulary, seed=job["seed"], dtype=torch.float32)
+    with limits(allow=(Path(__file__).parents[2] / "programs",)):
+        model = config.model.make(dataset.vocabulary, seed=job["seed"], dtype=torch.float32)
     began = time.monotonic()
     found = fit(model, dataset.train, dataset.dev, config.train)
     result = {**job, **more, "seconds": round(time.monotonic() - began, 1), "best_epoch": found.best_epoch}
@@ -186,8 +205,13 @@ def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def guarded(job: dict[str, Any]) -> dict[str, Any]:
+    from foretell.reading import limits
+
     try:
-        return fit_and_score(job)
+        with limits(
+            allow=(Path(__file__).parents[2] / "programs",)
+        ):  # a program of an experiment includes one of these
+            return fit_and_score(job)
     except Exception as error:  # the others go on; what failed stands in the results
         return {**job, "error": f"{type(error).__name__}: {error}"}
 

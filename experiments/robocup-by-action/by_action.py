@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.compare import Difference, RunComparison, difference_of
+from foretell.evaluate.compare import RunComparison
 from foretell.evaluate.metrics import by_functor, functors_of
 from foretell.evaluate.scores import plain
 from foretell.reproduce.comparison import title_of
@@ -33,17 +33,9 @@ from foretell.reproduce.experiment import (
     read_definition,
     verdict_of,
 )
+from foretell.reproduce.model_difference import ModelDifference, correct, model_difference
 from foretell.reproduce.models import Models
-from foretell.reproduce.rows import (
-    WHO,
-    ScoreRows,
-    SeedRows,
-    check_same_data,
-    is_significant,
-    p_value,
-    participants_key,
-    seed_rows,
-)
+from foretell.reproduce.rows import WHO, ScoreRows, SeedRows, check_same_data, participants_key, seed_rows
 from foretell.reproduce.unit import ROWS, Record, Unit, UnitFolder, Workspace, slug
 
 KEYS = ("kind", "title", "paper", "data", "of", "pairs", "metrics", "finding")
@@ -84,6 +76,8 @@ class ByAction:
         found = [
             one for first, second in pairs for one in compared(fits[first], fits[second], (first, second), self.metrics)
         ]
+        corrected = correct([one.difference for one in found])
+        found = [replace(one, difference=test) for one, test in zip(found, corrected, strict=True)]
         sections = [_table(pair, [one for one in found if (one.first, one.second) == pair]) for pair in pairs]
         pictures = [
             Picture(
@@ -106,19 +100,13 @@ class Action:
     functor: str
     events: int
     scores: tuple[Estimate, Estimate]
-    difference: Difference  # second less first, over the means of seeds
-    ahead: int  # pairs of seeds in which the second is better
-    behind: int
-    higher_is_better: bool
-
-    @property
-    def p(self) -> float:
-        return p_value(self.difference)
+    values: tuple[tuple[float, ...], tuple[float, ...]]  # of each seed
+    difference: ModelDifference  # second less first; corrected for all actions, scores and pairs
 
     @property
     def better(self) -> str | None:
         """Who is significantly better."""
-        return self.difference.better if is_significant(self.difference) else None
+        return self.difference.leader()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -128,10 +116,12 @@ class Action:
             "functor": self.functor,
             "events": self.events,
             "values": [one.value for one in self.scores],
-            "difference": self.difference.difference.value,
-            "p": self.p,
+            "by_seed": [list(one) for one in self.values],
+            "difference": self.difference.pooled.difference.value,
+            "p": self.difference.p,
+            "p_seeds": self.difference.p_seeds,
+            "p_holm": self.difference.p_corrected,
             "better": self.better,
-            "seeds": {"ahead": self.ahead, "behind": self.behind},
         }
 
 
@@ -147,60 +137,48 @@ def compared(first: SeedRows, second: SeedRows, names: tuple[str, str], metrics:
             continue
         for number in np.argsort(-np.bincount(of_row[of_row >= 0], minlength=len(functors)), kind="stable").tolist():
             chosen = of_row == number
-            a, b = one.by_key[keys[0]].where(chosen), other.by_key[keys[1]].where(chosen)
+            some = [only(rows, key, metric, chosen) for rows, key in zip((first, second), keys, strict=True)]
+            a, b = (rows.pooled.metrics[0] for rows in some)
             if not a.counts.any() or not b.counts.any():
                 continue
             scores = estimates([a.ratio(one.units), b.ratio(one.units)], one.units.resampling(0))
-            difference = difference_of((names[1], names[0]), b, a, one.units, ["events"])
-            signs = _signs(first, second, keys, chosen, a.higher_is_better)
-            events = int(a.counts.astype(bool).sum())
-            about = *names, metric, functors[number], events
-            found.append(Action(*about, (scores[0], scores[1]), difference, *signs, a.higher_is_better))
+            difference = model_difference((names[1], names[0]), some[1], some[0], metric)
+            values = some[0].values(metric), some[1].values(metric)
+            about = *names, metric, functors[number], int(a.counts.astype(bool).sum())
+            found.append(Action(*about, (scores[0], scores[1]), values, difference))
     return found
+
+
+def only(rows: SeedRows, key: str, name: str, chosen: np.ndarray) -> SeedRows:
+    """One metric of some rows, under another name."""
+    return SeedRows(
+        {
+            seed: replace(one, metrics=(replace(one.by_key[key].where(chosen), key=name),))
+            for seed, one in rows.by_seed.items()
+        }
+    )
 
 
 def _key(rows: ScoreRows, metric: str) -> str:
     return participants_key(rows) if metric == WHO else metric
 
 
-def _signs(
-    first: SeedRows, second: SeedRows, keys: tuple[str, str], chosen: np.ndarray, higher: bool
-) -> tuple[int, int]:
-    """Seed s of one against seed s of the other: how often the second is better, and how often worse."""
-    ahead = behind = 0
-    for seed in first.by_seed.keys() & second.by_seed.keys():
-        one, other = first.by_seed[seed], second.by_seed[seed]
-        values = [
-            rows.by_key[key].where(chosen).ratio(rows.units).value for rows, key in ((one, keys[0]), (other, keys[1]))
-        ]
-        if np.isnan(values).any() or values[0] == values[1]:
-            continue
-        better = (values[1] > values[0]) == higher
-        ahead, behind = ahead + better, behind + (not better)
-    return ahead, behind
-
-
 def _table(pair: tuple[str, str], found: Sequence[Action]) -> TableSection:
-    rows = []
-    for one in found:
-        kind = one.difference.kind
-        scale, digits = (100.0, 1) if kind == "share" else (1.0, 3)
-        difference = f"{scale * one.difference.difference.value:+.{digits}f}".replace("-", "−")
-        rows.append(
-            [
-                *(one.functor, title_of(one.metric), str(one.events)),
-                *(estimate_cell(score, kind) for score in one.scores),
-                *(difference, f"{one.p:.2g}".replace("-", "−")),
-                *(f"{one.ahead} of {one.ahead + one.behind}", one.better or "–"),
-            ]
-        )
-    ahead = "seeds in which the second is better"
-    head = ["action", "score", "events", *pair, "second less first", "p", ahead, "better"]
+    rows = [
+        [
+            *(one.functor, title_of(one.metric), str(one.events)),
+            *(estimate_cell(score, one.difference.pooled.kind) for score in one.scores),
+            *one.difference.cells(),
+        ]
+        for one in found
+    ]
+    head = ["action", "score", "events", *pair, "second less first", "p", "p over seeds", "corrected", "better"]
     note = (
-        "Means over seeds with [95 % bootstrap intervals]. p of a paired permutation test over the events of the action, not corrected "
-        "for their number; the last column names the better one where p < 0.05."
+        "Means over seeds with [95 % bootstrap intervals]. p of a paired permutation test over the events of the action, and of Welch's "
+        "t-test over the seeds' scores; corrected: the larger of the two, by Holm's method for all actions, scores, pairs. The better one "
+        "is named where that is below 0.05; the last column: in how many seeds the same one is ahead, and in how many significantly."
     )
-    return TableSection(f"{pair[1]} against {pair[0]}", head, rows, note)
+    return TableSection(f"{pair[1]} against {pair[0]}", [*head, "seeds ahead, significantly"], rows, note)
 
 
 def _finding(table: Mapping[str, Any], found: Sequence[Action]) -> Finding:
@@ -221,7 +199,7 @@ def _finding(table: Mapping[str, Any], found: Sequence[Action]) -> Finding:
         right += one.better == expected
         wrong += one.better is not None and one.better != expected
         who_leads = f"{one.better} is better" if one.better else "no significant difference"
-        said.append(f"{name}: {who_leads} ({one.difference.difference.value:+.3f}, p = {one.p:.2g})")
+        said.append(f"{name}: {who_leads} ({one.difference.size()}, {one.difference.p_words()})")
     detail = f"{right} of {len(wanted)} as in the paper; " + "; ".join(said)
     return Finding(table["name"], table["claim"], verdict_of(wrong, right < len(wanted)), detail, float(right))
 

@@ -22,7 +22,8 @@ from foretell.reproduce.experiment import (
     estimate_cell,
     verdict_of,
 )
-from foretell.reproduce.rows import ScoreRows, SeedRows, difference_between, estimate_of, is_significant, seed_rows
+from foretell.reproduce.model_difference import correct, model_difference
+from foretell.reproduce.rows import ScoreRows, SeedRows, difference_between, estimate_of, seed_rows
 
 if TYPE_CHECKING:
     from .synthetic import Synthetic
@@ -169,10 +170,16 @@ def _leads(columns: Sequence[Column], others: Sequence[str], rival: str, metric:
 
 
 def _better(columns: Sequence[Column], others: Sequence[str], rival: str) -> CheckOutcome:
-    tests = _leads(columns, others, rival, WHOLE)
-    weak = [one for _, one in tests if not is_significant(one)]
-    lost = [one for _, one in tests if one.better == rival and one not in weak]
-    told = "; ".join(f"{data} data, {one.first}: {one.difference.value:+.3f}" for data, one in tests)
+    found = [(column, name) for column in columns if column.data != rival for name in others]
+    tests = correct(
+        [model_difference((name, rival), one.models[name], one.models[rival], WHOLE) for one, name in found]
+    )
+    weak = [one for one in tests if not one.significant]
+    lost = [one for one in tests if one.leader() == rival]
+    told = "; ".join(
+        f"{column.data} data, {name}: {one.size()} ({one.p_words()})"
+        for (column, name), one in zip(found, tests, strict=True)
+    )
     return verdict_of(bool(lost), bool(weak)), told, float(len(tests) - len(lost) - len(weak))
 
 

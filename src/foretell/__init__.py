@@ -17,9 +17,20 @@ from typing import TYPE_CHECKING
 from foretell import models, moved
 
 if TYPE_CHECKING:
-    from foretell.data import Dataset, EventData, EventSequence, Vocabulary, load, load_file, save, save_dataset
+    from foretell.data import (
+        Dataset,
+        EventData,
+        EventSequence,
+        Vocabulary,
+        from_frame,
+        load,
+        load_file,
+        save,
+        save_dataset,
+    )
     from foretell.errors import DataError, ForetellError
     from foretell.evaluate.explain import explain
+    from foretell.evaluate.forecaster import Forecaster
     from foretell.evaluate.predict import predict, predict_each
     from foretell.evaluate.queries import embeddings_of, intensities_at
     from foretell.evaluate.scores import evaluate
@@ -40,7 +51,7 @@ if TYPE_CHECKING:
     from foretell.train.trainer import Callback, TrainingInterrupt
 
 _HOMES = {
-    "foretell.data": "Dataset EventData EventSequence Vocabulary load load_file save save_dataset",
+    "foretell.data": "Dataset EventData EventSequence Vocabulary from_frame load load_file save save_dataset",
     "foretell.errors": "DataError ForetellError",
     "foretell.ground.explain": "why",
     "foretell.ground.impossible": "settle_impossible",
@@ -58,6 +69,7 @@ _HOMES = {
     "foretell.evaluate.scores": "evaluate",
     "foretell.evaluate.queries": "embeddings_of intensities_at",
     "foretell.evaluate.explain": "explain",
+    "foretell.evaluate.forecaster": "Forecaster",
     "foretell.evaluate.predict": "predict predict_each",
 }
 moved.install()
@@ -70,6 +82,7 @@ __all__ = [
     "Dataset",
     "EventData",
     "EventSequence",
+    "Forecaster",
     "ForetellError",
     "Program",
     "ProgramError",
@@ -81,6 +94,7 @@ __all__ = [
     "evaluate",
     "explain",
     "fit",
+    "from_frame",
     "intensities_at",
     "load",
     "load_file",

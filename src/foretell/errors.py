@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 
+from foretell.wording import readable
+
 SHOWN_PROBLEMS = 20
+
+# a hostile file can hold a value whose full text would fill the memory
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother, _BRIEF.maxlong = 2, 40, 40, 40
+
+
+def short(value: object) -> str:
+    """A value as a message shows it."""
+    try:
+        return _BRIEF.repr(value)
+    except ValueError:
+        return "a huge integer"  # Python refuses to write integers of thousands of digits
 
 
 class ForetellError(Exception):
     """The user's input is wrong; the message says where, what was found, what was expected and what to do."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(readable(str(message)))
 
 
 class DataError(ForetellError):

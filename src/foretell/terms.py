@@ -1,13 +1,18 @@
 """An event's name as written in a file, or a constant of a program → the one spelling that the library uses.
 
 A name without parentheses is free text (`Nice Question`): only the spaces around it are dropped. A name with
-parentheses is a flat, ground term, `functor(arg,…)`, in which spaces mean nothing: `join(eve, sales)` is
+parentheses may be a flat, ground term, `functor(arg,…)`, in which spaces mean nothing: `join(eve, sales)` is
 `join(eve,sales)`. Functors and arguments start with a lower-case letter, or are integers, or stand in quotes.
+Other names with parentheses (`Buy (online)`) are free text, too, unless rules are to read them.
 """
 
 from __future__ import annotations
 
 import re
+
+from foretell.wording import shown
+
+LONGEST_NAME = 1 << 15  # characters
 
 _PLAIN = re.compile(r"[^\W\d_]\w*\Z")
 _INTEGER = re.compile(r"-?[0-9]+\Z")
@@ -21,19 +26,35 @@ class NameProblem(ValueError):
     """What is wrong with one event name, without the place where it stood."""
 
 
+class NotATerm(NameProblem):
+    """The name has parentheses and does not parse as a term."""
+
+
 def normalise(name: str) -> str:
     """The canonical spelling of an event name; raises `NameProblem`."""
     text = name.strip()
     if not text:
         raise NameProblem("an event name is empty")
+    if len(text) > LONGEST_NAME:
+        raise NameProblem(f"event name {shown(text)} has {len(text):,} characters, at most {LONGEST_NAME:,} are read")
     if not text.isascii():
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:
-            raise NameProblem(f"event name {name!r} is not valid Unicode text") from None
+            raise NameProblem(f"event name {shown(name)} is not valid Unicode text") from None
     if "(" not in text and ")" not in text:
         return text
     return _term(text)
+
+
+def event_name(name: str, terms: bool = False) -> str:
+    """The canonical spelling of an event name; one with parentheses that is no term is text, unless all of them must be `terms`."""
+    try:
+        return normalise(name)
+    except NotATerm:
+        if terms:
+            raise
+        return name.strip()
 
 
 def build(functor: str, arguments: list[str]) -> str:
@@ -63,10 +84,14 @@ def plain(spelled: str) -> str:
 def split(name: str) -> tuple[str, tuple[str, ...]]:
     """Functor and arguments of a normalised name, each as a constant is spelled: `pass(a,'New York')` gives `pass`, (`a`, `'New York'`).
 
-    A name without parentheses is a functor alone, in quotes if it needs them.
+    A name that is no term is a functor alone, in quotes if it needs them.
     """
     if not name.endswith(")") or "(" not in name:
         return (unquote(name) if _QUOTED.match(name) else constant(name)), ()
+    try:
+        _term(name)
+    except NotATerm:
+        return constant(name), ()
     tokens = _tokens(name)
     return tokens[0][1], tuple(value for kind, value in tokens[1:] if kind == "atom")
 
@@ -77,17 +102,17 @@ def _term(text: str) -> str:
     for position, (kind, value) in enumerate(tokens):
         wanted = "atom" if position % 2 == 0 else "mark"
         if position >= 3 and value == "(" and kind == "mark":
-            raise NameProblem(f"event `{text}` is a nested term; only flat terms, functor(arg,…), are events")
+            raise NotATerm(f"event {shown(text)} is a nested term; only flat terms, functor(arg,…), are events")
         if kind != wanted:
-            raise NameProblem(f"event `{text}` is not a term: {_expected(position)}")
+            raise NotATerm(f"event {shown(text)} is not a term: {_expected(position)}")
         if kind == "atom":
             atoms.append(value)
         elif position < len(tokens) - 1 and value != ("(" if position == 1 else ","):
-            raise NameProblem(f"event `{text}` is not a term: {_expected(position)}")
+            raise NotATerm(f"event {shown(text)} is not a term: {_expected(position)}")
     if len(tokens) == 1:
         return atoms[0]
     if tokens[-1] != ("mark", ")") or len(tokens) < 4:
-        raise NameProblem(f"event `{text}` is not a term: its closing parenthesis is missing or misplaced")
+        raise NotATerm(f"event {shown(text)} is not a term: its closing parenthesis is missing or misplaced")
     return f"{atoms[0]}({','.join(atoms[1:])})"
 
 
@@ -105,16 +130,16 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            raise NameProblem(
-                f"event `{text}` is not a term: unexpected {text[place:].strip()[0]!r}; "
+            raise NotATerm(
+                f"event {shown(text)} is not a term: unexpected {text[place:].strip()[0]!r}; "
                 f"put such text in quotes, as in city('New York')"
             )
         word, quoted, mark = match.group("word", "quoted", "mark")
         if word is not None:
             if constant(word) != word:
-                raise NameProblem(
-                    f"event `{text}`: `{word}` is not a constant; constants start with a lower-case letter, "
-                    f"or are integers, or stand in quotes: '{word}'"
+                raise NotATerm(
+                    f"event {shown(text)}: {shown(word)} is not a constant; constants start with a lower-case letter, "
+                    f"or are integers, or stand in quotes"
                 )
             tokens.append(("atom", word))
         elif quoted is not None:

@@ -4,16 +4,50 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from heapq import nsmallest
+from itertools import islice
 
 LONGEST = 40  # characters of a name that a message shows
+LONGEST_LINE = 2_000  # characters of a line of a message
+LONGEST_MESSAGE = 60_000  # characters of a whole message
 LONGEST_COMPARED = 80  # nobody mistypes a longer name, and comparing two takes the product of their lengths
+MOST_KNOWN = 20_000  # names that are looked at for a hint
+MOST_COMPARED = 200  # of these, the likeliest by a quick look, letter by letter
 
 
 def printable(text: str) -> str:
-    """One character for one: what a terminal would not show, or would obey, becomes a replacement sign."""
+    """One character for one: what a terminal would not show, or would obey, becomes a sign for it, such as ␛."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    return "".join(one if one.isprintable() else _sign(one) for one in text)
+
+
+def _sign(one: str) -> str:
+    code = ord(one)
+    return chr(0x2400 + code) if 0 < code < 32 else "\u2421" if code == 127 else "\N{REPLACEMENT CHARACTER}"
+
+
+def escape(text: str) -> str:
+    """A name for a table or line of rich: nothing in it is markup, and nothing is obeyed by a terminal."""
+    from rich.markup import escape as without_markup
+
+    return without_markup(printable(text))
+
+
+def readable(message: str) -> str:
+    """A message for people: nothing that a terminal obeys, no line and no whole longer than anybody reads."""
+    if message.isprintable() and len(message) <= LONGEST_LINE:
+        return message
+    lines = message.split("\n")
+    short = [
+        printable(one if len(one) <= LONGEST_LINE else f"{one[: LONGEST_LINE - 1]}…") for one in lines[:LONGEST_MESSAGE]
+    ]
+    size = 0
+    for place, line in enumerate(short):
+        size += len(line) + 1
+        if size > LONGEST_MESSAGE:
+            return "\n".join([*short[:place], f"… and {len(lines) - place:,} more lines"])
+    return "\n".join(short)
 
 
 def shown(text: str) -> str:
@@ -42,8 +76,12 @@ def listed(names: Iterable[str], last: str = "and", most: int = 6) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], before: str = "", otherwise: str = "") -> str:
     """A hint at the known name that was probably meant, "did you mean `likes`?" after `before`; `otherwise` if none is near."""
-    if len(name) > LONGEST_COMPARED:
+    if not name or len(name) > LONGEST_COMPARED:
         return otherwise
-    candidates = [one for one in known if len(one) <= LONGEST_COMPARED and one != name]
+    candidates = [one for one in islice(known, MOST_KNOWN) if 0 < len(one) <= LONGEST_COMPARED and one != name]
+    if len(candidates) > MOST_COMPARED:
+        first, last, size = name[0], name[-1], len(name)
+        unlike = lambda one: (one[0] != first) + (one[-1] != last) + abs(len(one) - size)  # noqa: E731
+        candidates = nsmallest(MOST_COMPARED, candidates, key=unlike)
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)
     return f"{before}did you mean `{printable(near[0])}`?" if near else otherwise

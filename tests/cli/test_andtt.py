@@ -12,6 +12,7 @@ import torch
 
 from foretell.lang.program import Program
 from foretell.reference import andtt as twin
+from foretell.reference.ruled import TimeFactors
 from foretell.terms import split
 from tests.cli.invoking import fine, refused
 
@@ -31,7 +32,7 @@ def _twin_of(found: dict) -> tuple[twin.Settings, dict[str, torch.Tensor]]:
     count = max((len(value) for name, value in found["parameters"].items() if name.endswith(".mixture")), default=0)
     if count:
         scales = tuple(np.geomspace(time["short"], time["long"], count).tolist())
-        settings = replace(settings, time_scale=time["unit"], scales=scales)
+        settings = replace(settings, factors=TimeFactors(scales=scales, unit=time["unit"]))
     return settings, {name: torch.tensor(value, dtype=torch.float64) for name, value in found["parameters"].items()}
 
 

@@ -81,8 +81,8 @@ def test_a_missing_file_is_a_message_and_exit_code_1(anhp: Path, tmp_path: Path)
         ("data", "describe", gone),
     ):
         assert f"{gone}: no such file" in refused(*command)
-    assert f"{gone}: cannot be read: No such file or directory" in refused("train", gone)
-    assert f"{gone}: cannot be read" in refused("params", anhp, "--load", gone)
+    assert f"{gone}: there is no such file" in refused("train", gone)
+    assert f"{gone}: there is no such file" in refused("params", anhp, "--load", gone)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "intensity", "embed", "params"])

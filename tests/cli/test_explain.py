@@ -97,7 +97,7 @@ def test_a_picture_that_cannot_be_written_leaves_nothing_on_stdout_and_a_folder_
     ("more", "message"),
     [
         (["--at", "nan"], "--at nan: expected a time from 0 on"),
-        (["--at", "-1"], "--at -1.0: expected a time from 0 on"),
+        (["--at", "-1"], "--at -1: expected a time from 0 on"),
         (["--at", "32"], "sequence may was observed until 31 only"),
         (["--at", "9.5", "--event", "borrow(ada,dune)"], "`not waits(_,dune)` fails: `waits(cleo,dune)` is true"),
         (["--at", "9.5", "--event", "borow(ada,dune)"], "did you mean `borrow`?"),

@@ -107,9 +107,9 @@ def test_a_run_starts_from_what_another_has_learned(run: Path, tmp_path: Path):
 
 def test_mistakes_are_told(run: Path, tmp_path: Path):
     assert "NDTT needs a program" in refused("train", "--model", "ndtt", "--data", LOANS, "--run", tmp_path / "a")
-    assert "expected andtt or ndtt" in refused("params", "--program", LIBRARY, "--model", "nhp")
+    assert "expected andtt, ndtt or s2ndtt" in refused("params", "--program", LIBRARY, "--model", "nhp")
     assert "layers" in refused("train", "--model", "ndtt", "--program", LIBRARY, "--data", LOANS, "--layers", 2)
-    assert "explain needs an A-NDTT" in refused("explain", run, LOANS, "--at", 3)
+    assert "explain needs an A-NDTT or S2-NDTT" in refused("explain", run, LOANS, "--at", 3)
     file = tmp_path / "params.json"
     file.write_text(json.dumps({"format": 1, "model": "anhp", "parameters": {}}))
     assert "made of rules" in refused("intensity", LOANS, "--program", LIBRARY, "--params", file, "--times", "1")

@@ -113,7 +113,7 @@ def test_a_prediction_can_go_on_down_the_pipe(anhp: Path, events):
         ("{", "stdin:1: not JSON"),
         ('{"times": [1.0]}', "stdin:1: no key 'events'; found times"),
         (LINE.replace('"0"', '"7"'), "stdin:1: sequence 'p': event `7` is not one of the 2 known event types"),
-        ("time,event\n1,0\n", "stdin:1: no column 'sequence'"),
+        ("when,event\n1,0\n", "stdin:1: no column 'time'"),
         (gzip.compress(LINE.encode(), mtime=0)[:40], "stdin"),
         (b"\x1f\x8bnonsense", "stdin"),
         (b"PAR1nonsense", "stdin"),
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_a_piped_history_is_told_of_stdin(content: bytes | st
     [
         (["--pattern", "2"], "pattern '2' can never match: no event of the model is called"),
         (["--pattern", "pass(P"], "expected an event with free places in upper case"),
-        (["--from", "-1"], "--from -1.0: expected a time from 0 on"),
+        (["--from", "-1"], "--from -1: expected a time from 0 on"),
         (["--from", "nan"], "--from nan: expected a time from 0 on"),
         (["--sequence", "x"], "no sequence 'x'; there are 1"),
         (["--split", "test"], "this is one file and has no split 'test'"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from foretell.models.attention.anhp import AnhpOptions
+from foretell.train.floor_fits import kept_floors
 from foretell.train.run import RunFolder
 from tests.cli.invoking import fine, refused
 
@@ -18,7 +19,19 @@ def config_of(run: Path):
 
 def test_flags_and_a_file_give_the_same_run(bursts: Path, tmp_path: Path):
     flags = "--dim", 4, "--layers", 1, "--heads", 2, "--epochs", 2, "--batch", 8, "--lr", 0.01, "--seed", 5
-    fine("train", "--data", bursts, *flags, "--set", "train.clip=1", "--run", tmp_path / "one", "--quiet")
+    fine(
+        "train",
+        "--data",
+        bursts,
+        "--model",
+        "anhp",
+        *flags,
+        "--set",
+        "train.clip=1",
+        "--run",
+        tmp_path / "one",
+        "--quiet",
+    )
     path = tmp_path / "run.toml"
     path.write_text(
         f"[data]\npath = {json.dumps(str(bursts))}\n[model]\nkind = 'anhp'\ndim = 4\nlayers = 1\nheads = 2\n"
@@ -53,6 +66,12 @@ def test_the_summary_says_what_was_reached_and_where(bursts: Path, tmp_path: Pat
     run = tmp_path / "run"
     found = fine("train", "--data", bursts, "--dim", 4, "--epochs", 2, "--run", run, "--json", "--quiet").json
     metrics = RunFolder.open(run).metrics()
+    floors, chosen = found.pop("floors"), found.pop("auto")
+    assert floors.keys() == {"Poisson", "Hawkes"} and found.pop("beats_floors") == (
+        found["best"] > max(floors.values())
+    )
+    assert "Hawkes" in found.pop("verdict") and "model.dim" not in chosen and chosen["model.kind"]["value"] == "anhp"
+    assert kept_floors(RunFolder.open(run))["floors"]["Hawkes"]["score"] == floors["Hawkes"]
     assert found == {
         "run": str(run),
         "best_epoch": found["best_epoch"],
@@ -115,7 +134,7 @@ def test_a_table_with_other_column_names_is_trained_on_and_evaluated(tmp_path: P
     assert "shared out" in outcome.err
     assert fine("evaluate", run, "--json").json["events"] == 4
     assert fine("evaluate", run, path, "--columns", columns, "--json").json["events"] == 48
-    assert "patient" in refused("evaluate", run, path)
+    assert fine("evaluate", run, path, "--json").json["events"] == 48  # a run remembers its columns
     assert "expected KEY=VALUE" in refused("train", "--data", path, "--columns", "time")
 
 

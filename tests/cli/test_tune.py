@@ -242,7 +242,7 @@ def test_options_that_make_no_sense_are_refused(write, tmp_path: Path):
     assert "jobs = 0" in refused("tune", endless, "--jobs", 0)
     assert "storage = 'memory'" in refused("tune", endless, "--storage", "memory", "--out", tmp_path / "o")
     assert "no such" in refused("tune", endless, "--data", tmp_path / "nowhere")
-    assert "cannot be read" in refused("tune", tmp_path / "none.toml")
+    assert "there is no such file" in refused("tune", tmp_path / "none.toml")
 
 
 def test_data_without_dev_are_refused_and_train_is_not_cut_up_for_it(write, data: Path, tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,8 +23,9 @@ from foretell.models.recurrent.nhp import NHP
 from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.models.state_space.s2p2 import S2P2
-from tests.samples import NAMES, PLAIN, randomise
+from tests.samples import NAMES, PLAIN, randomise, with_hawkes_part
 
 VOCABULARY = Vocabulary(NAMES[:3])
 TIMED: dict[str, Any] = {
@@ -56,7 +58,7 @@ def _anhp(**options: Any) -> Callable[[], ANHP]:
         for scales in (model.elapsed, model.scales):
             scales.set_range(0.1, 4.0)
         model.time_scale = 1.3
-        return model
+        return with_hawkes_part(model, seed=12)
 
     return build
 
@@ -68,7 +70,7 @@ def _andtt(text: str, **options: Any) -> Callable[[], ANDTT]:
         sizes = {"dim": 4, "intensity_scales": 0, **options}
         model = randomise(ANDTT(program, VOCABULARY, dtype=torch.float64, **sizes), seed=14)
         model.time.set_range(0.2, 12.0)
-        model.mixture.scales.set_range(0.1, 4.0)
+        model.mixture.set_range(0.1, 4.0)
         model.time_scale = 1.3
         return model
 
@@ -118,16 +120,20 @@ def _last_event(cls: type[LastEventModel], **options: Any) -> Callable[[], LastE
     return build
 
 
-def _ndtt(text: str, **options: Any) -> Callable[[], NDTT]:
+def _cells(cls: type[NDTT] | type[S2NDTT], text: str, *, seed: int, **options: Any) -> Callable[[], IntensityModel]:
     program = Program.from_text(text, dim=4)
 
-    def build() -> NDTT:
-        model = randomise(NDTT(program, VOCABULARY, dim=4, dtype=torch.float64, **options), seed=15)
-        model.mixture.scales.set_range(0.1, 4.0)
+    def build() -> NDTT | S2NDTT:
+        model = randomise(cls(program, VOCABULARY, dim=4, dtype=torch.float64, **options), seed=seed)
+        model.mixture.set_range(0.1, 4.0)
         model.time_scale = 1.3
         return model
 
     return build
+
+
+_ndtt = partial(_cells, NDTT, seed=15)
+_s2ndtt = partial(_cells, S2NDTT, seed=20)
 
 
 def _poisson() -> Poisson:
@@ -151,13 +157,16 @@ def _restate_waves(model: ANHP | ANDTT | LastEventModel, c: float) -> None:
     if isinstance(model, ANHP):
         for scales in (model.elapsed, model.scales):
             scales.set_range(scales.short * c, scales.long * c)
+        if model.hawkes is not None:
+            model.hawkes.alpha /= c
+            model.hawkes.log_beta -= math.log(c)
     if isinstance(model, ANDTT):
-        model.mixture.scales.set_range(model.short * c, model.long * c)
+        model.mixture.set_range(model.short * c, model.long * c)
 
 
-def _restate_cells(model: NDTT, c: float) -> None:
+def _restate_cells(model: NDTT | S2NDTT, c: float) -> None:
     model.time_scale *= c
-    model.mixture.scales.set_range(model.short * c, model.long * c)
+    model.mixture.set_range(model.short * c, model.long * c)
 
 
 def _restate_poisson(model: Poisson, c: float) -> None:
@@ -214,6 +223,7 @@ MEMBERS = [
     Member("anhp with sublayers", _anhp(layer_norm=True, feed_forward=5, bos=True), _restate_waves),
     Member("anhp that sees elapsed time", _anhp(**TIMED), _restate_waves),
     Member("anhp without waves, each type itself", _anhp(**{**TIMED, "time_dim": 0, "coarse": "none"}), _restate_waves),
+    Member("anhp with a Hawkes part", _anhp(**{**TIMED, "time_dim": 0, "hawkes": 2, "bos": True}), _restate_waves),
     Member("thp", _last_event(THP), _restate_waves, moves_late=False),
     Member(
         "thp with heads, and without sublayers",
@@ -234,6 +244,9 @@ MEMBERS = [
     Member("andtt with one layer and odd sizes", _andtt(BARE, layers=1, time_dim=3), _restate_waves),
     Member("andtt with time scales", _andtt(CLUB, intensity_scales=3), _restate_waves),
     Member("ndtt", _ndtt(CLUB), _restate_cells),
-    Member("ndtt with time scales", _ndtt(BARE, intensity_scales=2), _restate_cells),
+    Member("ndtt with time scales", _ndtt(BARE, intensity_scales=2, intensity_shape=2), _restate_cells),
     Member("ndtt with odd sizes", _ndtt(BARE), _restate_cells),
+    Member("s2ndtt", _s2ndtt(CLUB, states=3), _restate_cells),
+    Member("s2ndtt with layers and time scales", _s2ndtt(CLUB, layers=3, states=2, intensity_scales=2), _restate_cells),
+    Member("s2ndtt with odd sizes", _s2ndtt(BARE, layers=2, states=1), _restate_cells),
 ]

@@ -28,7 +28,7 @@ from foretell.data import (
     save,
     save_dataset,
 )
-from foretell.errors import ForetellError
+from foretell.errors import DataError, ForetellError
 from foretell.terms import NameProblem, normalise
 
 SUFFIXES = [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".parquet"]
@@ -104,6 +104,23 @@ def test_one_file_reads_back_the_same_names_and_times(tmp_path, suffix: str) -> 
     again = load_file(tmp_path / f"x{suffix}")
     assert again.vocabulary.names == ("a", "b") and again.names_of(again[0]) == ["b", "a"] and again.name == "x"
     assert_equal(load_file(tmp_path / f"x{suffix}", words), data)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("names", [("1",), ("1", "2"), ("2", "1", "0"), ("7", "a")])
+def test_names_that_are_digits_stay_names(tmp_path, suffix: str, names: tuple[str, ...]) -> None:
+    words = Vocabulary(names)
+    data = EventData([EventSequence([0.5], [0], 1.0, "s")], words, "window", "train")
+    save_dataset(Dataset(data, None, None, words, Card("set", "window", "", len(words)), ""), tmp_path / "set", suffix)
+    assert_equal(load(tmp_path / "set").train, data)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_an_unknown_number_does_not_turn_names_into_types(tmp_path, suffix: str) -> None:
+    data = EventData([EventSequence([0.5, 0.6], [0, 1], 1.0, "s")], Vocabulary(("1", "9")))
+    save(data, tmp_path / f"x{suffix}")
+    with pytest.raises(DataError, match="type 9 is not one of"):
+        load_file(tmp_path / f"x{suffix}", Vocabulary(("1", "2")))
 
 
 @pytest.mark.parametrize("name", ["robocup", "stackoverflow", "iptv_small", "mimic2"])
@@ -202,13 +219,33 @@ def test_arguments_named_arg1_and_on_are_found_and_quoted_where_needed(tmp_path)
     assert data.names_of(data[0]) == ["join(eve)", "join(bob,x)"] and data[0].id == "1"
 
 
-def test_columns_that_are_not_used_are_named_in_a_warning(tmp_path, caplog) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text("sequence,time,event,colour\na,1,x,red\n")
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_further_columns_are_kept_as_attributes_and_named(tmp_path, caplog, suffix: str) -> None:
+    path = tmp_path / f"log{suffix}"
+    rows = [("b", 1.0, "x", "red", 2.5), ("a", 1.0, "y", "", None), ("b", 2.0, "x", "blue", 3.0)]
+    if suffix == ".csv":
+        cells = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
+        path.write_text("\n".join(["sequence,time,event,colour,price", *cells]))
+    else:
+        names = ("sequence", "time", "event", "colour", "price")
+        columns = {name: [row[place] or None for row in rows] for place, name in enumerate(names)}
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table(columns), path)
     with caplog.at_level(logging.WARNING, "foretell"):
         data = load_file(path)
-    assert data.report.ignored_columns == ("colour",)
-    assert any("columns not used: colour" in message for message in caplog.messages)
+    assert data.report.attributes == ("colour", "price")
+    assert any("columns kept as attributes, which no model uses: colour, price" in line for line in caplog.messages)
+    assert data.columns.attributes["colour"].texts() == ["red", "blue", None]
+    np.testing.assert_array_equal(data.columns.attributes["price"].values, [2.5, 3.0, np.nan])
+    assert data.select([1, 0]).columns.attributes["colour"].texts() == [None, "red", "blue"]
+
+
+def test_a_column_of_free_text_is_not_kept_and_named(tmp_path, caplog) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("sequence,time,event,note\n" + "".join(f"a,{n},x,note number {n}\n" for n in range(1500)))
+    with caplog.at_level(logging.WARNING, "foretell"):
+        assert load_file(path).report.unused_columns == ("note",)
+    assert any("columns not used (free text): note" in line for line in caplog.messages)
 
 
 def test_a_folder_takes_its_types_from_the_list_then_the_card_then_the_data(jsonl, tmp_path) -> None:
@@ -346,3 +383,22 @@ def test_the_embedded_finals_are_the_shared_ones(shared) -> None:
         np.testing.assert_array_equal(ours.splits()[split].columns.times, data.columns.times)
         np.testing.assert_array_equal(ours.splits()[split].columns.types, data.columns.types)
     assert ours.vocabulary == theirs.vocabulary
+
+
+def test_a_table_without_a_column_of_sequences_is_one_sequence_and_that_is_said(tmp_path, caplog) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("time,event\n1,x\n2,y\n")
+    with caplog.at_level(logging.WARNING, "foretell"):
+        data = load_file(path)
+    assert [one.id for one in data] == ["stream"] and data.event_count == 2
+    assert any("no column 'sequence': all rows are one sequence" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separators_are_found_in_the_header(tmp_path, separator: str) -> None:
+    path = tmp_path / ("log.tsv" if separator == "\t" else "log.csv")
+    path.write_text(f'sequence{separator}time{separator}event\na{separator}1{separator}"x{separator}y"\n')
+    data = load_file(path)
+    assert data.vocabulary.names == (f"x{separator}y",) or separator == "\t"
+    save(data, tmp_path / "again.tsv")
+    assert load_file(tmp_path / "again.tsv").vocabulary == data.vocabulary

@@ -81,3 +81,23 @@ def test_a_label_that_training_did_not_know_is_refused(tmp_path: Path):
         Labels("kind", "sequences", ("busyy", "calm")).targets(data)
     with pytest.raises(DataError, match="is a list, expected one value"):
         Labels("mood", "sequences", ("up", "down")).targets(data)
+
+
+def test_attributes_of_a_table_are_labels_too() -> None:
+    from dataclasses import replace
+
+    from foretell.data import EventData
+    from foretell.data.columns import Attribute
+
+    data = EventData.from_names([["a", "b"], ["a"]], [[0.5, 2.0], [1.0]])
+    of_events = {"who": Attribute(np.array([1, -1, 0], dtype=np.int8), ("ann", "bob"))}
+    of_sequences = {"outcome": Attribute(np.array([3, 4]))}
+    columns = replace(data.columns, attributes=of_events, sequence_attributes=of_sequences)
+    data = replace(data, sequences=columns, report=None)
+    outcome = find_labels([data], "outcome")
+    assert outcome.of == "sequences" and outcome.names == ("3", "4")
+    assert [row.tolist() for row in outcome.targets(data)] == [[0], [1]]
+    who = find_labels([data], "who")
+    assert who.of == "events" and [row.tolist() for row in who.targets(data)] == [[1, NO_LABEL], [0]]
+    with pytest.raises(ForetellError, match="did you mean `outcome`"):
+        find_labels([data], "outcom")

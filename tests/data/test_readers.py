@@ -145,7 +145,7 @@ def test_easytpp_json_and_json_lines_are_read(tmp_path, lines: bool, packed: boo
         ({"dim_process": 1, "train": [[row(0.5, 1)]]}, "sequence 1: sequence '0': type 1 is not one"),
         ({"dim_process": 2, "train": [[{"time_since_start": 1.0}]]}, "event 0 has no 'type_event'"),
         ({"dim_process": 2, "train": [[row(2.0, 0), row(1.0, 0)]]}, "unsorted"),
-        ({"dim_process": 2, "train": [[row("x", 0)]]}, "of type str"),
+        ({"dim_process": 2, "train": [[row("x", 0)]]}, "times\\[0\\] is 'x', expected a time"),
         ({"dim_process": 2, "train": [[row(1.0, 0.0)]]}, "of type float"),
         ({"dim_process": 2, "train": [3]}, "expected a list of events"),
         ({"train": []}, "neither Gatech nor NDTT"),

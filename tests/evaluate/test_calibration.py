@@ -5,6 +5,8 @@ Statistical tests are seeded. With another seed, a correct implementation would 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ import torch
 from foretell.data import EventData
 from foretell.data.synthetic import PoissonProcess as Truth
 from foretell.data.synthetic import simulate
-from foretell.evaluate.bootstrap import Units
+from foretell.evaluate.bootstrap import NOTHING, Estimate, Units
 from foretell.evaluate.calibration import LEVELS, calibrate
 from foretell.evaluate.likelihood import score_events
 from foretell.evaluate.scores import ScoringOptions, evaluate, score
@@ -78,8 +80,6 @@ def test_draws_of_the_integral_widen_the_intervals_of_coverage():
     model = randomise(ANHP(data.vocabulary, dim=4, dtype=torch.float64), seed=9, spread=2.0)
     model.time.set_range(1e-3, 10.0)
     noisy = score(model, data, ScoringOptions(integral="uniform", points=1, times=False))
-    from dataclasses import replace
-
     nothing = np.zeros(len(noisy.events.event))
     exact = replace(noisy.events, integral_variance=nothing, tail_variance=nothing)
     units = Units(exact.sequence, len(data))
@@ -88,6 +88,24 @@ def test_draws_of_the_integral_widen_the_intervals_of_coverage():
     assert with_draws.coverage(0.5).value == without.coverage(0.5).value
     widths = [one.coverage(0.5).high - one.coverage(0.5).low for one in (with_draws, without)]
     assert widths[0] > 1.1 * widths[1]
+
+
+def test_intervals_of_coverage_stay_among_the_shares_that_there_are():
+    """Few events of large variance: the noise of draws alone would carry the ends of intervals below 0 and above 1."""
+    data = random_data(8, [2] * 3)
+    model = randomise(ANHP(data.vocabulary, dim=4, dtype=torch.float64), seed=9, spread=2.0)
+    noisy = score(model, data, ScoringOptions(integral="uniform", points=1, times=False)).events
+    ones, units = np.ones(len(noisy.event)), Units(noisy.sequence, len(data))
+    # In the middle of what was predicted, every level covers an event; far out, none does.
+    drawn = [
+        replace(noisy, integral=ones * wait, tail=0.0 * ones, integral_variance=ones) for wait in (np.log(2.0), 9.0)
+    ]
+    found = [one.coverage for events in drawn for one in calibrate(events, units, units.resampling(0)).times]
+    assert max(one.high for one in found) == 1.0 and min(one.low for one in found) == 0.0
+    assert {one.value for one in found} == {0.0, 1.0}
+    assert Estimate(0.5, -0.1, 1.2).clipped(0.0, 1.0) == Estimate(0.5, 0.0, 1.0)
+    assert Estimate(0.5, 0.4, 0.6).clipped(0.0, 1.0) == Estimate(0.5, 0.4, 0.6)
+    assert np.isnan(NOTHING.clipped(0.0, 1.0).low) and np.isnan(NOTHING.clipped(0.0, 1.0).high)
 
 
 @pytest.mark.slow

@@ -136,8 +136,8 @@ def test_to_choose_the_best_of_many_runs_raises_no_more_false_alarms():
             runs.append(replace(plain, name=f"run{place}", scored=with_events(plain.scored, events)))
         found = compare(runs, "events", permutations=4500)
         of_likelihood = [one for one in found.differences if one.metric == "log_likelihood"]
-        assert len(of_likelihood) == 19 and found.comparisons == 4 * 190
-        alarms += any(one.tests[0].corrected < 4 * 0.05 for one in of_likelihood)
+        assert len(of_likelihood) == 19 and found.comparisons == 2 * 190  # times and errors do not differ
+        alarms += any(one.tests[0].corrected < 2 * 0.05 for one in of_likelihood)
     assert alarms / repeats < 0.13
 
 
@@ -210,3 +210,28 @@ def test_the_json_is_plain(data: EventData):
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found.keys() == {"runs", "differences", "by_functor", "significance", "permutations", "comparisons"}
     assert found["runs"][0]["run"] == "one" and found["differences"][0]["tests"][0]["over"] == "events"
+
+
+def test_a_score_in_which_no_two_runs_differ_is_no_comparison(data: EventData):
+    """With one type, the error of the type and its log-likelihood are 0 for every model: p is corrected for the others alone."""
+    one_type = simulate(Truth((0.6,)), 30, 8.0, 1)
+    found = compare([contender("a", one_type, 0.6), contender("b", one_type, 1.2)], permutations=999)
+    by_metric = {one.metric: one for one in found.differences}
+    vacuous = {name for name, one in by_metric.items() if not any(test.test.differing for test in one.tests)}
+    assert vacuous == {"type_log_likelihood", "error_rate"} and found.comparisons == 2
+    for test in by_metric["log_likelihood"].tests:
+        assert test.corrected == pytest.approx(2.0 * test.test.p_value)
+    assert all(test.corrected == 1.0 for name in vacuous for test in by_metric[name].tests)
+    two_types = compare([contender("a", data, 0.6, 0.4), contender("b", data, 0.3, 0.9)], permutations=999)
+    assert two_types.comparisons == 4
+
+
+@pytest.mark.parametrize(("corrected", "significant"), [(0.0499, True), (0.05, False), (0.0999, False)])
+def test_significance_is_at_one_in_twenty_over_all_units_asked_for(
+    data: EventData, corrected: float, significant: bool
+):
+    found = compare([contender("a", data, 0.6, 0.4), contender("b", data, 0.3, 0.9)], permutations=99)
+    first, second = found.differences[0].tests
+    one = replace(found.differences[0], tests=(replace(first, corrected=corrected), replace(second, corrected=0.01)))
+    assert one.significant is significant and found.to_json()["significance"] == 0.05
+    assert replace(one, tests=()).significant is False

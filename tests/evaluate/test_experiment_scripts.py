@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from foretell.lang.program import Program
+from foretell.reading import limits
 from foretell.train.config import make_config, read_config
 
 HERE = Path(__file__).resolve()
@@ -58,7 +59,8 @@ def test_every_configuration_of_an_experiment_can_be_used(path):
     config = make_config(read_config(path), str(path))
     rules = getattr(config.model, "program", "")
     if rules.endswith(".ndtt"):  # from the folder above `experiments`, where its commands are typed
-        Program.from_file(SCRIPTS.parent / rules)
+        with limits(allow=(SCRIPTS.parent / "programs",)):  # --allow programs
+            Program.from_file(SCRIPTS.parent / rules)
 
 
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: f"{path.parent.name}-{path.stem}")

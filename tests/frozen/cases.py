@@ -278,6 +278,11 @@ def ndtt(text: str) -> Callable[[], Any]:
     return lambda: ft.NDTT(ft.Program.from_text(text, dim=4), TRAIN.vocabulary, dim=4, **FLOAT64)
 
 
+def s2ndtt(text: str, **options: Any) -> Callable[[], Any]:
+    sizes = {"dim": 4, "layers": 2, "states": 3, **FLOAT64, **options}
+    return lambda: ft.S2NDTT(ft.Program.from_text(text, dim=4), TRAIN.vocabulary, **sizes)
+
+
 def nce(noise: str) -> dict[str, Any]:
     return {"objective": "nce", "noise": noise, "noise_streams": 3}
 
@@ -304,6 +309,8 @@ CASES: dict[str, Callable[[], Found]] = {
     "andtt, sublayers": trained(andtt(CLUB, layer_norm=True, feed_forward=5)),
     "ndtt": trained(ndtt(CLUB)),
     "ndtt, odd sizes": trained(ndtt(BARE)),
+    "s2ndtt": trained(s2ndtt(CLUB, intensity_shape=2)),
+    "s2ndtt, odd sizes": trained(s2ndtt(BARE)),
     "andtt, robocup": played(partial(ft.ANDTT.preset, "plain")),
     "ndtt, robocup": played(ft.NDTT),
     "anhp, dropout": steps(anhp(dropout=0.3, heads=2)),

@@ -69,7 +69,7 @@ def outcome(text: str, **options) -> str:
         ("a(\x1b[31mred).", "odd-character"),
         ('x. :- include("a\0b").', "missing-file"),
         (':- include("' + "a" * LONG + '").', "missing-file"),
-        (':- include("/dev/zero"). :- table(t, "/dev/zero").', "unreadable-file"),
+        (':- include("/dev/zero"). :- table(t, "/dev/zero").', "outside-folder"),
     ],
     ids=lambda value: repr(value[:16]),
 )

@@ -10,7 +10,6 @@ KERNELS = "nn/fused/"  # Triton kernels take every pointer and stride as a param
 
 LONG_FILES = {
     "models/attention/anhp.py": "A-NHP's encoder and intensities, with its options",
-    "nn/cells.py": "one recurrence in waves, forwards and back",
     "nn/fused/kernels.py": "one fused pass of A-NHP, forwards and back",
     "sampling/bounds/chebyshev.py": "arithmetic of bounded Chebyshev polynomials",
     "sampling/core/thinning.py": "thinning of many samplers at a time",
@@ -22,8 +21,6 @@ MANY_PARAMETERS = {
     "train/label_tasks.py:classify": "public",
     "train/fit.py:fit": "public",
     "train/label_tasks.py:pretrain": "public",
-    "nn/cells.py:cells_in_waves": "tensors of a hand-written gradient, as a kernel has them",
-    "nn/cells.py:_Run.__init__": "the same",
 }
 
 

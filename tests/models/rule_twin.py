@@ -14,13 +14,14 @@ from foretell.errors import ForetellError
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
 from foretell.models.rules.rule_model import RuleModel
+from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.objective.loglik import Points, log_likelihood, quadrature, stratified, training_loss
-from foretell.reference import andtt, ndtt
-from foretell.reference.ruled import spelled
+from foretell.reference import andtt, ndtt, s2ndtt
+from foretell.reference.ruled import TimeFactors, spelled
 from tests.asking import state_at
 from tests.plan.rich_programs import RichCase, rich_case
 
-VALUES, GRADIENTS = 1e-9, 1e-7
+VALUES, GRADIENTS = 1e-10, 1e-8
 BLOCK = 10  # random programs in one test
 
 
@@ -30,23 +31,25 @@ def attached_arrays(model: RuleModel) -> dict[str, Tensor]:
     for number, name in enumerate(model.functors):
         found[f"intensity.{name}.w"] = model.w[number] / model.time_scale
         found[f"intensity.{name}.tau"] = model.log_tau[number].exp() / model.time_scale
-        if model.mixture.count:
-            found[f"intensity.{name}.mixture"] = model.mixture.v[number]
+        found |= {f"intensity.{name}.{letter}": one for letter, one in model.mixture.arrays(number).items()}
     return found
 
 
 def settings_of(model: RuleModel) -> andtt.Settings | ndtt.Settings:
-    scales = tuple(model.mixture.scales.scales.tolist())
+    scales, shape = (tuple(one.scales.tolist()) for one in (model.mixture.scales, model.mixture.shape_scales))
+    factors = TimeFactors(scales, shape, model.time_scale)
     if isinstance(model, NDTT):
-        return ndtt.Settings(model.dim, model.time_scale, scales)
+        return ndtt.Settings(model.dim, model.time_scale, factors)
+    if isinstance(model, S2NDTT):
+        return s2ndtt.Settings(model.dim, model.time_scale, factors, model.layers, model.states)
     assert isinstance(model, ANDTT)
     sizes = model.dim, model.layers, model.time_dim
     sublayers = model.options.layer_norm, model.options.feed_forward
-    return andtt.Settings(*sizes, model.time.m, model.time.M, *sublayers, model.time_scale, scales)
+    return andtt.Settings(*sizes, model.time.m, model.time.M, *sublayers, factors)
 
 
 def twin_of(model: RuleModel) -> ModuleType:
-    return ndtt if isinstance(model, NDTT) else andtt
+    return andtt if isinstance(model, ANDTT) else ndtt
 
 
 def assert_close(fast: Tensor, slow: Tensor, what: object) -> None:

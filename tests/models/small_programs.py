@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -10,6 +10,7 @@ from foretell.data import EventData, EventSequence
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.s2ndtt import S2NDTT
 from tests.ground.timelines import event_data
 from tests.samples import randomise_rules
 
@@ -92,10 +93,21 @@ def small_andtt(text: str, *sequences: list[str], **options: Any) -> tuple[ANDTT
     return model, data
 
 
+Cells = TypeVar("Cells", NDTT, S2NDTT)
+
+
 def small_ndtt(text: str, *sequences: list[str], **options: Any) -> tuple[NDTT, EventData]:
+    return _with_cells(NDTT, text, *sequences, **options)
+
+
+def small_s2ndtt(text: str, *sequences: list[str], **options: Any) -> tuple[S2NDTT, EventData]:
+    return _with_cells(S2NDTT, text, *sequences, **{"layers": 2, "states": 3, **options})
+
+
+def _with_cells(make: type[Cells], text: str, *sequences: list[str], **options: Any) -> tuple[Cells, EventData]:
     """With random parameters."""
     data = spaced(*sequences)
-    model = NDTT(Program.from_text(text, dim=2), data.vocabulary, dim=2, dtype=torch.float64, **options)
+    model = make(Program.from_text(text, dim=2), data.vocabulary, dim=2, dtype=torch.float64, **options)
     model.ground(data)
     model.time_scale = 0.8
     return randomise_rules(model, 8), data

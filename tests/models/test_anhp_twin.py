@@ -19,14 +19,15 @@ from foretell.objective.loglik import log_likelihood, quadrature, stratified, un
 from foretell.reference.anhp import SlowANHP
 from foretell.reference.events import before_time
 from tests.models.twin import attached_arrays, slow_log_likelihood, twin_of
-from tests.samples import NAMES, PLAIN, as_history, event_data, random_data, randomise
+from tests.samples import NAMES, PLAIN, as_history, event_data, random_data, randomise, with_hawkes_part
 
 VALUES, GRADIENTS = 1e-10, 1e-8
 # Below FOLD_BELOW·DIM events Q is folded into the keys at every layer, from there on at the first layer alone.
 DIM, SHORT, LONG = 4, (4, 0, 6, 1), (13, 3, 9)
 
 
-TIMED: dict[str, Any] = {"head_decay": True, "elapsed": 3, "intensity_scales": 4}
+TIMED: dict[str, Any] = {"head_decay": True, "elapsed": 3, "periods": 2, "intensity_scales": 4}
+PERIODS = (0.7, 0.0, 2.3)  # as many as there is room for; 0 is none
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Case:
         model.time_scale = 1.7
         for scales in (model.elapsed, model.scales):
             scales.set_range(0.21, 5.3)
-        return model
+        model.elapsed.set_periods(PERIODS[: model.elapsed.most])
+        return with_hawkes_part(model, seed + 1)
 
     def data(self, seed: int = 2) -> EventData:
         return random_data(seed, self.lengths, types=self.types, ties=self.ties)
@@ -94,6 +96,7 @@ CASES = [
     ),
     Case("elapsed time", {"elapsed": 3}),
     Case("elapsed time and bos", {"elapsed": 1, "bos": True}),
+    Case("periods of elapsed time", {"elapsed": 2, "periods": 3}),
     Case("a mixture of time scales", {"intensity_scales": 3}),
     Case("a mixture for every type", {"intensity_scales": 2, "coarse": "none"}),
     Case("a mixture for two coarse types", {"intensity_scales": 2, "coarse": {"a": "x", "b": "y", "c": "x"}}),
@@ -104,6 +107,8 @@ CASES = [
         ties=True,
         lengths=(9, 6),
     ),
+    Case("a Hawkes part", {"hawkes": 1}, ties=True, lengths=(9, 6)),
+    Case("a Hawkes part beside all else", {**TIMED, "time_dim": 0, "hawkes": 3, "bos": True}, lengths=LONG),
     Case("timed, long", {**TIMED, "heads": 4, "head_size": "split", "bos": True}, lengths=LONG, layers=3),
 ]
 

@@ -1,11 +1,17 @@
-"""The fast NDTT against its slow twin, on random programs and on small ones that each show one thing: values and gradients."""
+"""The fast NDTT and S2-NDTT against their twins, on random programs and on small ones that each show one thing: values and gradients."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import pytest
 import torch
 
 from foretell.errors import ForetellError
+from foretell.lang.program import Program
+from foretell.models.rules.s2ndtt import S2NDTT
+from tests.ground.timelines import event_data
 from tests.models.rule_twin import (
     BLOCK,
     check_block,
@@ -13,22 +19,26 @@ from tests.models.rule_twin import (
     check_loss,
     slow_intensities,
 )
-from tests.models.small_programs import ROUND, SMALL
+from tests.models.small_programs import ROUND, SMALL, small_s2ndtt
 from tests.models.small_programs import small_ndtt as small
 from tests.plan.rich_programs import RichCase
 
 QUICK, ALL = 40, 300
+RANDOM = pytest.mark.parametrize("make", [RichCase.ndtt, RichCase.s2ndtt], ids=["NDTT", "S2-NDTT"])
+BOTH = pytest.mark.parametrize("make", [small, small_s2ndtt], ids=["NDTT", "S2-NDTT"])
 
 
+@RANDOM
 @pytest.mark.parametrize("block", range(QUICK // BLOCK))
-def test_intensities_loss_and_gradients_of_random_programs_are_those_of_the_twin(block: int):
-    check_block(RichCase.ndtt, block)
+def test_intensities_loss_and_gradients_of_random_programs_are_those_of_the_twin(block: int, make: Any):
+    check_block(make, block)
 
 
 @pytest.mark.slow
+@RANDOM
 @pytest.mark.parametrize("block", range(QUICK // BLOCK, ALL // BLOCK))
-def test_intensities_loss_and_gradients_of_all_random_programs_are_those_of_the_twin(block: int):
-    check_block(RichCase.ndtt, block)
+def test_intensities_loss_and_gradients_of_all_random_programs_are_those_of_the_twin(block: int, make: Any):
+    check_block(make, block)
 
 
 # --- small programs, each for one thing --------------------------------------------------------------------------------
@@ -59,17 +69,19 @@ CELLS = {
 }
 
 
+@BOTH
 @pytest.mark.parametrize("what", CELLS)
-def test_small_programs_agree_with_the_twin(what: str):
+def test_small_programs_agree_with_the_twin(what: str, make: Any):
     text, *sequences = CELLS[what]
-    model, data = small(text, *sequences, [], sequences[0][:1])
+    model, data = make(text, *sequences, [], sequences[0][:1])
     check_intensities(model, data, 1)
     check_loss(model, data, 2)
 
 
+@BOTH
 @pytest.mark.parametrize("what", CELLS)
-def test_every_name_stands_for_one_parameter(what: str):
-    model, _ = small(CELLS[what][0], *CELLS[what][1:])
+def test_every_name_stands_for_one_parameter(what: str, make: Any):
+    model, _ = make(CELLS[what][0], *CELLS[what][1:])
     numbers = sum(array.numel() for array in model.named_arrays().values())
     assert numbers == sum(parameter.numel() for parameter in model.parameters())
 
@@ -110,3 +122,12 @@ def test_an_embedding_that_needs_itself_is_refused_in_the_words_of_the_twin():
         slow_intensities(model, data, 0, 2.4)
     assert str(fast.value) == str(slow.value)
     assert "the embedding of `near(b,b)` needs itself after event 2 (`link(b,b)`)" in str(fast.value)
+
+
+def test_a_fresh_s2ndtt_has_decays_over_the_time_scales_of_its_gaps():
+    data = event_data(["g", "g"])
+    model = S2NDTT(Program.from_text(":- event(g).\ng.\ng <- g.\n", dim=4), data.vocabulary, dim=4, states=3)
+    arrays = model.named_arrays()
+    decay = arrays["state.g.1.decay"]
+    torch.testing.assert_close(decay, torch.tensor([0.05, math.sqrt(0.4), 8.0]), rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(arrays["state.g.1.frequency"], 0.5 * decay)

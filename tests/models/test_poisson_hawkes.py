@@ -7,11 +7,13 @@ import json
 import math
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import foretell as ft
 from foretell.batches.batch import make_batch
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
@@ -223,6 +225,83 @@ def test_with_dev_data_the_round_that_scores_best_on_it_is_kept(simulated: Event
     model, on_dev = Hawkes(simulated.vocabulary, decays=2), []
     fit_hawkes(model, few, held_out, progress=lambda *_: on_dev.append(per_event(model, held_out)))
     assert per_event(model, held_out) == pytest.approx(max(on_dev), rel=1e-12)
+
+
+def few_of_many_types(seed: int, sequences: int, alike: float) -> EventData:
+    """Bursts of ten types, `alike` of a burst of one type: far more `α` than so few events determine."""
+    random = np.random.default_rng(seed)
+    frequent = np.arange(1.0, 11.0) / 55.0
+    rows = []
+    for _ in range(sequences):
+        times = np.sort(np.repeat(random.uniform(0.0, 40.0, 5), 4) + random.exponential(0.3, 20))
+        burst = np.repeat(random.choice(10, 5, p=frequent), 4)
+        types = np.where(random.random(20) < alike, burst, random.choice(10, 20, p=frequent)).astype(np.int32)
+        rows.append(EventSequence(times, types, 50.0, str(len(rows))))
+    return EventData(rows, Vocabulary.of_size(10), "window", "few")
+
+
+def test_the_step_that_scores_best_on_dev_is_kept_and_it_is_not_the_last(monkeypatch: pytest.MonkeyPatch):
+    few, dev, on_dev = few_of_many_types(0, 20, 0.5), few_of_many_types(1, 10, 0.5), []
+    step = hawkes_fit._share_out
+
+    def noting(model: Hawkes, *arguments: Any) -> float:
+        value = step(model, *arguments)
+        on_dev.append(per_event(model, dev))
+        return value
+
+    monkeypatch.setattr(hawkes_fit, "_share_out", noting)
+    model = Hawkes(few.vocabulary, decays=1)
+    fit_hawkes(model, few, dev, beta=torch.tensor([2.0]).double())
+    best = int(np.argmax(on_dev))
+    assert 0 < best < len(on_dev) - 1 and best % hawkes_fit.STEPS_A_ROUND != hawkes_fit.STEPS_A_ROUND - 1
+    assert per_event(model, dev) == pytest.approx(on_dev[best], rel=1e-12)
+    assert on_dev[best] > on_dev[-1] + 0.01
+
+
+def test_decays_and_shrinkage_are_chosen_on_dev():
+    few, dev = few_of_many_types(0, 6, 0.0), few_of_many_types(1, 10, 0.0)
+    model = Hawkes(few.vocabulary)
+    ft.fit(model, few, dev)
+    assert model.options.decays in hawkes_fit.DECAYS and model.options.shrinkage in hawkes_fit.SHRINKAGES
+    assert model.alpha.shape == (10, 10, model.options.decays) and model.fitted
+    plain = Hawkes(few.vocabulary, decays=2, shrinkage=0.0)
+    ft.fit(plain, few, dev)
+    assert per_event(model, dev) > per_event(plain, dev) + 0.01
+
+
+def test_without_dev_there_are_two_decays_and_no_shrinkage(simulated: EventData):
+    model = Hawkes(simulated.vocabulary)
+    ft.fit(model, simulated.select(range(3)))
+    assert (model.options.decays, model.options.shrinkage) == (2, 0.0)
+
+
+def test_a_shrunk_step_is_that_of_the_loops():
+    data = random_data(5, [7, 4, 6])
+    model = hawkes([0.2, 0.1, 0.3], [[[0.3, 0.1], [0.2, 0.4], [0.1, 0.1]]] * 3, [0.5, 3.0])
+    twin = slow_twin(model)
+    rows = [(as_history(data, index), data[index].t_end) for index in range(len(data))]
+    for shrinkage in (0.0, 2.5):
+        copy = Hawkes(data.vocabulary, decays=2)
+        copy.load_state_dict(model.state_dict())
+        blocks, exposure = hawkes_fit._Blocks(copy, data), hawkes_fit._exposure(data)
+        hawkes_fit._share_out(copy, blocks, exposure, 1.0, shrinkage)
+        for (e, f), alpha in twin.raised(rows, shrinkage).items():
+            found = copy.alpha[NAMES.index(e), NAMES.index(f)].tolist()
+            assert found == pytest.approx(alpha, rel=1e-10, abs=1e-14)
+
+
+def test_a_part_of_many_data_is_enough_to_choose_with(
+    simulated: EventData, held_out: EventData, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(hawkes_fit, "ENOUGH_FLOATS", simulated.event_count)
+    some = hawkes_fit._some(simulated)
+    assert 0 < some.event_count < simulated.event_count
+    model = Hawkes(simulated.vocabulary, decays=1, shrinkage=0.0)
+    ft.fit(model, simulated, held_out)
+    only_some = Hawkes(simulated.vocabulary, decays=1, shrinkage=0.0)
+    ft.fit(only_some, some, held_out)
+    assert per_event(model, simulated) > per_event(only_some, simulated)
+    assert per_event(model, held_out) > per_event(TRUE_MODEL, held_out) - 0.01
 
 
 def test_a_type_that_never_happens_gets_a_small_rate_and_no_infinite_loss(simulated: EventData):

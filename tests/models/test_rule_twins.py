@@ -1,4 +1,4 @@
-"""The fast models of rules, A-NDTT and NDTT, against their slow twins: batches, integrals, circles, and what is written and read."""
+"""The fast models of rules against their slow twins: batches, integrals, circles, and what is written and read."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from foretell.models.build import load_model, save_model
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
 from foretell.models.rules.rule_model import RuleModel
+from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.objective.loglik import quadrature, training_loss, uniform
 from tests.ground.timelines import event_data
 from tests.models.rule_twin import (
@@ -27,18 +28,22 @@ from tests.models.rule_twin import (
     check_loss,
     slow_loss,
 )
-from tests.models.small_programs import ROUND, SMALL, small_andtt, small_ndtt
+from tests.models.small_programs import ROUND, SMALL, small_andtt, small_ndtt, small_s2ndtt
 from tests.plan.rich_programs import RichCase, rich_case
 
 
 @dataclass(frozen=True)
 class Kind:
-    model: type[ANDTT] | type[NDTT]
+    model: type[ANDTT] | type[NDTT] | type[S2NDTT]
     of_case: Callable[[RichCase], RuleModel]
     small: Callable[..., tuple[RuleModel, EventData]]
 
 
-KINDS = [Kind(ANDTT, RichCase.model, small_andtt), Kind(NDTT, RichCase.ndtt, small_ndtt)]
+KINDS = [
+    Kind(ANDTT, RichCase.model, small_andtt),
+    Kind(NDTT, RichCase.ndtt, small_ndtt),
+    Kind(S2NDTT, RichCase.s2ndtt, small_s2ndtt),
+]
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.model.__name__)

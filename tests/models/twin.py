@@ -38,6 +38,10 @@ def attached_arrays(model: ANHP) -> dict[str, Tensor]:
         found[f"intensity.{name}.tau"] = model.log_tau[index].exp() / model.time_scale
     if model.mixture is not None and model.mixture_constant is not None:
         found["mixture.w"] = torch.cat([model.mixture_constant[:, None], model.mixture], dim=1)
+    if model.hawkes is not None:
+        part = model.hawkes
+        found |= {"hawkes.alpha": part.alpha, "hawkes.beta": part.rates()}
+        found["hawkes.gain"] = torch.cat([part.gain_constant[:, None], part.gain], dim=1)
     return found
 
 
@@ -69,6 +73,7 @@ def twin_of(model: ANHP) -> SlowANHP:
         short=model.short,
         long=model.long,
         unit=model.time_scale,
+        periods=model.elapsed.periods,
     )
 
 

@@ -10,8 +10,8 @@ import torch
 
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
-from foretell.nn import cells
-from foretell.nn.cells import drifted
+from foretell.nn import gated_cells as cells
+from foretell.nn.gated_cells import drifted
 from foretell.objective.loglik import stratified, training_loss
 from tests.ground.timelines import event_data
 from tests.samples import randomise
@@ -69,14 +69,14 @@ def test_saturated_and_vanishing_gates_give_finite_numbers_in_float32(size: floa
 
 
 def test_tables_are_freed_with_what_came_out_of_them(monkeypatch: pytest.MonkeyPatch):
-    runs: list[weakref.ref[cells._Run]] = []
-    ahead = cells._Run.ahead
+    runs: list[weakref.ref[cells.GatedCells]] = []
+    ahead = cells.GatedCells.ahead
 
-    def watched(run: cells._Run) -> None:
+    def watched(run: cells.GatedCells) -> None:
         runs.append(weakref.ref(run))
         ahead(run)
 
-    monkeypatch.setattr(cells._Run, "ahead", watched)
+    monkeypatch.setattr(cells.GatedCells, "ahead", watched)
     data, model = event_data(["g"] * 3), small(torch.float64)
     model.ground(data)
     gc.disable()  # nothing may wait for it: a step's tables are large

@@ -14,6 +14,7 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.attention import fused as anhp_fused
 from foretell.models.attention.anhp import ANHP
 from foretell.nn import attention
+from foretell.nn.fused.heads import heads_by_kernels
 from foretell.objective.loglik import Points, quadrature, stratified, training_loss
 
 pytestmark = [
@@ -228,3 +229,57 @@ def test_where_the_kernels_cannot_be_built_the_general_way_is_taken(monkeypatch:
     monkeypatch.setattr(anhp_fused, "kernels_run_on", lambda device: False)
     assert not model.is_fused()
     assert found(model, batch, drawn, 0.0).objective == pytest.approx(fused.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "heads", "per_gap", "extra"), [(8, 4, 1, -1), (8, 4, 3, 0), (16, 2, 2, 1), (32, 1, 2, 0), (6, 3, 1, 0)]
+)
+def test_heads_by_kernels_are_the_separate_operations(size: int, heads: int, per_gap: int, extra: int) -> None:
+    """Values and gradients, against float64; times are large, and ages must not lose their digits."""
+    draw = torch.Generator().manual_seed(3)
+    batch, events, dim = 3, 70, size * heads
+    rows = events + 1 if extra == -1 else (events + 1) * per_gap
+
+    def made(count: int) -> Tensor:
+        return torch.randn(batch, count, dim, generator=draw)
+
+    keys, values = attention.with_null(made(events)), attention.with_null(made(events))
+    times = 1e6 + torch.rand(batch, events, generator=draw, dtype=torch.float64).cumsum(1)
+    times = torch.cat([times[:, :1], times], dim=1)
+    last = times[:, (torch.arange(rows) // per_gap).clamp(max=events)]
+    now = last if extra == -1 else last + 0.1
+    rates, wanted = 2.0 * torch.rand(heads, generator=draw), made(rows)
+    tensors = [one.to("cuda").requires_grad_() for one in (made(rows), keys, values, rates)]
+    x, k, v, rate = tensors
+    now, times, wanted = now.cuda(), times.cuda(), wanted.cuda()
+    out = heads_by_kernels(x, k, v, (now, times), rate, (per_gap, extra))
+    exact = [one.detach().double().requires_grad_() for one in tensors]
+
+    def by_head(one: Tensor) -> Tensor:
+        return one.unflatten(-1, (heads, size)).transpose(1, 2).flatten(0, 1)
+
+    visible, ages = attention.Visible(None, per_gap, extra), attention.Ages(now, times)
+    slow = attention.head_attention(*map(by_head, exact[:3]), visible, None, ages, exact[3])
+    slow = slow.unflatten(0, (batch, heads)).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(out.double(), slow, rtol=1e-5, atol=1e-5)
+    fast_gradients = torch.autograd.grad((out * wanted).sum(), tensors)
+    slow_gradients = torch.autograd.grad((slow * wanted.double()).sum(), exact)
+    for place, (fast, true) in enumerate(zip(fast_gradients, slow_gradients, strict=True)):
+        if place in (1, 2):  # nothing learns from the null row, and kernels leave it out
+            fast, true = fast[:, 1:], true[:, 1:]
+        torch.testing.assert_close(fast.double(), true, rtol=2e-5, atol=2e-5 * float(true.abs().max()))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_default_model_takes_the_kernels_and_gives_the_same_gradients(layers: int) -> None:
+    data = made_up((30, 0, 47, 5), 4)
+    model = ANHP(data.vocabulary, seed=1, dim=32, layers=layers)
+    model.prepare(data)
+    model = model.to("cuda")
+    batch = make_batch(data, range(len(data)), device="cuda")
+    points = quadrature(batch, 3, model.short_time)
+    by_kernels = found(model, batch, points, 0.0)
+    exact = found(model.double(), batch, points, 0.0)
+    assert by_kernels.objective == pytest.approx(exact.objective, rel=1e-5)
+    for fast, true in zip(by_kernels.gradients, exact.gradients, strict=True):
+        torch.testing.assert_close(fast, true, rtol=1e-3, atol=1e-4 * float(true.abs().max() + 1.0))

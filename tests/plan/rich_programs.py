@@ -15,6 +15,7 @@ from foretell.lang.diagnostics import ProgramError
 from foretell.lang.program import Program
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.reference.andtt import Settings
 from foretell.reference.database import states
 from tests.ground.random_programs import random_case
@@ -31,7 +32,7 @@ class RichCase:
     sequences: list[tuple[list[str], list[float], float]]  # events, times, t_end
     vocabulary: Vocabulary
     time_scale: float
-    intensity_scales: int  # of the mixture over time scales
+    factors: dict[str, int]  # how many scales these have
 
     @property
     def data(self) -> EventData:
@@ -56,8 +57,8 @@ class RichCase:
             time_dim=self.settings.time_dim,
             layer_norm=self.settings.layer_norm,
             feed_forward=self.settings.feed_forward,
-            intensity_scales=self.intensity_scales,
             dtype=torch.float64,
+            **self.factors,
         )
         made.ground(self.data)
         randomise_rules(made, seed)
@@ -66,14 +67,21 @@ class RichCase:
 
     def ndtt(self, seed: int = 3, spread: float = 0.6) -> NDTT:
         """An NDTT with parameters that are drawn at random."""
-        sizes = {"dim": self.settings.dim, "intensity_scales": self.intensity_scales}
+        sizes = {"dim": self.settings.dim, **self.factors}
         made = NDTT(self.program, self.vocabulary, dtype=torch.float64, **sizes)
+        made.ground(self.data)
+        return randomise_rules(self._timed(made), seed, spread)
+
+    def s2ndtt(self, seed: int = 3, spread: float = 0.6) -> S2NDTT:
+        """An S2-NDTT with parameters that are drawn at random."""
+        sizes = {"dim": self.settings.dim, "layers": self.settings.layers, "states": self.settings.time_dim}
+        made = S2NDTT(self.program, self.vocabulary, dtype=torch.float64, **sizes, **self.factors)
         made.ground(self.data)
         return randomise_rules(self._timed(made), seed, spread)
 
     def _timed(self, model: Rules) -> Rules:
         model.time_scale = self.time_scale
-        model.mixture.scales.set_range(0.05, 3.0)
+        model.mixture.set_range(0.05, 3.0)
         return model
 
 
@@ -96,7 +104,8 @@ def rich_case(seed: int) -> RichCase:
     beyond = {"layer_norm": options.random() < 0.2, "feed_forward": options.choice([0, 0, 0, 3])}
     settings = Settings(dim, draw.randint(1, 2), draw.randint(1, 4), 0.3, 7.0, **beyond)
     vocabulary, time_scale = _vocabulary(draw, program, base.events), draw.choice([1.0, 1.7])
-    return RichCase(text, program, settings, sequences, vocabulary, time_scale, options.choice([0, 1, 3]))
+    factors = {"intensity_scales": options.choice([0, 1, 3]), "intensity_shape": options.choice([0, 0, 2])}
+    return RichCase(text, program, settings, sequences, vocabulary, time_scale, factors)
 
 
 def _vocabulary(draw: random.Random, program: Program, events: list[str]) -> Vocabulary:

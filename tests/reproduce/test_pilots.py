@@ -327,7 +327,9 @@ def test_fits_of_another_experiment_are_taken_over_and_broken_down_by_action(tmp
         assert together == pytest.approx(score["estimate"]["value"], abs=1e-4)
     for one in fits:
         assert one["difference"] == pytest.approx(one["values"][1] - one["values"][0], abs=1e-6)
-        assert sum(one["seeds"].values()) <= 2
+        assert [len(values) for values in one["by_seed"]] == [2, 2] and one["p_holm"] >= max(
+            one["p"], one["p_seeds"] or 0.0
+        )
     assert {one["functor"] for one in found["actions"] if one["metric"] == "participants"} <= {"kick", "pass"}
     assert all(one["verdict"] != "pending" for one in found["findings"])
     (kicks,) = (one["better"] for one in fits if one["functor"] == "kick")

@@ -17,6 +17,7 @@ from foretell.models.recurrent.nhp import NHP
 from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.models.state_space.s2p2 import S2P2
 from tests.samples import PLAIN, randomise
 
@@ -86,7 +87,7 @@ def timed_andtt() -> ANDTT:
     sizes: dict[str, Any] = {"dim": 8, "layers": 1, "intensity_scales": 3}
     model = randomise(ANDTT(Program.from_text(RULES, dim=8), TYPES, dtype=torch.float64, **sizes), seed=22)
     model.time.set_range(0.1, 10.0)
-    model.mixture.scales.set_range(0.02, 2.0)
+    model.mixture.set_range(0.02, 2.0)
     with torch.no_grad():
         for v in model.mixture.v:
             v[:, 0] -= 4.0  # fewer events
@@ -95,6 +96,11 @@ def timed_andtt() -> ANDTT:
 
 def ndtt() -> NDTT:
     return randomise(NDTT(Program.from_text(RULES, dim=8), TYPES, dim=8, dtype=torch.float64), seed=26, spread=0.8)
+
+
+def s2ndtt() -> S2NDTT:
+    program, sizes = Program.from_text(RULES, dim=8), {"dim": 8, "layers": 1, "states": 3}
+    return randomise(S2NDTT(program, TYPES, dtype=torch.float64, **sizes), seed=26, spread=0.4)
 
 
 def hawkes() -> Hawkes:
@@ -106,4 +112,4 @@ def hawkes() -> Hawkes:
     return model
 
 
-MODELS = [anhp, nhp, rmtpp, s2p2, thp, sahp, andtt, timed_andtt, ndtt, hawkes]
+MODELS = [anhp, nhp, rmtpp, s2p2, thp, sahp, andtt, timed_andtt, ndtt, s2ndtt, hawkes]

@@ -12,25 +12,36 @@ import torch
 from foretell.data import EventSequence, Vocabulary
 from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.anhp_sampler import ANHPSampler
+from foretell.models.attention.past_attention import attend
 from foretell.models.attention.query_layout import GridLayout
 from foretell.models.base import IntensityModel
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, constant, point
+from foretell.sampling.bounds.time_windows import place
 from foretell.sampling.bounds.values import pool
 from foretell.sampling.core.sampler import Bounds
 from foretell.sampling.core.start import start_sampler
 from foretell.sampling.core.thinning import ROUNDING
 from tests.contract.members import MEMBERS, Member
-from tests.samples import PLAIN
+from tests.samples import PLAIN, with_hawkes_part
 
-TIMED: dict[str, Any] = {"heads": 2, "head_size": "split", "head_decay": True, "elapsed": 3, "intensity_scales": 4}
+TIMED: dict[str, Any] = {
+    "heads": 2,
+    "head_size": "split",
+    "head_decay": True,
+    "elapsed": 3,
+    "periods": 2,
+    "intensity_scales": 4,
+}
 OPTIONS: list[dict[str, Any]] = [
     {"head_decay": True},
     {"elapsed": 4},
+    {"elapsed": 2, "periods": 3},
     {"intensity_scales": 4},
     {"intensity_scales": 4, "coarse": "none", "layers": 1},
     {**TIMED, "layer_norm": True, "feed_forward": 6, "activation": "gelu"},
     {**TIMED, "time_dim": 0, "bos": True},
     {"edges": [("0", "1"), ("1", "1"), ("2", "0")], "head_decay": True, "heads": 2, "head_size": "split"},
+    {**TIMED, "time_dim": 0, "hawkes": 2},
     {},
     {"layers": 1, "heads": 2},
     {"layers": 3, "time_dim": 5},
@@ -48,11 +59,12 @@ def stirred(size: float, seed: int, options: dict[str, Any]) -> ANHP:
     model.time.set_range(0.05, 20.0)
     for scales in (model.elapsed, model.scales):
         scales.set_range(0.01, 5.0)
+    model.elapsed.set_periods([0.7, 0.0, 3.1][: model.elapsed.most])
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(size * torch.randn(parameter.shape, generator=random, dtype=torch.float64))
-    return model
+    return with_hawkes_part(model, seed)
 
 
 def histories(count: int, seed: int) -> list[EventSequence]:
@@ -70,9 +82,10 @@ def outside(bounds: Bounds, start: torch.Tensor, length: torch.Tensor, times: to
     if bounds.rates is not None:
         lower = bounds.rates.lower().nan_to_num(nan=-torch.inf)
         count += int((rates < lower.unsqueeze(2)).sum())
-        place = ((times - (start + length / 2.0)[..., None]) / (length / 2.0)[..., None]).clamp(-1.0, 1.0)
+        origin = None if bounds.origin is None else bounds.origin[:, None, None]
+        at = place(times, start[..., None], (start + length)[..., None], origin)
         each = bounds.rates.map(lambda x: x.unsqueeze(-2).expand(*x.shape[:-1], times.shape[2], -1).flatten(-4, -2))
-        low, high = each.curves().range_at(place.flatten())
+        low, high = each.curves().range_at(at.flatten())
         sure = (length / 2.0 > ROUNDING * times.amax(-1))[..., None, None].expand_as(rates).flatten(0, 2)
         count += int(((rates.flatten(0, 2) < low) & sure).sum() + ((rates.flatten(0, 2) > high) & sure).sum())
     return count
@@ -216,17 +229,18 @@ def test_attention_is_within_its_remainder_wherever_tables_are_centred(typical: 
         return torch.randn(*shape, generator=random, dtype=torch.float64)
 
     def shares(inside: torch.Tensor) -> torch.Tensor:
-        return (inside @ table.folded[0, :rows].T).softmax(-1)
+        return (inside @ table.folded[0, 0].T).softmax(-1)
 
     def attention(inside: torch.Tensor) -> torch.Tensor:
-        return shares(inside) @ table.values[0, :rows]
+        return shares(inside) @ table.values[0, 0]
 
     def powers(at: torch.Tensor) -> torch.Tensor:
         return torch.stack([torch.cos(k * at.acos()) for k in range(4)])
 
     places, used = torch.linspace(-1.0, 1.0, 201, dtype=torch.float64), 0.0
     nodes = torch.cos(math.pi * (torch.arange(4, dtype=torch.float64) + 0.5) / 4.0)
-    table, rows, ahead = sampler.tables[1][0], int(sampler.rows[0]), 1 + sampler.model.time_dim
+    table, ahead = sampler.tables[1][0], 1 + sampler.model.time_dim
+    rows = table.folded.shape[2]
     width, dim = ahead + sampler.model.dim, sampler.model.dim
     for _ in range(60):
         series = 0.1 * drawn(4, width) * 0.2 ** torch.arange(4).view(-1, 1)
@@ -235,10 +249,10 @@ def test_attention_is_within_its_remainder_wherever_tables_are_centred(typical: 
         off[0] = 0.0
         there = powers(places).T @ series
         centre = shares(there[100]) if typical else drawn(rows).softmax(-1) + 0.3 * drawn(1)
-        table.centre(torch.zeros(1, dtype=torch.int64), centre.view(1, 1, rows))
+        table.centre(torch.zeros(1, dtype=torch.int64), centre.view(1, 1, 1, rows))
         whole = ChebyshevPiece((powers(nodes).T @ series).view(4, 1, 1, width), off.view(1, 1, width))
         features, x = (whole.map(lambda one, of=of: one[..., of]) for of in (slice(ahead), slice(ahead, None)))
-        found = sampler._attend(GridLayout(), None, table, features, x)
+        found = attend(GridLayout(), table, features, x, None)
         each = 1e-6 * torch.eye(width, dtype=torch.float64)
         steep = attention(there[100] + each) - attention(there[100] - each)  # what moves each component most
         true = attention(there + off * steep[:, int(torch.randint(dim, (1,), generator=random))].sign())

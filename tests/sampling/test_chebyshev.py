@@ -23,11 +23,12 @@ from foretell.sampling.bounds.chebyshev import (
     power,
     relu,
     softplus,
+    spectral_norm,
     tanh,
     waves,
 )
-from foretell.sampling.bounds.curves import gelu, log1p, spiral
-from foretell.sampling.bounds.values import pool
+from foretell.sampling.bounds.curves import gelu, inverse, log1p, normalised, spiral
+from foretell.sampling.bounds.values import affine, pool, side_by_side
 
 ALL = 150  # quantities that are looked at together
 WINDOW = torch.linspace(-1.0, 1.0, 101, dtype=torch.float64)
@@ -324,3 +325,84 @@ def test_no_polynomial_overshoots_its_nodes_by_more(degree: int):
     signs = torch.sign(torch.randn(degree + 1, 5000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
     most = _at(c @ signs, WINDOW).abs().amax()
     assert 0.9 * overshoot(degree) <= float(most) <= overshoot(degree)
+
+
+# Rows, of which it is known how long what they are off by can be
+
+
+def rows(seed: int, degree: int, size: float, remainder: float, length: float) -> Something:
+    """Rows of 12 that use up what they may be off by in the Euclidean norm, a share of the norm of their remainders."""
+    one = Something(seed, degree, size=size, remainder=remainder, shape=(20, 12))
+    whole = one.left.norm(dim=-1, keepdim=True) * length
+    away = one.true - _polynomial(one.nodes.series())
+    away = away * (whole / away.norm(dim=-1, keepdim=True).clamp(min=1e-300)).clamp(max=1.0)
+    one.true = _polynomial(one.nodes.series()) + away
+    one.nodes = ChebyshevPiece(one.nodes.v, one.nodes.remainder, whole)
+    return one
+
+
+def holds_as_rows(found: ChebyshevPiece, true: Tensor) -> None:
+    holds(found, true)
+    away = (true - _polynomial(found.series())).norm(dim=-1, keepdim=True)
+    assert found.length is not None
+    assert bool((away <= found.off_length() * (1.0 + 1e-9) + 1e-9).all())
+
+
+@pytest.mark.parametrize("degree", [1, 3, 4, 6])
+@pytest.mark.parametrize("size", [0.01, 0.3, 2.0])
+@pytest.mark.parametrize("length", [0.05, 0.6])
+def test_what_rows_are_off_by_is_no_longer_than_is_told(degree: int, size: float, length: float):
+    matrix = torch.randn(7, 12, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    for seed in range(4):
+        one = rows(seed, degree, size, size / 5.0, length)
+        other = rows(seed + 10, degree, size, size / 5.0, length)
+        holds_as_rows(tanh(one.nodes), torch.tanh(one.true))
+        holds_as_rows(gelu(one.nodes), F.gelu(one.true))
+        holds_as_rows(affine(one.nodes, matrix, matrix[:, 0]), F.linear(one.true, matrix, matrix[:, 0]))
+        holds_as_rows(one.nodes + other.nodes, one.true + other.true)
+        holds_as_rows(one.nodes * other.nodes, one.true * other.true)
+        holds_as_rows(one.nodes.times(matrix[0]), one.true * matrix[0])
+        holds_as_rows(side_by_side([one.nodes, other.nodes]), torch.cat([one.true, other.true], -1))
+        narrow = one.nodes.map(lambda part: part[..., :1])
+        holds_as_rows(other.nodes * narrow, other.true * one.true[..., :1])
+
+
+@pytest.mark.parametrize("degree", [1, 3, 4, 6])
+@pytest.mark.parametrize("size", [1e-3, 0.1, 1.0])
+@pytest.mark.parametrize("remainder", [0.0, 0.02, 0.5])
+def test_a_normalised_row_is_within_its_remainder(degree: int, size: float, remainder: float):
+    """Rows that hardly move, rows whose variance may vanish on the way, and rows far from 0."""
+    for seed in range(4):
+        one = rows(seed, degree, size, remainder * size, 0.5)
+        for more, eps in ((0.0, 1e-5), (torch.linspace(-1.0, 1.0, 12).double(), 1e-5), (1e6, 1e-5), (0.0, 1e-12)):
+            lifted = one.nodes.plus(torch.as_tensor(more, dtype=torch.float64).expand(12))
+            holds_as_rows(normalised(lifted, eps), F.layer_norm(one.true + more, (12,), eps=eps))
+    assert float(normalised(one.nodes, 1e-5).off_length().max()) <= 12**0.5 * (1.0 + 1e-8)
+
+
+def test_a_normalised_row_that_moves_little_is_followed_however_many_components_it_has():
+    one = rows(0, 3, 1e-3, 1e-9, 0.2)
+    still = one.nodes.plus(torch.linspace(-1.0, 1.0, 12).double())
+    assert float(normalised(still, 1e-5).off_length().max()) < 2e-5
+
+
+@pytest.mark.parametrize("degree", [1, 3, 4, 6])
+@pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
+def test_an_inverse_is_within_its_remainder(degree: int, size: float):
+    for seed in range(4):
+        one = Something(seed, degree, size=size, remainder=size / 20.0)
+        lifted = one.nodes.plus(torch.tensor(5.0 * size, dtype=torch.float64))
+        positive = (one.true + 5.0 * size).amin(0) >= 0.0
+        found = inverse(lifted)
+        true = 1.0 / (1.0 + one.true + 5.0 * size)
+        holds(ChebyshevPiece(found.v[:, positive], found.remainder[positive]), true[:, positive])
+
+
+def test_a_spectral_norm_is_never_too_small_and_hardly_too_large():
+    draw = torch.Generator().manual_seed(0)
+    shapes = ((1, 1), (5, 5), (32, 64), (64, 32), (100, 100))
+    drawn = [torch.randn(*shape, generator=draw, dtype=torch.float64) for shape in shapes]
+    for matrix in [*drawn, torch.eye(100).double(), 1e-200 * drawn[2], 1e150 * drawn[2]]:
+        largest = float(torch.linalg.svdvals(matrix)[0])
+        assert largest <= float(spectral_norm(matrix)) <= 1.16 * largest
+    assert float(spectral_norm(torch.zeros(3, 4).double())) < 1e-200

@@ -68,7 +68,7 @@ def cell(one: Told[NDTT], name: str) -> tuple[torch.Tensor, ...] | None:
     past = one.sampler.sequences[0].past
     for fact, row in past.place.items():
         if text(fact) == name:
-            return tuple(column[row] for column in past.table._columns())
+            return tuple(column[row] for column in past.table.columns())
     return None
 
 

@@ -144,8 +144,8 @@ def test_events_without_embeddings_have_constant_intensities(kind: Kind):
 def test_no_factor_of_the_time_since_the_last_event_is_above_its_bound(kind: Kind, spread: float):
     one = kind.told(TALK, ["say(ann)", "rain", "hush"], [0.5, 1.0, 700.0])
     with torch.no_grad():
-        for v in one.model.mixture.v:
-            v.mul_(spread)
+        for amplitudes in (*one.model.mixture.v, *one.model.mixture.a):
+            amplitudes.mul_(spread)
     one = Told(one.model, one.names, one.times)
     exceeded(one.sampler, one.last, widths=(1e-6, 0.02, 0.1, 0.5, 3.0, 100.0))
     draw = torch.Generator().manual_seed(1)

@@ -70,7 +70,7 @@ def test_a_misspelt_key_is_refused_with_the_nearest_one(key: str, meant: str):
 
 def test_a_key_that_resembles_none_is_refused_with_all_that_there_are():
     (found,) = mistakes({"model": {"kind": "hawkes", "zzz": 1}})
-    assert found == "run.toml: unknown key `model.zzz`; known are decays"
+    assert found == "run.toml: unknown key `model.zzz`; known are decays, shrinkage"
 
 
 def test_an_option_of_another_model_is_an_unknown_key():
@@ -180,12 +180,12 @@ def test_every_model_has_options():
 def test_a_file_that_is_no_toml_is_refused_by_name(content: bytes, tmp_path):
     path = tmp_path / "run.toml"
     path.write_bytes(content)
-    with pytest.raises(ForetellError, match=r"run\.toml: not TOML"):
+    with pytest.raises(ForetellError, match=r"run\.toml: (not TOML|it is not UTF-8)"):
         read_config(path)
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path):
-    with pytest.raises(ForetellError, match=r"gone\.toml: cannot be read: No such file"):
+    with pytest.raises(ForetellError, match=r"gone\.toml: there is no such file"):
         read_config(tmp_path / "gone.toml")
 
 

@@ -1,4 +1,4 @@
-"""NDTT on a GPU: the numbers of the CPU, and steps that are taken one by one and not captured."""
+"""NDTT and S2-NDTT on a GPU: the numbers of the CPU, and steps that are taken one by one and not captured."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from foretell.batches.batch import Batch
 from foretell.data import EventData, EventSequence, load
 from foretell.lang.program import Program
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.objective.loglik import stratified, training_loss
 from foretell.train.step import StepOptions, Stepper
 
@@ -21,14 +22,14 @@ DATA = load("robocup")
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-def model(dtype: torch.dtype = torch.float32) -> NDTT:
+def model(dtype: torch.dtype = torch.float32, kind: type[NDTT] | type[S2NDTT] = NDTT) -> NDTT | S2NDTT:
     assert DATA.train is not None
-    made = NDTT(Program.named("robocup", dim=16), DATA.vocabulary, dim=16, dtype=dtype)
+    made = kind(Program.named("robocup", dim=16), DATA.vocabulary, dim=16, dtype=dtype)
     made.prepare(DATA.train)
     return made
 
 
-def starts(made: NDTT, events: int) -> Batch:
+def starts(made: NDTT | S2NDTT, events: int) -> Batch:
     assert DATA.train is not None
     pieces = [
         EventSequence(one.times[:events], one.types[:events], float(one.times[events]), one.id) for one in DATA.train
@@ -36,7 +37,7 @@ def starts(made: NDTT, events: int) -> Batch:
     return made.collator.batch(EventData(pieces, DATA.vocabulary), range(len(pieces)), device=made.device)
 
 
-def loss_and_gradients(made: NDTT, batch: Batch) -> list[torch.Tensor]:
+def loss_and_gradients(made: NDTT | S2NDTT, batch: Batch) -> list[torch.Tensor]:
     draws = torch.linspace(0.1, 0.9, batch.gap_start.numel(), dtype=torch.float64, device=batch.times.device)
     made.zero_grad()
     points = stratified(batch, 1, None, draws.view(*batch.gap_start.shape, 1))
@@ -45,8 +46,9 @@ def loss_and_gradients(made: NDTT, batch: Batch) -> list[torch.Tensor]:
     return [loss.detach().cpu(), *(p.grad.cpu().clone() for p in made.parameters() if p.grad is not None)]
 
 
-def test_loss_and_gradients_on_cuda_are_those_on_the_cpu():
-    made = model(torch.float64)
+@pytest.mark.parametrize("kind", [NDTT, S2NDTT])
+def test_loss_and_gradients_on_cuda_are_those_on_the_cpu(kind: type[NDTT] | type[S2NDTT]):
+    made = model(torch.float64, kind)
     there = loss_and_gradients(made, starts(made, 120))
     here = loss_and_gradients(made.to(CUDA), starts(made, 120))
     for one, other in zip(there, here, strict=True):

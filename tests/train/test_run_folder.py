@@ -37,6 +37,7 @@ def test_a_run_folder_holds_what_is_needed_to_understand_it(bursts: Path, tmp_pa
         "checkpoint.safetensors",
         "config.toml",
         "environment.json",
+        "floors.json",
         "metrics.jsonl",
         "model.safetensors",
     ]
@@ -120,7 +121,7 @@ def test_a_disk_that_fills_up_during_training_leaves_the_last_whole_checkpoint(
 
 
 def test_a_place_that_cannot_be_written_is_a_message(bursts: Path):
-    assert "/proc/run/environment.json: cannot be written" in refused(*quick(bursts, Path("/proc/run")))
+    assert "/proc/run: cannot be written" in refused(*quick(bursts, Path("/proc/run")))
 
 
 def test_a_run_that_learned_nothing_leaves_its_folder_free(bursts: Path, tmp_path: Path):

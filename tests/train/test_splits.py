@@ -61,11 +61,53 @@ def test_a_split_that_leaves_nothing_to_train_on_is_refused(tmp_path: Path):
         load_splits(DataOptions(str(tmp_path / "ten.jsonl"), split=(0.01, 0.5, 0.49)))
 
 
-def test_too_few_sequences_are_not_split_and_a_warning_says_so(tmp_path: Path, caplog):
+def test_few_sequences_are_split_in_time_and_the_cuts_are_said(tmp_path: Path, caplog):
+    save(random_data(0, [30] * 3, t_end=10.0), tmp_path / "three.jsonl")
+    dataset = load_splits(DataOptions(str(tmp_path / "three.jsonl")))
+    train, dev, test = dataset.splits().values()
+    assert [one.t_end for one in train] == [8.0] * 3 and train.columns.scored_from is None
+    assert [(one.scored_from, one.t_end) for one in dev] == [(8.0, 9.0)] * 3
+    assert [(one.scored_from, one.t_end) for one in test] == [(9.0, 10.0)] * 3
+    for whole, first, second in zip(test, train, dev, strict=True):
+        np.testing.assert_array_equal(first.times, whole.times[whole.times <= 8.0])
+        np.testing.assert_array_equal(second.times, whole.times[whole.times <= 9.0])
+    assert "3 sequences: each is split in time" in caplog.text and "given all that came before it" in caplog.text
+
+
+def test_one_stream_of_dates_says_until_when_each_part_goes(tmp_path: Path, caplog):
+    path = tmp_path / "stream.csv"
+    rows = [f"2024-01-{1 + day:02d}T12:00,x" for day in range(11)]
+    path.write_text("\n".join(["time,event", *rows]))
+    dataset = load_splits(DataOptions(str(path)))
+    train, dev, test = dataset.splits().values()
+    assert train.clock.unit == "days" and [len(one) for one in (train[0], dev[0], test[0])] == [9, 10, 11]
+    assert (train[0].t_end, dev[0].scored_from, test[0].scored_from, test[0].t_end) == (8.0, 8.0, 9.0, 10.0)
+    assert (
+        "train until 2024-01-09 12:00:00 UTC (8 events), then dev until 2024-01-10 12:00:00 UTC (1 event)"
+        in caplog.text
+    )
+    assert len({one.start for data in (train, dev, test) for one in data}) == 1
+
+
+def test_a_part_in_which_nothing_happens_is_left_out_and_that_is_said(tmp_path: Path, caplog):
+    save(EventData([EventSequence([1.0, 2.0, 9.5], [0, 0, 0], 10.0)], Vocabulary.of_size(1)), tmp_path / "one.jsonl")
+    dataset = load_splits(DataOptions(str(tmp_path / "one.jsonl")))
+    assert list(dataset.splits()) == ["train", "test"] and dataset.test[0].scored_from == 8.0
+    assert "nothing to score in dev" in caplog.text
+
+
+def test_tasks_that_are_no_forecasts_do_not_split_few_sequences_in_time(tmp_path: Path, caplog):
     save(random_data(0, [3] * 9), tmp_path / "nine.jsonl")
-    dataset = load_splits(DataOptions(str(tmp_path / "nine.jsonl")))
+    dataset = load_splits(DataOptions(str(tmp_path / "nine.jsonl")), in_time=False)
     assert list(dataset.splits()) == ["train"] and len(ids(dataset.train)) == 9
-    assert "9 sequences are too few to set some aside" in caplog.text
+    assert "scores will be on training data" in caplog.text
+
+
+def test_a_folder_without_train_says_what_to_do(tmp_path: Path):
+    (tmp_path / "set").mkdir()
+    save(random_data(0, [3] * 9), tmp_path / "set" / "test.jsonl")
+    with pytest.raises(ForetellError, match="there is no train split, but test; name the file to train on `train`"):
+        load_splits(DataOptions(str(tmp_path / "set")))
 
 
 def test_splits_that_exist_are_left_as_they_are(tmp_path: Path):

@@ -100,7 +100,8 @@ class Batch:
     lengths: Tensor  # int64 [B]
     gap_start: Tensor  # float64 [B, N + 1]
     gap_end: Tensor  # float64 [B, N + 1]
-    gap_length: Tensor  # float64 [B, N + 1]: zero where the gap is padding or does not count
+    gap_length: Tensor  # float64 [B, N + 1]: how much of the gap is scored; zero where it is padding or does not count
+    scored_start: Tensor  # float64 [B, N + 1]: where the scored part of the gap begins, which is its start but for one
     event_counts: Tensor  # bool [B, N]: True where the event is scored
     gap_counts: Tensor  # bool [B, N + 1]: True where the gap's integral is scored
     history_only: Tensor  # bool [B, N]: True where the data say that an event is not scored
@@ -176,12 +177,16 @@ def batch_of(
             history_only[row, own] = sequence.unscored
     event_counts, gap_counts = what_counts(lengths, width, origin == "first-event", window)
     event_counts &= ~history_only
+    scored_from = np.array([sequence.scored_from for sequence in chosen], dtype=np.float64)[:, None]
+    event_counts &= (times > scored_from) | (scored_from == 0.0)
     if unscored is not None and len(unscored):
         event_counts &= ~unscored[types]
     start = np.concatenate([np.zeros((len(chosen), 1)), times], axis=1)
     end = np.concatenate([times, t_end[:, None]], axis=1)
-    length = (end - start) * gap_counts
-    arrays = times, types, t_end, lengths, start, end, length, event_counts, gap_counts, history_only
+    gap_counts &= (end > scored_from) | (scored_from == 0.0)
+    scored_start = np.clip(scored_from, start, end)
+    length = (end - scored_start) * gap_counts
+    arrays = times, types, t_end, lengths, start, end, length, scored_start, event_counts, gap_counts, history_only
     return Batch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays), rules=None)
 
 

@@ -19,8 +19,9 @@ from torch import Tensor
 from foretell.batches.batch import Batch, Collator, Queries, RuleRows, Sample
 from foretell.batches.timelines import Histories, SizedCache
 from foretell.data import EventSequence, Vocabulary
+from foretell.plan.cell_plan import make_cell_plan
 from foretell.plan.parameters import ParameterBook
-from foretell.plan.plan import Frame, Merger, make_cell_plan, make_plan
+from foretell.plan.plan import Frame, Merger, make_plan
 from foretell.plan.slots import SequenceSlots
 from foretell.plan.waves import Recurrence, make_recurrence
 

@@ -213,10 +213,8 @@ def _strata(program: Program) -> list[list[str]]:
 
 
 def _show(program: Program, counts: Counts, name: str, dim: int) -> None:
-    from rich.markup import escape
-
     from foretell.cli.show import out
-    from foretell.wording import counted
+    from foretell.wording import counted, escape
 
     console = out()
     rules = [one.rule for one in program.rules]
@@ -242,10 +240,9 @@ def _show(program: Program, counts: Counts, name: str, dim: int) -> None:
 
 
 def _show_functors(console: Console, program: Program, dim: int) -> None:
-    from rich.markup import escape
-
     from foretell.cli.show import plain_table
     from foretell.lang.program import dimension
+    from foretell.wording import escape
 
     if not program.functors:
         return
@@ -259,10 +256,8 @@ def _show_functors(console: Console, program: Program, dim: int) -> None:
 
 def _show_tables(console: Console, program: Program) -> None:
     """With the header of each, so that a first row that was meant as a fact is seen."""
-    from rich.markup import escape
-
     from foretell.cli.show import plain_table
-    from foretell.wording import printable
+    from foretell.wording import escape, printable
 
     if not program.tables:
         return
@@ -274,11 +269,9 @@ def _show_tables(console: Console, program: Program) -> None:
 
 
 def _show_rules(console: Console, counts: Counts) -> None:
-    from rich.markup import escape
-
     from foretell.cli.show import plain_table
     from foretell.lang.syntax import pretty_rule
-    from foretell.wording import counted
+    from foretell.wording import counted, escape
 
     table = plain_table(["rule", "", "parameters"], ["rule", ""])
     for count in counts.rules:

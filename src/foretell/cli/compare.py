@@ -14,6 +14,7 @@ Option = typer.Option
 Units = Literal["events", "sequences", "both"]
 
 
+@flags.with_reading()
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, two or more.")],
     data: Annotated[str | None, Option(help="Other data than the runs' own: a folder, a file, a name.")] = None,
@@ -33,6 +34,8 @@ def compare(
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
@@ -57,7 +60,7 @@ def compare(
             raise ForetellError(f"--plot draws two runs against each other, and there are {len(runs)}")
         check_suffix(plot)
     options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or ())
-    opened = [open_run(run, data, split, columns, device) for run in runs]
+    opened = [open_run(run, data, split, flags.reading(given, columns), device) for run in runs]
     ruled = [isinstance(one.model, HasRules) for one in opened]  # the option is about these, where there are some
     opened = [
         one.settled(impossible if own or not any(ruled) else None) for one, own in zip(opened, ruled, strict=True)

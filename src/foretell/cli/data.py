@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foretell.cli import flags
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -50,16 +51,27 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothin
 
 
 @app.command()
+@flags.with_reading(but=("unknown",))
 def describe(
-    path: Annotated[str, typer.Argument(help="A folder, a file, or the name of an embedded data set (robocup).")],
+    path: Annotated[
+        str | None, typer.Argument(help="A folder, a file, an embedded data set (robocup), or hf:NAME.")
+    ] = None,
     as_json: JsonOption = False,
     plot: Annotated[Path | None, typer.Option("--plot", help="Also draw a picture: FILE.png, .pdf or .svg.")] = None,
     columns: ColumnsOption = "",
+    participants: flags.ParticipantsOption = "",
+    sql: flags.SqlOption = "",
+    database: flags.DatabaseOption = "",
+    *,
+    given: flags.Given,
 ) -> None:
     """Counts, lengths, gaps, types, and the shares of ties and of times on a grid."""
     from foretell.data.summary import summarise
 
-    dataset = _open(path, columns, ReaderName.auto, None)
+    source = flags.data_source(path, sql, database)
+    if source is None:
+        raise ForetellError("nothing to describe: give a folder, a file, an embedded name or hf:NAME, or --sql")
+    dataset = _open(source, flags.reading(given, flags.with_participants(columns, participants)), ReaderName.auto, None)
     summary = summarise(dataset)
     if plot is not None:
         from foretell.report.data_picture import draw_data
@@ -74,12 +86,25 @@ def describe(
 
 
 @app.command()
+@flags.with_reading(but=("unknown",))
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A file or a folder, of ours or of a foreign format.")],
-    target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A file (.jsonl, .jsonl.gz, .csv, .csv.gz, .parquet), or a folder.")
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="A file or a folder, of ours or of a foreign format, or hf:NAME; none with --sql."
+        ),
     ],
+    target: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="OUT",
+            help="A file (.jsonl, .csv, .parquet, .xes; the first, second and last also .gz), or a folder.",
+        ),
+    ] = None,
     columns: ColumnsOption = "",
+    participants: flags.ParticipantsOption = "",
+    sql: flags.SqlOption = "",
+    database: flags.DatabaseOption = "",
     reader: Annotated[ReaderName, typer.Option("--from", help="The format of IN, where its content does not say.")] = (
         ReaderName.auto
     ),
@@ -88,6 +113,8 @@ def convert(
     ] = None,
     suffix: Annotated[str, typer.Option("--format", help="The format inside a folder OUT.")] = ".jsonl.gz",
     as_json: JsonOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """Reads and checks IN, writes OUT: nothing is written if there is a mistake in IN."""
     from foretell.data.loading import SUFFIXES, save, save_dataset, suffix_of
@@ -95,7 +122,8 @@ def convert(
     suffix = suffix if suffix.startswith(".") else f".{suffix}"
     if suffix not in SUFFIXES:
         raise ForetellError(f"--format is {suffix!r}, expected one of {', '.join(SUFFIXES)}")
-    dataset = _open(str(source), columns, reader, origin)
+    read_from, target = _in_and_out(source, target, sql, database)
+    dataset = _open(read_from, flags.reading(given, flags.with_participants(columns, participants)), reader, origin)
     splits = dataset.splits()
     if suffix_of(target) is None:
         if target.suffix and not target.is_dir():
@@ -104,7 +132,7 @@ def convert(
             raise ForetellError(f"{target}: this is a file; expected a folder, or one of {', '.join(SUFFIXES)}")
         save_dataset(dataset, target, suffix)
     elif len(splits) > 1:
-        raise ForetellError(f"{source} has {len(splits)} splits ({', '.join(splits)}): OUT must be a folder")
+        raise ForetellError(f"{read_from} has {len(splits)} splits ({', '.join(splits)}): OUT must be a folder")
     else:
         save(next(iter(splits.values())), target)
     _say_written(target, splits, as_json)
@@ -151,6 +179,18 @@ def simulate(
     _say_written(out, splits, as_json, said, nll_true_per_event=per_event)
 
 
+def _in_and_out(source: str, target: Path | None, sql: str, database: str) -> tuple[str, Path]:
+    """Where to read and where to write; with a query, the one path that is given is the second."""
+    if sql and target is None:
+        found = flags.data_source(None, sql, database)
+        assert found is not None
+        return found, Path(source)
+    found = flags.data_source(source, sql, database)
+    if target is None or found is None:
+        raise ForetellError(f"where to? foretell data convert {source} OUT")
+    return found, target
+
+
 def _say_written(path: Path, splits: dict[str, EventData], as_json: bool, said: str = "", **more: object) -> None:
     """What was written where: the sequences and events of each split."""
     if as_json:
@@ -163,14 +203,15 @@ def _say_written(path: Path, splits: dict[str, EventData], as_json: bool, said: 
     typer.echo(f"{said}written: {path}")
 
 
-def _open(path: str, columns: str, reader: ReaderName, origin: ClockOrigin | None) -> Dataset:
+def _open(path: str, reading: dict[str, Any], reader: ReaderName, origin: ClockOrigin | None) -> Dataset:
     """A data set in one of our formats, or else in a foreign one."""
     from dataclasses import replace
 
-    from foretell.data import ColumnMap, load
+    from foretell.data import load
     from foretell.data.foreign import foreign_files, is_foreign, load_foreign
+    from foretell.train.config import DataOptions
 
-    mapped = ColumnMap.parse(columns)
+    options = replace(DataOptions(), **reading).reading()
     place = Path(path)
     foreign = reader is not ReaderName.auto
     if not foreign and place.is_file():
@@ -182,7 +223,7 @@ def _open(path: str, columns: str, reader: ReaderName, origin: ClockOrigin | Non
             return load(path)  # says that there is no such file, and what may have been meant
         clock = ClockOrigin.window if origin is None else origin
         return load_foreign(place, None if reader is ReaderName.auto else reader.value, clock.value)
-    dataset = load(path, columns=mapped)
+    dataset = load(path, options=options)
     if origin is None or origin.value == dataset.card.origin:
         return dataset
     parts = {name: replace(data, origin=origin.value) for name, data in dataset.splits().items()}
@@ -249,14 +290,16 @@ def _single(option: str, text: str) -> float:
 
 def _show(summary: DataSummary) -> None:
     from rich.console import Console
-    from rich.markup import escape
 
     from foretell.cli.show import plain_table
     from foretell.data.dataset import grid_name, percent
+    from foretell.wording import escape
 
     console = Console()
     clock = "time 0 is the first event, which is not scored" if summary.origin == "first-event" else "clocks start at 0"
     unit = f"; time unit: {summary.time_unit}" if summary.time_unit else ""
+    if summary.first is not None:
+        unit += f"; from {summary.first} to {summary.last}"
     console.print(f"[bold]{escape(summary.name)}[/bold]  {clock}{escape(unit)}", highlight=False)
     table = plain_table(["", *summary.splits], [""])
     splits = list(summary.splits.values())
@@ -281,3 +324,5 @@ def _show(summary: DataSummary) -> None:
         total = sum(one.events for one in splits)
         named = ", ".join(f"{name} {percent(count / total)}" for name, count in summary.most_frequent[:8])
         console.print(f"most frequent: {escape(named)}", highlight=False)
+    if summary.attributes:
+        console.print(f"attributes: {escape(', '.join(summary.attributes))}", highlight=False)

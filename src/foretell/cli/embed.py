@@ -14,6 +14,7 @@ from foretell.errors import ForetellError
 Option = typer.Option
 
 
+@flags.with_reading()
 def embed(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
@@ -27,6 +28,8 @@ def embed(
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """Embed events in the context of what came before them, or of all others (--history two-sided, pretrained runs)."""
     from foretell.cli.input_data import chosen_sequences
@@ -44,7 +47,7 @@ def embed(
         raise ForetellError(f"{out}: expected a name that ends in .parquet or .jsonl")
     if history is not None:
         check_choice("--history", history, Sight)
-    opened = open_network(run, data, split, columns, device)
+    opened = open_network(run, data, split, flags.reading(given, columns), device)
     chosen = chosen_sequences(opened.data, sequence)
     wanted = cast(Literal["all", "top"], layers)
     arrays = embeddings_of(opened.network, chosen, wanted, history=cast("Sight | None", history))

@@ -11,11 +11,13 @@ from foretell.cli import flags
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
+    from foretell.data import Clock
     from foretell.evaluate.long_horizon import FutureOptions
 
 Option = typer.Option
 
 
+@flags.with_reading()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     data: Annotated[str | None, typer.Argument(help="Other data than the run's own: a folder, a file, a name.")] = None,
@@ -28,8 +30,8 @@ def evaluate(
         list[str] | None, Option(help="Also who: 'pass(+P,-Q)', + given and - predicted; may be repeated.")
     ] = None,
     futures: Annotated[int, Option(help="Also sample this many futures from many times; needs --horizon.")] = 0,
-    horizon: Annotated[float, Option(help="How far futures go, in the unit of the data.")] = 0.0,
-    delta: Annotated[float, Option(help="T-mAP: how near in time is right; default: a fifth of the horizon.")] = 0.0,
+    horizon: Annotated[str, Option(help="How far futures go: 30 in the unit of the data, or 10d, 2h, 30m.")] = "",
+    delta: Annotated[str, Option(help="T-mAP: how near in time is right; default: a fifth of the horizon.")] = "",
     costs: Annotated[str, Option(help="Optimal transport: costs of an insertion, with commas; default: delta/2.")] = "",
     floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = False,
     seed: Annotated[int, Option(help="For the bootstrap and for drawn integrals.")] = 0,
@@ -38,6 +40,8 @@ def evaluate(
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
     from foretell.batches.batch import Window
@@ -49,15 +53,16 @@ def evaluate(
 
     if is_task(run):
         changed = {"integral": integral != "quadrature", "points": points != 10, "window": window != "all"}
-        given = {"predict": predict, "futures": futures, "horizon": horizon, "delta": delta, "costs": costs}
-        _refuse(changed | {"no-times": not times} | given | {"floors": floors, "impossible": impossible})
-        evaluate_task(open_network(run, data, split, columns, device), seed, as_json)
+        asked = {"predict": predict, "futures": futures, "horizon": horizon, "delta": delta, "costs": costs}
+        _refuse(changed | {"no-times": not times} | asked | {"floors": floors, "impossible": impossible})
+        evaluate_task(open_network(run, data, split, flags.reading(given, columns), device), seed, as_json)
         return
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
-    asked = _futures(futures, horizon, delta, costs)
-    options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or (), asked)
-    opened = open_run(run, data, split, columns, device).settled(impossible)
+    _check_futures(futures, horizon, delta, costs)
+    opened = open_run(run, data, split, flags.reading(given, columns), device).settled(impossible)
+    wanted = _futures(futures, horizon, delta, costs, opened.clock) if futures else None
+    options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or (), wanted)
     show_evaluation(opened, options, floors=floors, as_json=as_json, quiet=quiet)
 
 
@@ -68,19 +73,19 @@ def _refuse(options: dict[str, object]) -> None:
         raise ForetellError(f"{', '.join(given)}: this run was not trained to say what happens next; leave it out")
 
 
-def _futures(number: int, horizon: float, delta: float, costs: str) -> FutureOptions | None:
+def _check_futures(number: int, horizon: str, delta: str, costs: str) -> None:
+    if not number and (horizon or delta or costs):
+        raise ForetellError("--horizon, --delta and --costs are for sampled futures: say how many with --futures 100")
+    if number and not horizon:
+        raise ForetellError(f"--futures {number}: say how far they go with --horizon, in the unit of the data")
+
+
+def _futures(number: int, horizon: str, delta: str, costs: str, clock: Clock) -> FutureOptions:
     from foretell.evaluate.long_horizon import FutureOptions
 
-    if not number:
-        if horizon or delta or costs:
-            raise ForetellError(
-                "--horizon, --delta and --costs are for sampled futures: say how many with --futures 100"
-            )
-        return None
-    if not horizon:
-        raise ForetellError(f"--futures {number}: say how far they go with --horizon, in the unit of the data")
     try:
         prices = tuple(float(part) for part in costs.split(",") if part.strip())
     except ValueError:
         raise ForetellError(f"--costs {costs!r}: expected numbers with commas, such as 0.5,1,2") from None
-    return FutureOptions(number, horizon, delta or None, prices)
+    near = clock.duration(delta, "--delta") if delta else None
+    return FutureOptions(number, clock.duration(horizon), near, prices)

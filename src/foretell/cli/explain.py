@@ -13,9 +13,10 @@ from foretell.errors import ForetellError
 Option = typer.Option
 
 
+@flags.with_reading()
 def explain(
     run: Annotated[Path, typer.Argument(help="A run folder, of a model trained with --program.")],
-    at: Annotated[float, Option("--at", help="When: just before this time.")],
+    at: Annotated[str, Option("--at", help="When: just before this time, a number or a date.")],
     data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
     event: Annotated[
         str | None, Option(help="A possible event, as in data: 'pass(a,b)'; default: the most probable.")
@@ -28,22 +29,25 @@ def explain(
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """Why an event is expected just before a time: which rules and facts make its intensity, and which past events they attend to."""
-    from foretell.cli.input_data import chosen_sequences
+    from dataclasses import replace
+
+    from foretell.cli.input_data import asked_times, chosen_sequences
     from foretell.cli.open_run import open_run
-    from foretell.cli.replay import before, check_time
+    from foretell.cli.replay import before
     from foretell.cli.show import out, print_json
     from foretell.evaluate.explain import check_explained, checked_time
     from foretell.evaluate.explain import explain as ask
     from foretell.report.explanation import heading, tables
 
-    check_time(at)
     if plot is not None:
         from foretell.report.canvas import check_suffix
 
         check_suffix(plot)
-    opened = open_run(run, data, split, columns, device)
+    opened = open_run(run, data, split, flags.reading(given, columns), device)
     check_explained(opened.model)
     chosen = chosen_sequences(opened.data, sequence)
     if len(chosen) != 1:
@@ -54,9 +58,10 @@ def explain(
             if ids
             else f"{chosen.name}: there is no sequence in it"
         )
-    checked_time(chosen[0], at)
-    (history,) = opened.settled(impossible, before(chosen, at)).data
-    explained = ask(opened.model, history, at, event)
+    chosen, (time,) = asked_times(chosen, at, "--at")
+    checked_time(chosen[0], time)
+    (history,) = opened.settled(impossible, before(chosen, [time])).data
+    explained = replace(ask(opened.model, history, time, event), clock=chosen.clock, began=chosen[0].start)
     most = top or None
     if plot is not None:
         from foretell.report.canvas import save_figure

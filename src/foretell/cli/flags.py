@@ -54,6 +54,19 @@ UndeclaredOption = Annotated[
 ColumnsOption = Annotated[
     str, typer.Option("--columns", help="Columns of a long table: sequence=patient,time=when,event=code.")
 ]
+ParticipantsOption = Annotated[
+    str,
+    typer.Option(
+        "--participants", help="Attributes that become arguments of the event: org:resource; OCEL: qualifiers, or none."
+    ),
+]
+SqlOption = Annotated[str, typer.Option("--sql", help="A query whose rows are the events, in place of a file.")]
+DatabaseOption = Annotated[
+    str,
+    typer.Option(
+        "--database", help="For --sql: FILE.duckdb, FILE.sqlite or postgresql://…; default: files in the query."
+    ),
+]
 LimitOption = Annotated[
     float, typer.Option("--limit", help="Multiplies how many instantiations of rules are allowed.", min=1e-6)
 ]
@@ -115,6 +128,24 @@ def with_flags(
     return decorate
 
 
+READING = ("time_format", "timezone", "start", "observed_until", "sorted", "terms", "unknown")
+
+
+def with_reading(*, but: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with the flags that say how data are read, but for some; `reading` puts them together."""
+    from foretell.train.config import DataOptions
+
+    return with_flags({"data": DataOptions}, only=[f"data.{name}" for name in READING if name not in but])
+
+
+def reading(given: Given, columns: str) -> dict[str, Any]:
+    """What flags say of how data are read."""
+    found = {name: value for name, value in given["data"].items() if name in READING}
+    if columns:
+        found["columns"] = dict(pair(part, "--columns") for part in columns.split(","))
+    return found
+
+
 LAST = ("set_", "as_json", "quiet")  # what all commands end with
 
 
@@ -133,6 +164,25 @@ def _type(flag: Flag, hint: Any) -> Any:
     if get_origin(kind) is Literal:
         return Enum("Choice", {word: word for word in get_args(kind)}, type=str) if flag.choices else str
     return kind
+
+
+def with_participants(columns: str, participants: str) -> str:
+    """`--participants a,b` is `--columns arg1=a,arg2=b`."""
+    named = [name.strip() for name in participants.split(",") if name.strip()]
+    return ",".join(filter(None, [columns, *(f"arg{place}={name}" for place, name in enumerate(named, start=1))]))
+
+
+def data_source(path: str | None, sql: str, database: str) -> str | None:
+    """What data are named by: a path, or a query and its database."""
+    if not sql:
+        if database:
+            raise ForetellError("--database is the place of a query: give one with --sql")
+        return path
+    if path is not None:
+        raise ForetellError(f"--sql and {path}: give one of both")
+    from foretell.data.sources.sql import sql_source
+
+    return sql_source(sql, database)
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Which events a command is asked about: a file, a folder, embedded data, or a pipe; some of its splits; one of its sequences. No torch.
 
-What comes through a pipe is JSON lines, CSV or Parquet, told apart by how it begins; messages call it `stdin`.
+What comes through a pipe is JSON lines, CSV, Parquet or XES, told apart by how it begins; messages call it `stdin`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ import tempfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from foretell.data import ColumnMap, EventData, Origin, Vocabulary, load
+from foretell.data import EventData, Origin, ReadOptions, Vocabulary, load
+from foretell.data.assembling import assemble_file
 from foretell.data.files import GZIP_MAGIC
-from foretell.data.loading import assemble_file, read
+from foretell.data.loading import read
 from foretell.data.raw import RawEvents
 from foretell.errors import DataError, ForetellError
+from foretell.train.config import DataOptions
 from foretell.train.splits import open_for
+from foretell.wording import counted
 
 log = logging.getLogger("foretell")
 
@@ -31,12 +35,27 @@ NAME = "stdin"
 PATIENCE = 2.0  # seconds without a word after which we say that we are waiting
 
 
-def open_data(path: str, split: str | None = None, columns: str = "") -> list[EventData]:
-    """A file as it is; of a data set the named split, or all of them in order."""
-    mapped = ColumnMap.parse(columns)
+def open_data(path: str, split: str | None, reading: dict[str, Any]) -> list[EventData]:
+    """A file as it is; of a data set the named split, or all of them in order. Rules are to read names."""
+    options = replace(DataOptions(), **reading).reading(terms=True)
     if split is None and not Path(path).is_file():
-        return list(load(path, columns=mapped).splits().values())
-    return [open_for(None, path, split, columns=mapped)]
+        return list(load(path, options=options).splits().values())
+    return [open_for(None, path, split, options=options)]
+
+
+def asked_times(data: EventData, text: str, option: str) -> tuple[EventData, list[float]]:
+    """The time that a user wrote, a number or a date, on the clock of each sequence; sequences that begin later are left out, and told."""
+    numbers = [data.clock.number_of(text, one.start, option) for one in data]
+    later = [place for place, number in enumerate(numbers) if not 0.0 <= number < float("inf")]
+    if len(later) == len(numbers) and numbers:
+        first = f" begin later, the first at {data.clock.iso(0.0, min(one.start or 0 for one in data))}"
+        absolute = data.columns.starts is not None
+        raise ForetellError(f"{option} {text}: {f'all sequences{first}' if absolute else 'expected a time from 0 on'}")
+    if later:
+        sys.stderr.write(f"{counted(len(later), 'sequence')} of {len(numbers)} begin after {text}, and are left out\n")
+        kept = [place for place in range(len(numbers)) if place not in set(later)]
+        return data.select(kept), [numbers[place] for place in kept]
+    return data, numbers
 
 
 def chosen_sequences(data: EventData, sequence: str | None) -> EventData:
@@ -102,11 +121,11 @@ def piped_content(history: str | None, split: str | None) -> bytes | None:
     return content
 
 
-def piped_data(content: bytes, columns: str, vocabulary: Vocabulary | None, origin: Origin) -> EventData:
-    return assemble_file(_read(content, ColumnMap.parse(columns)), vocabulary, origin, NAME)
+def piped_data(content: bytes, options: ReadOptions, vocabulary: Vocabulary | None, origin: Origin) -> EventData:
+    return assemble_file(_read(content, options), vocabulary, origin, NAME, options)
 
 
-def _read(content: bytes, columns: ColumnMap) -> RawEvents:
+def _read(content: bytes, options: ReadOptions) -> RawEvents:
     """The readers take files, so it is one for a moment."""
     if not content.strip():
         raise DataError(
@@ -116,7 +135,7 @@ def _read(content: bytes, columns: ColumnMap) -> RawEvents:
         path = Path(folder) / f"{NAME}{_suffix(content)}"
         path.write_bytes(content)
         try:
-            raw = read(path, columns)
+            raw = read(path, options)
         except DataError as error:
             raise DataError(problem.replace(str(path), NAME) for problem in error.problems) from None
         return replace(raw, path=NAME)
@@ -136,4 +155,5 @@ def _suffix(content: bytes) -> str:
 
 
 def _text_suffix(start: bytes) -> str:
-    return ".jsonl" if start.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[") else ".csv"
+    first = start.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+    return ".xes" if first == b"<" else ".jsonl" if first in (b"{", b"[") else ".csv"

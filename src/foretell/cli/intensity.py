@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foretell.cli import flags
 from foretell.errors import ForetellError
 
+if TYPE_CHECKING:
+    from foretell.data import EventData
+
 Option = typer.Option
 
 
+@flags.with_reading()
 def intensity(
     run: Annotated[Path, typer.Argument(help="A run folder; with --program, the data.")],
     data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
@@ -21,7 +25,7 @@ def intensity(
     dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
     undeclared: Annotated[str, Option(help="With --program: error or exogenous.")] = "error",
     impossible: flags.OtherImpossibleOption = None,
-    times: Annotated[str, Option(help="Times, with commas: 0.5,1.2.")] = "",
+    times: Annotated[str, Option(help="Times, with commas: 0.5,1.2 or 2012-03-01T12:00.")] = "",
     grid: Annotated[int, Option(help="Instead: this many times, evenly spaced over each sequence.")] = 0,
     sequence: flags.SequenceOption = None,
     split: Annotated[str | None, Option(help="train, dev or test.")] = None,
@@ -30,6 +34,8 @@ def intensity(
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """Intensities of every event type at given times, each from the events before it."""
     from foretell.cli.input_data import chosen_sequences
@@ -40,7 +46,6 @@ def intensity(
 
     if (times and grid) or not (times or grid or plot):
         raise ForetellError("say when: --times 0.5,1.2 or --grid 100")
-    wanted = _parse(times)
     if plot is not None:
         from foretell.report.canvas import check_suffix
 
@@ -52,17 +57,21 @@ def intensity(
         from foretell.cli.program_model import model_of
 
         check_choice("--undeclared", undeclared, Undeclared)
-        found = open_data(str(run), split, columns)
+        found = open_data(str(run), split, flags.reading(given, columns))
         if len(found) > 1:
             raise ForetellError(f"{run}: several splits; say which with --split")
         way = impossible or flags.Impossible.error
         model, found = model_of(program, params, chosen_among(found, sequence), dtype, undeclared, way)  # pyright: ignore[reportArgumentType]
         chosen, time_unit = found[0], ""
     else:
-        opened = open_run(run, data, split, columns, device)
+        opened = open_run(run, data, split, flags.reading(given, columns), device)
         opened = opened.settled(impossible, chosen_sequences(opened.data, sequence))
         chosen, model, time_unit = opened.data, opened.model, opened.time_unit
-    answers = intensities_at(model, chosen, wanted, grid=grid or None) if times or grid else []
+    if times:
+        chosen, wanted = _asked(chosen, times)
+        answers = intensities_at(model, chosen, wanted)
+    else:
+        answers = intensities_at(model, chosen, [], grid=grid) if grid else []
     if plot is not None:
         from foretell.report.plots import intensity_plot, save_figure
 
@@ -77,14 +86,17 @@ def intensity(
             typer.echo(f"picture: {plot}")
 
 
-def _parse(text: str) -> list[float]:
-    found = []
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        try:
-            found.append(float(part))
-        except ValueError:
-            raise ForetellError(f"--times {text!r}: {part!r} is not a number") from None
-    bad = [value for value in found if not 0.0 <= value < float("inf")]
-    if bad:
-        raise ForetellError(f"--times {text!r}: {bad[0]} is not a time from 0 on")
-    return found
+def _asked(data: EventData, text: str) -> tuple[EventData, list[list[float]]]:
+    """The times of `--times` on the clock of each sequence that has begun by then."""
+    from foretell.cli.input_data import asked_times
+
+    parts = [piece.strip() for piece in text.split(",") if piece.strip()]
+    if not parts:
+        raise ForetellError(f"--times {text!r}: expected times with commas, 0.5,1.2 or 2012-03-01T12:00")
+    by_time = [asked_times(data, part, "--times") for part in parts]
+    common = [name for name in data.columns.ids if all(name in one.columns.ids for one, _ in by_time)]
+    if not common and len(data):
+        raise ForetellError(f"--times {text}: no sequence has begun at all of these times; ask for them one by one")
+    found = [dict(zip(one.columns.ids, numbers, strict=True)) for one, numbers in by_time]
+    chosen = data.select([place for place, name in enumerate(data.columns.ids) if name in set(common)])
+    return chosen, [[numbers[name] for numbers in found] for name in chosen.columns.ids]

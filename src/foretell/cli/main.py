@@ -1,59 +1,73 @@
-"""`foretell`: gathers the commands, and turns what goes wrong into a message and an exit code.
+"""`foretell`: runs a command, and turns what goes wrong into a message and an exit code.
 
 0: done. 1: the user's input is wrong (message on stderr). 2: usage. 130: interrupted.
+
+Nothing but the standard library is imported before Ctrl-C is seen to: the commands are loaded by `run`.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
+import signal
 import sys
-
-import typer
-
-from foretell.cli import data
-from foretell.errors import ForetellError
-
-# In the order of the help; each is the function of this name in the module of this name.
-COMMANDS = (
-    *("train", "pretrain", "tune", "evaluate", "compare", "predict", "sample", "intensity", "embed", "params"),
-    *("check", "replay", "plan", "why", "explain", "report", "reproduce", "demo"),
-)
-
-app = typer.Typer(
-    name="foretell",
-    help="Learn what happens next, and when, from irregularly timed events.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.add_typer(data.app, name="data")
-for name in COMMANDS:
-    app.command(name)(getattr(importlib.import_module(f"foretell.cli.{name}"), name))
-
-
-@app.callback(invoke_without_command=True)
-def version(
-    context: typer.Context,
-    show: bool = typer.Option(False, "--version", help="Print the version and stop."),
-) -> None:
-    """Learn what happens next, and when, from irregularly timed events."""
-    if show:
-        from importlib import metadata
-
-        typer.echo(metadata.version("foretell"))
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(2)
+import warnings
+from types import FrameType
+from typing import Any, NoReturn
 
 
 def run() -> None:
     """The entry point of the installed command."""
+    interrupted: list[bool] = []
+    before = _handle_interrupts(interrupted)
+    try:
+        _run()
+    except KeyboardInterrupt:
+        _interrupted()
+    except (Exception, SystemExit):
+        if interrupted:  # an import that Ctrl-C cut short may end in another error, and typer ends without a word
+            _interrupted()
+        raise
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _handle_interrupts(interrupted: list[bool]) -> Any:
+    """Notes Ctrl-C and raises KeyboardInterrupt; a program that ignores it, or a thread, is left as it is."""
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        interrupted.append(True)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return None
+    try:
+        return signal.signal(signal.SIGINT, on_signal)
+    except ValueError:  # not the main thread
+        return None
+
+
+def _interrupted() -> NoReturn:
+    sys.stderr.write("interrupted\n")
+    sys.exit(130)
+
+
+def _run() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # idle threads that spin cost a busy machine a factor of ten
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    # numpy's and torch's remarks on single operations; numbers that are not finite are told of in our own words
+    warnings.filterwarnings("ignore", category=RuntimeWarning)
+    from foretell.cli.commands import app
+    from foretell.errors import ForetellError
+    from foretell.wording import readable
+
+    def readably(record: logging.LogRecord) -> bool:
+        record.msg, record.args = readable(record.getMessage()), ()
+        return True
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(readably)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", handlers=[handler])
     logging.addLevelName(logging.WARNING, "warning")
     try:
         app()
@@ -68,13 +82,22 @@ def run() -> None:
         # The reader of our output went away (`foretell … | head`): that is its right.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        sys.stderr.write(f"error: {place}{error.strerror or error}\n")
+        sys.stderr.write(readable(f"error: {place}{error.strerror or error}") + "\n")
         sys.exit(1)
+    except MemoryError:
+        sys.stderr.write("error: there is not enough memory for this; give fewer events, or a smaller batch\n")
+        sys.exit(1)
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, loaded when it is asked for."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from foretell.cli.commands import app
+
+    return app
 
 
 if __name__ == "__main__":

@@ -5,19 +5,21 @@ Impossible events are settled as `--impossible` says, and told on stderr; a run 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foretell.cli import flags
 from foretell.cli.input_data import piped_data
 from foretell.cli.replay import say_impossible
-from foretell.data import ColumnMap, Dataset, EventData, Vocabulary
-from foretell.errors import ForetellError
+from foretell.data import Clock, Dataset, EventData, Vocabulary
+from foretell.errors import DataError, ForetellError
 from foretell.ground.impossible import settle_impossible
+from foretell.lang.diagnostics import ProgramError
 from foretell.lang.program import Program
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
@@ -25,10 +27,14 @@ from foretell.models.capabilities import DirectFit, GrowsVocabulary, HasRules
 from foretell.train.fit import choose_device, fit, floors_for
 from foretell.train.likelihood_task import scored_alike
 from foretell.train.run import RunFolder, load_checkpoint
-from foretell.train.splits import in_vocabulary, load_splits, open_for
+from foretell.train.splits import in_vocabulary, load_run, open_for
+from foretell.wording import counted
 
 if TYPE_CHECKING:
     from foretell.cli.show import Bar
+
+
+NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -46,29 +52,42 @@ class OpenRun:
         found, count = settled(self.model, self.data if data is None else data, chosen)
         return replace(self, data=found, impossible=chosen, impossible_events=count)
 
+    @property
+    def clock(self) -> Clock:
+        """What times of the data mean."""
+        return self.data.clock
+
     def dataset(self) -> Dataset:
         """The data set the run was trained on, treated as `data` were."""
-        return settled_splits(self.model, load_splits(self.run.config().data), self.impossible, quiet=True)[0]
+        return settled_splits(self.model, own_data(self.run), self.impossible, quiet=True)[0]
 
 
 def open_run(
     run: Path,
     data: str | None,
     split: str | None,
-    columns: str = "",
+    reading: Mapping[str, Any] = NOTHING,
     device: str = "cpu",
     content: bytes | None = None,
 ) -> OpenRun:
-    """Without `data`, the run's own data set is opened (its test split, unless another is named); `content` came through a pipe."""
+    """Without `data`, the run's own data set is opened (its test split, unless another is named); `content` came through a pipe.
+
+    Other data are read as the run's were, but for what `reading` says.
+    """
     folder = RunFolder.open(run)
-    return _opened(folder, folder.model(str(choose_device(device))), data, split, columns, content)
+    return _opened(folder, folder.model(str(choose_device(device))), data, split, reading, content)
 
 
 def _opened(
-    folder: RunFolder, model: IntensityModel, data: str | None, split: str | None, columns: str, content: bytes | None
+    folder: RunFolder,
+    model: IntensityModel,
+    data: str | None,
+    split: str | None,
+    reading: Mapping[str, Any],
+    content: bytes | None,
 ) -> OpenRun:
     widens = (data is not None or content is not None) and isinstance(model, GrowsVocabulary)
-    found, time_unit = data_for(folder, None if widens else model.vocabulary, data, split, columns, content)
+    found, time_unit = data_for(folder, None if widens else model.vocabulary, data, split, reading, content)
     found = _widened(model, found) if widens else found
     return OpenRun(folder, model, found, time_unit, flags.Impossible(folder.config().data.impossible))
 
@@ -83,14 +102,19 @@ class OpenNetwork:
 
 
 def open_network(
-    run: Path, data: str | None, split: str | None, columns: str, device: str, content: bytes | None = None
+    run: Path,
+    data: str | None,
+    split: str | None,
+    reading: Mapping[str, Any],
+    device: str,
+    content: bytes | None = None,
 ) -> OpenNetwork:
     """The same for a run of any task."""
     folder = RunFolder.open(run)
     network = folder.network(str(choose_device(device)))
     if isinstance(network, IntensityModel):
-        return OpenNetwork(folder, network, _opened(folder, network, data, split, columns, content).data)
-    return OpenNetwork(folder, network, data_for(folder, network.vocabulary, data, split, columns, content)[0])
+        return OpenNetwork(folder, network, _opened(folder, network, data, split, reading, content).data)
+    return OpenNetwork(folder, network, data_for(folder, network.vocabulary, data, split, reading, content)[0])
 
 
 def data_for(
@@ -98,22 +122,49 @@ def data_for(
     vocabulary: Vocabulary | None,
     data: str | None,
     split: str | None,
-    columns: str,
+    reading: Mapping[str, Any],
     content: bytes | None = None,
 ) -> tuple[EventData, str]:
     """Data that a run is asked about, and their unit of time."""
     if content is not None:
-        return piped_data(content, columns, vocabulary, folder.origin()), folder.time_unit()
+        return piped_data(content, folder.reading(**reading), vocabulary, folder.origin()), folder.time_unit()
     if data is not None:
-        mapped = ColumnMap.parse(columns)
-        return open_for(vocabulary, data, split, columns=mapped, origin=folder.origin()), folder.time_unit()
-    dataset = load_splits(folder.config().data)
+        options = folder.reading(**reading)
+        return open_for(vocabulary, data, split, options=options, origin=folder.origin()), folder.time_unit()
+    if reading:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in reading)
+        raise ForetellError(f"{names}: this is about other data than the run's own, and none are given")
+    dataset = own_data(folder)
     splits = dataset.splits()
     name = split or ("test" if "test" in splits else "dev" if "dev" in splits else "train")
     if name not in splits:
         raise ForetellError(f"{dataset.path}: there is no split {name!r}; there are {', '.join(splits)}")
     found = splits[name] if vocabulary is None else in_vocabulary(splits[name], vocabulary)
     return found, dataset.card.time_unit
+
+
+def own_data(run: RunFolder) -> Dataset:
+    """The data that a run names. What is wrong with them is only counted: a run from elsewhere may name any file."""
+    config = run.config()
+    options = config.data
+    try:
+        return load_run(config)
+    except DataError as error:
+        found = counted(len(error.problems), "mistake")
+        said = f"{options.path}: the data that {run.path} names have {found}"
+        raise ForetellError(f"{said}; to see them: foretell data describe {options.path}") from None
+
+
+@contextmanager
+def own_program(run: RunFolder) -> Iterator[None]:
+    """Where a run names a program that is wrong, its lines are not shown: a run from elsewhere may name any file."""
+    try:
+        yield
+    except ProgramError as error:
+        name = getattr(run.config().model, "program", "")
+        found = counted(sum(one.severity == "error" for one in error.diagnostics), "mistake")
+        said = f"{name}: the program that {run.path} names has {found}"
+        raise ForetellError(f"{said}; to see them: foretell check {name}") from None
 
 
 def _widened(model: IntensityModel, data: EventData) -> EventData:

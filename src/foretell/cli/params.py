@@ -15,10 +15,10 @@ Option = typer.Option
 def params(
     run: Annotated[Path | None, typer.Argument(help="A run folder.")] = None,
     program: Annotated[Path | None, Option(help="Instead: a fresh model of this program, P.ndtt.")] = None,
-    model: Annotated[str, Option(help="With --program: andtt or ndtt.")] = "andtt",
+    model: Annotated[str, Option(help="With --program: andtt, ndtt or s2ndtt.")] = "andtt",
     data: Annotated[str | None, Option(help="With --program: data whose events give parameters their values.")] = None,
     dim: Annotated[int, Option(help="With --program: dimension of functors that it does not declare.")] = 32,
-    layers: Annotated[int, Option(help="With --program: layers of attention (andtt).")] = 2,
+    layers: Annotated[int, Option(help="With --program: layers (andtt, s2ndtt).")] = 2,
     time_dim: Annotated[int | None, Option(help="With --program; default: as --dim.")] = None,
     preset: Annotated[
         str | None, Option(help="With --program: options by name; paper: the model exactly as its paper has it.")
@@ -52,7 +52,8 @@ def params(
         opened = folder.model()
         if load is not None:
             load_parameters(opened, read_parameters(load), str(load))
-            folder.save_model(opened)
+            with folder.writing():
+                folder.save_model(opened)
             typer.echo(f"{load}: loaded into {run}", err=True)
             return
         found = parameters_json(opened)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from foretell.plan.plan import Plan
 
 
+@flags.with_reading()
 def plan(
     program: flags.ProgramArgument,
     data: flags.DataArgument,
@@ -28,6 +29,8 @@ def plan(
     undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """What the network of a program looks like, and how many slots, proofs, additions and ranges of attention data need."""
     import numpy as np
@@ -45,7 +48,7 @@ def plan(
     layout = DimensionLayout(checked, dim)
     book = ParameterBook(layout, max(dim, 1) if time_dim is None else time_dim)
     found, tiled = [], []
-    for part in chosen_among(open_data(data, split, columns), sequence):
+    for part in chosen_among(open_data(data, split, flags.reading(given, columns)), sequence):
         done = replay(checked, part, impossible=impossible.value)
         say_counts(done, impossible, part.name)
         for timeline in done.timelines:

@@ -25,6 +25,7 @@ class MethodChoice(StrEnum):
     both = "both"
 
 
+@flags.with_reading()
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     history: Annotated[
@@ -34,8 +35,12 @@ def predict(
         ),
     ] = None,
     sequence: flags.SequenceOption = None,
-    start: Annotated[
-        float | None, Option("--from", help="Predict from this time on, from what happened up to it; default: t_end.")
+    begin: Annotated[
+        str | None,
+        Option(
+            "--from",
+            help="Predict from this time on (a number or a date), from what happened up to it; default: t_end.",
+        ),
     ] = None,
     pattern: Annotated[str | None, Option(help="Who: 'pass(purple7,Q)'; places in upper case are free.")] = None,
     top: Annotated[int, Option(help="How many events are listed.", min=1)] = 5,
@@ -49,36 +54,37 @@ def predict(
     impossible: flags.OtherImpossibleOption = None,
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """The next event of each sequence: its time, its type and its participants, with probabilities; a classifier's labels."""
-    from foretell.cli.input_data import chosen_sequences, piped_content
+    from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, out, print_json
     from foretell.cli.task_runs import is_task, label_data
     from foretell.evaluate.predict import predict_each, seen_until
     from foretell.report.predict_tables import event_tables, remarks, sentence, when_table
 
-    if start is not None and not 0.0 <= start < float("inf"):
-        raise ForetellError(f"--from {start}: expected a time from 0 on")
     if is_task(run):
         asked = {
-            "from": start is not None,
+            "from": begin is not None,
             "pattern": pattern,
             "by": by is not MethodChoice.quadrature,
             "impossible": impossible,
         }
-        given = [f"--{name}" for name, value in asked.items() if value]
-        if given:
+        stray = [f"--{name}" for name, value in asked.items() if value]
+        if stray:
             raise ForetellError(
-                f"{', '.join(given)}: a classifier labels whole sequences or their events; leave it out"
+                f"{', '.join(stray)}: a classifier labels whole sequences or their events; leave it out"
             )
-        label_data(run, history, split, columns, device, sequence, as_json)
+        label_data(run, history, split, flags.reading(given, columns), device, sequence, as_json)
         return
-    opened = open_run(run, history, split, columns, device, piped_content(history, split))
+    opened = open_run(run, history, split, flags.reading(given, columns), device, piped_content(history, split))
     chosen = chosen_sequences(opened.data, sequence)
-    if start is not None:
-        _say_quiet(chosen, start)
-        chosen = seen_until(chosen, start)
+    if begin is not None:
+        chosen, starts = asked_times(chosen, begin, "--from")
+        _say_quiet(chosen, starts, begin)
+        chosen = seen_until(chosen, starts)
     opened = opened.settled(impossible, chosen)
     with bar(as_json) as progress:
         found = predict_each(
@@ -110,8 +116,8 @@ def predict(
             console.print(table)
 
 
-def _say_quiet(data: EventData, start: float) -> None:
-    ended = [one for one in data if one.t_end < start]
+def _say_quiet(data: EventData, starts: list[float], begin: str) -> None:
+    ended = [one for one, start in zip(data, starts, strict=True) if one.t_end < start]
     if ended:
         first = f"sequence {ended[0].id} was" if len(ended) == 1 else f"{len(ended)} sequences were"
-        sys.stderr.write(f"{first} observed until before {start:g}: nothing is taken to have happened in between\n")
+        sys.stderr.write(f"{first} observed until before {begin}: nothing is taken to have happened in between\n")

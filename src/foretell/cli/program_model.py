@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from foretell.models.rules.rule_model import RuleModel
     from foretell.options import Undeclared
 
-KINDS = ("andtt", "ndtt")
+KINDS = ("andtt", "ndtt", "s2ndtt")
+_KNOWN = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
 
 
 def preset_options(kind: str, preset: str | None) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def fresh_model(
     from foretell.cli.input_data import open_data
 
     _check_kind(kind)
-    parts = open_data(data) if data is not None else []
+    parts = open_data(data, None, {}) if data is not None else []
     model = _made(program, parts[0].vocabulary if parts else None, kind, sizes, seed, dtype, undeclared)
     for part in parts:
         model.meet(part)
@@ -66,7 +67,7 @@ def model_of(
     found = read_parameters(params)
     kind = found.get("model", "andtt")
     if kind not in KINDS:
-        raise ForetellError(f'{params}: "model" is {kind!r}: expected {" or ".join(KINDS)}, which are made of rules')
+        raise ForetellError(f'{params}: "model" is {kind!r}: expected {_KNOWN}, which are made of rules')
     model = _made(program, data[0].vocabulary, kind, _sizes(found, kind, params), 0, dtype, undeclared)
     data = [settled(model, part, impossible)[0] for part in data]
     for part in data:
@@ -81,7 +82,7 @@ def model_of(
 
 def _check_kind(kind: str) -> None:
     if kind not in KINDS:
-        raise ForetellError(f"--model {kind}: with --program expected {' or '.join(KINDS)}, which are made of rules")
+        raise ForetellError(f"--model {kind}: with --program expected {_KNOWN}, which are made of rules")
 
 
 def _made(
@@ -109,17 +110,23 @@ def _made(
 
 def _sizes(found: dict[str, Any], kind: str, params: Path) -> dict[str, Any]:
     """By what a file of parameters says, and by what is in it."""
-    named = ("dim",) if kind == "ndtt" else ("dim", "layers")
+    from foretell.models.registry import find_model
+
+    named = find_model(kind).shown_sizes
     time = found.get("time")
     if not all(type(found.get(name)) is int for name in named) or not isinstance(time, dict):
         listed = ", ".join(f'"{name}"' for name in named)
         raise ForetellError(f'{params}: expected {listed} and "time", as `foretell params` prints them')
     parameters = found["parameters"]
-    mixed = [len(one) for name, one in parameters.items() if name.endswith(".mixture") and isinstance(one, list)]
-    scales = max(mixed, default=0)
-    if kind == "ndtt":
-        return {"dim": found["dim"], "intensity_scales": scales}
+    factors = {
+        option: max(
+            (len(one) for name, one in parameters.items() if name.endswith(ending) and isinstance(one, list)), default=0
+        )
+        for option, ending in (("intensity_scales", ".mixture"), ("intensity_shape", ".shape"))
+    }
+    if kind != "andtt":
+        return {**{name: found[name] for name in named}, **factors}
     widths = [len(one) for name, one in parameters.items() if name.endswith(".expand.bias") and isinstance(one, list)]
     sizes = {"dim": found["dim"], "layers": found["layers"], "time_dim": time.get("dim")}
     norm = any(".norms." in name for name in parameters)
-    return sizes | {"layer_norm": norm, "feed_forward": max(widths, default=0), "intensity_scales": scales}
+    return sizes | {"layer_norm": norm, "feed_forward": max(widths, default=0), **factors}

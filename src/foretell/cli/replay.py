@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foretell.cli import flags
-from foretell.errors import ForetellError
 from foretell.wording import counted
 
 if TYPE_CHECKING:
-    from foretell.data import EventData
+    from foretell.data import Clock, EventData
     from foretell.ground.replay import Replay
     from foretell.ground.timeline import Timeline
     from foretell.lang.program import Program
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 SHOWN_CHANGES = 12
 
 
+@flags.with_reading()
 def replay(
     program: flags.ProgramArgument,
     data: flags.DataArgument,
-    at: Annotated[float | None, typer.Option("--at", help="Only the state at this time.")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="Only the state at this time, a number or a date.")] = None,
     sequence: flags.SequenceOption = None,
     split: flags.SplitOption = None,
     impossible: flags.ImpossibleOption = flags.Impossible.error,
@@ -40,46 +41,50 @@ def replay(
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing, use nothing kept.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no counts.")] = False,
     as_json: flags.JsonOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """The facts and the possible events after each event, or at one time."""
-    from foretell.cli.input_data import chosen_among, open_data
+    from foretell.cli.input_data import asked_times, chosen_among, open_data
     from foretell.ground.replay import default_folder
 
-    check_time(at)
     if cache is not None and no_cache:
         raise typer.BadParameter("--cache and --no-cache exclude one another")
     checked = read_program(program, undeclared)
-    parts = chosen_among(open_data(data, split, columns), sequence)
+    parts = chosen_among(open_data(data, split, flags.reading(given, columns)), sequence)
+    times: list[float | None] = [None for part in parts for _ in part]
     if at is not None:
-        parts = [before(part, at) for part in parts]
+        asked = [asked_times(part, at, "--at") for part in parts if len(part)]
+        parts = [before(part, numbers) for part, numbers in asked]
+        times = [one for _, numbers in asked for one in numbers]
     folder = None if no_cache else (cache or default_folder())
     timelines: list[Timeline] = []
     for part in parts:
         done = replayed(checked, part, impossible, limit, workers, folder, quiet)
         timelines.extend(done.timelines)
         say_counts(done, impossible, part.name, quiet)
+    clocks = [(part.clock, one.start) for part in parts for one in part]
     if as_json:
-        _print_json(timelines, at)
+        _print_json(timelines, times, clocks)
     else:
-        for timeline in timelines:
-            _print(timeline, at)
+        for timeline, time, (clock, began) in zip(timelines, times, clocks, strict=True):
+            _print(timeline, time, lambda number, clock=clock, began=began: clock.short(number, began) or f"{number:g}")
 
 
-def before(data: EventData, time: float) -> EventData:
-    """The same sequences without what happens at this time or later: it has no say, and must not stop us if it is impossible."""
+def before(data: EventData, times: Sequence[float]) -> EventData:
+    """The same sequences without what happens at its time or later: it has no say, and must not stop us if it is impossible."""
+    from dataclasses import replace
+
     import numpy as np
 
-    from foretell.data import EventData
-
     cut = []
-    for one in data:
+    for one, time in zip(data, times, strict=True):
         count = int(np.searchsorted(one.times, time, side="left"))
         if time > one.t_end:
-            sys.stderr.write(
-                f"sequence {one.id} was observed until {one.t_end:g}: after that, nothing is known to happen\n"
-            )
+            until = data.clock.short(one.t_end, one.start) or f"{one.t_end:g}"
+            sys.stderr.write(f"sequence {one.id} was observed until {until}: after that, nothing is known to happen\n")
         cut.append(one.first(count))
-    return EventData(cut, data.vocabulary, name=data.name)
+    return replace(data, sequences=cut, origin="window", report=None)
 
 
 def read_program(path: Path, undeclared: flags.UndeclaredChoice) -> Program:
@@ -90,11 +95,6 @@ def read_program(path: Path, undeclared: flags.UndeclaredChoice) -> Program:
     if program.warnings:
         sys.stderr.write(f"{path}: {counted(len(program.warnings), 'warning')}; see foretell check {path}\n")
     return program
-
-
-def check_time(at: float | None) -> None:
-    if at is not None and not 0.0 <= at < float("inf"):
-        raise ForetellError(f"--at {at}: expected a time from 0 on")
 
 
 def replayed(
@@ -162,21 +162,23 @@ class _States:
             if event:
                 insort(self.possible, name)
 
-    def record(self, state: int) -> dict[str, Any]:
+    def record(self, state: int, clock: Clock, began: int | None) -> dict[str, Any]:
+        time = self.timeline.time_of(state)
         return {
             "index": state,
             "after": self.timeline.after(state),
-            "time": self.timeline.time_of(state),
+            "time": time,
+            **({} if began is None else {"iso": clock.iso(time, began)}),
             "facts": self.facts,
             "possible": self.possible,
         }
 
 
-def _print_json(timelines: list[Timeline], at: float | None) -> None:
+def _print_json(timelines: list[Timeline], times: list[float | None], clocks: list[tuple[Clock, int | None]]) -> None:
     """State by state as it is made: all states together can be far larger than the timeline."""
     write = sys.stdout.write
     write("[")
-    for place, timeline in enumerate(timelines):
+    for place, (timeline, at, clock) in enumerate(zip(timelines, times, clocks, strict=True)):
         write(
             ("," if place else "") + f'{{"sequence": {json.dumps(timeline.sequence, ensure_ascii=False)}, "states": ['
         )
@@ -185,19 +187,19 @@ def _print_json(timelines: list[Timeline], at: float | None) -> None:
         for state in range(max(wanted) + 1):
             states.enter(state)
             if state in wanted:
-                write(("" if first else ", ") + json.dumps(states.record(state), ensure_ascii=False))
+                write(("" if first else ", ") + json.dumps(states.record(state, *clock), ensure_ascii=False))
                 first = False
         write("]}")
     write("]\n")
 
 
-def _print(timeline: Timeline, at: float | None) -> None:
+def _print(timeline: Timeline, at: float | None, told: Callable[[float], str]) -> None:
     states = _States(timeline)
     if at is not None:
         state = timeline.state_at(at)
         for one in range(state + 1):
             states.enter(one)
-        typer.echo(f"sequence {timeline.sequence}, state {state}, {_after(timeline, state)}:")
+        typer.echo(f"sequence {timeline.sequence}, state {state}, {_after(timeline, state, told)}:")
         typer.echo("  possible: " + (", ".join(states.possible) or "nothing"))
         events = set(states.possible)
         typer.echo("  facts: " + (", ".join(name for name in states.facts if name not in events) or "none"))
@@ -218,11 +220,11 @@ def _print(timeline: Timeline, at: float | None) -> None:
         changes = began + ended
         more = f" … and {len(changes) - SHOWN_CHANGES} more" if len(changes) > SHOWN_CHANGES else ""
         typer.echo(
-            f"  {state:5d}  {_after(timeline, state)}: {counted(len(states.facts), 'fact')}, "
+            f"  {state:5d}  {_after(timeline, state, told)}: {counted(len(states.facts), 'fact')}, "
             f"{counted(len(states.possible), 'possible event')}"
             + ("  " + " ".join(changes[:SHOWN_CHANGES]) + more if changes else "")
         )
 
 
-def _after(timeline: Timeline, state: int) -> str:
-    return f"after {timeline.after(state)} at {timeline.time_of(state):g}"
+def _after(timeline: Timeline, state: int, told: Callable[[float], str]) -> str:
+    return f"after {timeline.after(state)} at {told(timeline.time_of(state))}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ Option = typer.Option
 SUFFIXES = (".html", ".htm")
 
 
+@flags.with_reading(but=("start",))
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders: one, or several on the same data.")],
     data: Annotated[
@@ -30,7 +31,9 @@ def report(
     sequence: Annotated[
         str | None, Option(help="The sequence that is shown over time, by id or place; default: the longest.")
     ] = None,
-    start: Annotated[float, Option(help="From when on the sequence is shown.", min=0.0)] = 0.0,
+    start: Annotated[
+        str, Option(help="From when on the sequence is shown, a number or a date; default: where it is scored.")
+    ] = "",
     out: Annotated[Path, Option("--out", "-o", help="The page to write; one that is there is replaced.")] = Path(
         "report.html"
     ),
@@ -40,6 +43,8 @@ def report(
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """One self-contained page: data, learning curves, scores, intensities over time, goodness of fit, calibration, rules at work."""
     import time
@@ -55,19 +60,24 @@ def report(
     if out.suffix.lower() not in SUFFIXES:
         raise ForetellError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
     _check_distinct(runs)
-    opened = [open_run(run, data, split, columns, device).settled(impossible) for run in runs]
+    opened = [open_run(run, data, split, flags.reading(given, columns), device).settled(impossible) for run in runs]
     chosen = _chosen(opened[0], sequence)
-    if start >= chosen.t_end:
-        raise ForetellError(f"--start {start:g}: sequence {chosen.id} ends at {chosen.t_end:g}")
+    clock = opened[0].clock
+    begin = clock.number_of(start, chosen.start, "--start") if start else chosen.scored_from
+    if not 0.0 <= begin < chosen.t_end:
+        until = clock.shown(chosen.t_end, chosen.start)
+        raise ForetellError(
+            f"--start {start}: expected a time from the start of sequence {chosen.id} on, which ends at {until}"
+        )
     places = [place_of_same(one.data, chosen, str(run)) for one, run in zip(opened, runs, strict=True)]
     with bar(quiet) as progress:
-        summary = _summary(opened[0], data, columns)
+        summary = _summary(opened[0], data, flags.reading(given, columns))
         names = _names(runs)
         entries = [_entry(one, name, progress) for one, name in zip(opened, names, strict=True)]
         if floors:
             timed = any(has_times(entry.evaluation) for entry in entries)
             entries = [*_floors(opened, timed, progress), *entries]
-        text = report_page(Contents(summary, entries, places, opened[0].time_unit, start), progress.move)
+        text = report_page(Contents(summary, entries, places, opened[0].time_unit, begin), progress.move)
     with replacing(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     size, seconds = out.stat().st_size, time.monotonic() - begun
@@ -108,14 +118,14 @@ def _chosen(opened: OpenRun, sequence: str | None) -> EventSequence:
     return data[int(data.lengths.argmax())]
 
 
-def _summary(opened: OpenRun, data: str | None, columns: str) -> DataSummary:
-    from foretell.data import ColumnMap, load
+def _summary(opened: OpenRun, data: str | None, reading: dict[str, Any]) -> DataSummary:
+    from foretell.data import load
     from foretell.data.summary import summarise
-    from foretell.train.splits import load_splits
+    from foretell.train.splits import load_run
 
     if data is None:
-        return summarise(load_splits(opened.run.config().data))
-    return summarise(load(data, columns=ColumnMap.parse(columns)))
+        return summarise(load_run(opened.run.config()))
+    return summarise(load(data, options=opened.run.reading(**reading)))
 
 
 def _entry(opened: OpenRun, name: str, progress: Bar) -> Entry:

@@ -16,15 +16,17 @@ from foretell.wording import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from foretell.data import Clock
     from foretell.sampling.core.futures import Futures
 
 Option = typer.Option
 FULLY_SHOWN = 3  # histories
 
 
+@flags.with_reading()
 def sample(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    horizon: Annotated[float, Option(help="How far to go, in the data's unit of time.")],
+    horizon: Annotated[str, Option(help="How far to go: 30 in the data's unit of time, or 10d, 2h, 30m.")],
     history: Annotated[
         str | None,
         Option(
@@ -33,8 +35,11 @@ def sample(
     ] = None,
     n: Annotated[int, Option("--n", help="Futures of each history.")] = 1,
     events: Annotated[int, Option(help="Stop a future after so many events, if the horizon is not first.")] = 10_000,
-    start: Annotated[
-        float | None, Option("--from", help="Begin here and not at the history's end; later events are not seen.")
+    begin: Annotated[
+        str | None,
+        Option(
+            "--from", help="Begin here (a number or a date) and not at the history's end; later events are not seen."
+        ),
     ] = None,
     sequence: Annotated[str | None, Option(help="Only the history with this id or place.")] = None,
     split: Annotated[str | None, Option(help="Of the history: train, dev or test.")] = None,
@@ -53,11 +58,13 @@ def sample(
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
+    *,
+    given: flags.Given,
 ) -> None:
     """Futures of given histories by exact thinning; for a model of rules the database moves with them."""
     import numpy as np
 
-    from foretell.cli.input_data import chosen_sequences, piped_content
+    from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, out, print_json
     from foretell.data import EventSequence, save
@@ -70,77 +77,82 @@ def sample(
         raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")
     if shown < 0:
         raise ForetellError(f"--shown {shown}: expected 0 or more")
-    content = piped_content(history, split)
+    content, starts = piped_content(history, split), None
     if history is None and content is None:
-        for name, value in (("--sequence", sequence), ("--split", split), ("--from", start)):
+        for name, value in (("--sequence", sequence), ("--split", split), ("--from", begin)):
             if value is not None:
                 raise ForetellError(f"{name}: there is no history to choose from; give one with --history")
         folder = RunFolder.open(run)
-        model, time_unit = folder.model(str(choose_device(device))), folder.time_unit()
+        model, time_unit, clock = folder.model(str(choose_device(device))), folder.time_unit(), folder.clock()
         histories: list[EventSequence] = [EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 0.0, "future")]
     else:
-        opened = open_run(run, history, split, columns, device, content)
-        opened = opened.settled(impossible, chosen_sequences(opened.data, sequence))
-        model, time_unit, histories = opened.model, opened.time_unit, list(opened.data)
+        opened = open_run(run, history, split, flags.reading(given, columns), device, content)
+        chosen = chosen_sequences(opened.data, sequence)
+        if begin is not None:
+            chosen, starts = asked_times(chosen, begin, "--from")
+        opened = opened.settled(impossible, chosen)
+        model, time_unit, histories, clock = opened.model, opened.time_unit, list(opened.data), opened.clock
     with bar(quiet or as_json) as progress:
         found = sample_futures(
             model,
             histories,
-            horizon=horizon,
+            horizon=clock.duration(horizon),
             n=n,
-            start=start,
+            start=starts,
             events=events,
             seed=seed,
             progress=lambda done, of: progress.move("sampling", done, of),
         )
     if output is not None:
-        save(futures_as_data(found, histories if whole else None, model.vocabulary), output)
+        save(futures_as_data(found, histories, model.vocabulary, clock, whole=whole), output)
+    began = [one.start for one in histories]
     if as_json:
-        print_json([one.to_json() for one in found])
+        print_json([one.to_json(clock, at) for one, at in zip(found, began, strict=True)])
         return
     console = out()
     if len(found) > FULLY_SHOWN:
-        console.print(_short_table(found))
+        console.print(_short_table(found, clock, began))
     else:
-        for one in found:
-            console.print(_table(one, shown, time_unit))
+        for one, at in zip(found, began, strict=True):
+            console.print(_table(one, shown, time_unit, clock, at))
             console.print(_remark(one), markup=False)
     if output is not None:
         console.print(f"futures: {output}")
 
 
-def _table(found: Futures, shown: int, time_unit: str) -> Table:
-    from rich.markup import escape
-
+def _table(found: Futures, shown: int, time_unit: str, clock: Clock, began: int | None) -> Table:
     from foretell.cli.show import make_table
+    from foretell.wording import escape
 
-    unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""
+    unit = f" {time_unit}" if time_unit and len(time_unit) < 20 and began is None else ""
+    begin, end = (clock.short(one, began) or f"{one:g}" for one in (found.start, found.horizon))
     title = f"sequence {found.sequence}: {counted(len(found.futures), 'future')}"
     words = ["the first of them", "ends"]
-    table = make_table(f"{title} from {found.start:g} to {found.horizon:g}{unit}", ["future", "events", *words], words)
+    table = make_table(f"{title} from {begin} to {end}{unit}", ["future", "events", *words], words)
     decimals = min(9, max(0, 3 - math.floor(math.log10(found.horizon - found.start))))
     for number, one in enumerate(found.futures[:shown], 1):
         first = "  ".join(
-            f"{time:.{decimals}f} {escape(name)}" for time, name in zip(one.times[:3], one.events[:3], strict=True)
+            f"{clock.short(time, began) or f'{time:.{decimals}f}'} {escape(name)}"
+            for time, name in zip(one.times[:3].tolist(), one.events[:3], strict=True)
         )
         why = "at the horizon" if one.end == "horizon" else "with the last event asked for"
         table.add_row(str(number), str(len(one.events)), first + ("  …" if len(one.events) > 3 else ""), why)
     return table
 
 
-def _short_table(found: list[Futures]) -> Table:
+def _short_table(found: list[Futures], clock: Clock, began: list[int | None]) -> Table:
     """One row a history."""
-    from rich.markup import escape
-
     from foretell.cli.show import make_table
+    from foretell.wording import escape
 
     names = ["sequence", "from", "to", "futures", "events a future", "90 %"]
     table = make_table(f"futures of {len(found)} histories", names, ["sequence"])
-    for one in found:
+    for one, at in zip(found, began, strict=True):
         counts = _Counts.of(one)
+        begin, end = (clock.short(time, at) or f"{time:g}" for time in (one.start, one.horizon))
         between = f"{counts.low} … {counts.high}"
         size = str(len(one.futures))
-        table.add_row(escape(one.sequence), f"{one.start:g}", f"{one.horizon:g}", size, f"{counts.mean:.4g}", between)
+        table.add_row(escape(one.sequence), begin, end, size, f"{counts.mean:.4g}", between)
     return table
 
 

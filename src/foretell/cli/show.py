@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from foretell.wording import counted
+from foretell.wording import counted, escape
 
 if TYPE_CHECKING:
     from foretell.evaluate.compare import RunComparison
@@ -37,7 +36,8 @@ def make_table(title: str, columns: Iterable[str], left: Collection[str], captio
     """A table with its title and caption on the left; of the columns, those named in `left` are, and others on the right."""
     table = Table(title=escape(title), caption=escape(caption) or None, title_justify="left", caption_justify="left")
     for name in columns:
-        table.add_column(escape(name), justify="left" if name in left else "right")
+        lines = "\n".join(map(escape, name.split("\n")))  # our own line breaks stay
+        table.add_column(lines, justify="left" if name in left else "right")
     return table
 
 
@@ -50,7 +50,11 @@ def plain_table(columns: Iterable[str], left: Collection[str]) -> Table:
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    """JSON in which what a terminal would obey is written as \\u…."""
+    text = json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+    sys.stdout.write(text + "\n")
 
 
 class Bar:

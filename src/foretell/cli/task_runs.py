@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from rich.markup import escape
+from typing import TYPE_CHECKING, Any
 
 from foretell.cli.input_data import chosen_sequences, piped_content
 from foretell.cli.open_run import OpenNetwork, data_for, unfinished
@@ -25,7 +24,7 @@ from foretell.models.task_heads import Classifier, MaskedANHP, TaskHead
 from foretell.train.config import PretrainOptions
 from foretell.train.fit import choose_device
 from foretell.train.run import RunFolder
-from foretell.wording import counted
+from foretell.wording import counted, escape
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,7 +61,13 @@ def evaluate_task(opened: OpenNetwork, seed: int, as_json: bool) -> None:
 
 
 def label_data(
-    run: Path, data: str | None, split: str | None, columns: str, device: str, sequence: str | None, as_json: bool
+    run: Path,
+    data: str | None,
+    split: str | None,
+    reading: Mapping[str, Any],
+    device: str,
+    sequence: str | None,
+    as_json: bool,
 ) -> None:
     """The labels that a classifier gives."""
     folder = RunFolder.open(run)
@@ -71,7 +76,7 @@ def label_data(
         assert isinstance(network, TaskHead)
         raise ForetellError(f"{run}: this is {network.title}, which predicts nothing; {network.purpose}")
     content = piped_content(data, split)
-    events, _ = data_for(folder, network.vocabulary, data, split, columns, content)
+    events, _ = data_for(folder, network.vocabulary, data, split, reading, content)
     chosen = chosen_sequences(events, sequence)
     found = predict_labels(network, chosen)
     if as_json:

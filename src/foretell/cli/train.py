@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import tomllib
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,12 +13,14 @@ import typer
 from foretell.cli import flags
 from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
+from foretell.reading import parse_toml
 from foretell.train.config import ClassifyOptions, DataOptions, PretrainOptions, TrainOptions, make_config, read_config
 
 if TYPE_CHECKING:
     from foretell.data import Dataset, EventData
     from foretell.models.base import IntensityModel
     from foretell.models.start_from import TransferReport
+    from foretell.train.auto_config import AutoConfig
     from foretell.train.config import RunConfig
     from foretell.train.fit import AnyTraining
     from foretell.train.run import RunFolder
@@ -31,14 +33,18 @@ Option = typer.Option
 def train(
     config: Annotated[Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train].")] = None,
     model: Annotated[
-        str | None, Option(help="anhp, andtt, ndtt, hawkes, poisson, …; andtt where there is a program.")
+        str | None, Option(help="anhp, andtt, ndtt, hawkes, poisson, …; default: auto, what suits the data, by rule.")
     ] = None,
     program: Annotated[Path | None, Option(help="Rules that become the network: P.ndtt, or robocup.")] = None,
     preset: Annotated[str | None, Option(help="paper: the model and its training as the paper has them.")] = None,
     run: Annotated[Path | None, Option(help="The folder to write; default: runs/DATA-MODEL.")] = None,
     resume: flags.ResumeOption = None,
     columns: flags.ColumnsOption = "",
+    participants: flags.ParticipantsOption = "",
+    sql: flags.SqlOption = "",
+    database: flags.DatabaseOption = "",
     task: Annotated[str | None, Option(help="classify: learn a property of sequences or events; see --label.")] = None,
+    floors: Annotated[bool, Option(help="Also fit Poisson and Hawkes, and say whether the model beats them.")] = True,
     set_: flags.SetOption = None,
     as_json: flags.SummaryOption = False,
     quiet: flags.QuietOption = False,
@@ -46,7 +52,7 @@ def train(
     given: flags.Given,
 ) -> None:
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
-    if model or program is not None:
+    if model or (program is not None and preset is not None):
         given["model"]["kind"] = model or "andtt"
     if program is not None:
         given["model"]["program"] = str(program)
@@ -54,12 +60,16 @@ def train(
         given["preset"] = preset  # pyright: ignore[reportArgumentType]
     if task or given["task"]:
         given["task"]["kind"] = task or "classify"
-    add(given, columns, set_)
+    source = flags.data_source(given["data"].get("path"), sql, database)
+    if source is not None:
+        given["data"]["path"] = source
+    add(given, flags.with_participants(columns, participants), set_)
     if resume is not None:
-        return resume_run(resume, config is not None or run is not None or any(given.values()), as_json, quiet)
+        more = config is not None or run is not None or any(given.values())
+        return resume_run(resume, more, as_json, quiet, floors)
     check_source(config, given, "train")
     _check_program(given["model"])
-    train_run((config, given), run, as_json, quiet)
+    train_run((config, given), run, as_json, quiet, floors)
 
 
 def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:
@@ -72,26 +82,26 @@ def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:
         if not dot or section not in given:
             raise ForetellError(f"--set {text!r}: the key must begin with {', '.join(f'{s}.' for s in given)}")
         try:
-            given[section][name] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
+            given[section][name] = parse_toml(f"value = {value}")["value"]
+        except ValueError:
             given[section][name] = value  # a bare word is a string
 
 
-def resume_run(folder: Path, anything_else: bool, as_json: bool, quiet: bool) -> None:
+def resume_run(folder: Path, anything_else: bool, as_json: bool, quiet: bool, floors: bool = False) -> None:
     if anything_else:
         raise ForetellError("--resume continues a run exactly as it was begun: give nothing else with it")
-    train_run(None, folder, as_json, quiet)
+    train_run(None, folder, as_json, quiet, floors)
 
 
 def check_source(config: Path | None, given: flags.Given, verb: str) -> None:
     if config is None and not given["data"].get("path"):
         raise ForetellError(
-            f"nothing to {verb} on: give a CONFIG.toml, or --data with a folder, a file or an embedded name"
+            f"nothing to {verb} on: give a CONFIG.toml, or --data with a folder, a file, an embedded name or hf:NAME, or --sql"
         )
 
 
 def _check_program(given: dict[str, Any]) -> None:
-    if given.get("program") and "kind" in given:
+    if given.get("program") and given.get("kind", "auto") != "auto":
         from foretell.models.registry import find_model, model_specs
 
         if not find_model(given["kind"]).about.has_rules:
@@ -102,68 +112,116 @@ def _check_program(given: dict[str, Any]) -> None:
             )
 
 
-def train_run(what: tuple[Path | None, dict[str, Any]] | None, folder: Path | None, as_json: bool, quiet: bool) -> None:
+def train_run(
+    what: tuple[Path | None, dict[str, Any]] | None,
+    folder: Path | None,
+    as_json: bool,
+    quiet: bool,
+    floors: bool = False,
+) -> None:
     """A run from a file and flags, or a run folder continued: whatever its configuration asks for."""
-    import torch
-
-    from foretell.cli.open_run import settled_splits
-    from foretell.cli.show import bar, epoch_line, print_json
-    from foretell.train.fit import TrainingInterrupt, choose_device, train_from_config
-    from foretell.train.run import RunFolder, data_facts
-    from foretell.train.splits import load_splits
-    from foretell.train.trainer import stopping
+    from foretell.cli.show import print_json
+    from foretell.train.auto_config import AutoConfig
+    from foretell.train.run import RunFolder, held
 
     if what is None:
         assert folder is not None
         run = RunFolder.open(folder)
-        config = run.config()
+        auto = AutoConfig(run.config())
     else:
-        run, config = None, _read_config(*what)
-        folder = default_folder(config) if folder is None else folder
-    dataset = load_splits(config.data)
-    config = _with_whole_paths(config)
-    assert dataset.train is not None
-    choose_device(config.train.device)
-    dtype = getattr(torch, config.train.dtype)
-    network = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
-    dataset, counts = settled_splits(network, dataset, flags.Impossible(config.data.impossible), quiet)
-    assert dataset.train is not None
-    resuming = run is not None and run.checkpoint.exists()  # stopped before its first checkpoint, it begins again
-    network, taken = started_from(config, network, dataset.train, run, quiet or as_json)
-    if run is None:
-        run = RunFolder.create(folder, config, data_facts(dataset) | {"impossible": counts})
-        run.keep_program(network)
-        if taken is not None:
-            run.keep_start(RunFolder.open(config.train.init))
-    run.tidy()
-    with bar(quiet) as progress, stopping() as asked:
-        try:
-            result = train_from_config(
-                config,
-                network,
-                dataset,
-                run=run,
-                resume=resuming,
-                on_step=lambda epoch, done, of: progress.move(f"epoch {epoch}", done, of),
-                on_epoch=lambda record: progress.keep(epoch_line(record)),
-                stop=lambda: asked["stop"],
-            )
-        except ForetellError:
-            if what is not None and not run.has_model:
-                run.discard()  # nothing was learned: the next try may have the folder
-            raise
-        except TrainingInterrupt:
-            typer.echo(f"interrupted; continue with: foretell train --resume {run.path}", err=True)
-            raise typer.Exit(130) from None
-    summary = summary_of(result, config, run, dataset, taken)
+        run, auto = None, _read_config(*what, quiet=quiet or as_json)
+        folder = default_folder(auto.config) if folder is None else folder
+    with held(run):
+        summary, config = _train(auto, run, folder, floors, as_json, quiet)
     if as_json:
         print_json(summary)
     else:
         typer.echo(said(summary, config))
 
 
-def _read_config(path: Path | None, given: dict[str, Any]) -> RunConfig:
-    """The configuration of a file, with what flags say instead."""
+def _train(
+    auto: AutoConfig, run: RunFolder | None, folder: Path, floors: bool, as_json: bool, quiet: bool
+) -> tuple[dict[str, Any], RunConfig]:
+    """The summary of a finished run, and its configuration with whole paths; `run` is the one that is continued."""
+    import torch
+
+    from foretell.cli.floors_beside import told_of
+    from foretell.cli.open_run import own_data, own_program, settled_splits
+    from foretell.train.fit import choose_device
+    from foretell.train.run import RunFolder, data_facts, held
+    from foretell.train.splits import load_run
+
+    config = auto.config
+    dataset = load_run(config) if run is None else own_data(run)
+    config = _with_whole_paths(config)
+    assert dataset.train is not None
+    choose_device(config.train.device)
+    dtype = getattr(torch, config.train.dtype)
+    with nullcontext() if run is None else own_program(run):
+        network = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
+    dataset, counts = settled_splits(network, dataset, flags.Impossible(config.data.impossible), quiet)
+    assert dataset.train is not None
+    # stopped before its first checkpoint, a run begins again
+    fresh, resuming = run is None, run is not None and run.checkpoint.exists()
+    network, taken = started_from(config, network, dataset.train, run, quiet or as_json)
+    if run is None:
+        run = RunFolder.create(folder, config, data_facts(dataset) | {"impossible": counts}, auto.lines())
+    with held(run):
+        if fresh:
+            run.keep_program(network)
+            if taken is not None:
+                run.keep_start(RunFolder.open(config.train.init))
+        run.tidy()
+        auto = replace(auto, config=config)
+        result, beside = _fitted(auto, network, dataset, run, resuming, fresh, floors, quiet)
+        return summary_of(result, config, run, dataset, taken) | told_of(auto, beside, result), config
+
+
+def _fitted(
+    auto: AutoConfig,
+    network: IntensityModel,
+    dataset: Dataset,
+    run: RunFolder,
+    resume: bool,
+    fresh: bool,
+    floors: bool,
+    quiet: bool,
+) -> tuple[AnyTraining, dict[str, float]]:
+    """The trained model, and the scores of the floors beside it."""
+    from foretell.cli.floors_beside import floors_beside
+    from foretell.cli.show import bar, epoch_line
+    from foretell.train.fit import TrainingInterrupt, train_from_config
+    from foretell.train.trainer import stopping
+
+    config = auto.config
+    with bar(quiet) as progress, stopping() as asked:
+        try:
+            beside = floors_beside(network, dataset, config, run, auto.floors, progress) if floors else {}
+            result = train_from_config(
+                config,
+                network,
+                dataset,
+                run=run,
+                resume=resume,
+                on_step=lambda epoch, done, of: progress.move(f"epoch {epoch}", done, of),
+                on_epoch=lambda record: progress.keep(epoch_line(record)),
+                stop=lambda: asked["stop"],
+            )
+            return result, beside
+        except ForetellError:
+            if fresh and not run.has_model:
+                run.discard()  # nothing was learned: the next try may have the folder
+            raise
+        except TrainingInterrupt:
+            typer.echo(f"interrupted; continue with: foretell train --resume {run.path}", err=True)
+            raise typer.Exit(130) from None
+
+
+def _read_config(path: Path | None, given: dict[str, Any], *, quiet: bool) -> AutoConfig:
+    """The configuration of a file, with what flags say instead, and what rules choose where they are asked to."""
+    from foretell.cli.show import bar
+    from foretell.train.auto_config import AutoConfig, is_auto, resolve
+
     table = read_config(path) if path is not None else {}
     for section, values in given.items():
         if section == "preset":
@@ -171,12 +229,24 @@ def _read_config(path: Path | None, given: dict[str, Any]) -> RunConfig:
         elif values or section in table:
             old = table.get(section, {})
             table[section] = {**old, **values} if isinstance(old, dict) else values
-    return make_config(with_start(table), str(path) if path is not None else "options")
+    source = str(path) if path is not None else "options"
+    if not is_auto(table, path is not None):
+        if path is None and given["model"].get("program"):
+            table["model"] = {"kind": "andtt", **table["model"]}
+        return AutoConfig(make_config(with_start(table), source))
+    with bar(quiet) as progress:
+        auto = resolve(table, source, progress=progress.move)
+        progress.keep(auto.sentence())
+    return auto
 
 
 def _with_whole_paths(config: RunConfig) -> RunConfig:
     """Whole paths of data, program and start, so that the run can be opened again from anywhere."""
-    if Path(config.data.path).exists():
+    from foretell.data.sources import is_source, whole_source
+
+    if is_source(config.data.path):
+        config = replace(config, data=replace(config.data, path=whole_source(config.data.path)))
+    elif Path(config.data.path).exists():
         config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
     program = getattr(config.model, "program", "")
     if program and Path(program).is_file():  # the name of a shipped one is found anyway
@@ -219,12 +289,21 @@ def started_from(
 
 
 def default_folder(config: RunConfig) -> Path:
-    name = f"{Path(config.data.path).name.split('.')[0]}-{config.model.kind}"
+    name = f"{_data_name(config.data.path)}-{config.model.kind}"
     if isinstance(config.task, PretrainOptions):
         name += "-pretrained"
     elif isinstance(config.task, ClassifyOptions):
         name += "-" + re.sub(r"[^\w.-]+", "-", config.task.label)
     return Path("runs") / name
+
+
+def _data_name(path: str) -> str:
+    """What a run calls its data: the file's name, that of a data set of the hub, or of a database."""
+    if path.startswith("sql:"):
+        from foretell.data.sources.sql import short_name
+
+        return short_name(path)
+    return Path(path.removeprefix("hf:").partition(":")[0] if path.startswith("hf:") else path).name.split(".")[0]
 
 
 def summary_of(
@@ -258,8 +337,9 @@ def said(summary: dict[str, Any], config: RunConfig) -> str:
     best, epoch, where = summary["best"], summary["best_epoch"], summary["judged_on"]
     after = f"foretell evaluate {summary['run']}"
     if config.task is None:
+        floors = f"\n{summary['verdict']}" if summary.get("verdict") else ""
         window = "" if config.train.window == "all" else f", window {config.train.window}"
-        words = f"best log-likelihood on {where}: {best:.4f} nats an event (epoch {epoch}{window})"
+        words = f"best log-likelihood on {where}: {best:.4f} nats an event (epoch {epoch}{window}){floors}"
         if config.train.objective == "nce":
             words += f"\nlooked at {summary['states']:,} states and {summary['intensities']:,} intensities"
     else:

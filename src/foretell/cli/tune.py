@@ -167,10 +167,9 @@ def _summary(found: TuningResult, picture: Path | None) -> dict[str, Any]:
 
 
 def _say(found: TuningResult, picture: Path | None) -> None:
-    from rich.markup import escape
-
     from foretell.cli.show import make_table, out
     from foretell.train.study import BEST
+    from foretell.wording import escape
 
     whole = sorted((one for one in found.tried if one.state == "complete"), key=lambda one: -(one.score or 0.0))
     given_up, failed = (found.count(state) for state in ("pruned", "failed"))

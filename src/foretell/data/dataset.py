@@ -5,23 +5,28 @@ Ties and times on a grid are noted because a density on a grid can be gamed: the
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import tomli_w
 
-from foretell.data.sequence import MOST_TYPES, NO_METADATA, Columns, EventSequence, Vocabulary
+from foretell.data.clock import NO_CLOCK, Clock
+from foretell.data.columns import Columns
+from foretell.data.frame_output import NO_ORIGIN, FrameKind, FrameOrigin, events_frame, html_table
+from foretell.data.parquet import events_as_arrow
+from foretell.data.sequence import MOST_TYPES, NO_METADATA, EventSequence, Vocabulary
 from foretell.errors import DataError
-from foretell.terms import NameProblem, normalise
-from foretell.wording import did_you_mean
+from foretell.reading import TOML_BYTES, parse_toml, read_document
+from foretell.terms import NameProblem, event_name
+from foretell.wording import counted, did_you_mean, listed
 
 Origin = Literal["window", "first-event"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
 CARD_FILE = "dataset.toml"
+OTHER = "other"  # the event type that stands for all that a vocabulary does not have
 
 
 @dataclass(frozen=True)
@@ -33,22 +38,23 @@ class Card:
     time_unit: str = ""
     types: int | None = None
     about: Mapping[str, object] = field(default_factory=lambda: NO_METADATA)
+    time_format: str = ""  # what times are: number, iso, unix-s, …
+    timezone: str = ""  # of times without a zone
+    start: str = ""  # where windows start: first-event, day, week, month, or a time
 
     @classmethod
     def read(cls, path: Path, default_name: str) -> Card:
         """The card in a TOML file; all mistakes in it at once."""
         try:
-            table = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            table = parse_toml(read_document(path, TOML_BYTES))
+        except ValueError as error:
             raise DataError(f"{path}: this is not TOML: {error}") from None
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
         problems: list[str] = []
         name = table.pop("name", default_name)
         origin = table.pop("origin", "window")
-        time_unit = table.pop("time_unit", "")
         types = table.pop("types", None)
-        for key, value in (("name", name), ("time_unit", time_unit)):
+        texts = {key: table.pop(key, "") for key in ("time_unit", "time_format", "timezone", "start")}
+        for key, value in (("name", name), *texts.items()):
             if not isinstance(value, str):
                 problems.append(f"{path}: {key} is {value!r}, expected text")
         if origin not in ORIGINS:
@@ -58,13 +64,14 @@ class Card:
             problems.append(f"{path}: types is {types!r}, expected the number of event types, 1 to {MOST_TYPES}")
         if problems:
             raise DataError(problems)
-        return cls(name, origin, time_unit, types, table)
+        return cls(name, origin, types=types, about=table, **texts)
 
     def to_toml(self) -> str:
         """The card as the text of a TOML file."""
         table: dict[str, object] = {"name": self.name, "origin": self.origin, "time_unit": self.time_unit}
         if self.types is not None:
             table["types"] = self.types
+        table |= {key: text for key in ("time_format", "timezone", "start") if (text := getattr(self, key))}
         table |= dict(self.about)
         try:
             return tomli_w.dumps(table)
@@ -88,7 +95,10 @@ class LoadReport:
     ties: float  # share of the gaps between neighbouring events that are zero
     grid_shares: tuple[tuple[float, float], ...]  # (spacing, share of the times on it), coarse to fine
     missing_ends: int  # sequences whose t_end was taken from their last event
-    ignored_columns: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()  # further columns that were kept
+    unused_columns: tuple[str, ...] = ()
+    unknown_types: tuple[tuple[str, int], ...] = ()  # names that a given vocabulary does not have, with their events
+    unknown: str = "error"  # what became of them
 
     @property
     def grid(self) -> float | None:
@@ -109,8 +119,16 @@ class LoadReport:
                 f"{self.missing_ends} of {self.sequences} sequences have no t_end; the time of their last event is "
                 f"used, so the quiet after it is not scored"
             )
-        if self.ignored_columns:
-            said.append(f"columns not used: {', '.join(self.ignored_columns)}")
+        if self.attributes:
+            said.append(f"columns kept as attributes, which no model uses: {', '.join(self.attributes)}")
+        if self.unused_columns:
+            said.append(f"columns not used (free text): {', '.join(self.unused_columns)}")
+        if self.unknown_types:
+            events = sum(count for _, count in self.unknown_types)
+            fate = "left out" if self.unknown == "skip" else f"read as `{OTHER}`"
+            names = listed((name for name, _ in self.unknown_types), most=5)
+            size = f"{counted(events, 'event')} of {counted(len(self.unknown_types), 'type')}"
+            said.append(f"{size} that training never saw ({names}) {'was' if events == 1 else 'were'} {fate}")
         return tuple(said)
 
     def lines(self) -> tuple[str, ...]:
@@ -146,6 +164,8 @@ class EventData:
     origin: Origin = "window"
     name: str = "data"
     report: LoadReport | None = field(default=None, repr=False)
+    clock: Clock = NO_CLOCK
+    frame: FrameOrigin = NO_ORIGIN  # the data frame that the events came in
 
     def __post_init__(self) -> None:
         columns = Columns.of(self.sequences)
@@ -217,6 +237,13 @@ class EventData:
         """The names of a sequence's events, in order."""
         return [self.vocabulary.names[kind] for kind in sequence.types.tolist()]
 
+    def to_frame(self, kind: FrameKind | None = None) -> Any:
+        """A data frame, one row per event: `sequence`, `time`, `event`, bounds and attributes; see `FrameResult.to_frame` for `kind`."""
+        return events_frame([(self.name, self)], kind)
+
+    def _repr_html_(self) -> str:
+        return html_table(events_as_arrow(self, self.clock.zone), repr(self))
+
     def select(self, indices: Iterable[int]) -> EventData:
         """Some of the sequences, in the order asked for."""
         return replace(self, sequences=self.columns.select(indices), report=None)
@@ -246,15 +273,27 @@ class Dataset:
         splits = ", ".join(map(repr, self.splits().values()))
         return f"Dataset({self.card.name!r}, {len(self.vocabulary)} types, {splits})"
 
+    @property
+    def clock(self) -> Clock:
+        """What times mean, in all splits."""
+        return next((data.clock for data in self.splits().values()), Clock.of_unit(self.card.time_unit))
+
     def splits(self) -> dict[str, EventData]:
         """The splits that exist, by name, in the order train, dev, test."""
         found = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: data for name, data in found.items() if data is not None}
 
+    def to_frame(self, kind: FrameKind | None = None) -> Any:
+        """A data frame, one row per event of all splits, with a column `split` where there are several."""
+        return events_frame(list(self.splits().items()), kind)
+
+    def _repr_html_(self) -> str:
+        return "".join(data._repr_html_() for data in self.splits().values())
+
 
 def _normalised(name: str) -> str:
     try:
-        return normalise(name)
+        return event_name(name)
     except NameProblem as problem:
         raise DataError(str(problem)) from None
 
@@ -272,10 +311,8 @@ def not_from_zero(columns: Columns) -> list[tuple[int, str]]:
     return broken
 
 
-def describe_load(
-    columns: Columns, path: str, missing_ends: int = 0, ignored_columns: tuple[str, ...] = ()
-) -> LoadReport:
-    """The `LoadReport` of checked columns."""
+def describe_load(columns: Columns, path: str, **more: Any) -> LoadReport:
+    """The `LoadReport` of checked columns; `more` are its further fields."""
     gaps = gaps_of(columns.times, columns.offsets)
     return LoadReport(
         path=path,
@@ -283,8 +320,8 @@ def describe_load(
         events=len(columns.times),
         ties=float(np.mean(gaps == 0)) if len(gaps) else 0.0,
         grid_shares=grid_shares(columns.times),
-        missing_ends=missing_ends,
-        ignored_columns=ignored_columns,
+        missing_ends=0 if columns.ends_assumed is None else int(columns.ends_assumed.sum()),
+        **more,
     )
 
 

@@ -78,4 +78,4 @@ def _spread(sequence: EventSequence, grid: float, random: np.random.Generator, g
     times = sequence.times + grid * share[np.lexsort((share, sequence.times))]
     times = np.maximum.accumulate(times)  # times that lie off the grid stay in order, too
     end = max(sequence.t_end, float(times[-1])) if len(times) else sequence.t_end
-    return EventSequence(times, sequence.types, end, sequence.id, sequence.metadata, sequence.unscored)
+    return replace(sequence, times=times, t_end=end)

@@ -10,25 +10,34 @@ ndtt     the pickles of the NDTT code: a list of sequences, each `[{"name": …,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, get_args
 
 from foretell.data import pickles
+from foretell.data.assembling import assemble_splits
 from foretell.data.dataset import Card, Dataset, Origin
 from foretell.data.files import text_lines
-from foretell.data.loading import assemble_splits
-from foretell.data.raw import Gatherer, RawEvents
+from foretell.data.gatherer import Gatherer
+from foretell.data.raw import RawEvents
 from foretell.errors import DataError
+from foretell.reading import parse_json
 
 Reader = Literal["gatech", "easytpp", "ndtt"]
 READERS: tuple[Reader, ...] = get_args(Reader)
 PICKLE_SUFFIXES = (".pkl", ".pickle")
 JSON_SUFFIXES = (".json", ".json.gz", ".jsonl", ".jsonl.gz")
 SPLIT_OF = {"train": "train", "dev": "dev", "test": "test", "valid": "dev", "val": "dev", "validation": "dev"}
-EASYTPP_KEYS = ("time_since_start", "type_event", "time_since_last_event", "dim_process", "seq_len", "seq_idx")
+EASYTPP_KEYS = (
+    "time_since_start",
+    "type_event",
+    "time_since_last_event",
+    "dim_process",
+    "seq_len",
+    "seq_idx",
+    "type_text",
+)
 
 
 @dataclass(frozen=True)
@@ -134,40 +143,41 @@ def _easytpp(path: Path) -> ForeignFile:
             record = _parse(gatherer, number, text)
             if record is not None:
                 records.append((number, record))
-    types: int | None = None
-    for place, record in records:
-        if not isinstance(record, dict):
-            gatherer.fault(place, f"expected an object, found {type(record).__name__}")
-            continue
-        missing = [key for key in ("time_since_start", "type_event") if key not in record]
-        if missing:
-            gatherer.fault(place, f"no key {' and no key '.join(map(repr, missing))}; found {', '.join(record)}")
-            continue
-        times = record["time_since_start"]
-        length = record.get("seq_len")
-        if length is not None and isinstance(times, list) and length != len(times):
-            gatherer.fault(place, f"seq_len is {length!r}, but there are {len(times)} times")
-            continue
-        types = max(filter(None, (types, _type_count(path, record.get("dim_process")))), default=None)
-        gatherer.add(
-            place,
-            times=times,
-            events=None,
-            types=record["type_event"],
-            id=record.get("seq_idx"),
-            metadata={key: value for key, value in record.items() if key not in EASYTPP_KEYS},
-        )
+    types = [add_easytpp(gatherer, place, record) for place, record in records]
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
-    return ForeignFile({name: gatherer.finish()}, types)
+    return ForeignFile({name: gatherer.finish()}, max(filter(None, types), default=None))
+
+
+def add_easytpp(gatherer: Gatherer, place: int, record: object) -> int | None:
+    """One sequence in EasyTPP's layout; gives the number of event types that it says. `type_text` names them, where it is there."""
+    if not isinstance(record, dict):
+        gatherer.fault(place, f"expected an object, found {type(record).__name__}")
+        return None
+    missing = [key for key in ("time_since_start", "type_event") if key not in record]
+    if missing:
+        gatherer.fault(place, f"no key {' and no key '.join(map(repr, missing))}; found {', '.join(record)}")
+        return None
+    times = record["time_since_start"]
+    length = record.get("seq_len")
+    if length is not None and isinstance(times, list) and length != len(times):
+        gatherer.fault(place, f"seq_len is {length!r}, but there are {len(times)} times")
+        return None
+    gatherer.add(
+        place,
+        times=times,
+        events=record.get("type_text"),
+        types=record["type_event"],
+        id=record.get("seq_idx"),
+        metadata={key: value for key, value in record.items() if key not in EASYTPP_KEYS},
+    )
+    return _type_count(Path(gatherer.path), record.get("dim_process"))
 
 
 def _parse(gatherer: Gatherer, place: int, text: str) -> object:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        gatherer.fault(place, f"not JSON: {error.msg} at line {error.lineno} column {error.colno}")
-    except (ValueError, RecursionError) as error:
-        gatherer.fault(place, f"not JSON that can be read: {error}")
+        return parse_json(text)
+    except ValueError as error:
+        gatherer.fault(place, f"not JSON: {error}")
     return None
 
 

@@ -1,7 +1,7 @@
-"""JSON lines ↔ sequences: one object a line, `{"id": …, "times": […], "events": […], "t_end": …}`.
+"""JSON lines ↔ sequences: one object per line, `{"id": …, "times": […], "events": […], "t_end": …}`.
 
-`types` (integers) may stand in place of `events` or beside it; `id` and `t_end` may be missing; other keys are kept
-as metadata.
+Times, `t_start` and `t_end` are numbers, or text in ISO 8601. `types` (integers) may stand in place of `events` or beside it; `id`,
+`t_start` and `t_end` may be missing; other keys are kept as metadata.
 """
 
 from __future__ import annotations
@@ -11,19 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretell.data.files import text_file, text_lines
-from foretell.data.raw import Gatherer, RawEvents
+from foretell.data.gatherer import Gatherer
+from foretell.data.raw import RawEvents
+from foretell.data.read_options import ReadOptions
 from foretell.data.sequence import NO_METADATA
+from foretell.data.written_attributes import free_names, plain_values
+from foretell.data.written_times import written_bounds, written_times
+from foretell.reading import check_nesting
 
 if TYPE_CHECKING:
     from foretell.data.dataset import EventData
 
 
-KEYS = ("id", "times", "events", "types", "t_end")
+KEYS = ("id", "times", "events", "types", "t_start", "t_end")
 
 
-def read_jsonlines(path: Path) -> RawEvents:
+def read_jsonlines(path: Path, options: ReadOptions) -> RawEvents:
     """All sequences of a file, and all its mistakes."""
-    gatherer = Gatherer(str(path), "line")
+    gatherer = Gatherer(str(path), "line", options.zone, options.terms)
     for number, line in text_lines(path, gatherer):
         if line.isspace():
             continue
@@ -35,44 +40,71 @@ def read_jsonlines(path: Path) -> RawEvents:
         except (ValueError, RecursionError) as error:
             gatherer.fault(number, f"not JSON that can be read: {error}")
             continue
-        if not isinstance(record, dict):
-            gatherer.fault(number, f"expected an object {{…}} with times and events, found {type(record).__name__}")
-            continue
-        missing = [key for key in ("times",) if key not in record]
-        if "events" not in record and "types" not in record:
-            missing.append("events")
-        if missing:
-            name = f"sequence {record['id']!r}: " if isinstance(record.get("id"), str | int) else ""
-            gatherer.fault(
-                number,
-                f"{name}no key {' and no key '.join(map(repr, missing))}; found {', '.join(record) or 'no keys'}",
-            )
-            continue
-        gatherer.add(
-            number,
-            times=record["times"],
-            events=record.get("events"),
-            types=record.get("types"),
-            t_end=record.get("t_end"),
-            id=record.get("id"),
-            metadata={key: value for key, value in record.items() if key not in KEYS} or NO_METADATA,
-        )
+        add_record(gatherer, number, record)
     return gatherer.finish()
 
 
+def add_record(gatherer: Gatherer, number: int, record: object) -> None:
+    """One sequence as an object, from line `number`; what is wrong with it is noted."""
+    if not isinstance(record, dict):
+        gatherer.fault(number, f"expected an object {{…}} with times and events, found {type(record).__name__}")
+        return
+    metadata = {key: value for key, value in record.items() if key not in KEYS} or NO_METADATA
+    try:
+        check_nesting(metadata)
+    except ValueError as error:
+        gatherer.fault(number, f"not JSON that can be read: {error}")
+        return
+    missing = [key for key in ("times",) if key not in record]
+    if "events" not in record and "types" not in record:
+        missing.append("events")
+    if missing:
+        name = f"sequence {record['id']!r}: " if isinstance(record.get("id"), str | int) else ""
+        gatherer.fault(
+            number,
+            f"{name}no key {' and no key '.join(map(repr, missing))}; found {', '.join(record) or 'no keys'}",
+        )
+        return
+    gatherer.add(
+        number,
+        times=record["times"],
+        events=record.get("events"),
+        types=record.get("types"),
+        t_start=record.get("t_start"),
+        t_end=record.get("t_end"),
+        id=record.get("id"),
+        metadata=metadata,
+    )
+
+
 def write_jsonlines(data: EventData, path: Path) -> None:
-    """Named types are written as `events`, numbered ones as `types`; floats in full, so that they read back equal."""
-    numbered = data.vocabulary.numbered
+    """Named types are written as `events`, numbered ones as `types`; floats in full, so that they read back equal.
+
+    Attributes are further keys: a list for those of events, one value for those of sequences.
+    """
+    numbered, stamped = data.vocabulary.numbered, data.columns.starts is not None
+    times = written_times(data) if stamped else []
+    starts, ends = written_bounds(data)
+    attributes = free_names(data.columns.attributes, KEYS)
+    of_events = {key: plain_values(one) for key, one in attributes.items()}
+    further = free_names(data.columns.sequence_attributes, {*KEYS, *attributes})
+    of_sequences = {key: plain_values(one) for key, one in further.items()}
     with text_file(path) as file:
-        for sequence in data:
+        for place, sequence in enumerate(data):
+            first, last = data.columns.offsets[place], data.columns.offsets[place + 1]
             kinds = sequence.types.tolist() if numbered else data.names_of(sequence)
             record: dict[str, object] = {
                 "id": sequence.id,
-                "times": sequence.times.tolist(),
+                "times": times[first:last] if stamped else sequence.times.tolist(),
                 "types" if numbered else "events": kinds,
-                "t_end": sequence.t_end,
             }
+            if starts:
+                record["t_start"] = starts[place]
+            if ends and ends[place]:
+                record["t_end"] = ends[place] if stamped else sequence.t_end
             record |= {key: value for key, value in sequence.metadata.items() if key not in KEYS}
+            record |= {key: values[first:last] for key, values in of_events.items()}
+            record |= {key: values[place] for key, values in of_sequences.items() if values[place] is not None}
             file.write(json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=_plain) + "\n")
 
 

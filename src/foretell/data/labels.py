@@ -1,4 +1,4 @@
-"""Properties that data tell of themselves: a key of the metadata in, one label a sequence or one label an event out.
+"""Properties that data tell of themselves: a key of the metadata, or an attribute, in; one label per sequence or one per event out.
 
 A label is text, a whole number, true or false. Null, or a sequence without the key, is no label: such sequences and events are left out
 of what is learned and scored, and are still there to be seen.
@@ -6,7 +6,7 @@ of what is learned and scored, and are still there to be seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from foretell.data.dataset import EventData
 from foretell.data.sequence import EventSequence
+from foretell.data.written_attributes import plain_values
 from foretell.errors import DataError, ForetellError
 from foretell.wording import did_you_mean
 
@@ -35,8 +36,8 @@ class Labels:
         place: dict[str | None, int] = {name: index for index, name in enumerate(self.names)}
         problems: list[str] = []
         found = []
-        for sequence in data:
-            words = _words(sequence, self.field, data.name, problems)
+        for sequence, value in _values(data, self.field):
+            words = _words(sequence, value, self.field, data.name, problems)
             if words is None:
                 words = [None] * (1 if self.of == "sequences" else len(sequence))
             elif isinstance(words, list) != (self.of == "events"):
@@ -63,15 +64,15 @@ def find_labels(splits: Iterable[EventData], field: str) -> Labels:
     words: set[str] = set()
     kinds: dict[bool, str] = {}
     for data in parts:
-        for sequence in data:
-            found = _words(sequence, field, data.name, problems)
+        for sequence, value in _values(data, field):
+            found = _words(sequence, value, field, data.name, problems)
             if found is not None:
                 kinds.setdefault(isinstance(found, list), sequence.id)
                 words.update(word for word in (found if isinstance(found, list) else [found]) if word is not None)
     if problems:
         raise DataError(problems[:MOST_SHOWN])
     if not kinds:
-        known = sorted({key for data in parts for sequence in data for key in sequence.metadata})
+        known = sorted({key for data in parts for key in _keys(data)})
         some = f"there are {', '.join(known[:MOST_SHOWN])}" if known else "the data have no keys of their own"
         hint = did_you_mean(field, known, "; ", otherwise=f"; {some}")
         raise ForetellError(f"label {field!r}: no sequence has this key{hint}")
@@ -88,9 +89,33 @@ def labelled(data: EventData, targets: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([place for place, row in enumerate(targets) if (row != NO_LABEL).any()], dtype=np.int64)
 
 
-def _words(sequence: EventSequence, field: str, name: str, problems: list[str]) -> str | list[str | None] | None:
+def _values(data: EventData, field: str) -> Iterator[tuple[EventSequence, object]]:
+    """What each sequence says: by its metadata, else by an attribute of sequences (one value) or of events (a list)."""
+    columns = data.columns
+    own, of_events = columns.sequence_attributes.get(field), columns.attributes.get(field)
+    values = plain_values(own) if own is not None else None
+    cells = plain_values(of_events) if values is None and of_events is not None else None
+    for place, sequence in enumerate(data):
+        value = sequence.metadata.get(field)
+        if value is None and values is not None:
+            value = values[place]
+        elif value is None and cells is not None:
+            value = cells[columns.offsets[place] : columns.offsets[place + 1]]
+        yield sequence, value
+
+
+def _keys(data: EventData) -> set[str]:
+    """Everything that could be a label."""
+    return {key for sequence in data for key in sequence.metadata} | {
+        *data.columns.attributes,
+        *data.columns.sequence_attributes,
+    }
+
+
+def _words(
+    sequence: EventSequence, value: object, field: str, name: str, problems: list[str]
+) -> str | list[str | None] | None:
     """The labels of a sequence as text; None: it has none."""
-    value = sequence.metadata.get(field)
     if value is None:
         return None
     if not isinstance(value, list | tuple):

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from foretell.errors import DataError
+from foretell.reading import read_bytes
 
 _SAFE_KIND = re.compile(r"[<>=|]?(?:[biuf][1248]|b1|[SU]\d{1,6}|O8?)\Z")
 
@@ -146,10 +147,7 @@ class _Plain(_PurePython):
 
 def load(path: Path) -> object:
     """The content of a pickle as plain Python values, or a `DataError`."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    content = read_bytes(path)
     if not content:
         raise DataError(f"{path}: the file is empty, expected a pickle")
     try:

@@ -1,20 +1,19 @@
-"""One observed sequence of events, the list of event types that its integers point into, and many sequences in flat arrays.
+"""One observed sequence of events, and the list of event types that its integers point into.
 
 In: times, types and the end of the observation, from any source. Out: `EventSequence`, checked once at
-construction and read-only afterwards: `0 <= t_1 <= … <= t_I <= t_end`, all finite. `Columns` holds many of them
-in 12 bytes per event, and makes an `EventSequence` only when one is asked for.
+construction and read-only afterwards: `0 <= t_1 <= … <= t_I <= t_end`, all finite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
+from typing import Any
 
 import numpy as np
 
 from foretell.errors import DataError
-from foretell.terms import NameProblem, normalise
+from foretell.terms import NameProblem, event_name
 from foretell.wording import did_you_mean
 
 NO_METADATA: Mapping[str, object] = {}  # shared and never changed; a mapping proxy could not be sent to a process
@@ -25,7 +24,9 @@ MOST_TYPES = 1_000_000  # more than that is a mistaken id, not a vocabulary
 class EventSequence:
     """Events `types[i]` at `times[i]`, observed on `[0, t_end]`. Order in the arrays is the order of the events.
 
-    `unscored` (bool, one an event) is True where an event is history only; None: nowhere. Files do not have it.
+    `unscored` (bool, one an event) is True where an event is history only; None: nowhere. Files do not have it. What happens up to
+    `scored_from`, silence included, is history, too. `start` is the absolute time of 0, in nanoseconds since 1970, where it is known;
+    `end_assumed` says that `t_end` is the time of the last event because nothing says until when the sequence was observed.
     """
 
     times: np.ndarray
@@ -34,6 +35,9 @@ class EventSequence:
     id: str = "0"
     metadata: Mapping[str, object] = field(default_factory=lambda: NO_METADATA)
     unscored: np.ndarray | None = None
+    start: int | None = None
+    scored_from: float = 0.0
+    end_assumed: bool = False
 
     def __post_init__(self) -> None:
         problems: list[str] = []
@@ -49,6 +53,8 @@ class EventSequence:
         unscored = None if self.unscored is None else np.array(self.unscored)
         if unscored is not None and (unscored.dtype != np.bool_ or unscored.shape != types.shape):
             problems.append(f"unscored has type {unscored.dtype} and shape {unscored.shape}, expected a bool an event")
+        if not problems and not 0.0 <= self.scored_from <= float(end):
+            problems.append(f"scored_from is {self.scored_from!r}, expected a time from 0 to t_end = {end!r}")
         if not isinstance(self.id, str) or not self.id or not encodable(self.id):
             problems.append("the id must be Unicode text that is not empty")
         if problems:
@@ -65,28 +71,28 @@ class EventSequence:
         """Its first events alone, observed until `t_end` (default: as long as it was)."""
         unscored = None if self.unscored is None else self.unscored[:count]
         end = self.t_end if t_end is None else t_end
-        return replace(self, times=self.times[:count], types=self.types[:count], t_end=end, unscored=unscored)
+        return replace(
+            self,
+            times=self.times[:count],
+            types=self.types[:count],
+            t_end=end,
+            unscored=unscored,
+            scored_from=min(self.scored_from, end),
+            end_assumed=self.end_assumed and t_end is None,
+        )
 
     @classmethod
-    def trusted(
-        cls,
-        times: np.ndarray,
-        types: np.ndarray,
-        t_end: float,
-        id: str,
-        metadata: Mapping[str, object],
-        unscored: np.ndarray | None = None,
-    ) -> EventSequence:
-        """A sequence over arrays that were checked before (float64, int32, read-only): nothing is looked at again."""
+    def trusted(cls, **values: Any) -> EventSequence:
+        """A sequence over arrays that were checked before (float64, int32, read-only), all fields given: nothing is looked at again."""
         sequence = object.__new__(cls)
-        for name, value in zip(cls.__slots__, (times, types, t_end, id, metadata, unscored), strict=True):
-            object.__setattr__(sequence, name, value)
+        for name in cls.__slots__:
+            object.__setattr__(sequence, name, values[name])
         return sequence
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The event types: `names[k]` is the name of type `k`. Names are spelled as `terms.normalise` spells them."""
+    """The event types: `names[k]` is the name of type `k`. Names are spelled as `terms.event_name` spells them."""
 
     names: tuple[str, ...]
     _places: Mapping[str, int] = field(init=False, repr=False, compare=False)
@@ -99,7 +105,7 @@ class Vocabulary:
                 problems.append(f"type {place} is named {name!r}, expected text")
                 continue
             try:
-                names.append(normalise(name))
+                names.append(event_name(name))
             except NameProblem as problem:
                 problems.append(f"type {place}: {problem}")
         places: dict[str, int] = {}
@@ -141,7 +147,7 @@ class Vocabulary:
         if place is not None:
             return place
         try:
-            return self._places.get(normalise(name))
+            return self._places.get(event_name(name))
         except NameProblem:
             return None
 
@@ -155,96 +161,6 @@ class Vocabulary:
     def unknown(self, name: str) -> str:
         """The sentence that says that a name is not here, and which near one may have been meant."""
         return f"event `{name}` is not one of the {len(self)} known event types{did_you_mean(name, self.names, before='; ')}"
-
-
-@dataclass(frozen=True, eq=False)
-class Columns(Sequence[EventSequence]):
-    """Sequence `n` owns the events `offsets[n]:offsets[n + 1]`. The arrays are read-only and already checked."""
-
-    times: np.ndarray  # float64 [events]
-    types: np.ndarray  # int32 [events]
-    offsets: np.ndarray  # int64 [sequences + 1]
-    t_ends: np.ndarray  # float64 [sequences]
-    ids: tuple[str, ...]
-    metadata: tuple[Mapping[str, object], ...]
-    unscored: np.ndarray | None = None  # bool [events]: True where an event is history only; None: nowhere
-
-    def __post_init__(self) -> None:
-        assert len(self.offsets) == len(self.t_ends) + 1 == len(self.ids) + 1 == len(self.metadata) + 1
-        assert self.offsets[0] == 0 and self.offsets[-1] == len(self.times) == len(self.types)
-        for name, dtype in (("times", np.float64), ("types", np.int32), ("offsets", np.int64), ("t_ends", np.float64)):
-            array = getattr(self, name)
-            assert array.dtype == dtype, name
-            object.__setattr__(self, name, read_only(array))
-        if self.unscored is not None:
-            assert self.unscored.dtype == np.bool_ and len(self.unscored) == len(self.times)
-            object.__setattr__(self, "unscored", read_only(self.unscored))
-
-    @classmethod
-    def of(cls, sequences: Iterable[EventSequence]) -> Columns:
-        """The columns of sequences that exist already."""
-        if isinstance(sequences, Columns):
-            return sequences
-        several = list(sequences)
-        marked = any(one.unscored is not None for one in several)
-        return cls(
-            times=np.concatenate([np.zeros(0), *(one.times for one in several)]),
-            types=np.concatenate([np.zeros(0, np.int32), *(one.types for one in several)]),
-            offsets=offsets_of([len(one) for one in several]),
-            t_ends=np.array([one.t_end for one in several], dtype=np.float64),
-            ids=tuple(one.id for one in several),
-            metadata=tuple(one.metadata or NO_METADATA for one in several),
-            unscored=np.concatenate([_unscored(one) for one in several]) if marked else None,
-        )
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Events of each sequence, int64 [sequences]."""
-        return np.diff(self.offsets)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @overload
-    def __getitem__(self, index: int) -> EventSequence: ...
-    @overload
-    def __getitem__(self, index: slice) -> Columns: ...
-    def __getitem__(self, index: int | slice) -> EventSequence | Columns:
-        if isinstance(index, slice):
-            return self.select(range(*index.indices(len(self))))
-        place = range(len(self))[index]
-        start, stop = self.offsets[place], self.offsets[place + 1]
-        return EventSequence.trusted(
-            self.times[start:stop],
-            self.types[start:stop],
-            float(self.t_ends[place]),
-            self.ids[place],
-            self.metadata[place],
-            None if self.unscored is None else self.unscored[start:stop],
-        )
-
-    def __iter__(self) -> Iterator[EventSequence]:
-        return (self[place] for place in range(len(self)))
-
-    def select(self, indices: Iterable[int]) -> Columns:
-        """Some of the sequences, in the order asked for."""
-        chosen = np.fromiter((range(len(self))[index] for index in indices), dtype=np.int64)
-        lengths = self.lengths[chosen]
-        offsets = offsets_of(lengths)
-        events = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return Columns(
-            times=self.times[events],
-            types=self.types[events],
-            offsets=offsets,
-            t_ends=self.t_ends[chosen],
-            ids=tuple(self.ids[place] for place in chosen),
-            metadata=tuple(self.metadata[place] for place in chosen),
-            unscored=None if self.unscored is None else self.unscored[events],
-        )
-
-
-def _unscored(sequence: EventSequence) -> np.ndarray:
-    return np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored
 
 
 def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
-from foretell.data.dataset import Dataset, EventData
+from foretell.data.clock import iso_text
+from foretell.data.dataset import Dataset, EventData, LoadReport
+from foretell.data.written_times import end_instants
 
 MOST_FREQUENT = 10
+_NONE = LoadReport("", 0, 0, 0.0, (), 0)
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,11 @@ class DataSummary:
     types_used: int
     most_frequent: tuple[tuple[str, int], ...]
     splits: dict[str, SplitSummary]
+    seconds_per_unit: float | None = None
+    zone: str | None = None  # of the times below
+    first: str | None = None  # when the first sequence starts and the last one ends, where times are dates
+    last: str | None = None
+    attributes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """Plain lists, dicts, numbers and text."""
@@ -83,7 +92,21 @@ def summarise(dataset: Dataset) -> DataSummary:
         types_used=int((counts > 0).sum()),
         most_frequent=tuple((dataset.vocabulary[kind], int(counts[kind])) for kind in order.tolist() if counts[kind]),
         splits={name: _split(data) for name, data in splits.items()},
+        **_calendar(dataset),
+        attributes=tuple(dict.fromkeys(name for data in splits.values() for name in (data.report or _NONE).attributes)),
     )
+
+
+def _calendar(dataset: Dataset) -> dict[str, Any]:
+    clock = dataset.clock
+    found: dict[str, Any] = {"seconds_per_unit": clock.seconds_per_unit}
+    parts = [data for data in dataset.splits().values() if data.columns.starts is not None and len(data)]
+    if parts:
+        starts = [data.columns.starts for data in parts if data.columns.starts is not None]
+        ends = [end for data in parts if (end := end_instants(data)) is not None]
+        low, high = min(int(one.min()) for one in starts), max(int(one.max()) for one in ends)
+        found |= {"zone": clock.zone, "first": iso_text(low, clock.zone), "last": iso_text(high, clock.zone)}
+    return found
 
 
 def _split(data: EventData) -> SplitSummary:

@@ -1,331 +1,387 @@
-"""Long tables, one row an event: the columns that matter, and their rows ↔ sequences.
+"""Long tables, one row per event: the columns that matter → an `EventTable`.
 
-In: columns `sequence, time, event` (the names can be mapped), `arg1 …` to build `functor(arg1,…)`, `t_end`, and
-`metadata` (a JSON object). A row whose time and event are empty stands for a sequence without events.
+Columns `sequence, time, event` (the names can be mapped), `arg1 …` to build `functor(arg1,…)`, `t_start`, `t_end`, and `metadata` (a
+JSON object); others are kept as attributes. A row whose time and event are empty stands for a sequence without events. Everything is
+done on distinct values and on whole columns; only rows with mistakes are looked at one by one.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import re
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from foretell.data.files import text_file, text_lines
-from foretell.data.raw import LARGEST_TYPE, Gatherer, Problem, RawEvents
+import numpy as np
+
+from foretell.data.columns import Attribute
+from foretell.data.event_table import EventTable
+from foretell.data.raw import LARGEST_TYPE, NO_NOTES, PlaceUnit, Problem, TimeNotes
+from foretell.data.read_options import ReadOptions
 from foretell.data.sequence import NO_METADATA
-from foretell.errors import DataError
-from foretell.terms import NameProblem, build
+from foretell.data.timestamps import EXPECTED_TIME, UNIX_FACTORS, parse_times
+from foretell.reading import parse_json
+from foretell.terms import NameProblem, NotATerm, build, normalise
 from foretell.wording import did_you_mean
 
-if TYPE_CHECKING:
-    from foretell.data.dataset import EventData
+ONE_STREAM = "stream"  # the id of the sequence that a table without a column `sequence` is
+MOST_CATEGORIES = 1000  # a text column with more values, most of them different, is free text
+NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+_NO_NUMBER = re.compile(r"[-+]?(?:nan|inf|infinity)\Z", re.IGNORECASE)
+_INTEGER = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
 
 
-ROLES = ("sequence", "time", "event", "t_end", "metadata")
+@dataclass(frozen=True, eq=False)
+class CodedColumn:
+    """Cells as codes into their distinct values; "" is an empty cell."""
+
+    codes: np.ndarray  # int [rows]
+    values: list[str]
+
+    def cell(self, row: int) -> str:
+        """The text of one cell."""
+        return self.values[int(self.codes[row])]
+
+    def where(self, wanted: Callable[[str], bool]) -> np.ndarray:
+        """bool [rows]: True where the value is as wanted."""
+        return np.fromiter(map(wanted, self.values), dtype=bool, count=len(self.values))[self.codes]
+
+    def stripped(self) -> CodedColumn:
+        """Without spaces around the values."""
+        return CodedColumn(self.codes, [value.strip() for value in self.values])
 
 
-@dataclass(frozen=True)
-class ColumnMap:
-    """Which column of a long table plays which part; `args=None` takes `arg1`, `arg2`, … as far as they go."""
+@dataclass(frozen=True, eq=False)
+class TimeColumn:
+    """Times of rows, datetime64[ns] or numbers, where a cell is `given`; what is `wrong` could not be read."""
 
-    sequence: str = "sequence"
-    time: str = "time"
-    event: str = "event"
-    t_end: str = "t_end"
-    metadata: str = "metadata"
-    args: tuple[str, ...] | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> ColumnMap:
-        """From `sequence=patient,time=when,event=code,arg1=room`."""
-        problems: list[str] = []
-        given: dict[str, str] = {}
-        for part in filter(None, (piece.strip() for piece in text.split(","))):
-            role, equals, column = (piece.strip() for piece in part.partition("="))
-            is_argument = role.startswith("arg") and role[3:].isdecimal()
-            if not equals or not column:
-                problems.append(f"columns: {part!r} is not of the form part=column, as in time=when")
-            elif role not in ROLES and not is_argument:
-                expected = f"{', '.join(ROLES)} or arg1, arg2, …{did_you_mean(role, ROLES, before='; ')}"
-                problems.append(f"columns: no part {role!r}; expected {expected}")
-            elif given.setdefault(role, column) != column:
-                problems.append(f"columns: {role} is given twice")
-        numbers = sorted(int(role[3:]) for role in given if role.startswith("arg"))
-        if numbers != list(range(1, len(numbers) + 1)):
-            problems.append("columns: arguments are numbered arg1, arg2, … without gaps")
-        if problems:
-            raise DataError(problems)
-        args = tuple(given.pop(f"arg{number}") for number in numbers)
-        return cls(**given, args=args or None)
-
-    def arguments(self, header: list[str]) -> tuple[str, ...]:
-        """The argument columns that a table with this header has."""
-        if self.args is not None:
-            return self.args
-        found: list[str] = []
-        while f"arg{len(found) + 1}" in header:
-            found.append(f"arg{len(found) + 1}")
-        return tuple(found)
+    values: np.ndarray
+    given: np.ndarray  # bool [rows]
+    wrong: np.ndarray  # bool [rows]
+    notes: TimeNotes = NO_NOTES
+    expected: str = EXPECTED_TIME
 
 
-class LongTable:
-    """The cells of a file that matter, one entry per row; None is an empty cell. Rows of a sequence may lie apart."""
+class TableSource(Protocol):
+    """A table as a format gives it, column by column."""
 
-    def __init__(self, columns: ColumnMap, gatherer: Gatherer) -> None:
-        self.columns, self.gatherer = columns, gatherer
-        self.places: list[int] = []  # line or row of each
-        self.sequences: list[str] = []
-        self.times: list[float | None] = []
-        self.events: list[Any] = []  # text, or integers, or None
-        self.t_ends: list[float | None] = []
-        self.metadata: list[str | None] = []
+    path: str
+    unit: PlaceUnit
+    header: list[str]
+    places: np.ndarray  # int64 [rows]: line or row of each
 
-    def add(
-        self,
-        place: int,
-        sequence: str,
-        time: float | None,
-        event: object,
-        arguments: list[str],
-        end: float | None,
-        about: str | None,
-    ) -> None:
-        """One row; None and empty text are empty cells. A row that cannot be kept is noted as a mistake."""
-        if not sequence:
-            self.gatherer.fault(place, f"column {self.columns.sequence!r} is empty; every row belongs to a sequence")
-            return
-        if (time is None) != (event is None):
-            empty = self.columns.event if event is None else self.columns.time
-            self.gatherer.fault(place, f"sequence {sequence!r}: column {empty!r} is empty")
-            return
+    def coded(self, name: str) -> CodedColumn: ...
+    def times(self, name: str, options: ReadOptions) -> TimeColumn: ...
+    def attribute(self, name: str) -> Attribute | None: ...
+    def is_integer(self, name: str) -> bool: ...
+
+
+@dataclass
+class _Rows:
+    """Rows while they are checked."""
+
+    source: TableSource
+    ids: Sequence[str]
+    sequences: np.ndarray
+    problems: list[Problem]
+    kept: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kept = np.ones(len(self.sequences), dtype=bool)
+
+    def refuse(self, wrong: np.ndarray, said: Callable[[int], str]) -> None:
+        """Rows that cannot be kept, each with its mistake."""
+        for row in np.flatnonzero(wrong & self.kept).tolist():
+            self.fault(row, said(row))
+        self.kept &= ~wrong
+
+    def fault(self, row: int, text: str) -> None:
+        name = self.ids[self.sequences[row]] if len(self.ids) else ""
+        where = f"sequence {name!r}: " if name else ""
+        self.problems.append(Problem(int(self.source.places[row]), f"{where}{text}"))
+
+
+def event_table(source: TableSource, options: ReadOptions, place: int = 0) -> EventTable:
+    """A table with its mistakes; `place` is that of the header."""
+    problems: list[Problem] = []
+    columns, header = options.columns, source.header
+    arguments = columns.arguments(header)
+    sequence = columns.sequence or "sequence"
+    alone = columns.sequence is None and sequence not in header
+    parts = [*([] if alone else [sequence]), columns.time, columns.event, *arguments]
+    _check_header(parts, [columns.t_start, columns.t_end, columns.metadata], header, place, problems)
+    if problems:
+        return empty_table(source.path, source.unit, problems)
+    count = len(source.places)
+    found = CodedColumn(np.zeros(count, dtype=np.int32), [ONE_STREAM]) if alone else source.coded(sequence)
+    rows = _Rows(source, found.values, found.codes, problems)
+    rows.refuse(
+        found.where(lambda name: not name), lambda row: f"column {sequence!r} is empty; every row belongs to a sequence"
+    )
+    times = _times(rows, columns.time, options)
+    event = source.coded(columns.event).stripped()
+    has_event = event.where(bool)
+    rows.refuse(times.given & ~has_event, lambda row: f"column {columns.event!r} is empty")
+    rows.refuse(~times.given & has_event, lambda row: f"column {columns.time!r} is empty")
+    event = _with_arguments(rows, event, [source.coded(name).stripped() for name in arguments])
+    bounds = [_bounds(rows, name, times, options) for name in (columns.t_start, columns.t_end)]
+    metadata = _metadata(rows, columns.metadata)
+    return _finished(rows, times, event, bounds, metadata, parts, options)
+
+
+def empty_table(path: str, unit: PlaceUnit, problems: Sequence[Problem]) -> EventTable:
+    """What stands for a table that could not be read."""
+    nothing = np.zeros(0, dtype=np.int64)
+    return EventTable(path, unit, (), nothing, np.zeros(0), nothing, (), nothing, problems=tuple(problems))
+
+
+def _finished(
+    rows: _Rows,
+    times: TimeColumn,
+    event: CodedColumn,
+    bounds: list[np.ndarray | None],
+    metadata: list[Mapping[str, object]] | None,
+    parts: list[str],
+    options: ReadOptions,
+) -> EventTable:
+    """The rows that are kept, without sequences that have none; rows without an event only mark a sequence."""
+    source, columns = rows.source, options.columns
+    marks = ~times.given & rows.kept
+    per_sequence = np.bincount(rows.sequences[rows.kept], minlength=len(rows.ids))
+    said = "a row without time and event says that there are none, but the sequence has other rows"
+    rows.refuse(marks & (per_sequence[rows.sequences] > 1), lambda row: said)
+    used = per_sequence > 0
+    events = rows.kept & times.given
+    first = np.zeros(len(rows.ids), dtype=np.int64)
+    kept = np.flatnonzero(rows.kept)
+    first[rows.sequences[kept][::-1]] = source.places[kept[::-1]]
+    number = np.cumsum(used) - 1
+    types, names, doubt = _types(rows, event, events)
+    others = [name for name in source.header if name not in (*parts, columns.t_start, columns.t_end, columns.metadata)]
+    attributes = {name: source.attribute(name) for name in others}
+    return EventTable(
+        path=source.path,
+        unit=source.unit,
+        ids=[name for name, here in zip(rows.ids, used.tolist(), strict=True) if here],
+        sequences=number[rows.sequences[events]],
+        times=times.values[events],
+        events=types,
+        names=names,
+        places=source.places[events],
+        t_starts=None if bounds[0] is None else bounds[0][used],
+        t_ends=None if bounds[1] is None else bounds[1][used],
+        metadata=None if metadata is None else [one for one, here in zip(metadata, used.tolist(), strict=True) if here],
+        attributes={name: one.take(events) for name, one in attributes.items() if one is not None},
+        sequence_places=first[used],
+        time_notes=times.notes,
+        said=("there is no column 'sequence': all rows are one sequence",) if rows.ids == [ONE_STREAM] else (),
+        textual=not source.is_integer(columns.event),
+        doubt=doubt,
+        unused_columns=tuple(name for name, one in attributes.items() if one is None),
+        problems=tuple(rows.problems),
+    )
+
+
+def _check_header(
+    needed: list[str], optional: list[str], header: list[str], place: int, problems: list[Problem]
+) -> None:
+    for column in needed:
+        if column not in header:
+            found = f"{', '.join(map(repr, header))}{did_you_mean(column, header, before='; ')}"
+            how = "(other names are mapped with --columns sequence=…,time=…,event=…)"
+            problems.append(Problem(place, f"no column {column!r}; found {found} {how}"))
+    used = [*needed, *optional]
+    for column in dict.fromkeys(used):
+        if header.count(column) > 1:
+            problems.append(Problem(place, f"column {column!r} exists {header.count(column)} times"))
+        if used.count(column) > 1:
+            problems.append(Problem(place, f"column {column!r} is mapped to {used.count(column)} parts, expected one"))
+
+
+def _times(rows: _Rows, name: str, options: ReadOptions) -> TimeColumn:
+    found = rows.source.times(name, options)
+    if found.wrong.any():
+        cells = rows.source.coded(name)
+        rows.refuse(found.wrong, lambda row: f"{name} is {cells.cell(row).strip()!r}, expected {found.expected}")
+    return found
+
+
+def _bounds(rows: _Rows, name: str, times: TimeColumn, options: ReadOptions) -> np.ndarray | None:
+    """The start or end of each sequence, which all of its rows that have one agree on."""
+    if name not in rows.source.header:
+        return None
+    found = _times(rows, name, options)
+    if found.given.any() and times.given.any() and (found.values.dtype.kind == "M") != (times.values.dtype.kind == "M"):
+        is_a, other = ("times", "numbers") if found.values.dtype.kind == "M" else ("numbers", "times")
+        rows.fault(
+            int(np.argmax(found.given)),
+            f"{name} has {is_a}, but {options.columns.time} has {other}; expected one of both",
+        )
+        return None
+    stamped = (found if found.given.any() else times).values.dtype.kind == "M"
+    bounds = np.full(len(rows.ids), "NaT", dtype="datetime64[ns]") if stamped else np.full(len(rows.ids), np.nan)
+    given = np.flatnonzero(found.given & rows.kept)
+    bounds[rows.sequences[given][::-1]] = found.values[given[::-1]]  # the first of each sequence stays
+    differs = given[found.values[given] != bounds[rows.sequences[given]]]
+    told: set[int] = set()
+    for row in differs.tolist():
+        sequence = int(rows.sequences[row])
+        if sequence not in told and not (stamped is False and np.isnan(found.values[row])):
+            here, before = (_shown(one) for one in (found.values[row], bounds[sequence]))
+            rows.fault(row, f"{name} is {here} here and {before} before")
+            told.add(sequence)
+    return bounds
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, np.datetime64) else repr(float(value))
+
+
+def _with_arguments(rows: _Rows, event: CodedColumn, arguments: list[CodedColumn]) -> CodedColumn:
+    """`functor(arg1,…)` where a row has arguments, else the event as it is; each combination is built once."""
+    if not arguments:
+        return event
+    combined = event.codes.astype(np.int64)
+    for column in arguments:
+        _, combined = np.unique(combined * len(column.values) + column.codes, return_inverse=True)
+    _, first, codes = np.unique(combined, return_index=True, return_inverse=True)
+    values: list[str] = []
+    faults: dict[int, str] = {}
+    for number, row in enumerate(first.tolist()):
+        functor = event.cell(row)
         try:
-            named = _with_arguments(event, arguments)
+            values.append(_joined(functor, [column.cell(row) for column in arguments]))
         except NameProblem as problem:
-            self.gatherer.fault(place, f"sequence {sequence!r}: {problem}")
-            return
-        self.places.append(place)
-        self.sequences.append(sequence)
-        self.times.append(time)
-        self.events.append(named)
-        self.t_ends.append(end)
-        self.metadata.append(about)
+            faults[number] = str(problem)
+            values.append(functor)
+    if faults:
+        rows.refuse(np.isin(codes, list(faults)), lambda row: faults[int(codes[row])])
+    return CodedColumn(codes, values)
 
 
-def _with_arguments(event: object, arguments: list[str]) -> object:
-    """`functor(arg1,…)` where a row has arguments, else the event as it is."""
+def _joined(event: str, arguments: list[str]) -> str:
     while arguments and not arguments[-1]:
         arguments = arguments[:-1]
     if not arguments:
         return event
     if "" in arguments:
         raise NameProblem(f"argument {arguments.index('') + 1} is empty but a later one is not")
-    if event is None:
+    if not event:
         raise NameProblem("there are arguments but no event")
-    if "(" in str(event) or ")" in str(event):
+    if "(" in event or ")" in event:
+        try:
+            normalise(event)
+        except NotATerm:
+            return build(event, arguments)  # free text, which stands in quotes as a functor
         raise NameProblem(f"event {event!r} has parentheses and argument columns too; use one of both")
-    return build(str(event), arguments)
+    return build(event, arguments)
 
 
-def find_columns(columns: ColumnMap, header: list[str], gatherer: Gatherer, place: int) -> tuple[str, ...] | None:
-    """The argument columns of a table that has all columns it needs; otherwise None, and the mistakes are noted."""
-    needed = (columns.sequence, columns.time, columns.event)
-    arguments = columns.arguments(header)
-    before = len(gatherer.problems)
-    for column in (*needed, *arguments):
-        if column not in header:
-            found = f"{', '.join(map(repr, header))}{did_you_mean(column, header, before='; ')}"
-            how = "(other names are mapped with --columns sequence=…,time=…,event=…)"
-            gatherer.fault(place, f"no column {column!r}; found {found} {how}")
-    used = [*needed, *arguments, columns.t_end, columns.metadata]
-    for column in dict.fromkeys(used):
-        if header.count(column) > 1:
-            gatherer.fault(place, f"column {column!r} exists {header.count(column)} times")
-        if used.count(column) > 1:
-            gatherer.fault(place, f"column {column!r} is mapped to {used.count(column)} parts, expected one")
-    gatherer.ignored_columns = tuple(column for column in header if column not in used)
-    return arguments if len(gatherer.problems) == before else None
-
-
-def gather(table: LongTable) -> None:
-    """Rows → sequences, in the order of their first rows; inside a sequence the order of the rows is kept."""
-    gatherer = table.gatherer
-    groups: dict[str, list[int]] = {}
-    for row, name in enumerate(table.sequences):
-        groups.setdefault(name, []).append(row)
-    for name, rows in groups.items():
-        where = f"sequence {name!r}"
-        before = len(gatherer.problems)
-        # a row without time and event is the mark of a sequence that has no events
-        full = [row for row in rows if table.times[row] is not None or table.events[row] is not None]
-        if len(full) < len(rows) and len(rows) > 1:
-            marked = next(row for row in rows if row not in set(full))
-            said = "a row without time and event says that there are none, but the sequence has other rows"
-            gatherer.fault(table.places[marked], f"{where}: {said}")
-        ends = dict.fromkeys(end for row in rows if (end := table.t_ends[row]) is not None)
-        if len(ends) > 1:
-            first = next(iter(ends))
-            row = next(row for row in rows if table.t_ends[row] not in (None, first))
-            gatherer.fault(table.places[row], f"{where}: t_end is {table.t_ends[row]!r} here and {first!r} before")
-        metadata = _metadata(table, rows, where)
-        if len(gatherer.problems) > before:
-            continue
-        gatherer.add(
-            table.places[rows[0]],
-            times=[table.times[row] for row in full],
-            events=[table.events[row] for row in full],
-            t_end=next(iter(ends), None),
-            id=name,
-            metadata=metadata,
-            rows=[table.places[row] for row in full],
-        )
-
-
-def _metadata(table: LongTable, rows: list[int], where: str) -> Mapping[str, object]:
-    for row in rows:
-        text = table.metadata[row]
-        if not text:
-            continue
+def _metadata(rows: _Rows, name: str) -> list[Mapping[str, object]] | None:
+    """The JSON object of each sequence: that of its first row that has one."""
+    if name not in rows.source.header:
+        return None
+    cells = rows.source.coded(name)
+    given = np.flatnonzero(cells.where(bool) & rows.kept)
+    sequences, first = np.unique(rows.sequences[given], return_index=True)
+    found: list[Mapping[str, object]] = [NO_METADATA] * len(rows.ids)
+    for sequence, row in zip(sequences.tolist(), given[first].tolist(), strict=True):
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
-            return found
-        table.gatherer.fault(table.places[row], f"{where}: metadata is not a JSON object")
-        break
-    return NO_METADATA
+            value = parse_json(cells.cell(row))
+        except ValueError:
+            value = None
+        if isinstance(value, dict):
+            found[sequence] = value
+        else:
+            rows.fault(row, "metadata is not a JSON object")
+    return found
 
 
-_INTEGER = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
-_NO_NUMBER = re.compile(r"[-+]?(?:nan|inf|infinity)\Z", re.IGNORECASE)
-_NEEDS_QUOTES = re.compile(r'[,"\r\n]|^\s|\s$|^$')
-
-
-def read_csv(path: Path, columns: ColumnMap) -> RawEvents:
-    """All sequences of a file, and all its mistakes."""
-    gatherer = Gatherer(str(path), "line")
-    gatherer.textual = True
-    limit = csv.field_size_limit(sys.maxsize)
-    try:
-        table = _read_table(path, columns, gatherer)
-    finally:
-        csv.field_size_limit(limit)
-    if table is not None:
-        gather(table)
-    return gatherer.finish()
-
-
-def write_csv(data: EventData, path: Path) -> None:
-    """One row an event, floats in full; a sequence without events is a row without time and event."""
-    extra = any(sequence.metadata for sequence in data)
-    with text_file(path) as file:
-        file.write("sequence,time,event,t_end" + (",metadata" if extra else "") + "\n")
-        names = [_cell(name) for name in data.vocabulary.names]
-        for sequence in data:
-            start, end = _cell(sequence.id), repr(sequence.t_end)
-            rows = [
-                f"{start},{time!r},{names[kind]},{end}"
-                for time, kind in zip(sequence.times.tolist(), sequence.types.tolist(), strict=True)
-            ] or [f"{start},,,{end}"]
-            if extra:
-                about = json.dumps(dict(sequence.metadata), ensure_ascii=False) if sequence.metadata else ""
-                rows = [f"{row},{_cell(about) if place == 0 and about else ''}" for place, row in enumerate(rows)]
-            file.write("\n".join(rows) + "\n")
-
-
-def _cell(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
-
-
-def _records(path: Path, gatherer: Gatherer) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file with the line where each starts; blank lines are left out."""
-    line = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal line
-        for line, text in text_lines(path, gatherer):  # noqa: B007 (read by the loop below)
-            yield text
-
-    reader = csv.reader(lines(), strict=True)
-    while True:
-        before = line
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            gatherer.fault(max(line, 1), f"not CSV: {error}")
-            return
-        if cells:
-            yield max(before + 1, line - sum(cell.count("\n") for cell in cells)), cells
-
-
-def _read_table(path: Path, columns: ColumnMap, gatherer: Gatherer) -> LongTable | None:
-    records = _records(path, gatherer)
-    place, header = next(records, (0, None))
-    if header is None:
-        if not gatherer.problems:
-            gatherer.fault(0, "the file is empty; expected a header: sequence,time,event")
-        return None
-    header = [name.strip() for name in header]
-    arguments = find_columns(columns, header, gatherer, place)
-    if arguments is None:
-        return None
-    at = {name: header.index(name) for name in header}
-    sequence_at, time_at, event_at = at[columns.sequence], at[columns.time], at[columns.event]
-    end_at, metadata_at = at.get(columns.t_end), at.get(columns.metadata)
-    arguments_at = [at[name] for name in arguments]
-    table = LongTable(columns, gatherer)
-    for place, cells in records:
-        if len(cells) != len(header):
-            gatherer.fault(place, f"{len(cells)} cells, but the header has {len(header)} columns")
-            continue
-        name = cells[sequence_at]
-        where = f"sequence {name!r}"
-        end = _float(cells[end_at].strip(), columns.t_end, where, place, gatherer) if end_at is not None else None
-        time_text = cells[time_at].strip()
-        time = _float(time_text, columns.time, where, place, gatherer)
-        if time is not None or not time_text:
-            about = cells[metadata_at] if metadata_at is not None else None
-            arguments = [cells[argument].strip() for argument in arguments_at]
-            table.add(place, name, time, cells[event_at].strip() or None, arguments, end, about)
-    table.events = _events(table)
-    return table
-
-
-def _float(text: str, column: str, where: str, place: int, gatherer: Gatherer) -> float | None:
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = None
-    # float() also takes 1_000 and digits of other scripts, which no table means
-    if value is None or not (_NUMBER.match(text) or _NO_NUMBER.match(text)):
-        gatherer.fault(place, f"{where}: {column} is {text!r}, expected a number")
-        return None
-    return value
-
-
-def _events(table: LongTable) -> list[str | None] | list[int | None]:
+def _types(
+    rows: _Rows, event: CodedColumn, events: np.ndarray
+) -> tuple[np.ndarray, Sequence[str] | None, Problem | None]:
     """A column of integers is a column of types; any other text makes it a column of names."""
-    written = table.events
-    distinct = {text for text in written if text is not None}
-    if not distinct or not all(map(_NUMBER.match, distinct)):
-        return written
+    codes = event.codes[events]
+    used = np.unique(codes)
+    distinct: list[str] = [event.values[code] for code in used.tolist()]
+    if not distinct or not all(map(NUMBER.match, distinct)):
+        return codes, event.values, None
     strange = {text for text in distinct if not _INTEGER.match(text) or int(text) > LARGEST_TYPE}
     if not strange:
-        return [None if text is None else int(text) for text in written]
-    # 007 may well be a name; -1 and 1.5 look like types that went wrong
-    wrong = {text for text in strange if not text.isdecimal() or text[0] != "0"}
-    if wrong:
-        row = next(row for row, text in enumerate(written) if text in wrong)
-        said = f"event is {written[row]!r}; types are integers from 0 to 2^31 - 2, and names are not numbers"
-        table.gatherer.doubt = Problem(table.places[row], f"sequence {table.sequences[row]!r}: {said}")
-    return written
+        types = np.zeros(len(event.values), dtype=np.int64)
+        types[used] = list(map(int, distinct))
+        return types[codes], None, None
+    # -1 and 1.5 look like types that went wrong
+    wrong = [
+        code for code, text in zip(used.tolist(), distinct, strict=True) if text in strange and not _is_padded(text)
+    ]
+    if not wrong:
+        return codes, event.values, None
+    row = int(np.flatnonzero(events)[np.argmax(np.isin(codes, wrong))])
+    said = f"event is {event.cell(row)!r}; types are integers from 0 to 2^31 - 2, and names are not numbers"
+    name = rows.ids[rows.sequences[row]]
+    return codes, event.values, Problem(int(rows.source.places[row]), f"sequence {name!r}: {said}")
+
+
+def _is_padded(text: str) -> bool:
+    """`007`, which may well be a name."""
+    return text.isdecimal() and text[0] == "0"
+
+
+def text_times(cells: CodedColumn, options: ReadOptions) -> TimeColumn:
+    """Times written as text: numbers, ISO 8601, or a pattern."""
+    form = options.time_format or "auto"
+    values = [value.strip() for value in cells.values]
+    filled = np.fromiter(map(bool, values), dtype=bool, count=len(values))
+
+    def column(found: np.ndarray, right: np.ndarray, expected: str, notes: TimeNotes = NO_NOTES) -> TimeColumn:
+        return TimeColumn(found[cells.codes], filled[cells.codes], (filled & ~right)[cells.codes], notes, expected)
+
+    numbers, right = read_numbers(values) if form in ("auto", "number", *UNIX_FACTORS) else (np.zeros(0), filled)
+    if form in ("number", *UNIX_FACTORS) or (len(numbers) and right[filled].all()):
+        return column(numbers, right, "a number")
+    found = parse_times(values, options.zone, form if "%" in form else "")
+    if form == "auto" and not found.valid.any():
+        return column(numbers, right, EXPECTED_TIME)
+    instants = found.instants.astype("datetime64[ns]")
+    instants[~found.valid] = np.datetime64("NaT")
+    expected = f"a time as in --time-format {form!r}" if "%" in form else "a time such as 2012-03-01T12:00:00"
+    return column(instants, found.valid, expected, TimeNotes(found.zoneless, found.twice, found.never))
+
+
+def read_numbers(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Texts → int64 where all are integers, else float64; and which could be read. Empty ones are 0 and not."""
+    joined = "".join(values)
+    if (
+        joined.isascii() and "_" not in joined and "" not in values
+    ):  # float() also takes 1_000 and digits of other scripts
+        try:
+            if not re.search(r"[^0-9+-]", joined):
+                return np.array(list(map(int, values)), dtype=np.int64), np.ones(len(values), dtype=bool)
+            return np.array(list(map(float, values)), dtype=np.float64), np.ones(len(values), dtype=bool)
+        except (ValueError, OverflowError):
+            pass
+    right = np.fromiter((bool(NUMBER.match(text) or _NO_NUMBER.match(text)) for text in values), bool, len(values))
+    numbers = [float(text) if good else 0.0 for text, good in zip(values, right.tolist(), strict=True)]
+    return np.array(numbers, dtype=np.float64), right
+
+
+def text_attribute(cells: CodedColumn) -> Attribute | None:
+    """Numbers where all values are; else categories; None where nearly every row has a text of its own."""
+    values = [value.strip() for value in cells.values]
+    filled = np.fromiter(map(bool, values), dtype=bool, count=len(values))
+    numbers, right = read_numbers(values)
+    if filled.any() and right[filled].all():
+        return Attribute(
+            numbers[cells.codes] if filled.all() else np.where(filled, numbers.astype(np.float64), np.nan)[cells.codes]
+        )
+    if is_free_text(len(values), len(cells.codes)):
+        return None
+    names = list(dict.fromkeys(value for value in values if value))
+    place = {name: number for number, name in enumerate(names)} | {"": -1}
+    return Attribute(np.array([place[value] for value in values], dtype=np.int32)[cells.codes], tuple(names))
+
+
+def is_free_text(distinct: int, rows: int) -> bool:
+    """Whether a text column says something else in most of its rows, and in many."""
+    return distinct > MOST_CATEGORIES and 2 * distinct > rows

@@ -28,6 +28,10 @@ class Estimate:
     def __str__(self) -> str:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
+    def clipped(self, least: float, most: float) -> Estimate:
+        """With an interval that ends where values do; NaN stays."""
+        return Estimate(self.value, max(self.low, least), min(self.high, most))
+
 
 NOTHING = Estimate(float("nan"), float("nan"), float("nan"))
 

@@ -139,7 +139,8 @@ def calibrate(events: EventScores, units: Units, resampling: Resampling) -> Cali
         if chosen.any()
     )
     off = sum(one.events * abs(one.right.value - one.probability) for one in bins)
-    times = tuple(Coverage(level, one) for level, one in zip(LEVELS, made, strict=False))
+    # Where residuals were drawn, replicates have a normal's noise, which may leave the shares that there are.
+    times = tuple(Coverage(level, one.clipped(0.0, 1.0)) for level, one in zip(LEVELS, made, strict=False))
     return Calibration(times, bins, off / max(1, int(real.sum())))
 
 

@@ -3,7 +3,8 @@
 Every difference has a 95 % interval (both runs see the same bootstrap replicates) and paired permutation tests: over events, and over
 sequences where there are enough. Whoever looks at many differences finds some by luck, so p is corrected by Holm's method for all
 comparisons over the same units. Of many runs the best is compared with each of the others; as it is chosen by the same scores, p is
-corrected for all pairs that it might have been chosen from. A difference is called significant if its corrected p is below 0.05 over all
+corrected for all pairs that it might have been chosen from. A score in which no two runs differ in any unit (with one type, that of the
+types) is no comparison, and is not counted. A difference is called significant if its corrected p is below 0.05 over all
 units asked for.
 """
 
@@ -17,7 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foretell.data import EventData
+from foretell.data import EventData, FrameFormat, FrameResult
+from foretell.data.frame_output import FrameColumns
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, Units, interval, replicates
 from foretell.evaluate.metrics import ALL, FunctorScores, Metric, by_functor, score_of
@@ -94,7 +96,9 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class RunComparison:
+class RunComparison(FrameResult):
+    """Runs scored on the same events, and their differences. As a frame: a row per difference."""
+
     names: tuple[str, ...]
     evaluations: tuple[Evaluation, ...]
     differences: tuple[Difference, ...]
@@ -102,6 +106,25 @@ class RunComparison:
     untested: str | None  # why some test was not made
     permutations: int
     comparisons: int  # that p is corrected for
+
+    @property
+    def frame_format(self) -> FrameFormat:
+        return self.evaluations[0].format
+
+    def frame_columns(self) -> FrameColumns:
+        rows = self.differences
+        tests: list[Over] = ["events", "sequences"]
+        p = {over: [{one.over: one.corrected for one in row.tests}.get(over, np.nan) for row in rows] for over in tests}
+        sizes = ("value", "low", "high")
+        return {
+            "score": [row.metric for row in rows],
+            "first": [row.first for row in rows],
+            "second": [row.second for row in rows],
+            **{name: np.array([getattr(row.difference, name) for row in rows], dtype=np.float64) for name in sizes},
+            **{f"p_{over}": np.array(values, dtype=np.float64) for over, values in p.items()},
+            "significant": np.array([row.significant for row in rows], dtype=bool),
+            "better": [row.better for row in rows],
+        }
 
     def named(self) -> list[Evaluation]:
         """The evaluations under the names of their runs, for a table."""
@@ -152,7 +175,7 @@ def compare(
         functors=tuple(by_functor([_of_functors(one) for one in metrics], types, names, units, seed)),
         untested=untested,
         permutations=permutations,
-        comparisons=round(wider * sum(bool(one.tests) for one in tested)),
+        comparisons=round(wider * sum(bool(one.tests) and one.metric in differing_metrics(tested) for one in tested)),
     )
 
 
@@ -262,21 +285,29 @@ def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
     return found
 
 
+def differing_metrics(differences: Sequence[Difference]) -> set[str]:
+    """The scores in which some unit of some pair differs: the others are no comparisons."""
+    return {one.metric for one in differences for test in one.tests if test.test.differing}
+
+
 def _corrected(differences: Sequence[Difference], wider: float) -> list[Difference]:
     """By Holm's method, over events and over sequences apart; the family is `wider` times as large as what is shown of it."""
-    made = {}
+    made, counted_in = {}, differing_metrics(differences)
     for way in ("events", "sequences"):
         found = [
             (row, column)
             for row, one in enumerate(differences)
             for column, test in enumerate(one.tests)
-            if test.over == way
+            if test.over == way and one.metric in counted_in
         ]
         p_values = [differences[row].tests[column].test.p_value for row, column in found]
         values = holm(p_values, round(wider * len(found)))
         made |= dict(zip(found, values, strict=True))
     return [
-        replace(one, tests=tuple(replace(test, corrected=made[row, column]) for column, test in enumerate(one.tests)))
+        replace(
+            one,
+            tests=tuple(replace(test, corrected=made.get((row, column), 1.0)) for column, test in enumerate(one.tests)),
+        )
         for row, one in enumerate(differences)
     ]
 

@@ -1,7 +1,7 @@
-"""Why an A-NDTT expects what it expects just before a time: a model, a history, a time and perhaps an event in; names and shares out.
+"""Why an A-NDTT or S2-NDTT expects what it expects just before a time: a model, a history, a time, perhaps an event in; shares out.
 
-For the event and every embedded fact in its proofs: what each rule contributes, from which facts, and which past events it attends to,
-all ranked. `foretell.models.rules.andtt_explain` computes it.
+For the event and every embedded fact in its proofs: what each rule contributes, from which facts, and which past events it attends to, or
+what is left of them in states, all ranked. `models/rules/andtt_explain` computes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foretell.data import EventSequence
+from foretell.data import Clock, EventSequence
+from foretell.data.clock import NO_CLOCK
 from foretell.errors import ForetellError
 from foretell.ground.explain import why
 from foretell.ground.timeline import Timeline
@@ -23,6 +24,8 @@ from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.andtt_attention import Head, Look, look_back
 from foretell.models.rules.andtt_explain import Anatomy, Contribution, ProofPart, take_apart
 from foretell.models.rules.rule_model import RuleModel
+from foretell.models.rules.s2ndtt import S2NDTT
+from foretell.models.rules.s2ndtt_explain import look_into_states
 from foretell.terms import split
 
 Kind = Literal["own", "deduce", "add"]
@@ -116,6 +119,8 @@ class Explanation:
     intensities: dict[str, float]  # of all possible events, highest first
     layers: int
     facts: tuple[FactExplanation, ...]  # the event first, then what its proofs name, strongest first
+    clock: Clock = NO_CLOCK
+    began: int | None = None  # the absolute time of 0, where it is known
 
     @property
     def intensity(self) -> float:
@@ -131,6 +136,7 @@ class Explanation:
         return {
             "sequence": self.sequence,
             "time": self.time,
+            **({} if self.began is None else {"iso": self.clock.iso(self.time, self.began)}),
             "index": self.seen + 1,
             "event": self.event,
             "intensity": self.intensity,
@@ -148,7 +154,7 @@ def explain(model: IntensityModel, history: EventSequence, at: float, event: str
     model = check_explained(model)
     at = checked_time(history, at)
     history = history.first(int(np.searchsorted(history.times, at, side="left")))  # what happens later has no say
-    look = look_back(model, history, at)
+    look = look_at(model, history, at)
     found = _possible(model, history, look)
     chosen = _chosen(look, event, found)
     functor, args = split(chosen)
@@ -164,19 +170,24 @@ def explain(model: IntensityModel, history: EventSequence, at: float, event: str
         None if last is None else (last, float(history.times[look.seen - 1])),
         chosen,
         found,
-        model.layers,
+        model.layers if isinstance(model, ANDTT) else 0,
         names.facts(anatomy),
     )
 
 
-def check_explained(model: IntensityModel) -> ANDTT:
-    """Only models of rules can be taken apart by rules, and only attention says which events it looks at."""
-    if isinstance(model, RuleModel) and not isinstance(model, ANDTT):
+def look_at(model: ANDTT | S2NDTT, history: EventSequence, at: float) -> Look:
+    """The database just before a time, and what additions give to facts: by attention, or by what is left of them in states."""
+    return look_back(model, history, at) if isinstance(model, ANDTT) else look_into_states(model, history, at)
+
+
+def check_explained(model: IntensityModel) -> ANDTT | S2NDTT:
+    """Only models of rules can be taken apart by rules, and gates of cells mix the events that moved them."""
+    if isinstance(model, RuleModel) and not isinstance(model, ANDTT | S2NDTT):
         raise ForetellError(
             f"this model is {model.title}, in which a fact has a cell and does not look back at single events; "
-            "explain needs an A-NDTT: a run trained with --program P.ndtt and without --model, or ft.ANDTT(program)"
+            "explain needs an A-NDTT or S2-NDTT: a run trained with --program P.ndtt and without --model, or with --model s2ndtt"
         )
-    if not isinstance(model, ANDTT):
+    if not isinstance(model, ANDTT | S2NDTT):
         raise ForetellError(
             f"this model is {model.title}, which has no rules; explain needs a model of rules: "
             "a run trained with --program P.ndtt, or ft.ANDTT(program)"
@@ -200,7 +211,7 @@ def checked_time(history: EventSequence, at: float) -> float:
     return time
 
 
-def _possible(model: ANDTT, history: EventSequence, look: Look) -> dict[str, float]:
+def _possible(model: RuleModel, history: EventSequence, look: Look) -> dict[str, float]:
     found = model.possible_intensities(history, [look.time])[0]
     if not found:
         raise ForetellError(f"{_where(look.timeline, look)}: no event is possible, so there is nothing to explain")
@@ -236,7 +247,7 @@ def _where(timeline: Timeline, look: Look) -> str:
 class _Names:
     """Integers to names."""
 
-    def __init__(self, model: ANDTT, look: Look, history: EventSequence) -> None:
+    def __init__(self, model: RuleModel, look: Look, history: EventSequence) -> None:
         self.model, self.look, self.history = model, look, history
         self.grounding, self.program = look.timeline.grounding, model.program
 

@@ -123,7 +123,7 @@ def starting_points(data: EventData, horizon: float) -> list[tuple[int, int]]:
     """(sequence, event): after an event, one horizon after the other, as long as all of it was watched; at most 1,000, evenly chosen."""
     found = []
     for place, sequence in enumerate(data):
-        times, after = sequence.times, -np.inf
+        times, after = sequence.times, sequence.scored_from
         while True:
             event = int(np.searchsorted(times, after, side="left"))
             if event >= len(times) or times[event] + horizon > sequence.t_end:

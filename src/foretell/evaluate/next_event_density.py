@@ -142,6 +142,7 @@ class Places:
 class Horizon:
     first: float  # width of the first panel
     last: float  # how far after its start a march ends, at the least: what is left of `S` then may never happen
+    exact: bool = False  # it ends there, and no later
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,8 @@ class _Running:
         # As far as an intensity like the present one would need, and no less than the horizon.
         _, total = self._rates(self.start[self.ranks.place].unsqueeze(-1))
         rate = _flat(total.squeeze(-1)).clamp(min=1e-300)
-        self.end = torch.clamp(2.0 * ENOUGH / rate, min=horizon.last, max=1e3 * horizon.last)
+        latest = horizon.last if horizon.exact else 1e3 * horizon.last
+        self.end = torch.clamp(2.0 * ENOUGH / rate, min=horizon.last, max=latest)
 
     def step(self, care: Tolerance) -> None:
         self._close_ranks()

@@ -35,7 +35,10 @@ AGAIN_ABOVE, AGAIN = 0.02, Tolerance(tolerance=1e-4, finest=1.0 / 128.0)
 
 @dataclass(frozen=True)
 class NextTimes:
-    """For every scored event, in the order of the data: what was predicted given what came before it."""
+    """For every scored event, in the order of the data: what was predicted given what came before it.
+
+    The first one after a history that is not scored is predicted from where the scored part begins, given silence until then.
+    """
 
     sequence: np.ndarray  # int64
     event: np.ndarray  # int64
@@ -117,7 +120,7 @@ def _marched(
         at_a_time = max(1, int(model.queries_at_a_time // (nodes * len(batch))))
         for first in range(0, columns, at_a_time):
             part = slice(first, min(first + at_a_time, columns))
-            start, here = batch.gap_start[:, part], counts[:, part]
+            start, here = batch.scored_start[:, part], counts[:, part]
             seen = torch.arange(part.start, part.stop, device=start.device).expand_as(start)
             whole = first == 0 and part.stop == columns
             found = march(wide, batch, history, Places(start, seen, here, gap_by_gap=whole), horizon, care, (0.5,))

@@ -6,22 +6,22 @@ samples, the next event is drawn `n` times by exact thinning. Both give the same
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
 
-from foretell.data import EventData, EventSequence
+from foretell.data import EventData, EventSequence, ResultList
 from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import with_names
 from foretell.evaluate.next_event_density import Horizon, Places, Tolerance, march
 from foretell.evaluate.next_time import HORIZON, QUANTILES, UNDEFINED_ABOVE, longest_time
 from foretell.evaluate.patterns import EventPattern, PossibleNames, never_matches, parse_event_pattern
+from foretell.evaluate.prediction import LikelyEvent, MatchingEvents, NextEventDistribution, Prediction
 from foretell.ground.impossible import naming_impossible
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import HasRules
@@ -29,87 +29,6 @@ from foretell.models.rules.rule_model import RuleModel
 from foretell.sampling.core.futures import NextEvents, sample_next
 from foretell.terms import split
 from foretell.train.likelihood_task import batches_of
-
-Interval = tuple[float | None, float | None]
-
-
-@dataclass(frozen=True)
-class LikelyEvent:
-    event: str
-    probability: float  # that it is the next event
-    share: float | None = None  # given that the next event matches the pattern
-
-
-@dataclass(frozen=True)
-class MatchingEvents:
-    """The next event among those that match a pattern."""
-
-    pattern: str
-    probability: float  # that the next event matches at all
-    matching: int  # events that match and are possible
-    events: tuple[LikelyEvent, ...]  # the most probable of them first
-
-
-@dataclass(frozen=True)
-class NextEventDistribution:
-    """The distribution of the next event, as far as it was asked for. A time that may never come is None."""
-
-    by: Literal["quadrature", "samples"]
-    mean: float | None  # given that something happens up to the horizon; None: it is too probable that nothing does
-    mean_error: float | None  # what the mean may be off by: of quadrature, or the standard error of the draws
-    median: float | None
-    interval_50: Interval
-    interval_90: Interval
-    no_event: float  # the probability that nothing happens up to the horizon
-    horizon: float
-    possible: int  # events that may be next
-    events: tuple[LikelyEvent, ...]  # the most probable first
-    who: MatchingEvents | None
-    draws: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = dataclasses.asdict(self)
-        found |= {name: list(found[name]) for name in ("interval_50", "interval_90")}
-        found["events"] = [{"event": one.event, "probability": one.probability} for one in self.events]
-        who = found.pop("who")
-        if self.draws is None:
-            del found["draws"]
-        return found if who is None else found | {"pattern": who | {"events": list(who["events"])}}
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a model expects next in one sequence, given that nothing happens between its last event and `start`."""
-
-    sequence: str
-    start: float
-    seen: int  # events of the history
-    outlook: NextEventDistribution
-    samples: NextEventDistribution | None = None  # beside the quadrature, where both were asked for
-
-    @property
-    def mean(self) -> float | None:
-        return self.outlook.mean
-
-    @property
-    def median(self) -> float | None:
-        return self.outlook.median
-
-    @property
-    def events(self) -> tuple[LikelyEvent, ...]:
-        return self.outlook.events
-
-    @property
-    def who(self) -> MatchingEvents | None:
-        return self.outlook.who
-
-    @property
-    def no_event(self) -> float:
-        return self.outlook.no_event
-
-    def to_json(self) -> dict[str, Any]:
-        found = {"sequence": self.sequence, "start": self.start, "events_seen": self.seen, **self.outlook.to_json()}
-        return found if self.samples is None else found | {"samples": self.samples.to_json()}
 
 
 @dataclass(frozen=True)
@@ -184,6 +103,7 @@ class PredictOptions(TypedDict, total=False):
     by: By
     n: int
     seed: int
+    horizon: float | None
 
 
 def predict(model: IntensityModel, history: EventSequence, **asking: Unpack[PredictOptions]) -> Prediction:
@@ -201,9 +121,15 @@ def predict_each(
     by: By = "quadrature",
     n: int = 1000,
     seed: int = 0,
+    horizon: float | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Prediction]:
-    """The same for every sequence of the data: the `top` events, `by` quadrature or from `n` draws, and who matches a `pattern`."""
+) -> ResultList[Prediction]:
+    """The next event of every sequence of the data: the `top` events, `by` quadrature or from `n` draws, and who matches a `pattern`.
+
+    With a `horizon`, a length of time, probabilities are those of happening next and within it.
+    """
+    if horizon is not None and not 0.0 < horizon < math.inf:
+        raise ForetellError(f"horizon = {horizon}: expected a positive length of time")
     if by not in get_args(By):
         raise ForetellError(f"by = {by!r}: expected one of {', '.join(get_args(By))}")
     for name, value, least in (("top", top, 1), ("n", n, 1), ("seed", seed, 0)):
@@ -217,26 +143,35 @@ def predict_each(
     seen = data if start is None else seen_until(data, start)
     program = model.program if isinstance(model, HasRules) else None
     with model.evaluating(), naming_impossible(program, seen):
-        last = HORIZON * longest_time(model, data)
-        outlooks = _by_quadrature(model, seen, asked, last, progress)
+        longest = HORIZON * longest_time(model, data)
+        until = Horizon(FIRST_PANEL * longest / HORIZON, longest if horizon is None else horizon, horizon is not None)
+        outlooks = _by_quadrature(model, seen, asked, until, progress)
         drawn: list[NextEventDistribution | None] = [None] * len(seen)
         if by != "quadrature":
             drawn = list(_by_samples(model, seen, asked, outlooks, n, seed))
-    made = []
+    made: ResultList[Prediction] = ResultList()
     for sequence, quadrature, samples in zip(seen, outlooks, drawn, strict=True):
         if by == "samples":
             assert samples is not None
             quadrature, samples = samples, None
-        made.append(Prediction(sequence.id, sequence.t_end, len(sequence), quadrature, samples))
+        history = sequence.id, sequence.t_end, len(sequence)
+        made.append(Prediction(*history, quadrature, samples, data.clock, sequence.start, data.frame))
     return made
 
 
-def seen_until(data: EventData, start: float) -> EventData:
-    """The same sequences with nothing after `start`, and observed until then: where they were not, nothing is taken to have happened."""
-    if not (math.isfinite(start) and start >= 0.0):
-        raise ForetellError(f"start = {start}: expected a time from 0 on")
-    cut = [one.first(int(np.searchsorted(one.times, start, side="right")), start) for one in data]
-    return EventData(cut, data.vocabulary, name=data.name)
+def seen_until(data: EventData, start: float | Sequence[float]) -> EventData:
+    """The same sequences with nothing after `start` (one time, or one for each), and observed until then.
+
+    Where they were not, nothing is taken to have happened.
+    """
+    starts = [start] * len(data) if isinstance(start, int | float) else list(start)
+    for one in starts:
+        if not (math.isfinite(one) and one >= 0.0):
+            raise ForetellError(f"start = {one}: expected a time from 0 on")
+    cut = [
+        one.first(int(np.searchsorted(one.times, at, side="right")), at) for one, at in zip(data, starts, strict=True)
+    ]
+    return replace(data, sequences=cut, origin="window", report=None)
 
 
 def _check(pattern: EventPattern, names: Iterable[str], may_come: PossibleNames | None = None) -> None:
@@ -252,23 +187,23 @@ def _by_quadrature(
     model: IntensityModel,
     data: EventData,
     asked: PredictionRequest,
-    last: float,
+    until: Horizon,
     progress: Callable[[int, int], None] | None,
 ) -> list[NextEventDistribution]:
     wide, possible = _with_all_possible(model, data)
     if asked.pattern is not None and isinstance(model, RuleModel):
         names = (name for name in wide.vocabulary.names if split(name)[0] in model.functors)
         _check(asked.pattern, names, _may_come(model))
-    data = EventData(list(data), wide.vocabulary, name=data.name)
+    data = replace(data, vocabulary=wide.vocabulary, origin="window")
     gaps = data.gaps()
-    first = float(min(FIRST_PANEL * last / HORIZON, gaps[gaps > 0.0].min(initial=math.inf)))
+    until = replace(until, first=float(min(until.first, gaps[gaps > 0.0].min(initial=math.inf))))
     found: list[NextEventDistribution | None] = [None] * len(data)
     done = 0
     for indices, batch in batches_of(data, wide, "all", 1):
         start, seen = batch.t_end.unsqueeze(1), batch.lengths.unsqueeze(1)
         places = Places(start, seen, torch.ones_like(seen, dtype=torch.bool))
         with torch.no_grad():
-            marched = march(wide, batch, wide.encode(batch), places, Horizon(first, last), CLOSE, QUANTILES)
+            marched = march(wide, batch, wide.encode(batch), places, until, CLOSE, QUANTILES)
         for row, index in enumerate(indices):
             begin = data[index].t_end
             masses = marched.masses[row, 0].double().cpu().numpy()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from rich.markup import escape
 from rich.table import Table
 
 from foretell.batches.batch import make_batch
-from foretell.data import EventData, Vocabulary
+from foretell.data import Clock, EventData, FrameFormat, FrameOrigin, FrameResult, ResultList, Vocabulary
+from foretell.data.clock import NO_CLOCK
+from foretell.data.frame_output import NO_ORIGIN, FrameColumns
+from foretell.data.written_times import event_instants
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.two_sided import checked_sight, embed_rows, event_rows, sight
@@ -21,25 +23,47 @@ from foretell.models.build import Network
 from foretell.models.capabilities import HasRules
 from foretell.models.task_heads import Classifier, MaskedANHP, TaskHead
 from foretell.options import Sight
+from foretell.wording import escape
 
 
 @dataclass(frozen=True)
-class IntensityTable:
-    """The intensities of all types at some times of one sequence."""
+class IntensityTable(FrameResult):
+    """The intensities of all types at some times of one sequence. As a frame: a row per time and event type."""
 
     sequence: str
     times: np.ndarray  # [Q], in the order asked
     seen: np.ndarray  # int64 [Q]: events with a smaller time
     intensities: np.ndarray  # [Q, K]
     possible: list[dict[str, float]] | None = None  # where not everything is possible: what is, by name
+    clock: Clock = NO_CLOCK
+    began: int | None = None  # the absolute time of 0, where it is known
+    vocabulary: Vocabulary | None = field(default=None, repr=False, compare=False)
+    frame: FrameOrigin = field(default=NO_ORIGIN, repr=False, compare=False)
+
+    @property
+    def frame_format(self) -> FrameFormat:
+        return FrameFormat(self.frame, self.clock, self.began)
+
+    def frame_columns(self) -> FrameColumns:
+        rows = self._named(self.vocabulary or Vocabulary.of_size(self.intensities.shape[1]))
+        lengths = [len(row) for row in rows]
+        return {
+            "sequence": [self.sequence] * sum(lengths),
+            "time": self.frame_format.times(np.repeat(self.times, lengths)),
+            "event": [name for row in rows for name in row],
+            "intensity": np.array([value for row in rows for value in row.values()], dtype=np.float64),
+        }
 
     def to_json(self, vocabulary: Vocabulary) -> dict[str, Any]:
         """`index` is the state of the sequence: 1 + the number of events with a smaller time."""
         queries = [
-            {"time": float(t), "index": 1 + int(n), "intensities": row}
+            {"time": float(t), **self._iso(float(t)), "index": 1 + int(n), "intensities": row}
             for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True)
         ]
         return {"sequence": self.sequence, "queries": queries}
+
+    def _iso(self, time: float) -> dict[str, str | None]:
+        return {} if self.began is None else {"iso": self.clock.iso(time, self.began)}
 
     def _named(self, vocabulary: Vocabulary) -> list[dict[str, float]]:
         if self.possible is not None:
@@ -53,25 +77,57 @@ class IntensityTable:
         for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True):
             best = sorted(row.items(), key=lambda pair: -pair[1])[:top]
             words = "  ".join(f"{name} {value:.4g}" for name, value in best)
-            table.add_row(f"{t:g}", str(n), f"{sum(row.values()):.4g}", escape(words))
+            table.add_row(
+                self.clock.short(float(t), self.began) or f"{t:g}", str(n), f"{sum(row.values()):.4g}", escape(words)
+            )
         return table
 
 
 def intensities_at(
-    model: IntensityModel, data: EventData, times: list[float] | np.ndarray, *, grid: int | None = None
-) -> list[IntensityTable]:
-    """At the same times for every sequence, or on an even grid over each."""
+    model: IntensityModel,
+    data: EventData,
+    times: Sequence[float] | Sequence[Sequence[float]] | np.ndarray,
+    *,
+    grid: int | None = None,
+) -> ResultList[IntensityTable]:
+    """At the same times for every sequence, or at a list of times for each, or on an even grid over each."""
     if grid is not None and grid < 2:
         raise ForetellError(f"grid = {grid}: expected 2 times or more")
-    answers = []
-    for sequence in data:
-        wanted = np.atleast_1d(np.asarray(times, dtype=np.float64))
+    answers: ResultList[IntensityTable] = ResultList()
+    every = np.asarray(times, dtype=np.float64)
+    for place, sequence in enumerate(data):
+        wanted = np.atleast_1d(every[place] if every.ndim == 2 else every)
         if grid is not None:
             wanted = np.linspace(0.0, sequence.t_end, grid)
         seen = np.searchsorted(sequence.times, wanted, side="left")
         possible = model.possible_intensities(sequence, wanted) if isinstance(model, HasRules) else None
-        answers.append(IntensityTable(sequence.id, wanted, seen, model.intensity(sequence, wanted), possible))
+        found = sequence.id, wanted, seen, model.intensity(sequence, wanted), possible
+        answers.append(IntensityTable(*found, data.clock, sequence.start, model.vocabulary, data.frame))
     return answers
+
+
+class EventEmbeddings(list[np.ndarray], FrameResult):
+    """The embeddings of every sequence's events, an array each. As a frame: a row per event, the numbers in `e1`, `e2`, …"""
+
+    def __init__(self, arrays: Iterable[np.ndarray], data: EventData) -> None:
+        super().__init__(arrays)
+        self.data = data
+
+    @property
+    def frame_format(self) -> FrameFormat:
+        return FrameFormat.of(self.data)
+
+    def frame_columns(self) -> FrameColumns:
+        columns, instants = self.data.columns, event_instants(self.data)
+        times = columns.times if instants is None else instants.astype("datetime64[ns]")
+        names, width = np.array(self.data.vocabulary.names, dtype=object), self[0].shape[1] if len(self) else 0
+        values = np.concatenate([np.zeros((0, width)), *self])
+        return {
+            "sequence": np.repeat(np.array(columns.ids, dtype=object), columns.lengths).tolist(),
+            "time": times,
+            "event": names[columns.types].tolist(),
+            **{f"e{place + 1}": values[:, place] for place in range(width)},
+        }
 
 
 def embeddings_of(
@@ -81,7 +137,7 @@ def embeddings_of(
     *,
     history: Sight | None = None,
     visible: Sequence[np.ndarray] | None = None,
-) -> list[np.ndarray]:
+) -> EventEmbeddings:
     """The embedding of every event, [events, (L + 1)·D] or [events, D]; one array a sequence.
 
     `history` is what events see: the past (`causal`, the default of models of what happens next), or all other events (`two-sided`, that
@@ -93,7 +149,7 @@ def embeddings_of(
     known = history if history is not None else _own_history(model)
     encoder = model.encoder if isinstance(model, TaskHead) else model
     if visible is None and known == "causal":
-        return [encoder.embed(sequence, layers) for sequence in data]
+        return EventEmbeddings((encoder.embed(sequence, layers) for sequence in data), data)
     if not isinstance(encoder, ANHP):
         raise ForetellError(
             f"{encoder.title} has embeddings of the past alone: a history of another kind needs an A-NHP"
@@ -101,7 +157,8 @@ def embeddings_of(
     if visible is not None and len(visible) != len(data):
         raise ForetellError(f"visible: found {len(visible)} matrices for {len(data)} sequences, expected one for each")
     seen = [None] * len(data) if visible is None else visible
-    return [_embedded(encoder, data, place, layers, known, own) for place, own in enumerate(seen)]
+    made = (_embedded(encoder, data, place, layers, known, own) for place, own in enumerate(seen))
+    return EventEmbeddings(made, data)
 
 
 def _own_history(model: Network) -> Sight:

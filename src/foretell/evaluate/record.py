@@ -75,6 +75,8 @@ def digest_of(data: EventData) -> str:
         found.update(np.ascontiguousarray(array).tobytes())
     if columns.unscored is not None and columns.unscored.any():
         found.update(columns.unscored.tobytes())
+    if columns.scored_from is not None and columns.scored_from.any():
+        found.update(b"scored from" + columns.scored_from.tobytes())
     return found.hexdigest()
 
 

@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from foretell.data import EventData
+from foretell.data import EventData, FrameFormat, FrameResult
+from foretell.data.frame_output import NO_FORMAT, FrameColumns
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, Units, estimates
 from foretell.evaluate.calibration import Calibration, RescalingTest, calibrate, rescaling_test, residuals
@@ -36,7 +37,7 @@ class ParticipantError:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(FrameResult):
     """Every score of the list (`evaluate.metrics.SCORES`) with its 95 % interval, and what a reader must know beside it.
 
     Scores are attributes by their keys: `log_likelihood`, `time_log_likelihood` and `type_log_likelihood` (nats per event), `rmse` and
@@ -59,6 +60,17 @@ class Evaluation:
     unseen_events: int  # events of such types
     participants: list[ParticipantError] = field(default_factory=list)  # one per pattern, then all together
     futures: FutureScores | None = None
+    format: FrameFormat = field(default=NO_FORMAT, repr=False, compare=False)
+
+    def frame_columns(self) -> FrameColumns:
+        """A row per score, with its interval."""
+        rows: dict[str, Estimate] = {key: one for key, one in self.scores.items() if one is not None}
+        rows |= {f"participants {one.pattern}": one.error_rate for one in self.participants}
+        if self.futures is not None:
+            rows |= {f"transport_distance {one.cost:g}": one.distance for one in self.futures.transport}
+            rows |= {"t_map": self.futures.t_map, "t_map_weighted": self.futures.t_map_weighted}
+        numbers = {name: np.array([getattr(one, name) for one in rows.values()]) for name in ("value", "low", "high")}
+        return {"model": [self.model] * len(rows), "data": [self.data] * len(rows), "score": list(rows), **numbers}
 
     def __getattr__(self, key: str) -> Any:
         scores = self.__dict__.get("scores", {})
@@ -74,7 +86,9 @@ class Evaluation:
             if SCORES[key].kind == "time":
                 scores.pop("undefined_times", None)
                 scores["undefined_times"] = self.undefined_times
-        for name, value in dataclasses.asdict(self).items():
+        for name, value in dataclasses.asdict(dataclasses.replace(self, format=NO_FORMAT)).items():
+            if name == "format":
+                continue
             made |= scores if name == "scores" else {name: value}
         return plain(made)
 
@@ -210,6 +224,7 @@ def summarise(
         unseen_events=int(np.isin(happened, model.unseen).sum()),
         participants=_participants(record.guesses, found),
         futures=futures,
+        format=FrameFormat.of(data),
     )
     return ScoredModel(evaluation, record)
 

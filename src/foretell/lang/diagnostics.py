@@ -38,6 +38,7 @@ ERRORS = {
     # files
     "missing-file": "a program, include or table that does not exist",
     "unreadable-file": "a file that cannot be read as what it should be",
+    "outside-folder": "an include or table outside the program's folder",
     "include-cycle": "a file that includes itself",
     "include-twice": "a file that is included, or read as one table, twice",
     "bad-table": "a table with rows that are no facts",

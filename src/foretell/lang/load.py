@@ -22,7 +22,7 @@ from foretell.lang.check import check
 from foretell.lang.diagnostics import Diagnostic, ProgramError
 from foretell.lang.mistakes import name_mistake
 from foretell.lang.program import NumberedRule, Program, UncheckedProgram
-from foretell.lang.source import Source, Span, UnreadableFile, neighbours, read_text
+from foretell.lang.source import Source, Span, neighbours, read_text
 from foretell.lang.statement import (
     DECLARATIONS,
     FUNCTORS,
@@ -40,6 +40,7 @@ from foretell.lang.syntax import Include, Rule, SourceFile, Statement, Table
 from foretell.lang.tables import LOOKED_FOR, read_table
 from foretell.lang.trouble import Trouble
 from foretell.options import Undeclared
+from foretell.reading import UnreadableFile, read_limits
 from foretell.wording import as_functor, did_you_mean, shown
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -213,7 +214,7 @@ def gather_file(path: Path) -> UncheckedProgram:
         source = Source(str(path), "", is_read=False)
         code = "missing-file" if error.missing else "unreadable-file"
         hint = _near(path) or _nameless(path) if error.missing else error.hint
-        raise ProgramError([Diagnostic(code, Span(source, 0, 0), str(error), hint)]) from None
+        raise ProgramError([Diagnostic(code, Span(source, 0, 0), error.reason, hint)]) from None
     return gather(Source(str(path), text), path.parent, path)
 
 
@@ -229,6 +230,7 @@ class _Open:
 
 @dataclass(eq=False)
 class _Gathering(UncheckedProgram):
+    allowed: tuple[Path, ...] = ()  # folders that includes and tables may lie in
     first_read: dict[tuple[str, Path], Span] = field(default_factory=dict)
     rows_of: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
     open: list[_Open] = field(default_factory=list)
@@ -245,8 +247,26 @@ class _Gathering(UncheckedProgram):
         if identity is not None:
             self.entered.add(identity)
 
+    def outside(self, one: Include | Table, path: Path) -> bool:
+        """Whether a file lies elsewhere than where the program may read; nothing of it is looked at."""
+        try:
+            whole = path.resolve()
+            if any(whole.is_relative_to(folder) for folder in self.allowed):
+                return False
+        except (OSError, ValueError):
+            return False  # there can be no such file, and the reader says so
+        except RuntimeError:  # a loop of links
+            pass
+        message = f"{shown(one.path)}: this file lies outside the program's folder"
+        hint = "move it there, or allow its folder with --allow FOLDER"
+        self.found.append(Diagnostic("outside-folder", one.span, message, hint))
+        return True
+
     def include(self, one: Include, folder: Path) -> None:
         path = folder / one.path
+        if self.outside(one, path):
+            self.is_complete = False
+            return
         self.is_complete = self._include(one, path) and self.is_complete
 
     def _include(self, one: Include, path: Path) -> bool:
@@ -259,8 +279,8 @@ class _Gathering(UncheckedProgram):
             identity = path.resolve()
         except UnreadableFile as error:
             if error.missing:
-                return refuse("missing-file", str(error), _near(path) or LOOKED_FOR)
-            return refuse("unreadable-file", str(error), error.hint)
+                return refuse("missing-file", error.reason, _near(path) or LOOKED_FOR)
+            return refuse("unreadable-file", error.reason, error.hint)
         if identity in self.entered:
             refuse("include-cycle", "the file includes itself, directly or by others", "remove one of the includes")
             return True
@@ -274,6 +294,9 @@ class _Gathering(UncheckedProgram):
 
     def table(self, one: Table, folder: Path) -> None:
         path = folder / one.path
+        if self.outside(one, path):
+            self.unread.add(one.functor)
+            return
         if self._is_second(one, path):
             return
         table, found = read_table(one, path, self.rows_of.get(one.functor, frozenset()))
@@ -297,9 +320,14 @@ class _Gathering(UncheckedProgram):
         return True
 
 
-def gather(source: Source, folder: Path, path: Path | None = None) -> UncheckedProgram:
-    """All statements in order, an included file's at its place. No recursion: files may include files to any depth."""
-    state = _Gathering()
+def gather(source: Source, folder: Path | None, path: Path | None = None) -> UncheckedProgram:
+    """All statements in order, an included file's at its place. No recursion: files may include files to any depth.
+
+    Includes and tables are read from `folder` and from those that `reading.limits` allows; without one, from nowhere.
+    """
+    allowed = () if folder is None else tuple(one.resolve() for one in (folder, *read_limits().allow))
+    state = _Gathering(allowed=allowed)
+    folder = folder or Path()
     state.enter(source, folder, path.resolve() if path is not None else None)
     while state.open:
         file = state.open[-1]

@@ -189,14 +189,14 @@ def shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int, time
     )
 
 
-def cell_shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int) -> RuleShapes:
-    """The same for a model in which facts have cells: an addition has `G`, the six gates, and pools what is proposed."""
+def cell_shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int, rows: int | None = None) -> RuleShapes:
+    """The matrices of a rule where facts have cells: an addition has `G` and pools what is proposed; `rows` of it, or six gates."""
     shapes = shapes_of(one, functors, dim, 0)
     if shapes.stem != "add":
         return shapes
     own = Atom(one.name, (), one.rule.head.span, one.rule.head.functor_span)
     head, past = shapes.matrices["V"]
-    return RuleShapes("add", shapes.name, one.rule.beta or own, {"G": (GATES * head, past)})
+    return RuleShapes("add", shapes.name, one.rule.beta or own, {"G": (GATES * head if rows is None else rows, past)})
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------

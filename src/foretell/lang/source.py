@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from foretell.reading import UnreadableFile, read_bytes
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -51,17 +53,12 @@ class Span:
         return Span(self.source, self.start, other.end)
 
 
-class UnreadableFile(Exception):
-    """Why a file cannot be read; `missing` where there is none."""
-
-    def __init__(self, reason: str, hint: str = "write the file again", missing: bool = False) -> None:
-        self.hint, self.missing = hint, missing
-        super().__init__(reason)
+PROGRAM_BYTES = 16 << 20  # of one file of rules; data belong into tables
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, most: int | None = PROGRAM_BYTES) -> str:
     """The text of a UTF-8 file, without a byte order mark; raises `UnreadableFile`."""
-    data = read_bytes(path)
+    data = read_bytes(path, most)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -69,32 +66,6 @@ def read_text(path: Path) -> str:
         raise UnreadableFile(
             f"it is not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}", "save it as UTF-8"
         ) from None
-
-
-def read_bytes(path: Path) -> bytes:
-    check_file(path)
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(f"it cannot be read: {error.strerror or error}", "look at its permissions") from None
-
-
-def check_file(path: Path) -> None:
-    """Raises `UnreadableFile` unless this is an ordinary file."""
-    try:
-        if path.is_dir():
-            raise UnreadableFile("it is a folder", "name a file in it")
-        if path.is_file():
-            return
-        exists = path.exists()
-    except (OSError, ValueError) as error:
-        # a name that is too long, or that holds a NUL: there can be no such file
-        raise UnreadableFile(
-            f"there is no such file ({getattr(error, 'strerror', None) or error})", missing=True
-        ) from None
-    if exists:
-        raise UnreadableFile("it is no ordinary file", "give a file: pipes and devices are not read")
-    raise UnreadableFile("there is no such file", missing=True)
 
 
 def neighbours(path: Path) -> list[str]:

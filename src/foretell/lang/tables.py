@@ -18,11 +18,13 @@ from typing import Any
 from foretell import terms
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.program import FactTable
-from foretell.lang.source import Source, Span, UnreadableFile, check_file, neighbours, read_text
+from foretell.lang.source import Source, Span, neighbours, read_text
 from foretell.lang.syntax import Table
+from foretell.reading import UnreadableFile, check_file, read_limits
 from foretell.wording import counted, did_you_mean, shown
 
 SHOWN_ROWS = 20
+MOST_WRONG = 1_000  # rows; after so many, the rest of the file is not read
 LOOKED_FOR = "a path is relative to the file that names it"
 _FRACTION = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 
@@ -76,10 +78,11 @@ def read_table(
         return refuse("bad-table", "the file is empty", "the first row is a header, which names the columns")
     except UnreadableFile as error:
         if error.missing:
-            return refuse("missing-file", str(error), did_you_mean(path.name, neighbours(path)) or LOOKED_FOR)
-        return refuse("unreadable-file", str(error), error.hint)
+            return refuse("missing-file", error.reason, did_you_mean(path.name, neighbours(path)) or LOOKED_FOR)
+        return refuse("unreadable-file", error.reason, error.hint)
     if rows.wrong > SHOWN_ROWS:
         more = f"… and {rows.wrong - SHOWN_ROWS:,} more rows of {shown(table.path)} are wrong"
+        more += "; the rest was not read" if rows.wrong >= MOST_WRONG else ""
         rows.found.append(Diagnostic("bad-table", table.span, more))
     if rows.wrong:
         return None, rows.found
@@ -103,7 +106,7 @@ def read_table(
 
 
 def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
-    text = read_text(path)
+    text = read_text(path, None)
     source = Source(str(path), text)
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
     lines = _records(reader, source)
@@ -115,6 +118,8 @@ def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
     spell = cache(_cell)
     width = len(rows.columns)
     for number, cells in lines:
+        if rows.wrong >= MOST_WRONG:
+            break
         if len(cells) != width:
             message = f"{counted(len(cells), 'cell')}, but the header has {counted(width, 'column')}"
             hint = "give every row one cell a column; put cells with commas in double quotes"
@@ -181,7 +186,7 @@ def _line(source: Source, number: int) -> Span:
 
 
 def _parquet(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
-    check_file(path)
+    size = check_file(path).st_size
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -189,7 +194,12 @@ def _parquet(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
         message = "Parquet files are read with pyarrow, which is not installed here; use a .csv file"
         raise UnreadableFile(message) from None
     try:
-        found = parquet.read_table(path)
+        file = parquet.ParquetFile(path)
+        most = read_limits().events_of(size)
+        if file.metadata.num_rows * max(1, file.metadata.num_columns) > most:
+            hint = "allow more with --max-events (reading.limits in Python)"
+            raise UnreadableFile(f"it says that it has {file.metadata.num_rows:,} rows, too many for its size", hint)
+        found = file.read()
     except (OSError, ValueError, pyarrow.ArrowException):
         raise UnreadableFile("it is no Parquet file that can be read") from None
     rows = _Rows(list(found.column_names), table, str(path))
@@ -213,12 +223,20 @@ def _column(rows: _Rows, number: int, column: Any) -> Sequence[str]:
         hint = "constants are names and whole numbers: write the column as text or as integers"
         rows.refuse(rows.table.span, message, hint)
         return []
-    return list(_cells(rows, number, column.to_pylist()))
+    try:
+        values = column.to_pylist()
+    except UnicodeDecodeError:
+        message = f"{shown(rows.table.path)}: {rows.column(number)} holds text that is not UTF-8"
+        rows.refuse(rows.table.span, message, "write the column as UTF-8 text")
+        return []
+    return list(_cells(rows, number, values))
 
 
 def _cells(rows: _Rows, number: int, values: Iterable[object]) -> Iterator[str]:
     spell = cache(lambda value: None if value is None else _cell(str(value)))
     for place, value in enumerate(values):
+        if rows.wrong >= MOST_WRONG:
+            return
         known = spell(value)
         if known is None:
             where = f"{shown(rows.table.path)}, row {place + 1}: {rows.column(number)}"

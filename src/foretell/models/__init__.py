@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from foretell.models.recurrent.rmtpp import RMTPP
     from foretell.models.rules.andtt import ANDTT
     from foretell.models.rules.ndtt import NDTT
+    from foretell.models.rules.s2ndtt import S2NDTT
     from foretell.models.state_space.s2p2 import S2P2
 
-__all__ = ["ANDTT", "ANHP", "NDTT", "NHP", "RMTPP", "S2P2", "SAHP", "THP", "Hawkes", "Poisson"]
+__all__ = ["ANDTT", "ANHP", "NDTT", "NHP", "RMTPP", "S2NDTT", "S2P2", "SAHP", "THP", "Hawkes", "Poisson"]
 
 # As an entry point of another package would have it: kind = "module:class". Imported when asked for.
 BUILT_IN = {
     "anhp": "foretell.models.attention.anhp:ANHP",
     "andtt": "foretell.models.rules.andtt:ANDTT",
     "ndtt": "foretell.models.rules.ndtt:NDTT",
+    "s2ndtt": "foretell.models.rules.s2ndtt:S2NDTT",
     "nhp": "foretell.models.recurrent.nhp:NHP",
     "rmtpp": "foretell.models.recurrent.rmtpp:RMTPP",
     "s2p2": "foretell.models.state_space.s2p2:S2P2",

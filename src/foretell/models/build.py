@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from foretell.data import Vocabulary
@@ -17,10 +15,12 @@ from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.registry import find_network
 from foretell.models.task_heads import TaskHead
-from foretell.options import ConfigError
+from foretell.models.tensor_file import LARGEST_UNIT, BoundedMemory, TensorFile, check_numbers, read_tensors
+from foretell.options import ConfigError, coerce, expected, names_of
 
 FORMAT = 1
 SIZES = ("dim", "layers", "heads", "time_dim", "feed_forward", "decays")
+OTHERWISE_CHECKED = ("program", "undeclared", "edges")  # a program is kept with its tables; edges by the model
 POSITIVE = ("m", "M", "time_scale", "elapsed_scale")
 
 
@@ -66,36 +66,46 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> Intensit
 
 def load_network(path: str | Path, device: torch.device | str = "cpu") -> Network:
     """Whatever a run has learned; a file that is not one is the user's error, never code that runs."""
+    file = read_tensors(path, "foretell", "a foretell model", "no such model file")
+    description = file.description
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        description = json.loads(metadata["foretell"])
         if description["format"] != FORMAT:
             raise ForetellError(f"{path}: model format {description['format']}: this version reads format {FORMAT}")
-        _check_spec(description["spec"], sum(tensor.numel() for tensor in tensors.values()))
-        model = rebuild(description)
-        model.load_state_dict(tensors)
-    except FileNotFoundError as error:
-        raise ForetellError(f"{path}: no such model file") from error
+        _check(description, file)
+        with BoundedMemory(file.size):
+            model = rebuild(description)
+        model.load_state_dict(file.tensors)
     except ConfigError as error:
         raise ForetellError(f"{path}: not a foretell model: {error}") from error
-    except (
-        OSError, SafetensorError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError
-    ) as error:  # fmt: skip
+    except ForetellError:
+        raise
+    except Exception as error:  # whatever a description can provoke in a constructor is a mistake of the file
         raise ForetellError(f"{path}: not a foretell model ({type(error).__name__}: {error})") from error
     return model.to(device).eval()
 
 
-def _check_spec(spec: dict[str, Any], numbers: int) -> None:
-    """A file from elsewhere must not ask for more than it holds, nor for numbers that no model has."""
+def _check(description: dict[str, Any], file: TensorFile) -> None:
+    """Types and sizes of everything but the tensors; a spec's options are checked by their own class."""
+    spec, types, longest = description["spec"], description["types"], description["longest"]
     if spec["dtype"] not in ("float32", "float64"):
         raise ValueError(f"dtype is {spec['dtype']!r}")
-    for name in SIZES:
-        size = spec.get(name)
-        if size is not None and not (type(size) is int and 0 <= size <= numbers):
-            raise ValueError(f"{name} is {size!r}, with {numbers} numbers in the file")
-    for name in POSITIVE:
-        value = spec.get(name, 1.0)
-        if type(value) not in (int, float) or not 0.0 < value < math.inf:
-            raise ValueError(f"{name} is {value!r}")
+    check_numbers(spec, SIZES, POSITIVE, file)
+    if not isinstance(types, list) or not all(isinstance(one, str) for one in types):
+        raise ValueError("its types are no list of names")
+    if any(type(one) is not int or not 0 <= one < len(types) for one in description["unseen"]):
+        raise ValueError("its unseen types are not among its types")
+    if longest is not None and (type(longest) not in (int, float) or not 0.0 <= longest <= LARGEST_UNIT):
+        raise ValueError(f"its longest time is {longest!r}")
+    if type(spec.get("fitted", True)) is not bool:
+        raise ValueError(f"fitted is {spec['fitted']!r}")
+    _check_options(description["kind"], spec)
+
+
+def _check_options(kind: Any, spec: dict[str, Any]) -> None:
+    network = find_network(kind)
+    if not hasattr(network, "about"):  # a head for another task: its encoder's options are checked as it is built
+        return
+    for name, hint in get_type_hints(network.about.options).items():
+        checked = name in spec and name in names_of(network.about.options) and name not in OTHERWISE_CHECKED
+        if checked and not coerce(spec[name], hint)[1]:
+            raise ValueError(f"{name} is {str(spec[name])[:80]!r}: expected {expected(hint)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.reading import read_json
 
 FORMAT = 1
 
@@ -28,12 +28,7 @@ def parameters_json(model: IntensityModel) -> dict[str, Any]:
 
 
 def read_parameters(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ForetellError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ForetellError(f"{path}: not JSON: {error}") from error
+    found = read_json(path)
     if not isinstance(found, dict) or not isinstance(found.get("parameters"), dict):
         raise ForetellError(
             f'{path}: expected an object with "format" and "parameters", as `foretell params` prints it'
@@ -94,13 +89,19 @@ def _units(model: IntensityModel, time: Any, source: str) -> dict[str, float]:
     """The units that a file of parameters has, under their own names."""
     names = list(model.shown_units)
     fine = isinstance(time, dict) and all(
-        type(time.get(name)) in (int, float) and 0.0 < time[name] < math.inf for name in names
+        type(time.get(name)) in (int, float)
+        and (0.0 < time[name] < math.inf or (time[name] == 0 and _may_be_none(name)))
+        for name in names
     )
     dim = _time_dim(model)
     if not fine or {"dim": time.get("dim", dim.get("dim"))} != {"dim": dim.get("dim")}:
         expected = " and ".join([*(f"{name} {size}" for name, size in dim.items()), f"positive {' and '.join(names)}"])
         raise ForetellError(f'{source}: "time" is {time!r}: expected {expected}')
     return {own: float(time[shown]) for shown, own in model.shown_units.items()}
+
+
+def _may_be_none(unit: str) -> bool:
+    return unit.startswith("period")
 
 
 def _tensor(value: Any, dtype: torch.dtype) -> Tensor | None:

@@ -58,9 +58,15 @@ def mean_gap(data: EventData) -> float:
     return sum(sequence.t_end for sequence in data) / max(data.event_count, 1)
 
 
+def history_only(sequence: EventSequence) -> np.ndarray:
+    """bool [events]: True where an event is not scored, because the data mark it so or it comes before what is scored."""
+    marked = np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored
+    return marked | (sequence.times <= sequence.scored_from) if sequence.scored_from else marked
+
+
 def scored(sequence: EventSequence, origin: Origin) -> np.ndarray:
     """Which events of a sequence count: bool, one an event."""
-    found = np.ones(len(sequence), dtype=bool) if sequence.unscored is None else ~sequence.unscored
+    found = ~history_only(sequence)
     if origin == "first-event":
         found[:1] = False
     return found
@@ -71,7 +77,7 @@ def scored_counts(data: EventData) -> tuple[np.ndarray, float]:
     counts = np.full(len(data.vocabulary), PSEUDO_COUNT)
     for sequence in data:
         counts += np.bincount(sequence.types[scored(sequence, data.origin)], minlength=len(counts))
-    return counts, sum(sequence.t_end for sequence in data)
+    return counts, sum(sequence.t_end - sequence.scored_from for sequence in data)
 
 
 def starting_rates(data: EventData) -> np.ndarray:

@@ -1,9 +1,8 @@
 """Cells that move when events happen and drift in between, each update after those that it reads: a recurrence in waves.
 
-`cell(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, coordinate by coordinate. A *version* of a cell is what one event makes of it, from the version
-before and from embeddings just before the event: every instantiation `m` of a rule proposes a new `c` and a new `c̄`, by six gates of a sum
-of matrix products; what they change is pooled and summed; the decay is the harmonic mean of the proposed ones, weighted by
-`|c(s) − c̄| + |Δc_m| + |Δc̄_m|`. An embedding is `tanh` of what is deduced and of its own cell then.
+A *version* of a cell is what one event makes of it, from the version before and from embeddings just before the event: every instantiation
+of a rule proposes something, by a sum of matrix products. An embedding is a function of what is deduced and of its own cell then. What a
+cell is, and what is proposed, is in `gated_cells.py` and `state_cells.py`.
 
 In: indices, in the order of the *waves*, and all that does not depend on cells: constant parts of sums, matrices, elapsed times. Out: all
 versions. A wave is embeddings that need versions of earlier waves only, and then versions that need such embeddings. Both directions work
@@ -13,6 +12,7 @@ all slopes are found first, for all steps at once, and the gradients of matrices
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +21,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from foretell.nn.intensity import softplus
 from foretell.nn.pool import Seen, back_from_pools, pooled
 
-SMALLEST_DECAY = 1e-30  # no different from none, and its inverse is a number in float32, too
+Slices = Iterator[tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,9 @@ class CellUpdate:
     size: int
     proposals: int
     before: Tensor  # int64 [size]
+    own: (
+        Tensor | None
+    )  # int64 [size]: embeddings of their own facts then, whose deduced parts they take in; None: they take in none
     version: (
         Tensor | None
     )  # int64 [proposals]: counted within the update; None: each version has one proposal, in this order
@@ -80,39 +82,34 @@ class Waves:
     proposals: int
     versions: int
     made: Tensor  # int64 [proposals]: the version that each is for
+    functor: Tensor  # int64 [embeddings]: among those whose facts are added; 0 where the fact's is not
+    made_functor: Tensor  # int64 [versions]
 
 
-def drifted(c: Tensor, target: Tensor, decay: Tensor, elapsed: Tensor) -> Tensor:
-    """`c̄ + (c − c̄)·exp(−δ(t−s))`; `elapsed` [..., 1] in the model's unit."""
-    return target + (c - target) * torch.exp(-decay * elapsed)
+@dataclass(frozen=True)
+class WaveTables:
+    """All that does not depend on cells. Embeddings are multiplied by blocks; `matrices` says by which, for the tiles of each step."""
 
+    waves: Waves
+    matrices: Sequence[Tensor]
+    elapsed: Tensor  # [embeddings, 1]: since the version that each reads, in the model's unit
+    elapsed_before: Tensor  # [versions, 1]: since the version before
+    deduced: Tensor  # [targets, D]: constant parts of sums …
+    gates: Tensor  # [proposals, gates]: … and of what is proposed
+    blocks: Tensor  # [·, D, D]
+    gate_blocks: Tensor  # [·, D, gates]
+    beta: Tensor
 
-def cells_in_waves(
-    waves: Waves,
-    deduced: Tensor,
-    gates: Tensor,
-    blocks: Tensor,
-    gate_blocks: Tensor,
-    beta: Tensor,
-    elapsed: Tensor,
-    elapsed_before: Tensor,
-    matrices: Sequence[Tensor],
-) -> Tensor:
-    """All versions [V, 3, D]: `c`, `c̄`, `δ`; version 0 is zero.
-
-    `deduced` [targets, D] and `gates` [proposals, 6·D] are constant parts of sums; embeddings are multiplied by `blocks` [·, D, D] and
-    `gate_blocks` [·, D, 6·D], and `matrices` says by which of them, for the tiles of each step. Gates are in the order input, *minus*
-    forget, target-input, *minus* target-forget, candidate, decay: `σ(−x) = 1 − σ(x)` is what is forgotten.
-    """
-    return _CellsInWaves.apply(  # pyright: ignore[reportReturnType]
-        waves, matrices, elapsed, elapsed_before, deduced, gates, blocks, gate_blocks, beta
-    )
+    def cells(self, run: type[WaveRun], *parameters: Tensor) -> Tensor:
+        """All versions [V, parts, size]; `parameters` are those of the kind of cell."""
+        learned = self.deduced, self.gates, self.blocks, self.gate_blocks, self.beta, *parameters
+        return _CellsInWaves.apply(run, self, *learned)  # pyright: ignore[reportReturnType]
 
 
 class _CellsInWaves(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, waves: Waves, matrices: Sequence[Tensor], *given: Tensor) -> Tensor:
-        run = _Run(waves, matrices, *given)
+    def forward(ctx: Any, make: type[WaveRun], given: WaveTables, *learned: Tensor) -> Tensor:
+        run = make(given, *learned[5:])
         run.ahead()
         found = run.cells
         ctx.run, run.cells = run, found.detach()  # what comes out must not be kept by what it came from
@@ -121,158 +118,119 @@ class _CellsInWaves(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return None, None, None, None, *ctx.run.back(grads[0])
+        return None, None, *ctx.run.back(grads[0])
 
 
-class _Run:
-    """One pass, there and back."""
+class WaveRun(ABC):
+    """One pass through all waves, there and back; what a cell is, a subclass says."""
 
-    def __init__(
-        self,
-        waves: Waves,
-        matrices: Sequence[Tensor],
-        elapsed: Tensor,
-        elapsed_before: Tensor,
-        deduced: Tensor,
-        gates: Tensor,
-        blocks: Tensor,
-        gate_blocks: Tensor,
-        beta: Tensor,
-    ) -> None:
-        self.waves, self.matrices = waves, matrices
-        self.elapsed, self.elapsed_before = elapsed, elapsed_before
-        self.blocks, self.gate_blocks, self.beta = blocks, gate_blocks, beta
+    cells: Tensor  # [versions, parts, size]
+    to_cells: Tensor  # its gradient
+
+    def __init__(self, given: WaveTables) -> None:
+        waves = self.waves = given.waves
+        self.matrices, self.elapsed, self.elapsed_before = given.matrices, given.elapsed, given.elapsed_before
+        self.blocks, self.gate_blocks, self.beta = (
+            one.detach() for one in (given.blocks, given.gate_blocks, given.beta)
+        )
+        deduced, gates = given.deduced.detach(), given.gates.detach()
         dim = self.dim = deduced.shape[1]
-        new = deduced.new_zeros
-        self.tiny = torch.finfo(deduced.dtype).tiny / torch.finfo(deduced.dtype).eps
-        self.sums = torch.cat([deduced, new(1, dim)])
-        self.gates = torch.cat([gates, new(1, gates.shape[1])])
-        self.table = new(waves.embeddings + 1, dim)  # the last row: what fills up
-        self.own = new(waves.embeddings, 2, dim)  # c − c̄ and exp(−δ(t−s)) of each embedding's own cell
-        self.cells = new(waves.versions, 3, dim)
-        self.earlier = new(waves.versions, 2, dim)  # the same of the version before
-        self.now = new(waves.versions, 3, dim)  # just before each update: c(s), c̄, |c(s) − c̄|
-        self.mean = new(waves.versions, 2, dim)  # Σ w, Σ w/δ
-        self.change = new(waves.proposals, 2, dim)  # Δc, Δc̄
-        self.weighed = new(waves.proposals, 2, dim)  # w, w/δ
+        self.new = deduced.new_zeros
+        self.sums = torch.cat([deduced, self.new(1, dim)])
+        self.gates = torch.cat([gates, self.new(1, gates.shape[1])])
+        self.table = self.new(waves.embeddings + 1, dim)  # the last row: what fills up
         self.pooled: dict[int, Seen] = {}  # by step
         self.stages = [step.size for step in waves.steps if isinstance(step, DeductionStage)]
         self.updates = [step.size for step in waves.steps if isinstance(step, CellUpdate)]
         self.proposals = [step.proposals for step in waves.steps if isinstance(step, CellUpdate)]
 
-    def _of_stages(self, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    def of_stages(self, *tables: Tensor) -> Slices:
         """Slices of tables of embeddings, stage by stage."""
         return zip(*(table[: self.waves.embeddings].split(self.stages) for table in tables), strict=True)
 
-    def _of_updates(self, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    def of_updates(self, *tables: Tensor) -> Slices:
         """Slices of tables of versions, update by update."""
         return zip(*(table[1:].split(self.updates) for table in tables), strict=True)
 
-    def _of_proposals(self, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    def of_proposals(self, *tables: Tensor) -> Slices:
         return zip(*(table[: self.waves.proposals].split(self.proposals) for table in tables), strict=True)
+
+    # What a cell is
+
+    @abstractmethod
+    def slices(self) -> tuple[Slices, Slices, Slices]:
+        """What `stage` is given at each stage, and `update` of the versions and proposals of each update."""
+
+    @abstractmethod
+    def stage(self, stage: DeductionStage, rows: tuple[Tensor, ...]) -> None:
+        """Embeddings from what is deduced for them, which is known, and from their own cells."""
+
+    @abstractmethod
+    def update(
+        self, number: int, update: CellUpdate, versions: tuple[Tensor, ...], proposals: tuple[Tensor, ...]
+    ) -> None:
+        """New versions from what is proposed."""
+
+    @abstractmethod
+    def slices_back(self) -> tuple[Slices, Slices, Slices]:
+        """What `stage_back` and `update_back` are given; slopes are found here, for all steps at once."""
+
+    @abstractmethod
+    def stage_back(self, stage: DeductionStage, rows: tuple[Tensor, ...]) -> Tensor:
+        """From the gradient of embeddings to that of their cells, and of what is deduced for them, which is given back."""
+
+    @abstractmethod
+    def update_back(
+        self, number: int, update: CellUpdate, versions: tuple[Tensor, ...], proposals: tuple[Tensor, ...]
+    ) -> None: ...
+
+    def of_parameters(self) -> tuple[Tensor, ...]:
+        """Gradients of the parameters of this kind of cell."""
+        return ()
 
     # There
 
     def ahead(self) -> None:
-        stages = self._of_stages(self.sums, self.table, self.elapsed, *self.own.unbind(1))
-        now, mean = self.now.unbind(1), self.mean.unbind(1)
-        updates = self._of_updates(
-            self.cells[:, :2],
-            self.cells[:, 2],
-            self.elapsed_before,
-            *self.earlier.unbind(1),
-            self.now,
-            *now,
-            self.mean,
-            *mean,
-        )
-        parts = self._gate_parts(self.gates)
-        proposals = self._of_proposals(
-            self.gates[:, : 4 * self.dim], *parts, self.change, self.weighed, *self.weighed.unbind(1)
-        )
+        stages, updates, proposals = self.slices()
+        sums = self.of_stages(self.sums)
         for number, (step, matrix) in enumerate(zip(self.waves.steps, self.matrices, strict=True)):
             if isinstance(step, DeductionStage):
                 if step.products is not None:
                     self._multiply(step.products, matrix, self.blocks, self.sums)
-                self._stage(number, step, *next(stages))
+                (inside,) = next(sums)
+                if step.pools is not None:
+                    rows = self.sums.index_select(0, step.pools.row)
+                    inside.index_add_(0, step.pools.head, self.pool(number, step.pools, rows))
+                self.stage(step, next(stages))
             else:
                 if step.products is not None:
                     self._multiply(step.products, matrix, self.gate_blocks, self.gates)
-                self._update(number, step, next(updates), next(proposals))
+                self.update(number, step, next(updates), next(proposals))
 
-    def _gate_parts(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What enters and what is forgotten [·, 2, D], of the cell and of its target; the candidate [·, 1, D]; the decay [·, D]."""
-        both = gates[:, : 4 * self.dim].unflatten(1, (2, 2, self.dim))
-        candidate, decay = gates[:, 4 * self.dim :].unflatten(1, (2, self.dim)).unbind(1)
-        return both[:, :, 0], both[:, :, 1], candidate.unsqueeze(1), decay
+    def add_up(self, number: int, update: CellUpdate, rows: Tensor, into: Tensor) -> None:
+        """Add what is proposed [proposals, …] to versions [size, …]: pooled within each `r`, and summed."""
+        if update.version is None:
+            into += rows
+        elif update.single is None:
+            into.index_add_(0, update.version, rows)
+        else:
+            single = update.version.index_select(0, update.single)
+            into.index_add_(0, single, rows.index_select(0, update.single))
+        if update.pools is not None:
+            pools = update.pools
+            found = self.pool(number, pools, rows.flatten(1).index_select(0, pools.row))
+            into.index_add_(0, pools.head, found.view(-1, *rows.shape[1:]))
+
+    def pool(self, number: int, pools: PoolRows, rows: Tensor) -> Tensor:
+        """Rows of a step's pools, which are remembered for the way back."""
+        beta = self.beta.index_select(0, pools.beta)
+        found, self.pooled[number] = pooled(rows, pools.segment, len(pools.head), beta)
+        return found
 
     def _multiply(self, products: Products, matrix: Tensor, blocks: Tensor, sums: Tensor) -> None:
         inputs = self.table.index_select(0, products.source).view(matrix.shape[0], -1, self.dim)
         found = torch.bmm(inputs, blocks.index_select(0, matrix))
         sums.index_add_(0, products.target, found.view(-1, sums.shape[1]))
-
-    def _stage(
-        self,
-        number: int,
-        stage: DeductionStage,
-        inside: Tensor,
-        value: Tensor,
-        elapsed: Tensor,
-        away: Tensor,
-        faded: Tensor,
-    ) -> None:
-        if stage.pools is not None:
-            pools = stage.pools
-            beta = self.beta.index_select(0, pools.beta)
-            found, self.pooled[number] = pooled(
-                self.sums.index_select(0, pools.row), pools.segment, len(pools.head), beta
-            )
-            inside.index_add_(0, pools.head, found)
-        if stage.version is not None:
-            c, target, decay = self.cells.index_select(0, stage.version).unbind(1)
-            torch.sub(c, target, out=away)
-            torch.exp(decay.mul_(elapsed).neg_(), out=faded)
-            inside += target.addcmul_(away, faded)
-        torch.tanh(inside, out=value)
-
-    def _update(
-        self, number: int, update: CellUpdate, versions: tuple[Tensor, ...], proposals: tuple[Tensor, ...]
-    ) -> None:
-        cell, new_decay, elapsed, away, faded, now, value, target, apart, mean, whole, inverse = versions
-        squashed, enter, leave, candidate, decay, change, weighed, weight, over_decay = proposals
-        squashed.sigmoid_()
-        candidate.tanh_()
-        torch.clamp(softplus(decay), min=SMALLEST_DECAY, out=decay)
-        torch.index_select(self.cells, 0, update.before, out=now)
-        torch.sub(value, target, out=away)
-        torch.exp(apart.mul_(elapsed).neg_(), out=faded)
-        torch.mul(away, faded, out=apart)
-        torch.add(target, apart, out=value)
-        cell.copy_(now[:, :2])
-        apart.abs_().add_(self.tiny)  # where nothing changes at all, all decays count the same
-        seen = _spread(now, update.version)
-        torch.mul(enter, candidate, out=change)
-        change.addcmul_(leave, seen[:, :2], value=-1.0)
-        if update.version is None:
-            cell += change
-        elif update.single is None:
-            cell.index_add_(0, update.version, change)
-        else:
-            single = update.version.index_select(0, update.single)
-            cell.index_add_(0, single, change.index_select(0, update.single))
-        if update.pools is not None:
-            pools = update.pools
-            rows = change.flatten(1).index_select(0, pools.row)
-            beta = self.beta.index_select(0, pools.beta)
-            found, self.pooled[number] = pooled(rows, pools.segment, len(pools.head), beta)
-            cell.index_add_(0, pools.head, found.view(-1, 2, self.dim))
-        torch.add(change.abs().sum(1), seen[:, 2], out=weight)
-        torch.div(weight, decay, out=over_decay)
-        if update.version is None:
-            mean.copy_(weighed)
-        else:
-            mean.index_add_(0, update.version, weighed)
-        torch.div(whole, inverse, out=new_decay)
 
     # Back
 
@@ -281,28 +239,18 @@ class _Run:
         self.to_table, self.to_sums, self.to_gates, self.to_beta = (
             torch.zeros_like(table) for table in (self.table, self.sums, self.gates, self.beta)
         )
-        stages = _backwards(
-            self._of_stages(
-                self.to_table, self.to_sums, 1.0 - self.table * self.table, self._slopes(self.own, self.elapsed)
-            )
-        )
-        updates = _backwards(
-            self._of_updates(
-                self.to_cells[:, :2],
-                self.to_cells[:, 2],
-                self.mean[:, 1].reciprocal(),
-                self._slopes(self.earlier, self.elapsed_before),
-            )
-        )
-        proposals = _backwards(self._of_proposals(*self._slopes_of_proposals()))
+        stages, updates, proposals = (reversed(list(one)) for one in self.slices_back())
         steps = list(enumerate(zip(self.waves.steps, self.matrices, strict=True)))
         for number, (step, matrix) in reversed(steps):
             if isinstance(step, DeductionStage):
-                self._stage_back(number, step, *next(stages))
+                to_inside = self.stage_back(step, next(stages))
+                if step.pools is not None:
+                    grads = self.pool_back(number, step.pools, to_inside.index_select(0, step.pools.head))
+                    self.to_sums.index_copy_(0, step.pools.row, grads)
                 if step.products is not None:
                     self._multiply_back(step.products, matrix, self.blocks, self.to_sums)
             else:
-                self._update_back(number, step, next(updates), next(proposals))
+                self.update_back(number, step, next(updates), next(proposals))
                 if step.products is not None:
                     self._multiply_back(step.products, matrix, self.gate_blocks, self.to_gates)
         return (
@@ -311,39 +259,23 @@ class _Run:
             self._of_matrices(DeductionStage, self.blocks, self.to_sums),
             self._of_matrices(CellUpdate, self.gate_blocks, self.to_gates),
             self.to_beta,
+            *self.of_parameters(),
         )
 
-    def _slopes(self, drift: Tensor, elapsed: Tensor) -> Tensor:
-        """Of a drifted cell, by `c`, `c̄` and `δ`: [·, 3, D]."""
-        away, faded = drift.unbind(1)
-        return torch.stack([faded, 1.0 - faded, -faded * away * elapsed], dim=1)
+    def add_up_back(self, number: int, update: CellUpdate, grads: Tensor) -> Tensor:
+        """From the gradient of versions to that of what is proposed."""
+        rows = grads.clone() if update.version is None else grads.index_select(0, update.version)
+        if update.pools is not None:
+            pools = update.pools
+            found = self.pool_back(number, pools, grads.flatten(1).index_select(0, pools.head))
+            rows.index_copy_(0, pools.row, found.view(-1, *grads.shape[1:]))
+        return rows
 
-    def _slopes_of_proposals(self) -> tuple[Tensor, ...]:
-        made = self.waves.made
-        enter, leave, candidate, decay = self._gate_parts(self.gates[:-1])
-        now = self.now.index_select(0, made)[:, :2]
-        by_gates = torch.stack([candidate * enter * (1.0 - enter), -now * leave * (1.0 - leave)], dim=2)
-        by_candidate = enter * (1.0 - candidate * candidate)
-        mean = self.cells[:, 2].index_select(0, made) / decay
-        by_weight = 1.0 - mean
-        by_decay = mean * self.weighed[:, 0] * (-torch.expm1(-decay) / decay)
-        side = self.earlier[:, 0].sign().index_select(0, made)
-        sides = torch.stack([side, -side], dim=1)
-        to_both, to_last = self.to_gates.split([4 * self.dim, 2 * self.dim], dim=1)
-        to_candidate, to_decay = to_last.split(self.dim, dim=1)
-        to_both = to_both.unflatten(1, (2, 2, self.dim))
-        return (
-            by_gates,
-            by_candidate,
-            leave,
-            by_weight,
-            by_decay,
-            self.change.sign(),
-            sides,
-            to_both,
-            to_candidate,
-            to_decay,
-        )
+    def pool_back(self, number: int, pools: PoolRows, grads: Tensor) -> Tensor:
+        """From the gradient of a step's pools to that of their rows."""
+        rows, beta = back_from_pools(self.pooled[number], grads)
+        self.to_beta.index_add_(0, pools.beta, beta)
+        return rows
 
     def _multiply_back(self, products: Products, matrix: Tensor, blocks: Tensor, to_sums: Tensor) -> None:
         grads = to_sums.index_select(0, products.target).view(matrix.shape[0], -1, to_sums.shape[1])
@@ -365,52 +297,7 @@ class _Run:
             found.index_add_(0, torch.cat([matrix for _, matrix in some]), torch.bmm(inputs.transpose(1, 2), grads))
         return found
 
-    def _stage_back(
-        self, number: int, stage: DeductionStage, to_value: Tensor, to_inside: Tensor, slope: Tensor, slopes: Tensor
-    ) -> None:
-        torch.mul(to_value, slope, out=to_inside)
-        if stage.version is not None:
-            self.to_cells.index_add_(0, stage.version, slopes * to_inside.unsqueeze(1))
-        if stage.pools is not None:
-            pools = stage.pools
-            rows, beta = back_from_pools(self.pooled[number], to_inside.index_select(0, pools.head))
-            self.to_sums.index_copy_(0, pools.row, rows)
-            self.to_beta.index_add_(0, pools.beta, beta)
 
-    def _update_back(
-        self, number: int, update: CellUpdate, versions: tuple[Tensor, ...], proposals: tuple[Tensor, ...]
-    ) -> None:
-        to_now, to_decay, per_inverse, slopes = versions
-        by_gates, by_candidate, leave, by_weight, by_decay, sign, sides, to_both, to_candidate, to_last = proposals
-        # δ = Σw / Σ(w/δ_m)
-        mean = _spread(to_decay * per_inverse, update.version)
-        torch.mul(mean, by_decay, out=to_last)
-        weight = mean.mul_(by_weight).unsqueeze(1)
-        # what changes, by pools and by weights
-        change = to_now.clone() if update.version is None else to_now.index_select(0, update.version)
-        if update.pools is not None:
-            pools = update.pools
-            grads = to_now.flatten(1).index_select(0, pools.head)
-            rows, beta = back_from_pools(self.pooled[number], grads)
-            change.index_copy_(0, pools.row, rows.view(-1, 2, self.dim))
-            self.to_beta.index_add_(0, pools.beta, beta)
-        change.addcmul_(weight, sign)
-        torch.mul(change.unsqueeze(2), by_gates, out=to_both)
-        torch.sum(change * by_candidate, 1, out=to_candidate)
-        # Δ = σ_i·z − (1 − σ_f)·now
-        change.mul_(leave).neg_().addcmul_(weight, sides)
-        if update.version is None:
-            to_now += change
-        else:
-            to_now.index_add_(0, update.version, change)
-        before = slopes * to_now[:, :1]
-        before[:, 1] += to_now[:, 1]
-        self.to_cells.index_add_(0, update.before, before)
-
-
-def _spread(rows: Tensor, version: Tensor | None) -> Tensor:
+def spread(rows: Tensor, version: Tensor | None) -> Tensor:
+    """Rows of versions, for each of their proposals."""
     return rows if version is None else rows.index_select(0, version)
-
-
-def _backwards(rows: Iterator[tuple[Tensor, ...]]) -> Iterator[tuple[Tensor, ...]]:
-    return reversed(list(rows))

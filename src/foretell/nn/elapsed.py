@@ -1,12 +1,14 @@
 """Features of the time since the last event: how much of it has passed on each of several scales, from the shortest gaps to the longest.
 
 On a scale `s` the features of a time `u` are `exp(−u/s)`, which tells short times apart, and `log(1 + u/s)`, which tells long ones apart,
-divided by its value at the longest scale. Times are float64 and are subtracted before anything is rounded.
+divided by its value at the longest scale. `ElapsedFeatures` adds `sin(2πu/p)` and `cos(2πu/p)` for some periods `p`. Times are float64 and
+are subtracted before anything is rounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -57,3 +59,42 @@ class TimeScales(nn.Module):
         """`exp(−u/s)·unit/s` on every scale, whose integrals over all `u` are `unit`: [...] float64 -> [..., count] of `dtype`."""
         share = elapsed.clamp(min=0.0).unsqueeze(-1) / self.scales
         return (torch.exp(-share) * (unit / self.scales)).to(dtype)
+
+
+class ElapsedFeatures(TimeScales):
+    """The features of `TimeScales`, and waves of up to `most` periods; those of periods that are not set are 0."""
+
+    turns: Tensor  # float64 [most]: 1/p, or 0
+
+    def __init__(self, count: int, most: int) -> None:
+        self.most = most
+        self.periods: tuple[float, ...] = (0.0,) * most
+        super().__init__(count)
+
+    def set_periods(self, periods: Sequence[float]) -> None:
+        """In the data's unit; 0 stands for none."""
+        assert len(periods) <= self.most and all(0.0 <= one < math.inf for one in periods), periods
+        self.periods = (*map(float, periods), *[0.0] * (self.most - len(periods)))
+        self._build(self.scales.device)
+
+    def _build(self, device: torch.device | None) -> None:
+        super()._build(device)
+        turns = torch.tensor([1.0 / one if one else 0.0 for one in self.periods], dtype=torch.float64, device=device)
+        self.register_buffer("turns", turns, persistent=False)
+
+    @property
+    def width(self) -> int:
+        return super().width + 2 * self.most
+
+    def features(self, elapsed: Tensor, dtype: torch.dtype) -> Tensor:
+        """[...] float64 -> [..., width] of `dtype`: exponentials, logarithms, sines, cosines."""
+        found = super().features(elapsed, dtype)
+        if not self.most:
+            return found
+        angle = 2.0 * math.pi * (elapsed.clamp(min=0.0).unsqueeze(-1) * self.turns).remainder(1.0)
+        waves = torch.cat([torch.sin(angle), torch.cos(angle) * self.is_set()], dim=-1)
+        return torch.cat([found, waves.to(dtype)], dim=-1)
+
+    def is_set(self) -> Tensor:
+        """1 for each period that is set, else 0: float64 [most]."""
+        return (self.turns > 0.0).double()

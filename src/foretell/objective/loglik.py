@@ -54,7 +54,7 @@ def stratified(
     `uniform` may hold the draws on [0, 1), float64 [B, G, points], where the caller makes them (a captured graph does). With `short`,
     half of the draws are spread evenly over the logarithm of the time since the gap began, from about that time on (`log_stratified`).
     """
-    start, length = batch.gap_start, batch.gap_length
+    start, length = batch.scored_start, batch.gap_length
     if uniform is None:
         uniform = torch.rand(*start.shape, points, generator=generator, dtype=torch.float64, device=start.device)
     if short is not None:
@@ -66,7 +66,7 @@ def stratified(
 
 
 def log_stratified(batch: Batch, uniform: Tensor, short: float) -> Points:
-    """Half of the draws from the density `1/(u + short)`, where `u` is the time since the gap began, half uniform.
+    """Half of the draws from the density `1/(u + short)`, where `u` is the time since the gap (what is scored of it) began, half uniform.
 
     A gap of days may begin with a second in which the intensity is a million times as high: a uniform draw would miss that second a
     hundred thousand times, and then be off as much. Weights are those of multiple importance sampling (Veach & Guibas 1995, balance
@@ -86,12 +86,12 @@ def log_stratified(batch: Batch, uniform: Tensor, short: float) -> Points:
     some = length > 0.0
     safe, safe_whole = torch.where(some, length, 1.0), torch.where(some, whole, 1.0)
     density = share / ((wait + short) * safe_whole) + (1.0 - share) / safe
-    return _by_gap(batch.gap_start.unsqueeze(-1) + wait, torch.where(some, 1.0 / (points * density), 0.0))
+    return _by_gap(batch.scored_start.unsqueeze(-1) + wait, torch.where(some, 1.0 / (points * density), 0.0))
 
 
 def quadrature(batch: Batch, nodes: int, short: float | None = None) -> Points:
     """Gauss-Legendre nodes in every gap: exact for polynomials of degree 2·nodes − 1, of time or, with `short`, of `log(u + short)`."""
-    start, length = batch.gap_start.unsqueeze(-1), batch.gap_length.unsqueeze(-1)
+    start, length = batch.scored_start.unsqueeze(-1), batch.gap_length.unsqueeze(-1)
     place, weight = gauss_legendre(nodes, start.device)
     if short is None:
         return _by_gap(start + length * place, length * weight)
@@ -108,7 +108,7 @@ def uniform(batch: Batch, points: Tensor, generator: torch.Generator | None) -> 
     most = int(points.max()) if len(points) else 0
     draws = torch.rand(len(batch), most, generator=generator, dtype=torch.float64, device=length.device) * whole
     gap = (torch.searchsorted(cumulative, draws, right=True) - 1).clamp(0, length.shape[1] - 1)
-    times = batch.gap_start.gather(1, gap) + (draws - cumulative.gather(1, gap))
+    times = batch.scored_start.gather(1, gap) + (draws - cumulative.gather(1, gap))
     used = torch.arange(most, device=length.device)[None] < points[:, None]
     weights = torch.where(used, whole / points.clamp(min=1)[:, None], torch.zeros_like(draws))
     return Points(Queries.seeing(times, gap), weights)

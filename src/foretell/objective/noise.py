@@ -216,7 +216,7 @@ class NoiseProcess:
             places = GapMarks(row[mine], gap[mine], mark[mine])
             waited[mine] = part.waits(places, column[mine] - begin, uniform[1][mine])
             begin += part.columns
-        time = batch.gap_start[row, gap] + torch.minimum(waited, batch.gap_length[row, gap])
+        time = batch.scored_start[row, gap] + torch.minimum(waited, batch.gap_length[row, gap])
         is_pseudo = column >= begin - bool(pseudo_rate)
         return _Draws(row, gap, torch.minimum(time, batch.gap_end[row, gap]), mark, is_pseudo)
 

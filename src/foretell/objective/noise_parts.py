@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
@@ -29,6 +28,7 @@ from foretell.models.base import IntensityModel
 from foretell.models.build import FORMAT, describe, load_model, rebuild, save_model
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
+from foretell.models.tensor_file import read_tensors
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class NoisePart(Protocol):
         ...
 
     def waits(self, places: GapMarks, column: Tensor, uniform: Tensor) -> Tensor:
-        """How long after the gap's start an event comes that has this share of the gap's integral before it."""
+        """How long after the start of the scored part of a gap an event comes that has this share of its integral before it."""
         ...
 
     def rate(self, places: GapMarks, time: Tensor) -> Tensor:
@@ -162,8 +162,9 @@ class FallingPart:
         return len(self.beta)
 
     def expected(self, streams: int) -> Tensor:
-        beta = self.beta[:, None]
-        return self.raised * (-torch.expm1(-self.batch.gap_length[..., None, None] * beta) / beta * streams)
+        beta, before = self.beta[:, None], (self.batch.scored_start - self.batch.gap_start)[..., None, None]
+        left = self.raised * torch.exp(-before * beta)
+        return left * (-torch.expm1(-self.batch.gap_length[..., None, None] * beta) / beta * streams)
 
     def waits(self, places: GapMarks, column: Tensor, uniform: Tensor) -> Tensor:
         beta = self.beta[column]
@@ -186,8 +187,8 @@ class ClockPart:
 
     @cached_property
     def _before(self) -> Tensor:
-        """The integral up to the start of each gap: [B, G, K]."""
-        return self.profile.upto(self.batch.gap_start.unsqueeze(-1) - self.origin)
+        """The integral up to the scored part of each gap: [B, G, K]."""
+        return self.profile.upto(self.batch.scored_start.unsqueeze(-1) - self.origin)
 
     @cached_property
     def _mass(self) -> Tensor:
@@ -202,7 +203,7 @@ class ClockPart:
         place = places.row, places.gap, places.mark
         wanted = self._before[place] + self._mass[place] * uniform
         found = self.origin[place] + self.profile.when(wanted, places.mark)
-        return (found - self.batch.gap_start[places.row, places.gap]).clamp(min=0.0)
+        return (found - self.batch.scored_start[places.row, places.gap]).clamp(min=0.0)
 
     def rate(self, places: GapMarks, time: Tensor) -> Tensor:
         return self.profile.at(time - self.origin[places.row, places.gap, places.mark], places.mark)
@@ -259,14 +260,14 @@ def save_noise(process: IntensityModel | TimedNoise, path: Path) -> None:
 
 def load_noise(path: Path) -> IntensityModel | TimedNoise:
     """A file that holds none is the user's error."""
+    file = read_tensors(path, "foretell", "a foretell model", "no such model file")
     try:
-        with safe_open(path, framework="pt") as file:
-            description = json.loads((file.metadata() or {})["foretell"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        return _timed_noise(description, tensors) if description["kind"] == TimedNoise.kind else load_model(path)
-    except (
-        OSError, SafetensorError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError
-    ) as error:  # fmt: skip
+        if file.description["kind"] != TimedNoise.kind:
+            return load_model(path)
+        return _timed_noise(file.description, file.tensors)
+    except ForetellError:
+        raise
+    except Exception as error:  # whatever a description can provoke is a mistake of the file
         raise ForetellError(f"{path}: not a foretell model ({type(error).__name__}: {error})") from error
 
 

@@ -235,6 +235,7 @@ class LookUps:
     event: Ints
     body: Ints  # which of them each condition of each addition is, -1 for an event that is no true fact
     happened: Ints  # which of them each event is, -1 likewise
+    own: Ints  # [versions]: which of them the fact of a cell is just before it is moved; -1: that is not looked at
 
 
 class SlotHistory:
@@ -309,16 +310,20 @@ class SlotHistory:
         facts, additions = self.grounded.facts, self.additions
         body, row, _ = self.grounded.instances.bodies(additions.instance)
         events = self.timeline.events.astype(np.int64)
-        fact = np.concatenate([body, events])
-        event = np.concatenate([additions.event[row], np.arange(1, len(events) + 1)])
+        versions, moved = self.versions, np.zeros(0, dtype=np.int64)
+        if self.grounded.layout.cells_take_deduced:
+            moved = np.flatnonzero(versions.before)
+        fact = np.concatenate([body, events, versions.fact[moved]])
+        event = np.concatenate([additions.event[row], np.arange(1, len(events) + 1), versions.event[moved]])
         true = self._true(fact, event)
         code = fact * (self.events + 1) + np.where(facts.changing[fact], event, 0)
         distinct, which = np.unique(code[true], return_inverse=True)
         place = np.full(len(fact), -1, dtype=np.int64)
         place[true] = which
-        return LookUps(
-            distinct // (self.events + 1), distinct % (self.events + 1), place[: len(body)], place[len(body) :]
-        )
+        of_body, happened, of_moved = np.split(place, [len(body), len(body) + len(events)])
+        own = np.full(len(versions), -1, dtype=np.int64)
+        own[moved] = of_moved
+        return LookUps(distinct // (self.events + 1), distinct % (self.events + 1), of_body, happened, own)
 
     def _true(self, fact: Ints, state: Ints) -> np.ndarray:
         """Just before event k the state is k."""

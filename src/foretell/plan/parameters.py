@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
+import numpy as np
+
 from foretell.ground.timeline import Grounding
 from foretell.lang.program import Program, RuleShapes, cell_shapes_of, dimension, shapes_of
 from foretell.lang.syntax import Atom, Constant, closure, conditions
@@ -33,6 +35,7 @@ class RuleLayout:
 class DimensionLayout:
     program: Program
     dim: int
+    cells_take_deduced: bool = False  # whether a cell that is moved takes in what is deduced for its fact just before
 
     def __deepcopy__(self, memo: dict[int, object]) -> DimensionLayout:
         return self  # nothing in it changes
@@ -80,6 +83,17 @@ class DimensionLayout:
             if numbered.rule.kind == "add" and numbered.rule.parameter_variables != of_matrix:
                 found[place] = len(of_matrix)
         return found
+
+    @cached_property
+    def added(self) -> tuple[str, ...]:
+        """Functors with embeddings whose facts events add."""
+        heads = [one.head for one in self.rules if one is not None and one.kind == "add"]
+        return tuple(dict.fromkeys(name for name in heads if self.dimension(name)))
+
+    def added_numbers(self, grounding: Grounding) -> np.ndarray:
+        """Of every functor of a grounding its place in `added`; 0 for others."""
+        place = {name: number for number, name in enumerate(self.added)}
+        return np.asarray([place.get(name, 0) for name in grounding.functors], dtype=np.int64)
 
     @cached_property
     def changing(self) -> frozenset[str]:
@@ -150,8 +164,8 @@ class ParameterFamily:
 
 
 class ParameterBook:
-    def __init__(self, layout: DimensionLayout, time_dim: int | None) -> None:
-        """Without `time_dim` additions have gates and pools, and no attention."""
+    def __init__(self, layout: DimensionLayout, time_dim: int | None, cell_rows: int | None = None) -> None:
+        """Without `time_dim` additions have cells with pools, and no attention; `cell_rows` are those of `G`, if not of six gates."""
         self.layout, self.program = layout, layout.program
         self.gated = time_dim is None
         self.families: dict[tuple[object, ...], ParameterFamily] = {}
@@ -160,7 +174,9 @@ class ParameterBook:
         self.given: set[int] = set()  # rules whose names have met values for their variables
         functors, dim = self.program.functors, layout.dim
         self.shapes: list[RuleShapes] = [
-            cell_shapes_of(one, functors, dim) if time_dim is None else shapes_of(one, functors, dim, time_dim)
+            cell_shapes_of(one, functors, dim, cell_rows)
+            if time_dim is None
+            else shapes_of(one, functors, dim, time_dim)
             for one in self.program.rules
         ]
         self._cuts: dict[tuple[object, ...], set[int]] = {}

@@ -18,7 +18,6 @@ from foretell.ground.timeline import Grounding
 from foretell.nn.range_attention import RangeTiles, range_tiles
 from foretell.nn.sparse_sum import sparse_sum
 from foretell.plan.deduction import DeductionPlan, Proofs, TableRows, classes_of, deduce, pack, rows_by_level
-from foretell.plan.history import SlotHistory
 from foretell.plan.int_arrays import distinct, joined, offsets, runs
 from foretell.plan.parameters import DimensionLayout, ParameterBook, ParameterFamily, events_of
 from foretell.plan.slots import SequenceSlots
@@ -251,6 +250,11 @@ class Merger:
         return tuple(found)
 
     @cached_property
+    def added(self) -> Ints:
+        """Of every slot the functor of its fact, among those whose facts are added; 0 for others."""
+        return self.layout.added_numbers(self.grounding)[self._functor[self.fact]]
+
+    @cached_property
     def _instances(self) -> Ints:
         return joined([part.proof_instance for part in self.parts])
 
@@ -342,50 +346,3 @@ def events_by_dim(layout: DimensionLayout) -> dict[int, dict[int, str]]:
     for number, name in enumerate(events_of(layout.program)):
         found.setdefault(layout.dimension(name), {})[number] = name
     return found
-
-
-@dataclass(frozen=True)
-class CellReads:
-    """Slots of one dimension that have cells."""
-
-    target: Tensor  # int64 [R]: rows of the sum of vectors
-    sequence: Tensor  # int64 [R]
-    version: Tensor  # int64 [R]: by its number in the sequence
-    point: Tensor  # int64 [R]
-    since: Tensor  # int64 [R]: the point of the event that made the version
-
-
-@dataclass(frozen=True)
-class CellPlan(Frame):
-    deduced: dict[int, DeductionPlan]
-    read: dict[int, CellReads]
-
-
-def make_cell_plan(
-    parts: Sequence[SequenceSlots],
-    histories: Sequence[SlotHistory],
-    layout: DimensionLayout,
-    book: ParameterBook,
-    device: torch.device,
-) -> CellPlan:
-    merger = Merger(parts, layout, book, device)
-    deduced = deduce(merger.proofs(), layout, merger.numbers, merger.vectors, device)
-    for dim, count in merger.sizes.items():
-        deduced.setdefault(dim, merger.nothing(count))
-    version, since, sequence = [], [], []
-    for number, (part, history) in enumerate(zip(parts, histories, strict=True)):
-        found = history.versions.at(part.slot_fact, part.point_state[part.slot_point])
-        version.append(found)
-        since.append(part.event_point[history.versions.event[found].clip(min=0)] + merger.point_offset[number])
-        sequence.append(np.full(len(found), number))
-    whole = joined(version)
-    columns = [joined(sequence), whole, merger.point, joined(since)]
-    read = {}
-    for dim in distinct(merger.dim[whole > 0]):
-        mine = np.flatnonzero((whole > 0) & (merger.dim == dim))
-        mine = mine[np.argsort(merger.row[mine])]
-        read[dim] = CellReads(
-            merger.tensor(deduced[dim].targets()[merger.row[mine]]),
-            *(merger.tensor(column[mine]) for column in columns),
-        )
-    return CellPlan(**vars(merger.frame()), deduced=deduced, read=read)

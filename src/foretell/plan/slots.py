@@ -49,6 +49,7 @@ class SequenceSlots:
     possible_query: Ints  # [E]: and whose
     possible_weight: np.ndarray  # float64 [E]: K / J where J of the K events possible at a query were drawn, else 1
     happened_slot: Ints  # [n]: of each event at its own time; -1 where it is not scored
+    version_slot: Ints  # [versions]: of the fact of a cell just before it is moved; -1 where that is not looked at
 
     @property
     def grounded(self) -> GroundingArrays:
@@ -167,6 +168,7 @@ class _Builder:
             points.query_at[asked_point],
             weight,
             np.where(history.scored, looked_slot[history.looked.happened], -1),
+            looked_slot[history.looked.own],
         )
 
     def _code(self, fact: Ints, point: Ints) -> Ints:

@@ -16,27 +16,9 @@ from torch import Tensor
 
 from foretell.nn.cells import CellUpdate, DeductionStage, PoolRows, Products, Waves
 from foretell.plan.history import SlotHistory
-from foretell.plan.int_arrays import Ints, changes, joined, offsets, runs
-from foretell.plan.parameters import ParameterFamily
+from foretell.plan.int_arrays import Ints, joined, offsets, runs
 from foretell.plan.plan import Merger
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Matrices of one family, cut up for conditions of these dimensions."""
-
-    family: ParameterFamily
-    dims: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class RowsByName:
-    """Rows that use parameters by name: where these lie depends on how many names there are."""
-
-    kinds: tuple[Kind, ...]
-    kind: Tensor  # int64
-    name: Tensor  # int64: place in its family
-    condition: Tensor  # int64; 0 for the constant part
+from foretell.plan.wave_rows import Kind, RowsByName, WaveConditions, WaveRows, WaveSteps, in_wave_order
 
 
 @dataclass(frozen=True)
@@ -60,31 +42,6 @@ class Recurrence:
 def make_recurrence(merger: Merger, histories: Sequence[SlotHistory]) -> Recurrence:
     """`merger` has slots without queries: their points are `bos` and the events."""
     return _Builder(merger, histories).build()
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Proofs or proposals: parameters, and what they pool into."""
-
-    head: Ints  # [R], ascending
-    kinds: tuple[Kind, ...]
-    kind: Ints
-    name: Ints
-    beta: Ints
-    alone: np.ndarray  # bool: no other row of the same head by the same `r`
-    pool: Ints  # ascending: equal for such rows
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """A matrix and an embedding that it is applied to."""
-
-    row: Ints
-    condition: Ints
-    slot: Ints
-
-    def where(self, kept: np.ndarray) -> _Pairs:
-        return _Pairs(self.row[kept], self.condition[kept], self.slot[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +72,11 @@ class _Builder:
             for place, (one, part) in enumerate(zip(self.own, self.parts, strict=True))
         ]
         self.slot_version, self.slot_event = joined(at), joined([part.slot_point for part in self.parts])
+        # Slots whose deduced parts versions take in.
+        slots = zip(self.parts, merger.slot_offset[:-1].tolist(), strict=True)
+        self.version_slot = self._of_versions(
+            [np.where(part.version_slot >= 0, part.version_slot + first, -1) for part, first in slots]
+        )
 
     def _of_versions(self, parts: Sequence[Ints]) -> Ints:
         return joined([[0], *(part[1:] for part in parts)])
@@ -125,11 +87,14 @@ class _Builder:
     def build(self) -> Recurrence:
         proposals, body = self._proposals()
         proofs, conditions = self._proofs()
-        needed = self._needed(body.slot, proofs.head[conditions.row], conditions.slot)
+        fed = np.flatnonzero(self.version_slot[1:] >= 0) + 1
+        looked = joined([body.slot, self.version_slot[fed]])
+        needed = self._needed(looked, proofs.head[conditions.row], conditions.slot)
         conditions = conditions.where(needed[conditions.slot] & needed[proofs.head[conditions.row]])
-        order = self._order(needed, proofs.head[conditions.row], conditions.slot, proposals.head[body.row], body.slot)
-        deductions = _Assembled(self.merger, _in_order(proofs, conditions, order.slot_row), order.slot_edge)
-        moves = _Assembled(self.merger, _in_order(proposals, body, order.version_row), order.version_edge)
+        reader = joined([proposals.head[body.row], fed])
+        order = self._order(needed, proofs.head[conditions.row], conditions.slot, reader, looked)
+        deductions = WaveSteps(self.merger, in_wave_order(proofs, conditions, order.slot_row), order.slot_edge)
+        moves = WaveSteps(self.merger, in_wave_order(proposals, body, order.version_row), order.version_edge)
         target = deductions.targets(len(order.slots))
         products, blocks, block_tiles = deductions.products(order.slot_row, target, deductions.beyond)
         rows = len(moves.rows.head)
@@ -138,7 +103,10 @@ class _Builder:
         made = {**stages, **self._updates(order, moves, gate_products)}
         tensor = self.merger.tensor
         steps = tuple(made[number] for number in range(len(made)))
-        waves = Waves(steps, len(order.slots), deductions.beyond, rows, self.versions, tensor(moves.rows.head))
+        functors = tensor(self.merger.added[order.slots]), tensor(self._made_functor()[joined([[0], order.versions])])
+        waves = Waves(
+            steps, len(order.slots), deductions.beyond, rows, self.versions, tensor(moves.rows.head), *functors
+        )
         point, since, made_at, made_before = map(tensor, self._points(order))
         return Recurrence(
             waves,
@@ -187,10 +155,14 @@ class _Builder:
             for number in np.flatnonzero(~order.is_update).tolist()
         }
 
-    def _updates(self, order: _Order, moves: _Assembled, products: list[Products | None]) -> dict[int, CellUpdate]:
+    def _updates(self, order: _Order, moves: WaveSteps, products: list[Products | None]) -> dict[int, CellUpdate]:
         """Versions of each step that has some."""
         before = self._split(order.version_row[self.version_before[order.versions]], order.version_edge - 1)
         version = self._split(moves.rows.head - order.version_edge[:-1][moves.step], moves.edge)
+        rows = np.append(order.slot_row, 0)[
+            self.version_slot[order.versions]
+        ]  # for one that takes in nothing, any will do
+        own, fed = self._split(rows, order.version_edge - 1), self.merger.layout.cells_take_deduced
         single, pools = moves.single(), moves.pools(None)
         made, proposed = np.diff(order.version_edge).tolist(), np.diff(moves.edge).tolist()
         return {
@@ -198,6 +170,7 @@ class _Builder:
                 made[number],
                 proposed[number],
                 before[number],
+                own[number] if fed else None,
                 None if made[number] == proposed[number] else version[number],
                 products[number],
                 single[number],
@@ -214,6 +187,12 @@ class _Builder:
         since = np.where(read > 0, self.version_point[read], point)
         return point, since, made, np.where(earlier > 0, self.version_point[earlier], made)
 
+    def _made_functor(self) -> Ints:
+        """The functor of each version's fact, among those whose facts are added."""
+        functor = self.merger.layout.added_numbers(self.merger.grounding)
+        fact = self._of_versions([one.fact for one in self.own])
+        return functor[self.parts[0].grounded.facts.functor[fact]]
+
     def _places(self, order: _Order) -> Ints:
         place = np.zeros((len(self.own), max(len(one) for one in self.own)), dtype=np.int64)
         for number, one in enumerate(self.own):
@@ -226,7 +205,7 @@ class _Builder:
 
     # What there is
 
-    def _proposals(self) -> tuple[_Rows, _Pairs]:
+    def _proposals(self) -> tuple[WaveRows, WaveConditions]:
         """Additions by the versions that they make, and the slots that they look at; an event that was no fact gives nothing."""
         merger, parts = self.merger, self.parts
         starts = offsets([len(part.addition_instance) for part in parts])
@@ -238,15 +217,15 @@ class _Builder:
         start = joined([part.addition_start[:-1] + first for part, first in zip(parts, before[:-1], strict=True)])
         _, row, condition = merger.instances.bodies(instance)
         slot = slots[start[addition][row] + condition]
-        return self._rows(made, instance), _Pairs(row, condition, slot).where(slot >= 0)
+        return self._rows(made, instance), WaveConditions(row, condition, slot).where(slot >= 0)
 
-    def _proofs(self) -> tuple[_Rows, _Pairs]:
+    def _proofs(self) -> tuple[WaveRows, WaveConditions]:
         proofs = self.merger.proofs()
         row, condition = np.nonzero(proofs.body >= 0)
         rows = self._rows(proofs.head, joined([part.proof_instance for part in self.parts]))
-        return rows, _Pairs(row, condition, proofs.body[row, condition])
+        return rows, WaveConditions(row, condition, proofs.body[row, condition])
 
-    def _rows(self, head: Ints, instance: Ints) -> _Rows:
+    def _rows(self, head: Ints, instance: Ints) -> WaveRows:
         merger = self.merger
         rule, group = merger.rule[instance], merger.group[instance]
         kinds: dict[tuple[int, tuple[int, ...]], tuple[int, Kind]] = {}
@@ -259,7 +238,9 @@ class _Builder:
             family, name[rows], beta[rows] = merger.numbers(group[rows])
             key = family.place, written.dims
             kind[rows] = kinds.setdefault(key, (len(kinds), Kind(family, written.dims)))[0]
-        return _Rows(head, tuple(one for _, one in kinds.values()), kind, name, beta, np.ones(len(head), bool), group)
+        return WaveRows(
+            head, tuple(one for _, one in kinds.values()), kind, name, beta, np.ones(len(head), bool), group
+        )
 
     # When
 
@@ -309,92 +290,3 @@ class _Builder:
             np.maximum.at(version_wave, made[some], wave[looked[some]])
             version_wave[rows] += 1
         return wave, level, version_wave
-
-
-def _in_order(rows: _Rows, pairs: _Pairs, number: Ints) -> tuple[_Rows, _Pairs]:
-    """With heads numbered anew, in the order of these numbers; those without are left out."""
-    head = number[rows.head]
-    order = np.lexsort((rows.pool, head))
-    order = order[head[order] >= 0]
-    head, group = head[order], rows.pool[order]
-    pool = np.cumsum(changes(head, group)) - 1
-    alone = (np.bincount(pool)[pool] if len(pool) else pool) == 1
-    place = np.full(len(rows.head), -1, dtype=np.int64)
-    place[order] = np.arange(len(order))
-    row = place[pairs.row]
-    made = _Rows(head, rows.kinds, rows.kind[order], rows.name[order], rows.beta[order], alone, pool)
-    return made, _Pairs(row, pairs.condition, pairs.slot).where(row >= 0)
-
-
-class _Assembled:
-    """Proofs of embeddings, or proposals of versions, step by step: `edge` says which heads belong to a step."""
-
-    def __init__(self, merger: Merger, found: tuple[_Rows, _Pairs], heads: Ints) -> None:
-        self.merger, (self.rows, self.pairs), self.heads = merger, found, heads
-        self.edge = np.searchsorted(self.rows.head, heads)
-        self.step = np.repeat(np.arange(len(heads) - 1), np.diff(self.edge))
-        self.beyond = 0
-
-    def targets(self, heads: int) -> Ints:
-        """Rows go to their heads, and those that are pooled to places behind all heads."""
-        target, many = self.rows.head.copy(), ~self.rows.alone
-        target[many] = heads + np.arange(int(many.sum()))
-        self.beyond = heads + int(many.sum())
-        return target
-
-    def constants(self) -> RowsByName:
-        rows, tensor = self.rows, self.merger.tensor
-        return RowsByName(rows.kinds, tensor(rows.kind), tensor(rows.name), tensor(np.zeros_like(rows.name)))
-
-    def products(
-        self, slot_row: Ints, target: Ints, beyond: int
-    ) -> tuple[list[Products | None], RowsByName, tuple[int, ...]]:
-        """For each step its tiles, of rows with one matrix: about as high as such rows are many."""
-        rows, pairs, tensor = self.rows, self.pairs, self.merger.tensor
-        step, kind, name = self.step[pairs.row], rows.kind[pairs.row], rows.name[pairs.row]
-        order = np.lexsort((pairs.condition, name, kind, step))
-        columns = [column[order] for column in (step, kind, name, pairs.condition)]
-        start = np.flatnonzero(changes(*columns))
-        length = np.diff(joined([start, [len(order)]]))
-        steps = len(self.heads) - 1
-        run_step = columns[0][start]
-        mean = np.bincount(run_step, length, steps) / np.maximum(np.bincount(run_step, minlength=steps), 1)
-        height = 2 ** np.ceil(np.log2(np.maximum(mean, 1.0))).astype(np.int64)
-        tiles = -(-length // height[run_step])
-        size = tiles * height[run_step]  # places of each run
-        there = np.repeat(np.cumsum(size) - size, length) + np.arange(len(order)) - np.repeat(start, length)
-        source = np.repeat(slot_row[pairs.slot[order[start]]], size)
-        goal = np.full(int(size.sum()), beyond, dtype=np.int64)
-        source[there], goal[there] = slot_row[pairs.slot[order]], target[pairs.row[order]]
-        of_step = np.bincount(run_step, tiles, steps).astype(np.int64)
-        places = (of_step * height).tolist()
-        made = [
-            Products(one, other) if len(one) else None
-            for one, other in zip(tensor(source).split(places), tensor(goal).split(places), strict=True)
-        ]
-        named = (tensor(np.repeat(column[start], tiles)) for column in columns[1:])
-        return made, RowsByName(rows.kinds, *named), tuple(of_step.tolist())
-
-    def single(self) -> list[Tensor | None]:
-        """Rows of each step that are pooled with no other; None: all."""
-        alone = np.flatnonzero(self.rows.alone)
-        counts = np.bincount(self.step[alone], minlength=len(self.heads) - 1)
-        parts = self.merger.tensor(alone - self.edge[self.step[alone]]).split(counts.tolist())
-        every = counts == np.diff(self.edge)
-        return [None if whole else part for part, whole in zip(parts, every.tolist(), strict=True)]
-
-    def pools(self, target: Ints | None) -> list[PoolRows | None]:
-        """Of each step; rows are targets, or counted within the step."""
-        rows, steps, tensor = self.rows, len(self.heads) - 1, self.merger.tensor
-        many = np.flatnonzero(~rows.alone)
-        kept, segment = np.unique(rows.pool[many], return_inverse=True)
-        at = np.searchsorted(rows.pool, kept)
-        row_counts = np.bincount(self.step[many], minlength=steps)
-        pool_counts = np.bincount(self.step[at], minlength=steps)
-        before = np.cumsum(pool_counts) - pool_counts
-        row = many - self.edge[self.step[many]] if target is None else target[many]
-        by_row = [row, segment - before[self.step[many]]]
-        by_pool = [rows.beta[at], rows.head[at] - self.heads[self.step[at]]]
-        parts = [tensor(one).split(row_counts.tolist()) for one in by_row]
-        parts += [tensor(one).split(pool_counts.tolist()) for one in by_pool]
-        return [PoolRows(*one) if len(one[0]) else None for one in zip(*parts, strict=True)]

@@ -24,8 +24,10 @@ from foretell.lang.program import Program
 from foretell.reference.database import Added, Fact, Instantiation, State, states
 from foretell.reference.ruled import (
     BOS,
+    NO_FACTORS,
     Parameters,
     R,
+    TimeFactors,
     beta_name,
     dimension,
     intensity,
@@ -56,8 +58,7 @@ class Settings:
     M: float
     layer_norm: bool = False
     feed_forward: int = 0  # width of the hidden layer; 0: none
-    time_scale: float = 1.0  # the unit of time of the mixture
-    scales: tuple[float, ...] = ()  # of the mixture over time scales
+    factors: TimeFactors = NO_FACTORS
 
 
 def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -94,7 +95,7 @@ def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[
                 shapes[f"{stem}.expand.bias"] = (settings.feed_forward,)
                 shapes[f"{stem}.contract.weight"] = (dim, settings.feed_forward)
                 shapes[f"{stem}.contract.bias"] = (dim,)
-    shapes |= intensity_shapes(program, settings.dim, settings.scales)
+    shapes |= intensity_shapes(program, settings.dim, settings.factors)
     return dict(sorted(shapes.items()))
 
 
@@ -180,8 +181,7 @@ class _Model:
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
         """From `[1; emb^(L)]` and the time since the last event, which is event `state − 1`: see `ruled.intensity`."""
         column = with_one(self.embedding(event, time, state, self.settings.layers))
-        elapsed, given = time - self.times[state - 1], self.settings
-        return intensity(self.parameters, event[0], column, elapsed, given.scales, given.time_scale)
+        return intensity(self.parameters, event[0], column, time - self.times[state - 1], self.settings.factors)
 
     def event_embedding(self, event: Fact, time: float, state: int, layer: int) -> Tensor:
         """Of an event that happens: the fact's if it is true, else zeros."""

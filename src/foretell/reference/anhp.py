@@ -59,6 +59,7 @@ class SlowANHP:
     short: float = 1.0  # the shortest and the longest of the scales
     long: float = 1.0
     unit: float = 1.0  # the mean gap
+    periods: Sequence[float] = ()  # whose phase since the last event keys and queries see; 0: none
     memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     # The generative model (section 3)
@@ -69,7 +70,21 @@ class SlowANHP:
         top = self.embedding(kind, time, self.with_bos(history), self.layers)
         w, tau = self.arrays[f"intensity.{type}.w"], self.arrays[f"intensity.{type}.tau"]
         score = torch.dot(w, torch.cat([torch.ones(1, dtype=torch.float64), top]))
-        return tau * torch.log(1.0 + torch.exp(score / tau)) * self.mixed(top, time - last_time(history))
+        own = tau * torch.log(1.0 + torch.exp(score / tau)) * self.mixed(top, time - last_time(history))
+        return own + self.excited(type, top, time, history)
+
+    def excited(self, type: str, top: Tensor, time: float, history: History) -> Tensor:
+        """The Hawkes part: `(1 + tanh(½ g_e·[1; emb]))·Σ_s Σ_j α_efj exp(−β_j(t−s))`."""
+        raised = torch.zeros((), dtype=torch.float64)
+        if "hawkes.alpha" not in self.arrays:
+            return raised
+        own = list(self.types).index(type)
+        for event in history:
+            alpha = self.arrays["hawkes.alpha"][own, list(self.types).index(event.type)]
+            for number, beta in enumerate(self.arrays["hawkes.beta"].tolist()):
+                raised = raised + alpha[number] * math.exp(-beta * (time - event.time))
+        column = torch.cat([torch.ones(1, dtype=torch.float64), top])
+        return (1.0 + torch.tanh(0.5 * torch.dot(self.arrays["hawkes.gain"][own], column))) * raised
 
     def mixed(self, top: Tensor, elapsed: float) -> Tensor:
         """The mixture over time scales: `1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j`."""
@@ -157,11 +172,13 @@ class SlowANHP:
         return torch.tensor(components, dtype=torch.float64)
 
     def elapsed_features(self, elapsed: float) -> Tensor:
-        """`exp(−u/s)` on every scale, then `log(1 + u/s)` divided by its value at the longest."""
+        """`exp(−u/s)` on every scale, then `log(1 + u/s)` divided by its value at the longest; sines and cosines of the periods."""
         scales = self.time_scales(self.elapsed)
         exponentials = [math.exp(-elapsed / scale) for scale in scales]
         logarithms = [math.log1p(elapsed / scale) / math.log1p(self.long / scale) for scale in scales]
-        return torch.tensor(exponentials + logarithms, dtype=torch.float64)
+        sines = [math.sin(2.0 * math.pi * elapsed / period) if period else 0.0 for period in self.periods]
+        cosines = [math.cos(2.0 * math.pi * elapsed / period) if period else 0.0 for period in self.periods]
+        return torch.tensor(exponentials + logarithms + sines + cosines, dtype=torch.float64)
 
     def heads_of(self, kind: str) -> list[Head]:
         """Through what a kind looks back: every head there is, or those of its own edges `e <- f` (section 4)."""

@@ -36,6 +36,34 @@ class SlowHawkes:
                     value += alpha / beta * (1.0 - math.exp(-beta * (t_end - event.time)))
         return value
 
+    def raised(
+        self, sequences: Sequence[tuple[History, float]], shrinkage: float
+    ) -> dict[tuple[str, str], list[float]]:
+        """`alpha` after one step of expectation-maximisation over (events, t_end), shrunk as `models/classical/hawkes_fit` has it."""
+        decays = range(len(self.beta))
+        caused = {pair: [0.0 for _ in decays] for pair in self.alpha}
+        exposed = {type: [0.0 for _ in decays] for type in self.mu}
+        causes = 0
+        for sequence, t_end in sequences:
+            for i, event in enumerate(sequence):
+                causes += 1
+                rate = self.intensity(event.type, event.time, before_event(sequence, i))
+                for j in decays:
+                    exposed[event.type][j] += (1.0 - math.exp(-self.beta[j] * (t_end - event.time))) / self.beta[j]
+                    for cause in before_event(sequence, i):
+                        alpha = self.alpha[event.type, cause.type][j]
+                        caused[event.type, cause.type][j] += (
+                            alpha * math.exp(-self.beta[j] * (event.time - cause.time)) / rate
+                        )
+        found = {pair: [0.0 for _ in decays] for pair in self.alpha}
+        for type, cause in found:
+            for j in decays:
+                whole = sum(exposed[one][j] for one in self.mu)
+                more = shrinkage * whole / causes
+                average = sum(caused[type, one][j] for one in self.mu) / whole
+                found[type, cause][j] = (caused[type, cause][j] + more * average) / (exposed[cause][j] + more)
+        return found
+
     def log_likelihood(self, sequence: History, t_end: float, first: int = 0) -> float:
         """Paper, equation 6, in closed form; `first=1` conditions on the first event."""
         logs = [

@@ -10,7 +10,7 @@ gradients flow back to them. Their names:
 | `add.NAME.G`                            | 6·head × (1 + body)| gates of `<-`; the event is the first of the body   |
 | `add.NAME.beta`                         | scalar             | pool exponent of `<-` (>= 1)                        |
 | `intensity.FUNCTOR.w`, `.tau`           | as in A-NDTT       | in the data's own unit of time                      |
-| `intensity.FUNCTOR.mixture`             | scales × (1 + dim) | where there is a mixture over time scales           |
+| `intensity.FUNCTOR.mixture`, `.shape`   | scales × (1 + dim) | where there are such factors                        |
 
 `NAME` is `ruleN`, or what `:: name` makes it for `W` and `G`, and `: b` for `beta`. The rows of `G` are six blocks of
 the head's size: input, forget, candidate, target-input, target-forget, decay. Decays are a unit of the model's
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,8 +36,10 @@ from foretell.lang.program import Program
 from foretell.reference.database import Fact, Instantiation, State, states
 from foretell.reference.ruled import (
     BOS,
+    NO_FACTORS,
     Parameters,
     R,
+    TimeFactors,
     beta_name,
     dimension,
     intensity,
@@ -59,7 +62,20 @@ from foretell.terms import split
 class Settings:
     dim: int  # of functors without a declared one
     time_scale: float = 1.0  # elapsed times are counted in this unit
-    scales: tuple[float, ...] = ()  # of the mixture over time scales
+    factors: TimeFactors = NO_FACTORS
+
+    @property
+    def model(self) -> type[CellModel]:
+        """The equations that go with these settings."""
+        return CellModel
+
+    def gate_rows(self, head: int) -> int:
+        """Rows of `G` of a rule whose head has this dimension."""
+        return 6 * head
+
+    def functor_shapes(self, functor: str, dim: int) -> dict[str, tuple[int, ...]]:
+        """Of parameters that a functor has whose facts are added."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -88,9 +104,10 @@ def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[
         for added in state.additions:
             one = added.instantiation
             head, body = sides(program, settings.dim, one)
-            shapes[f"add.{matrix_name(program, one)}.G"] = (6 * head, 1 + body)
+            shapes[f"add.{matrix_name(program, one)}.G"] = (settings.gate_rows(head), 1 + body)
             shapes[f"add.{beta_name(program, one)}.beta"] = ()
-    shapes |= intensity_shapes(program, settings.dim, settings.scales)
+            shapes |= settings.functor_shapes(one.head[0], head)
+    shapes |= intensity_shapes(program, settings.dim, settings.factors)
     return dict(sorted(shapes.items()))
 
 
@@ -122,7 +139,7 @@ def cells(
     events: Sequence[str],
     times: Sequence[float],
     seen: int,
-) -> dict[Fact, Cell]:
+) -> dict[Fact, Any]:
     """Those that there are after the first `seen` events: of facts that were added and not removed since."""
     return dict(_open(program, settings, parameters, events, times, seen).cells[-1])
 
@@ -167,7 +184,9 @@ class _Indexed:
 
 
 @dataclass(frozen=True)
-class _Model:
+class CellModel:
+    """One sequence: its states, and the cells of facts in each."""
+
     program: Program
     settings: Settings
     parameters: Parameters
@@ -175,7 +194,7 @@ class _Model:
     times: Sequence[float]
     states: Sequence[_Indexed]
     table: frozenset[Fact]  # facts with a vector named after themselves
-    cells: list[Mapping[Fact, Cell]] = field(default_factory=lambda: [{}])  # of each state
+    cells: list[Mapping[Fact, Any]] = field(default_factory=lambda: [{}])  # of each state
     memo: dict[tuple[Fact, float, int], Tensor] = field(default_factory=dict, repr=False)
 
     def possible(self, state: int) -> list[Fact]:
@@ -188,8 +207,7 @@ class _Model:
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
         """From `[1; emb]` and the time since the last event, which is event `state − 1`: see `ruled.intensity`."""
         column = with_one(self.embedding(event, time, state))
-        elapsed, given = time - self.times[state - 1], self.settings
-        return intensity(self.parameters, event[0], column, elapsed, given.scales, given.time_scale)
+        return intensity(self.parameters, event[0], column, time - self.times[state - 1], self.settings.factors)
 
     def event_embedding(self, event: Fact, time: float, state: int) -> Tensor:
         """Of an event that happens: the fact's if it is true, else zeros."""
@@ -206,9 +224,13 @@ class _Model:
         if key not in self.memo:
             inside = self.deduced(fact, time, state)
             if fact in self.cells[state]:
-                inside = inside + self.drifted(self.cells[state][fact], time)
+                inside = self.with_cell(fact, inside, time, state)
             self.memo[key] = torch.tanh(inside)
         return self.memo[key]
+
+    def with_cell(self, fact: Fact, deduced: Tensor, time: float, state: int) -> Tensor:
+        """`deduced + cell`"""
+        return deduced + self.drifted(self.cells[state][fact], time)
 
     def deduced(self, fact: Fact, time: float, state: int) -> Tensor:
         """`Σ_r pool_{β_r}` of `W_r [1; emb(g_1,t); …]` over the proofs by r."""
@@ -239,7 +261,7 @@ class _Model:
                 after[fact] = self.moved(fact, after.get(fact), by_r, index)
         self.cells.append(after)
 
-    def moved(self, fact: Fact, old: Cell | None, by_r: Mapping[R, list[Instantiation]], index: int) -> Cell:
+    def moved(self, fact: Fact, old: Any, by_r: Mapping[R, list[Instantiation]], index: int) -> Any:
         """All instantiations propose a new cell; what each would change is pooled within r and summed over r."""
         time = self.times[index]
         nothing = zeros(dimension(self.program, self.settings.dim, fact))
@@ -256,20 +278,23 @@ class _Model:
                 decays.append(one.decay)
         return Cell(new_c, new_target, harmonic_mean(decays, weights), time)
 
-    def proposed(self, c: Tensor, target: Tensor, one: Instantiation, index: int) -> Cell:
-        """`c' = σ_f·c + σ_i·z`, `c̄' = σ_f̄·c̄ + σ_ī·z`, and a decay; from embeddings just before the event."""
+    def gates(self, one: Instantiation, index: int) -> Tensor:
+        """`G_r [1; emb(f,s); emb(g_1,s); …]`, from embeddings just before the event."""
         event, *conditions = one.body
         time = self.times[index]
-        gates = self.parameters[f"add.{matrix_name(self.program, one)}.G"] @ with_one(
+        return self.parameters[f"add.{matrix_name(self.program, one)}.G"] @ with_one(
             self.event_embedding(event, time, index), *(self.embedding(g, time, index) for g in conditions)
         )
-        i, f, z, i_target, f_target, decay = gates.view(6, -1)
+
+    def proposed(self, c: Tensor, target: Tensor, one: Instantiation, index: int) -> Cell:
+        """`c' = σ_f·c + σ_i·z`, `c̄' = σ_f̄·c̄ + σ_ī·z`, and a decay."""
+        i, f, z, i_target, f_target, decay = self.gates(one, index).view(6, -1)
         z = torch.tanh(z)
         return Cell(
             torch.sigmoid(f) * c + torch.sigmoid(i) * z,
             torch.sigmoid(f_target) * target + torch.sigmoid(i_target) * z,
             torch.logaddexp(torch.zeros_like(decay), decay),  # softplus
-            time,
+            self.times[index],
         )
 
 
@@ -290,7 +315,7 @@ def _open(
     events: Sequence[str],
     times: Sequence[float],
     seen: int,
-) -> _Model:
+) -> CellModel:
     """What the first `seen` events leave to compute with: of those after them nothing is known."""
     assert len(events) == len(times), f"{len(events)} events at {len(times)} times"
     assert 0 <= seen <= len(events), f"{seen} of {len(events)} events seen"
@@ -303,7 +328,7 @@ def _open(
         refuse_cycle(program, settings.dim, state, when(happened, number))
     table = frozenset((one.functor, *row) for one in program.tables for row in one.rows)
     indexed = [_indexed(replayed, number) for number in range(len(replayed))]
-    model = _Model(program, settings, parameters, happened, [0.0, *times[:seen]], indexed, table)
+    model = settings.model(program, settings, parameters, happened, [0.0, *times[:seen]], indexed, table)
     for index in range(len(happened)):
         model.happen(index)
     return model

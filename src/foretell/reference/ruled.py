@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Protocol
@@ -55,24 +56,39 @@ def with_one(*parts: Tensor) -> Tensor:
     return torch.cat([torch.ones(1, dtype=torch.float64), *parts])
 
 
-def intensity(
-    parameters: Parameters, functor: str, column: Tensor, elapsed: float, scales: Sequence[float], unit: float
-) -> Tensor:
-    """`λ = τ log(1 + exp(w·[1; emb]/τ))·(1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j)` of an event of a functor.
+@dataclass(frozen=True)
+class TimeFactors:
+    """How intensities depend on the time since the last event."""
 
-    `column` is `[1; emb]`, and `elapsed` is `u`, the time since the last event. Without scales the second factor is 1.
+    scales: tuple[float, ...] = ()  # of the mixture over time scales
+    shape: tuple[float, ...] = ()  # of the shape
+    unit: float = 1.0  # of the mixture
+
+
+NO_FACTORS = TimeFactors()
+
+
+def intensity(parameters: Parameters, functor: str, column: Tensor, elapsed: float, given: TimeFactors) -> Tensor:
+    """Of an event of a functor: `τ log(1 + exp(w·[1; emb]/τ))` times two factors of the time `u` since the last event.
+
+    They are `1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j` and `exp(Σ_k a_k·[1; emb]·exp(−u/s_k))`; `column` is
+    `[1; emb]`, and `elapsed` is `u`.
     """
     w, tau = parameters[f"intensity.{functor}.w"], parameters[f"intensity.{functor}.tau"]
     found = tau * torch.logaddexp(zeros(), torch.dot(w, column) / tau)
     factor = torch.ones((), dtype=torch.float64)
-    for number, scale in enumerate(scales):
+    for number, scale in enumerate(given.scales):
         v = parameters[f"intensity.{functor}.mixture"][number]
         level = torch.logaddexp(zeros(), torch.dot(v, column))
-        factor = factor + level * math.exp(-elapsed / scale) * unit / scale
-    return found * factor
+        factor = factor + level * math.exp(-elapsed / scale) * given.unit / scale
+    exponent = zeros()
+    for number, scale in enumerate(given.shape):
+        a = parameters[f"intensity.{functor}.shape"][number]
+        exponent = exponent + torch.dot(a, column) * math.exp(-elapsed / scale)
+    return found * factor * torch.exp(exponent)
 
 
-def intensity_shapes(program: Program, dim: int, scales: Sequence[float]) -> dict[str, tuple[int, ...]]:
+def intensity_shapes(program: Program, dim: int, given: TimeFactors) -> dict[str, tuple[int, ...]]:
     """Of what `intensity` reads, for all functors of events."""
     shapes: dict[str, tuple[int, ...]] = {}
     for name, functor in program.functors.items():
@@ -80,8 +96,10 @@ def intensity_shapes(program: Program, dim: int, scales: Sequence[float]) -> dic
             width = 1 + dimension(program, dim, (name,))
             shapes[f"intensity.{name}.w"] = (width,)
             shapes[f"intensity.{name}.tau"] = ()
-            if scales:
-                shapes[f"intensity.{name}.mixture"] = (len(scales), width)
+            if given.scales:
+                shapes[f"intensity.{name}.mixture"] = (len(given.scales), width)
+            if given.shape:
+                shapes[f"intensity.{name}.shape"] = (len(given.shape), width)
     return shapes
 
 

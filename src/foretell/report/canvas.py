@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretell.data import Clock
+from foretell.data.timestamps import find_zone
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -52,6 +55,26 @@ def per_unit(time_unit: str) -> str:
     if not time_unit or time_unit == "none":
         return "unit of time"
     return time_unit.split(" (")[0].removesuffix("s") if len(time_unit) < 30 else "unit of time"
+
+
+def date_axis(axes: Any, clock: Clock, began: int | None, start: float, end: float, zone_shown: bool = True) -> bool:
+    """Ticks at round dates on an axis whose numbers are times of a sequence that `began` then; False where it has no dates."""
+    if began is None or clock.seconds_per_unit is None:
+        return False
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+
+    zone = find_zone(clock.zone)
+    first, last = (datetime.fromisoformat(clock.iso(one, began) or "").astimezone(zone) for one in (start, end))
+    locator = AutoDateLocator(tz=zone, minticks=4, maxticks=9)
+    ticks = [float(tick) for tick in locator.tick_values(first, last)]  # pyright: ignore[reportArgumentType]
+    labels = ConciseDateFormatter(locator, tz=zone).format_ticks(ticks)
+    days = clock.seconds_per_unit / 86400.0
+    places = [start + (tick - float(date2num(first))) / days for tick in ticks]
+    inside = [(place, text) for place, text in zip(places, labels, strict=True) if start <= place <= end]
+    axes.set_xticks([place for place, _ in inside], [text for _, text in inside])
+    if zone_shown:
+        axes.set_xlabel(f"{first:%Y-%m-%d} to {last:%Y-%m-%d}, {clock.zone}")
+    return True
 
 
 def time_label(time_unit: str) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from foretell.errors import ForetellError
 from foretell.evaluate.explain import AttendedEvent, Explanation, FactExplanation, LayerAttention, RuleContribution
 from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure
 from foretell.terms import split
-from foretell.wording import counted
+from foretell.wording import counted, escape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,8 +19,17 @@ if TYPE_CHECKING:
 
 def heading(explained: Explanation) -> str:
     """Where the history stands."""
-    last = "before any event" if explained.after is None else "after {} at {:g}".format(*explained.after)
-    return f"sequence {explained.sequence}, just before {explained.time:g}: {counted(explained.seen, 'event')} seen, {last}"
+    last = "before any event"
+    if explained.after is not None:
+        event, time = explained.after
+        last = f"after {event} at {when(explained, time)}"
+    seen = counted(explained.seen, "event")
+    return f"sequence {explained.sequence}, just before {when(explained, explained.time)}: {seen} seen, {last}"
+
+
+def when(explained: Explanation, time: float) -> str:
+    """A time as a date where the clock has them, else the number."""
+    return explained.clock.short(time, explained.began) or f"{time:g}"
 
 
 def tables(explained: Explanation, top: int | None) -> list[Table]:
@@ -117,11 +125,14 @@ def _attention(explained: Explanation, top: int | None) -> Table:
     heads = heads_by_effect(explained)
     shown = heads[:top]
     more = f"; {counted(len(heads) - len(shown), 'more head')} with smaller effects" if len(shown) < len(heads) else ""
+    attends = explained.layers > 0
     table = _table(
-        "which past events are attended to",
-        f"weight: α / (1 + Σ α); the extra 1 keeps the rest{more}",
+        "which past events are attended to" if attends else "what past events have left in states",
+        f"weight: α / (1 + Σ α); the extra 1 keeps the rest{more}"
+        if attends
+        else f"weight: share of the norms of what is left of a rule's additions{more}",
         ("fact", "rule"),
-        ("effect", "layer", "1 keeps", "weight"),
+        ("effect", "layer", "1 keeps", "weight") if attends else ("effect", "weight"),
     )
     table.add_column("past event")
     table.add_column("at", justify="right")
@@ -129,20 +140,23 @@ def _attention(explained: Explanation, top: int | None) -> Table:
     for fact, one in shown:
         for place, attention in enumerate(one.attention):
             first = (escape(fact), escape(one.name), factor(one.effect)) if place == 0 else ("", "", "")
-            _add_layer(table, first, attention, top)
+            _add_layer(table, first, attention, top, attends)
         table.add_section()
     return table
 
 
-def _add_layer(table: Table, first: tuple[str, str, str], attention: LayerAttention, top: int | None) -> None:
+def _add_layer(
+    table: Table, first: tuple[str, str, str], attention: LayerAttention, top: int | None, attends: bool
+) -> None:
     shown = attention.additions[:top]
+    begins = (*first, str(attention.layer), f"{attention.kept:.3f}") if attends else first
     for place, one in enumerate(shown):
-        start = (*first, str(attention.layer), f"{attention.kept:.3f}") if place == 0 else ("",) * 5
+        start = begins if place == 0 else ("",) * len(begins)
         with_them = f", {', '.join(one.conditions)}" if one.conditions else ""
         table.add_row(*start, f"{one.weight:.3f}", escape(one.event + with_them), f"{one.time:g}", f"{one.ago:g}")
     rest = attention.additions[len(shown) :]
     if rest:
-        table.add_row(*("",) * 5, f"{sum(one.weight for one in rest):.3f}", f"… {len(rest)} more")
+        table.add_row(*("",) * len(begins), f"{sum(one.weight for one in rest):.3f}", f"… {len(rest)} more")
 
 
 SHOWN_HEADS = 12
@@ -172,11 +186,11 @@ def explain_plot(explained: Explanation, *, time_unit: str = "") -> Figure:
     axes.set_xlim(longest * 1.3, shortest / 1.3)  # what was last is on the right
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     unit = f", in {time_unit}" if time_unit and time_unit != "none" else ""
-    axes.set_xlabel(f"how long before {explained.time:g}{unit}")
+    axes.set_xlabel(f"how long before {when(explained, explained.time)}{unit}")
     figure.legend(frameon=False, fontsize=8, ncols=explained.layers + 2, loc="outside lower center")
     share = 100 * explained.intensity / explained.total
     axes.set_title(
-        f"Why {explained.event} just before {explained.time:g}\n"
+        f"Why {explained.event} just before {when(explained, explained.time)}\n"
         f"intensity {explained.intensity:.3g}, {share:.0f} % of all; sequence {explained.sequence}",
         loc="left",
         fontsize=10,
@@ -218,10 +232,11 @@ def _label(axes: Any, explained: Explanation, heads: list[tuple[str, RuleContrib
     axes.hlines([row + 0.5 for row in range(len(heads))], 0, 1, transform=across, color="#eeeeee", linewidth=0.8)
     right = {"transform": across, "va": "center", "fontsize": 8, "color": INK, "clip_on": False}
     axes.text(1.02, -0.75, "effect", fontweight="bold", **right)
-    axes.text(1.12, -0.75, "1 keeps", fontweight="bold", **right)
+    if explained.layers:
+        axes.text(1.12, -0.75, "1 keeps", fontweight="bold", **right)
     for row, (_, head) in enumerate(heads):
         axes.text(1.02, row, factor(head.effect), **right)
-        for place, attention in enumerate(head.attention):
+        for place, attention in enumerate(head.attention if explained.layers else ()):
             height = row + BAND * ((place + 0.5) / len(head.attention) - 0.5)
             colour = {**right, "color": COLOURS[place % len(COLOURS)]}
             axes.text(1.12, height, f"{100 * attention.kept:.0f} %", **colour)

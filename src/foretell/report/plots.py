@@ -13,7 +13,7 @@ from foretell.evaluate.likelihood import EventScores, score_events
 from foretell.evaluate.next_time import QUANTILES, waiting_times
 from foretell.evaluate.queries import intensities_at
 from foretell.models.base import IntensityModel
-from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, per_unit, time_label
+from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, date_axis, per_unit, time_label
 from foretell.report.canvas import save_figure as save_figure  # foretell.plot.save_figure
 from foretell.report.sections.fit import calibration_of, confusion_of, fit_of
 
@@ -92,7 +92,8 @@ def intensity(model: IntensityModel, data: EventData, place: int = 0, **shown: U
     _draw_waits(waits, sequence.times, chosen, waiting_times(model, data, place, chosen))
     waits.set_xlim(first, last)
     waits.set_ylabel("wait for the next event")
-    waits.set_xlabel(time_label(shown.get("time_unit", "")))
+    if not date_axis(waits, data.clock, sequence.start, first, last):
+        waits.set_xlabel(time_label(shown.get("time_unit", "")))
     return figure
 
 
@@ -165,9 +166,11 @@ def _draw_intensities(
     lower.set_yticks([])
     lower.set_ylim(0.0, 1.0)
     lower.set_ylabel("events")
-    lower.set_xlabel(time_label(time_unit))
     lower.set_xlim(start, end)
     upper.set_xlim(start, end)
+    if not date_axis(lower, data.clock, sequence.start, start, end):
+        lower.set_xlabel(time_label(time_unit))
+    date_axis(upper, data.clock, sequence.start, start, end, zone_shown=False)
     upper.tick_params(labelbottom=False)
     return start, end
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from rich.markup import escape
 from rich.table import Table
 
 from foretell.evaluate.next_time import UNDEFINED_ABOVE
-from foretell.evaluate.predict import Interval, LikelyEvent, NextEventDistribution, Prediction
-from foretell.wording import counted
+from foretell.evaluate.prediction import Interval, LikelyEvent, NextEventDistribution, Prediction
+from foretell.wording import counted, escape
 
 
 def sentence(prediction: Prediction, time_unit: str = "") -> str:
     """When, in words."""
     outlook = prediction.outlook
-    unit = f" ({time_unit})" if time_unit and len(time_unit) < 20 else ""
+    unit = f" ({time_unit})" if time_unit and len(time_unit) < 20 and prediction.began is None else ""
     when = "no mean can be given"
     if outlook.mean is not None:
-        when = f"the next event is expected at {outlook.mean:.5g}{unit}"
-    median = "" if outlook.median is None else f", as likely before as after {outlook.median:.5g}"
+        when = f"the next event is expected at {_time(outlook.mean, prediction)}{unit}"
+    median = "" if outlook.median is None else f", as likely before as after {_time(outlook.median, prediction)}"
     best = "".join(f"; most probably it is {one.event} ({percent(one.probability)})" for one in outlook.events[:1])
-    after = f"sequence {prediction.sequence}, after {counted(prediction.seen, 'event')}, from {prediction.start:g} on"
+    begin = _time(prediction.start, prediction, "g")
+    after = f"sequence {prediction.sequence}, after {counted(prediction.seen, 'event')}, from {begin} on"
     return f"{after}: {when}{median}{best}"
 
 
@@ -28,7 +28,7 @@ def remarks(prediction: Prediction) -> list[str]:
     outlook, found = prediction.outlook, []
     if outlook.mean is None:
         found.append(
-            f"no mean: with probability {percent(outlook.no_event)} nothing happens up to {outlook.horizon:.5g}; "
+            f"no mean: with probability {percent(outlook.no_event)} nothing happens up to {_time(outlook.horizon, prediction)}; "
             f"above {UNDEFINED_ABOVE:g} the mean is undefined"
         )
     who = outlook.who
@@ -40,7 +40,8 @@ def remarks(prediction: Prediction) -> list[str]:
 
 def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = True) -> Table:
     """One row a sequence and way of computing: times, and, with `what`, the most probable event."""
-    unit = f", in {time_unit}" if time_unit and len(time_unit) < 20 else ""
+    dated = any(prediction.began is not None for prediction in predictions)
+    unit = f", in {time_unit}" if time_unit and len(time_unit) < 20 and not dated else ""
     table = Table(title=escape(f"the next event{unit}"), title_justify="left")
     for name in ("sequence", "by"):
         table.add_column(name)
@@ -51,8 +52,9 @@ def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = 
         table.add_column(name)
     for prediction in predictions:
         for outlook in _outlooks(prediction):
-            start = [escape(prediction.sequence), outlook.by, f"{prediction.start:g}"]
-            cells = [_time(outlook.mean), _time(outlook.median), _span(outlook.interval_50), _span(outlook.interval_90)]
+            start = [escape(prediction.sequence), outlook.by, _time(prediction.start, prediction, "g")]
+            cells = [_time(one, prediction) for one in (outlook.mean, outlook.median)]
+            cells += [_span(one, prediction) for one in (outlook.interval_50, outlook.interval_90)]
             best = [escape(_named(outlook.events[:1]))] if what else []
             who = [escape(_who(outlook))] if patterns else []
             table.add_row(*start, *cells, percent(outlook.no_event), *best, *who)
@@ -115,11 +117,19 @@ def _who(outlook: NextEventDistribution) -> str:
     return f"{percent(who.probability)}: {who.events[0].event}"
 
 
-def _time(value: float | None) -> str:
-    return "–" if value is None else f"{value:.5g}"
+def _time(value: float | None, prediction: Prediction, form: str = ".5g") -> str:
+    """A number, or to the second where the clock has dates: `2012-03-01 12:00:05`."""
+    if value is None:
+        return "–"
+    return prediction.clock.short(value, prediction.began) or f"{value:{form}}"
 
 
-def _span(interval: Interval) -> str:
+def _span(interval: Interval, prediction: Prediction) -> str:
     """`2.1 … 3.5`; a later end that may never come is open."""
     low, high = interval
-    return "–" if low is None else f"{low:.5g} … {'' if high is None else f'{high:.5g}'}".strip()
+    if low is None:
+        return "–"
+    begin, end = _time(low, prediction), "" if high is None else _time(high, prediction)
+    if prediction.began is not None and end[:10] == begin[:10]:
+        end = end[11:]  # the same day
+    return f"{begin} … {end}".strip()

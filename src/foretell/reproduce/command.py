@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from foretell.reproduce.experiment import (
     open_experiment,
     read_definition,
 )
+from foretell.reproduce.models import Models
 from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, missing_data, run_units
 from foretell.reproduce.unit import last_line
 from foretell.train.trainer import stopping
@@ -37,6 +38,8 @@ RESULTS, PAGE = "results.json", "results.md"
 
 def write_results(course: ExperimentProgress, published: bool = False) -> ExperimentSummary:
     """Into the folder of its units; `published`: into that of its definition as well."""
+    if published:
+        course = replace(course, results=with_published(course))
     if published and not course.results.records:  # an empty page must not take the place of what is published
         raise ForetellError(
             f"{course.results.folder}: no unit is done there, so there is nothing to publish; see --out"
@@ -45,6 +48,27 @@ def write_results(course: ExperimentProgress, published: bool = False) -> Experi
     for folder in (course.results.folder, *([course.definition.folder] if published else [])):
         _write(course, summary, folder)
     return summary
+
+
+def with_published(course: ExperimentProgress) -> Results:
+    """Results with what was published of units that are not here: several models can be compared and judged without their files."""
+    results, path = course.results, course.definition.folder / RESULTS
+    if not isinstance(course.experiment, Models) or not path.exists():
+        return results
+    found = _read_results(path)
+    if found.get("quick", False) != course.definition.quick:
+        return results
+    theirs, records = {one["unit"]: one for one in found["records"]}, dict(results.records)
+    while True:
+        units = course.experiment.units(records)
+        more = {
+            one.name: theirs[one.name]
+            for one in units
+            if one.name not in records and one.name in theirs and theirs[one.name]["settings"] == one.plain()
+        }
+        if not more:
+            return replace(results, units=units, records=records, earlier=found)
+        records |= more
 
 
 def _write(course: ExperimentProgress, summary: ExperimentSummary, folder: Path) -> None:
@@ -87,17 +111,24 @@ def _earlier(path: Path, results: Results, quick: bool) -> list[dict[str, Any]]:
     """Records of other units, so that results add up wherever they were made; not those of settings that have changed since."""
     if not path.exists():
         return []
+    found = _read_results(path)
+    if found.get("quick", False) != quick:
+        return []
+    wanted = {one.name: one.plain() for one in results.units}
+    return [
+        one
+        for one in found["records"]
+        if one["unit"] not in results.records and one["settings"] == wanted.get(one["unit"], one["settings"])
+    ]
+
+
+def _read_results(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or found.get("quick", False) != quick:
-            return []
-        wanted = {one.name: one.plain() for one in results.units}
-        return [
-            one
-            for one in found["records"]
-            if one["unit"] not in results.records and one["settings"] == wanted.get(one["unit"], one["settings"])
-        ]
-    except (ValueError, KeyError, TypeError) as error:
+        if all({"unit", "settings"} <= one.keys() for one in found["records"]):
+            return found
+        raise KeyError("unit")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ForetellError(f"{path}: not results of an experiment ({error}); move it away") from error
 
 
@@ -111,7 +142,7 @@ def page(title: str, quick: bool, units: dict[str, Any], summary: ExperimentSumm
         if section.note:
             parts += [section.note, ""]
     if summary.findings:
-        parts += ["## Findings of the paper", "", *finding_lines(summary.findings), ""]
+        parts += ["## Findings", "", *finding_lines(summary.findings), ""]
     for picture in summary.pictures:
         parts += [f"![{Path(picture.name).stem.replace('-', ' ')}]({picture.name})", ""]
     return "\n".join(parts)
@@ -165,7 +196,7 @@ class Outcome:
                 lines += [section.title, *aligned(table_lines(section)), ""]
             if summary.findings:
                 lines += [
-                    "findings of the paper",
+                    "findings",
                     *(f"  {one.verdict}: {one.name}: {one.detail}" for one in summary.findings),
                     "",
                 ]

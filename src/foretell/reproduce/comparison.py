@@ -1,13 +1,16 @@
 """What came of the kind "models": the table with intervals, the tests between models, the sizes that dev chose, and the paper's findings.
 
-Seeds are pooled: each event's score is its mean over the seeds, and intervals and tests see these means. They are over sequences where
-there are enough of them, else over events. The spread is the standard deviation of the seeds' scores.
+Seeds are pooled: each event's score is its mean over the seeds, and intervals and permutation tests see these means. They are over
+sequences where there are enough of them, else over events. The spread is the standard deviation of the seeds' scores. All comparisons,
+those of the table and those of findings, are one family for Holm's correction. Scores and tests of models that were published before, and
+are not here now, are taken from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,24 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretell.evaluate.bootstrap import Estimate, estimates
-from foretell.evaluate.compare import Difference, in_words
-from foretell.evaluate.metrics import score_of
+from foretell.evaluate.metrics import ALL, score_of
 from foretell.evaluate.scores import plain
 from foretell.reproduce.experiment import ExperimentSummary, Picture, Results, TableSection, estimate_cell
-from foretell.reproduce.rows import (
-    WHO,
-    ScoreRows,
-    SeedRows,
-    difference_between,
-    is_significant,
-    participants_key,
-    seed_rows,
+from foretell.reproduce.model_difference import (
+    ModelDifference,
+    correct,
+    difference_from_json,
+    model_difference,
+    student_quantile,
 )
+from foretell.reproduce.rows import WHO, SeedRows, seed_rows
 
 if TYPE_CHECKING:
     from foretell.reproduce.models import Models
 
-OF_A_SEED = 9_999  # permutations of the test of one seed
+Comparand = tuple[str, str, str]  # two models and a score
 
 
 @dataclass(frozen=True)
@@ -52,54 +53,82 @@ class ModelComparison:
     """All that findings can ask about."""
 
     models: tuple[str, ...]  # with scores
-    missing: tuple[str, ...]  # of which no seed is done yet
-    seeds: Mapping[str, tuple[int, ...]]
     scores: Mapping[tuple[str, str], Score]  # by (model, metric)
-    rows: Mapping[str, ScoreRows]  # pooled
     records: Mapping[str, tuple[Mapping[str, Any], ...]]  # finals, by model
     sizes: Mapping[str, Mapping[str, Any]]  # that dev chose
-    singles: Mapping[str, Mapping[int, ScoreRows]] = field(default_factory=dict)  # of each seed
+    grid: Sequence[Mapping[str, Any]] = ()  # every size that was tried: model, size, seed, dev
+    rows: Mapping[str, SeedRows] = field(default_factory=dict)
+    earlier: Mapping[Comparand, Mapping[str, Any]] = field(default_factory=dict)  # tests of an earlier `results.json`
     like: frozenset[str] = frozenset()  # models that have the size of another, and no grid of their own
+    constant: frozenset[str] = frozenset()  # models that are fitted without chance
+    differences: Mapping[Comparand, ModelDifference] = field(default_factory=dict)  # the family; corrected
 
-    def test(self, first: str, second: str, metric: str) -> Difference:
-        """First less second, over the same events; p is not corrected."""
-        return difference_between((first, second), self.rows[first], self.rows[second], self.key(first, metric))
-
-    def seed_tests(self, first: str, second: str, metric: str) -> dict[int, Difference]:
-        """Seed by seed; a model of which there is one fit meets every seed of the other."""
-        one, other = self.singles.get(first, {}), self.singles.get(second, {})
-        found = {}
-        for seed in sorted({*one, *other}):
-            pair = [some.get(seed) or (next(iter(some.values())) if len(some) == 1 else None) for some in (one, other)]
-            if pair[0] is not None and pair[1] is not None:
-                key = self.key(first, metric)
-                found[seed] = difference_between((first, second), pair[0], pair[1], key, OF_A_SEED)
-        return found
+    def test(self, first: str, second: str, metric: str) -> ModelDifference:
+        """First less second, over the same events; one of the family."""
+        key = self.key(first, metric)
+        if (first, second, key) in self.differences:
+            return self.differences[first, second, key]
+        if (second, first, key) not in self.differences:
+            raise KeyError((first, second, key))
+        return self.differences[second, first, key].reversed()
 
     def key(self, model: str, metric: str) -> str:
-        return participants_key(self.rows[model]) if metric == WHO else metric
+        """The metric that `participants` stands for: that of all patterns, or of the only one."""
+        keys = [key for name, key in self.scores if name == model and key.startswith(f"{WHO} ")]
+        return metric if metric != WHO else f"{WHO} {ALL}" if f"{WHO} {ALL}" in keys else keys[0] if keys else WHO
+
+    def measured(self, asked: Iterable[Comparand]) -> ModelComparison:
+        """With the tests that are asked for, each once whichever model comes first, corrected for their number."""
+        found: dict[Comparand, ModelDifference] = {}
+        for first, second, metric in asked:
+            key = self.key(first, metric)
+            if (second, first, key) not in found and (first, second, key) not in found:
+                one = self._difference(first, second, key)
+                found |= {} if one is None else {(first, second, key): one}
+        return replace(self, differences=dict(zip(found, correct(list(found.values())), strict=True)))
+
+    def _difference(self, first: str, second: str, key: str) -> ModelDifference | None:
+        constant = [name in self.constant for name in (first, second)]
+        if first in self.rows and second in self.rows:
+            return model_difference((first, second), self.rows[first], self.rows[second], key, constant)
+        values = [self.scores[name, key].values for name in (first, second)]
+        for turned, names in ((False, (first, second)), (True, (second, first))):
+            if (*names, key) in self.earlier:
+                order = -1 if turned else 1
+                made = difference_from_json(self.earlier[*names, key], values[::order], constant[::order])
+                return made.reversed() if turned else made
+        return None  # neither here nor published: `test` does not have it
 
 
 def compare_models(experiment: Models, results: Results) -> ModelComparison:
-    finals = [one for one in results.units if one.settings["part"] == "final"]
+    finals = [one for one in results.units if one.settings["part"] == "final" and one.name in results.records]
     rows = seed_rows(results, lambda settings: settings["model"] if settings["part"] == "final" else None)
-    there = tuple(one.name for one in experiment.entrants if one.name in rows)
-
-    records: dict[str, list[Mapping[str, Any]]] = {name: [] for name in there}
-    for one in finals:
-        if one.name in results.records and results.rows(one.name) is not None:
-            records[one.settings["model"]].append(results.records[one.name])
-    scores = [one for name in there for one in _scores(name, rows[name])]
+    fits = Counter(one.settings["model"] for one in finals)
+    rows = {name: some for name, some in rows.items() if len(some.by_seed) == fits[name]}
+    scores = {(name, one.metric): one for name, some in rows.items() for one in _scores(name, some)}
+    published = fits.keys() - rows.keys()  # their scores are known, the files are not here
+    for one in results.earlier.get("scores", ()):
+        if one["model"] in published:
+            made = {**one, "estimate": Estimate(**one["estimate"]), "values": tuple(one["values"])}
+            scores[one["model"], one["metric"]] = Score(**made)
+    there = tuple(one.name for one in experiment.entrants if any(name == one.name for name, _ in scores))
+    records = {
+        name: tuple(results.records[one.name] for one in finals if one.settings["model"] == name) for name in there
+    }
     return ModelComparison(
         models=there,
-        missing=tuple(one.name for one in experiment.entrants if one.name not in rows),
-        seeds={name: tuple(rows[name].by_seed) for name in there},
-        scores={(one.model, one.metric): one for one in scores},
-        rows={name: rows[name].pooled for name in there},
-        records={name: tuple(some) for name, some in records.items()},
+        scores=scores,
+        records=records,
         sizes={one.settings["model"]: one.settings["size"] for one in finals if one.settings["size"]},
-        singles={name: rows[name].by_seed for name in there},
+        grid=[
+            {key: record[key] for key in ("model", "size", "seed", "dev", "fit_seconds")}
+            for record in results.records.values()
+            if record["part"] == "grid"
+        ],
+        rows=rows,
+        earlier={(one["first"], one["second"], one["metric"]): one for one in results.earlier.get("tests", ())},
         like=frozenset(one.name for one in experiment.entrants if one.sized_by != one.name),
+        constant=frozenset(one.name for one in experiment.entrants if one.without_chance),
     )
 
 
@@ -112,57 +141,26 @@ def _scores(name: str, rows: SeedRows) -> list[Score]:
     ]
 
 
-@dataclass(frozen=True)
-class _Tests:
-    """Of two models in one score: with the seeds pooled, and of each seed."""
-
-    pooled: Difference
-    seeds: Mapping[int, Difference]
-
-    def to_json(self) -> dict[str, Any]:
-        """As in `foretell compare`, but for p, which is not corrected here."""
-        found: dict[str, Any] = self.pooled.to_json() | {"seeds": self.seeds_json()}
-        for one in found["tests"]:
-            del one["p_holm"]
-        return found | {"significant": is_significant(self.pooled)}
-
-    def seeds_json(self) -> dict[str, Any]:
-        return {
-            str(seed): {"difference": one.difference.value, "p": one.tests[0].test.p_value if one.tests else None}
-            for seed, one in self.seeds.items()
-        }
-
-    def better_seeds(self) -> str:
-        """How often the pooled verdict's better one is ahead, and how often significantly."""
-        ahead = [one for one in self.seeds.values() if one.better is not None and one.better == self.pooled.better]
-        return f"{len(ahead)} of {len(self.seeds)}, {sum(map(is_significant, ahead))}"
-
-
 def summary_of(experiment: Models, results: Results) -> ExperimentSummary:
-    from foretell.reproduce.findings import find
+    from foretell.reproduce.findings import comparands, find
 
     table = experiment.definition.table
     found = compare_models(experiment, results)
-    columns = experiment.columns
+    columns, findings = experiment.columns, table.get("finding", ())
     pairs = _pairs(table.get("compare"), found.models)
-    there = [(first, second) for first, second in pairs if first in found.models and second in found.models]
-    asked = [(*pair, metric) for pair in there for metric in columns]
-    tests = [_Tests(found.test(*one), found.seed_tests(*one)) for one in asked]
-    grid = [
-        {key: record[key] for key in ("model", "size", "seed", "dev", "fit_seconds")}
-        for record in results.records.values()
-        if record["part"] == "grid"
-    ]
+    asked = [(*pair, metric) for pair in pairs for metric in columns]
+    asked += [one for finding in findings for one in comparands(finding)]
+    found = found.measured(one for one in asked if one[0] in found.models and one[1] in found.models)
     numbers = {
         "scores": [asdict(one) for one in found.scores.values()],
-        "tests": [one.to_json() for one in tests],
-        "grid": grid,
+        "tests": [one.to_json() for one in found.differences.values()],
+        "grid": list(found.grid),
         "chosen": {name: dict(size) for name, size in found.sizes.items()},
     }
-    sections = [_score_table(found, columns), *_test_table(tests), *_grid_table(grid, found)]
-    findings = [find(one, found, results) for one in table.get("finding", ())]
+    sections = [_score_table(found, columns), *_test_table(list(found.differences.values())), *_grid_table(found)]
     picture = Picture("scores.png", lambda path: draw_scores(found, columns, experiment.definition.title, path))
-    return ExperimentSummary(sections, findings, plain(numbers), (picture,) if found.models else ())
+    judged = [find(one, found) for one in findings]
+    return ExperimentSummary(sections, judged, plain(numbers), (picture,) if found.models else ())
 
 
 def _pairs(asked: Any, models: Sequence[str]) -> list[tuple[str, str]]:
@@ -200,44 +198,62 @@ def _score_table(found: ModelComparison, columns: Sequence[str]) -> TableSection
     return TableSection("Scores on test", head, rows, note)
 
 
-def _test_table(tests: Sequence[_Tests]) -> list[TableSection]:
+def _test_table(tests: Sequence[ModelDifference]) -> list[TableSection]:
     if not tests:
         return []
-    rows = []
-    for both in tests:
-        one = both.pooled
-        scale, digits = (100.0, 1) if one.kind == "share" else (1.0, 3)
-        size = f"{scale * one.difference.value:+.{digits}f}".replace("-", "−")
-        test = one.tests[0] if one.tests else None
-        p = "–" if test is None else in_words(test.test.p_value, test.test).removeprefix("= ")
-        better = one.better if one.better and is_significant(one) else "–"
-        rows.append([one.first, one.second, title_of(one.metric), size, p, better, both.better_seeds()])
+    rows = [[one.pooled.first, one.pooled.second, title_of(one.pooled.metric), *one.cells()] for one in tests]
     first = tests[0].pooled
     over = first.tests[0].over if first.tests else "events"
+    vacuous = sum(one.vacuous for one in tests)
+    left = f", but for {vacuous} in which nothing differs" if vacuous else ""
     note = (
-        f"First less second. p of a paired permutation test over {over}, each with its mean over the seeds; not corrected "
-        "for the number of tests. The better one is named where p < 0.05. "
-        "The last column: in how many seeds the same one is ahead, and in how many significantly."
+        f"First less second. p of a paired permutation test over {over}, each with its mean over the seeds; p over seeds by Welch's t-test "
+        f"of the seeds' scores. Corrected: the larger of the two by Holm's method, for all {len(tests)} comparisons here{left}. The better "
+        "one is named where that is below 0.05. The last column: in how many seeds the same one is ahead, and in how many significantly."
     )
-    head = ["first", "second", "score", "difference", "p", "better", "seeds ahead, significantly"]
-    return [TableSection("Differences", head, rows, note)]
+    head = ["first", "second", "score", "difference", "p", "p over seeds", "corrected", "better"]
+    return [TableSection("Differences", [*head, "seeds ahead, significantly"], rows, note)]
 
 
-def _grid_table(grid: Sequence[Mapping[str, Any]], found: ModelComparison) -> list[TableSection]:
-    if not grid:
-        return []
-    best: dict[str, list[Mapping[str, Any]]] = {}
-    for one in grid:
-        best.setdefault(one["model"], []).append(one)
+@dataclass(frozen=True)
+class SizeChoice:
+    """What dev says of a model's sizes, each fitted with one seed."""
+
+    tried: tuple[Mapping[str, Any], ...]  # the grid's entries with a score, the best first
+    noise: float | None  # by so much may two fits of one size differ on dev, with 95 %; None: there are not two seeds
+
+    @property
+    def unresolved(self) -> list[Mapping[str, Any]]:
+        """The sizes that seeds alone may have put behind the best one, and that one itself."""
+        return [one["size"] for one in self.tried if one["dev"] >= self.tried[0]["dev"] - (self.noise or 0.0)]
+
+
+def size_choice(found: ModelComparison, name: str) -> SizeChoice:
+    """The noise is that of the final fits: their standard deviation on dev times √2 times Student's quantile."""
+    tried = sorted(
+        (one for one in found.grid if one["model"] == name and one["dev"] is not None), key=lambda one: -one["dev"]
+    )
+    dev = [one["dev"] for one in found.records.get(name, ())]
+    noise = student_quantile(0.95, len(dev) - 1) * 2**0.5 * float(np.std(dev, ddof=1)) if len(dev) > 1 else None
+    return SizeChoice(tuple(tried), noise)
+
+
+def _grid_table(found: ModelComparison) -> list[TableSection]:
     rows = []
-    for name, some in best.items():
-        some = sorted((one for one in some if one["dev"] is not None), key=lambda one: -one["dev"])
-        if not some:
+    for name in dict.fromkeys(one["model"] for one in found.grid):
+        choice = size_choice(found, name)
+        if not choice.tried:
             continue
-        told = "; ".join(f"{_size(one['size'])}: {one['dev']:.4f}".replace("-", "−") for one in some[:3])
-        rows.append([name, str(len(some)), told, f"{some[-1]['dev']:.4f}".replace("-", "−")])
-    head = ["model", "sizes tried", "best three on dev", "worst"]
-    return [TableSection("Sizes, chosen on dev", head, rows, "Log-likelihood an event on dev, one seed.")]
+        best, worst = choice.tried[:3], choice.tried[-1]
+        told = "; ".join(f"{_size(one['size'])}: {one['dev']:.4f}".replace("-", "−") for one in best)
+        within = "–" if choice.noise is None else f"{len(choice.unresolved)} (within {choice.noise:.3f})"
+        rows.append([name, str(len(choice.tried)), told, within, f"{worst['dev']:.4f}".replace("-", "−")])
+    head = ["model", "sizes tried", "best three on dev", "not resolved from the best", "worst"]
+    note = (
+        "Log-likelihood an event on dev, one seed. Not resolved: sizes that are no further behind the best than two fits of one size may "
+        "be apart by their seeds (95 %, from the final fits' scores on dev)."
+    )
+    return [TableSection("Sizes, chosen on dev", head, rows, note)] if rows else []
 
 
 def _size(size: Mapping[str, Any]) -> str:

@@ -185,7 +185,7 @@ def _folder(name: str) -> Path:
     )
 
 
-Verdict = Literal["holds", "does not hold", "not significant", "pending"]
+Verdict = Literal["holds", "does not hold", "not significant", "not resolved", "pending"]
 
 # `kind` in experiment.toml → the class that it stands for; imported when it is needed.
 KINDS = {
@@ -252,6 +252,7 @@ class Results:
     folder: Path  # OUT/NAME
     units: Sequence[Unit]  # all that are known by now
     records: Mapping[str, Record]  # by the unit's name; only those that are done
+    earlier: Mapping[str, Any] = field(default_factory=dict)  # `results.json` of units that are not in the folder
 
     def unit_folder(self, name: str) -> UnitFolder:
         return UnitFolder(self.folder / "units" / name)

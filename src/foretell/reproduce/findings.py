@@ -1,7 +1,9 @@
 """The paper's findings as checks: each `[[finding]]` of a definition in, a number and a verdict out.
 
-`check` names what is asked; the other keys are its own. A difference counts if p < 0.05 in the paired permutation test of
-`comparison.py`, uncorrected, as in the paper. A finding that needs a model which is not fitted yet is pending.
+`check` names what is asked; the other keys are its own. A difference counts if neither the test events nor the seeds explain it, after
+correction for all comparisons of the experiment (`model_difference.py`). Where the paper says that there is no difference, one that is
+there before these corrections and not after them leaves the claim "not resolved". A finding that needs a model which is not fitted yet is
+pending.
 """
 
 from __future__ import annotations
@@ -11,13 +13,19 @@ from statistics import median
 from typing import Any
 
 from foretell.errors import ForetellError
-from foretell.evaluate.compare import Difference
-from foretell.reproduce.comparison import ModelComparison
-from foretell.reproduce.experiment import Finding, Results, Verdict, verdict_of
-from foretell.reproduce.rows import is_significant, p_value
+from foretell.reproduce.comparison import Comparand, ModelComparison, size_choice
+from foretell.reproduce.experiment import Finding, Verdict, verdict_of
+from foretell.reproduce.model_difference import ModelDifference
 
 Table = Mapping[str, Any]
 CheckResult = tuple[Verdict, float | None, str]
+Tests = Sequence[ModelDifference]
+PAIRED = (
+    ("model", "against"),
+    ("better", "than"),
+    ("first", "second"),
+    ("models", "than"),
+)  # keys: first models, second models
 COMMON = ("name", "claim", "check")
 
 
@@ -44,70 +52,84 @@ def named(table: Table) -> list[str]:
     return list(dict.fromkeys([*found, *(model for pair in table.get("pairs", ()) for model in pair)]))
 
 
-def find(table: Table, found: ModelComparison, results: Results) -> Finding:
-    name, check = str(table.get("name", "")), CHECKS[table["check"]]
+def comparands(table: Table) -> list[Comparand]:
+    """The comparisons that a finding rests on, in the order of its metrics."""
+    if "pairs" in table:
+        pairs = [(str(one), str(other)) for one, other in table["pairs"]]
+    else:
+        keys = next((keys for keys in PAIRED if keys[0] in table and keys[1] in table), None)
+        pairs = [(one, other) for one in _list(table[keys[0]]) for other in _list(table[keys[1]])] if keys else []
+    return [(one, other, metric) for one, other in pairs for metric in table.get("metrics", ())]
+
+
+def find(table: Table, found: ModelComparison) -> Finding:
+    name, claim = str(table.get("name", "")), str(table.get("claim", ""))
     lacking = [model for model in named(table) if model not in found.models]
     if lacking or not found.models:
         told = f"not fitted yet: {', '.join(lacking)}" if lacking else "nothing is fitted yet"
-        return Finding(name, str(table.get("claim", "")), "pending", told)
-    verdict, value, detail = check(table, found, results)
-    return Finding(name, str(table.get("claim", "")), verdict, detail, value)
+        return Finding(name, claim, "pending", told)
+    try:
+        tests = [found.test(*one) for one in comparands(table)]
+    except KeyError as error:
+        return Finding(name, claim, "pending", f"not compared yet: {', '.join(map(str, error.args[0]))}")
+    verdict, value, detail = CHECKS[table["check"]](table, found, tests)
+    return Finding(name, claim, verdict, detail, value)
 
 
-def co_wins(table: Table, found: ModelComparison, results: Results) -> CheckResult:
+def absence_of(significant: bool, suspected: bool) -> Verdict:
+    """Of a claim that there is no difference."""
+    return "does not hold" if significant else "not resolved" if suspected else "holds"
+
+
+def co_wins(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
     """On every metric no rival is significantly better."""
-    beaten = []
-    for metric in table["metrics"]:
-        for rival in table["against"]:
-            test = found.test(table["model"], rival, metric)
-            if test.better == rival and is_significant(test):
-                beaten.append(f"{rival} is better in {test.title} ({_p(test)})")
-    count = len(table["metrics"]) - len({text.split(" is better in ")[1].split(" (")[0] for text in beaten})
-    detail = f"no rival is significantly better on {count} of {len(table['metrics'])} scores"
-    return "holds" if not beaten else "does not hold", float(count), "; ".join([detail, *beaten])
+    beaten = [one for one in tests if one.leader() == one.pooled.second]
+    doubted = [one for one in tests if one not in beaten and one.leader(significantly=False) == one.pooled.second]
+    count = len(table["metrics"]) - len({one.pooled.metric for one in beaten})
+    said = [f"no rival is significantly better on {count} of {len(table['metrics'])} scores"]
+    said += [f"{one.pooled.second} is better in {one.pooled.title} ({one.p_words()})" for one in beaten]
+    said += [f"{one.pooled.second} may be better in {one.pooled.title} ({one.p_words()})" for one in doubted]
+    return absence_of(bool(beaten), bool(doubted)), float(count), "; ".join(said)
 
 
-def wins(table: Table, found: ModelComparison, results: Results) -> CheckResult:
+def wins(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
     """On so many metrics significantly better than every rival, and on the others not significantly worse than any."""
-    won, lost, told = 0, 0, []
+    won, lost, doubted, told = 0, False, False, []
     for metric in table["metrics"]:
-        tests = [found.test(table["model"], rival, metric) for rival in table["against"]]
-        won += (all_won := all(one.better == table["model"] and is_significant(one) for one in tests))
-        better = [one.second for one in tests if one.better == one.second and is_significant(one)]
-        lost += bool(better)
+        some = [one for one in tests if one.pooled.metric == found.key(table["model"], metric)]
+        won += (all_won := all(one.leader() == one.pooled.first for one in some))
+        better = [one.pooled.second for one in some if one.leader() == one.pooled.second]
+        maybe = [one for one in some if one.leader(significantly=False) == one.pooled.second and not one.significant]
+        lost, doubted = lost or bool(better), doubted or bool(maybe)
         state = "wins" if all_won else f"loses to {', '.join(better)}" if better else "ties"
-        told.append(f"{state} in {tests[0].title}")
+        doubt = "".join(f", {one.pooled.second} may be better ({one.p_words()})" for one in maybe)
+        told.append(f"{state} in {some[0].pooled.title}{doubt}")
     wanted = int(table.get("wins", len(table["metrics"])))
-    return verdict_of(lost, won < wanted), float(won), "; ".join(told)
+    verdict = verdict_of(lost, won < wanted)
+    return "not resolved" if verdict == "holds" and doubted else verdict, float(won), "; ".join(told)
 
 
-def beats(table: Table, found: ModelComparison, results: Results) -> CheckResult:
+def beats(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
     """Each of the better ones is significantly better than each of the others, on every metric."""
-    pairs = table.get("pairs") or [(one, other) for one in _list(table["better"]) for other in _list(table["than"])]
-    tests = [found.test(one, other, metric) for one, other in pairs for metric in table["metrics"]]
-    worse = [one for one in tests if one.better == one.second and is_significant(one)]
-    weak = [one for one in tests if not is_significant(one)]
-    told = "; ".join(f"{one.first} against {one.second}, {one.title}: {_size(one)} ({_p(one)})" for one in tests)
-    return verdict_of(bool(worse), bool(weak)), max(p_value(one) for one in tests), told
+    worse = [one for one in tests if one.leader() == one.pooled.second]
+    weak = [one for one in tests if not one.significant]
+    return verdict_of(bool(worse), bool(weak)), max(one.p_corrected for one in tests), _all_of(tests)
 
 
-def alike(table: Table, found: ModelComparison, results: Results) -> CheckResult:
+def alike(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
     """No metric shows a significant difference."""
-    tests = [found.test(table["first"], table["second"], metric) for metric in table["metrics"]]
-    told = "; ".join(f"{one.title}: {_size(one)} ({_p(one)})" for one in tests)
-    different = any(is_significant(one) for one in tests)
-    return "does not hold" if different else "holds", min(p_value(one) for one in tests), told
+    verdict = absence_of(any(one.significant for one in tests), any(one.suspected for one in tests))
+    return verdict, min(one.p_corrected for one in tests), _all_of(tests)
 
 
-def no_help(table: Table, found: ModelComparison, results: Results) -> CheckResult:
+def no_help(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
     """None of the models is significantly better than the plain one."""
-    tests = [found.test(one, table["than"], metric) for one in _list(table["models"]) for metric in table["metrics"]]
-    told = "; ".join(f"{one.first}, {one.title}: {_size(one)} ({_p(one)})" for one in tests)
-    helps = any(one.better == one.first and is_significant(one) for one in tests)
-    return "does not hold" if helps else "holds", min(p_value(one) for one in tests), told
+    helps = any(one.leader() == one.pooled.first for one in tests)
+    verdict = absence_of(helps, any(one.leader(significantly=False) == one.pooled.first for one in tests))
+    return verdict, min(one.p_corrected for one in tests), _all_of(tests)
 
 
-def monte_carlo(table: Table, found: ModelComparison, results: Results) -> CheckResult:
+def monte_carlo(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
     """How much of an interval's width is due to the draws of the integral, in the middle of all fits."""
     shares = [
         record["monte_carlo"]
@@ -124,19 +146,31 @@ def monte_carlo(table: Table, found: ModelComparison, results: Results) -> Check
     return "holds" if added <= limit else "does not hold", added, detail
 
 
-def best_size(table: Table, found: ModelComparison, results: Results) -> CheckResult:
-    """The size that dev chose lies in the paper's range, for most models."""
-    sizes = {name: size for name, size in found.sizes.items() if name not in found.like}  # each choice counts once
-    if not sizes:
-        return "pending", None, "no grid is finished yet"
+def best_size(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
+    """The size that dev chose lies in the paper's range, for most models; a choice that seeds alone may explain is not resolved."""
     wanted = {key: table[key] for key in table if key not in COMMON}
-    inside = [all(size[key] in wanted[key] for key in wanted if key in size) for size in sizes.values()]
-    told = "; ".join(f"{name}: {', '.join(f'{k} {v}' for k, v in size.items())}" for name, size in sizes.items())
-    share = sum(inside) / len(inside)
-    return "holds" if share > 0.5 else "does not hold", share, f"{sum(inside)} of {len(inside)} models; {told}"
+
+    def inside(size: Mapping[str, Any]) -> bool:
+        return all(size[key] in wanted[key] for key in wanted if key in size)
+
+    yes, no, told = 0, 0, []
+    for name in (one for one in found.sizes if one not in found.like):  # each choice counts once
+        choice = size_choice(found, name)
+        within = [inside(one) for one in choice.unresolved]
+        resolved = choice.noise is not None and len(set(within)) == 1
+        yes, no = yes + (resolved and within[0]), no + (resolved and not within[0])
+        state = ("inside" if within[0] else "outside") if resolved else "not resolved"
+        size = ", ".join(f"{key} {value}" for key, value in found.sizes[name].items())
+        others = f", as good as {len(within) - 1} others" if len(within) > 1 else ""
+        told.append(f"{name}: {size}{others}: {state}")
+    if not told:
+        return "pending", None, "no grid is finished yet"
+    share = yes / len(told)
+    verdict: Verdict = "holds" if share > 0.5 else "does not hold" if no >= len(told) / 2 else "not resolved"
+    return verdict, share, f"{yes} of {len(told)} models inside, {no} outside; {'; '.join(told)}"
 
 
-CHECKS: dict[str, Callable[[Table, ModelComparison, Results], CheckResult]] = {
+CHECKS: dict[str, Callable[[Table, ModelComparison, Tests], CheckResult]] = {
     "co-wins": co_wins,
     "wins": wins,
     "beats": beats,
@@ -147,13 +181,11 @@ CHECKS: dict[str, Callable[[Table, ModelComparison, Results], CheckResult]] = {
 }
 
 
-def _p(one: Difference) -> str:
-    return f"p = {p_value(one):.2g}"
-
-
-def _size(one: Difference) -> str:
-    value = one.difference.value
-    return f"{100 * value:+.1f} points" if one.kind == "share" else f"{value:+.3f}"
+def _all_of(tests: Tests) -> str:
+    return "; ".join(
+        f"{one.pooled.first} against {one.pooled.second}, {one.pooled.title}: {one.size()} ({one.p_words()})"
+        for one in tests
+    )
 
 
 def _list(value: Any) -> Sequence[str]:

@@ -23,7 +23,7 @@ from foretell.evaluate.metrics import SCORES, EventRecord, metrics_of, plain_sco
 from foretell.evaluate.patterns import guess_participants, parse_pattern
 from foretell.evaluate.scores import ScoringOptions, plain
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import ExactIntegral
+from foretell.models.capabilities import DirectFit, ExactIntegral
 from foretell.reproduce.experiment import Definition, ExperimentSummary, Results, check_keys, merged
 from foretell.reproduce.rows import WHO
 from foretell.reproduce.unit import Device, Record, Unit, Workspace, slug
@@ -49,6 +49,13 @@ class Entrant:
     seeds: tuple[int, ...]
     minutes: float
     device: Device
+
+    @property
+    def without_chance(self) -> bool:
+        """Whether every seed gives the same fit."""
+        from foretell.models.registry import find_model
+
+        return issubclass(find_model(self.table["model"].get("kind", "anhp")), DirectFit)
 
 
 class Models:

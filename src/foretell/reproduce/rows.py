@@ -19,7 +19,7 @@ from foretell.data import EventData
 from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, Units, estimates
-from foretell.evaluate.compare import SIGNIFICANT, Difference, difference_of
+from foretell.evaluate.compare import Difference, difference_of
 from foretell.evaluate.metrics import ALL, Metric, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, Over
 from foretell.evaluate.record import digest_of
@@ -162,14 +162,6 @@ def difference_between(
     over: Over = "sequences" if first.units.whole_sequences else "events"
     metrics = first.by_key[metric], second.by_key[metric]
     return difference_of(names, *metrics, first.units, [over], permutations=permutations)
-
-
-def p_value(one: Difference) -> float:
-    return one.tests[0].test.p_value if one.tests else 1.0
-
-
-def is_significant(one: Difference) -> bool:
-    return p_value(one) < SIGNIFICANT
 
 
 def participants_key(rows: ScoreRows) -> str:

@@ -30,6 +30,7 @@ from foretell.models.base import IntensityModel
 from foretell.models.capabilities import DirectFit
 from foretell.reproduce.rows import ScoreRows, write_rows
 from foretell.train.config import make_config
+from foretell.train.file_lock import FileLock
 from foretell.train.fit import TrainingInterrupt, fit
 from foretell.train.run import CHECKPOINT, RunFolder, environment
 
@@ -96,24 +97,14 @@ class UnitFolder:
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
         """Whether this process has the folder to itself for now; another call may be at work on the same unit."""
-        try:
-            import fcntl
-        except ImportError:  # Windows has no such locks
-            yield True
+        lock = FileLock(self.path.parent / f".{self.path.name}.lock")
+        if not lock.try_acquire():
+            yield False
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        path = self.path.parent / f".{self.path.name}.lock"
-        with open(path, "w", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            if not _is_at(file.fileno(), path):  # whoever had it has just removed it: it locks nothing any more
-                yield False
-                return
+        try:
             yield True
-            path.unlink(missing_ok=True)
+        finally:
+            lock.release()
 
     def _write(self, name: str, value: Any) -> None:
         with replacing(self.path / name) as temporary:
@@ -137,13 +128,6 @@ def last_line(error: str) -> str:
 def slug(text: str) -> str:
     """A model's name as part of a unit's: `A-NHP, tuned` → `a-nhp-tuned`."""
     return re.sub(r"[^\w.+]+", "-", text.lower()).strip("-")
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False
 
 
 VARIABLE = "FORETELL_DATA"
@@ -191,9 +175,7 @@ class Workspace:
         dtype = getattr(torch, config.train.dtype)
         model = config.model.make(train.vocabulary, seed=config.train.seed, dtype=dtype)
         path = self.folder / RUN
-        if not (path / "config.toml").exists():
-            RunFolder.create(path, config)
-        run = RunFolder.open(path)
+        run = RunFolder.open(path) if (path / "config.toml").exists() else RunFolder.create(path, config)
         run.tidy()
         before = len(run.metrics())
         began = time.perf_counter()

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import torch
 
 from foretell.errors import ForetellError
+from foretell.reading import limits, read_limits
 from foretell.reproduce.experiment import Choice, Definition, open_experiment, read_definition
 from foretell.reproduce.unit import Unit, UnitFolder, Workspace, last_line
 from foretell.train.fit import TrainingInterrupt
@@ -96,7 +97,9 @@ class Worker:
                 self.experiments[key] = open_experiment(definition)
             data = None if given.data is None else Path(given.data)
             workspace = Workspace(folder.path, data, given.device, over, self.loaded)
-            found: Mapping[str, Any] = self.experiments[key].work(given.unit, workspace)
+            shipped = definition.folder.parents[1] / "programs" if len(definition.folder.parents) > 1 else Path()
+            with limits(allow=(*read_limits().allow, definition.folder, shipped)):
+                found: Mapping[str, Any] = self.experiments[key].work(given.unit, workspace)
             folder.finish(given.unit, {**workspace.machine(), **found})  # what is taken over says where it ran
         except TrainingInterrupt:
             return UnitOutcome("stopped", time.monotonic() - began)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import tomli_w
 
+from foretell.data.read_options import ReadOptions, Unknown, read_options
 from foretell.errors import ForetellError
 from foretell.models.registry import DEFAULT, ModelOptions, model_options
 from foretell.options import (
@@ -27,6 +27,7 @@ from foretell.options import (
     too_small,
     unknown_keys,
 )
+from foretell.reading import read_toml
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ TASKS: dict[str, type[TaskOptions]] = {task.kind: task for task in (PretrainOpti
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
 IMPOSSIBLE = Flag("Events that the rules make impossible: an error, left out, or kept unscored.", choices=True)
+UNKNOWN = Flag("Event types that training never saw: error, skip, or other (a type of that name).", choices=True)
 OBJECTIVE = "mle: maximum likelihood; nce: noise-contrastive estimation."  # without an integral
 NOISE = "Where the noise of nce comes from: poisson, hawkes or timed."
 INIT = Flag("A run to start from, pretrained or trained.", type=Path)
@@ -78,15 +80,29 @@ INIT = Flag("A run to start from, pretrained or trained.", type=Path)
 
 @dataclass(frozen=True)
 class DataOptions:
-    path: str = option("", flag=Flag("A folder, a file, or the name of embedded data (robocup).", name="data"))
+    path: str = option("", flag=Flag("A folder, a file, the name of embedded data (robocup), or hf:NAME.", name="data"))
     columns: Mapping[str, str] | None = None  # names of the columns of a CSV or Parquet file: {sequence = "patient", …}
-    # Shares of sequences for train, dev and test where the data has no splits.
+    time_format: str = option("", flag="What times are: iso, number, unix-s, unix-ms, … or '%d/%m/%Y %H:%M'.")
+    timezone: str = option("", flag="The zone of times without one, such as Europe/Berlin; default: UTC.")
+    start: str = option("", flag="Where clocks start: first-event, day, week, month, or a time.")
+    observed_until: str = option("", flag="When the log was exported: the end of sequences without a t_end.")
+    sorted: bool = option(False, flag="Rows of a sequence out of order are a mistake.")
+    terms: bool = option(False, flag="Names with parentheses must be terms, functor(arg,…).")
+    unknown: Unknown = option("error", flag=UNKNOWN)
+    # Shares of sequences, or of the time of few sequences, for train, dev and test where the data has no splits.
     split: tuple[float, ...] = (0.8, 0.1, 0.1)
     split_seed: int = 0
+    dev_share: float = 0.0  # of the training sequences that become dev, where the data have none; 0: none
     # Dev and test stay whole.
     train_fraction: float = option(1.0, flag="A share of the training data, such as 0.25.")
     impossible: Impossible = option("error", flag=IMPOSSIBLE)
     dequantise: bool = False  # spread times that lie on a grid, or are equal, evenly within it, always the same way
+
+    def reading(self, terms: bool = False) -> ReadOptions:
+        """How files are read; `terms` says that rules are to read names."""
+        names = ("time_format", "timezone", "start", "observed_until", "sorted", "unknown")
+        given = {name: getattr(self, name) for name in names}
+        return read_options(self.columns, ReadOptions(terms=self.terms or terms, **given))
 
 
 @dataclass(frozen=True)
@@ -139,6 +155,8 @@ class RunConfig:
             wrong.append(f"data.split = {list(split)}: expected three shares that add up to 1, the first above 0")
         if not 0 <= self.data.split_seed <= LARGEST_SEED:
             wrong.append(f"data.split_seed = {self.data.split_seed}: expected {SEEDS}")
+        if not 0.0 <= self.data.dev_share < 1.0:
+            wrong.append(f"data.dev_share = {self.data.dev_share}: expected a share from 0 to below 1")
         if not 0.0 < self.data.train_fraction <= 1.0:
             found = self.data.train_fraction
             wrong.append(f"data.train_fraction = {found}: expected a number above 0 and at most 1")
@@ -172,11 +190,9 @@ def contradictions(train: TrainOptions) -> list[str]:
 
 def read_config(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
+        return read_toml(path)
+    except ForetellError as error:
+        raise ConfigError(str(error)) from None
 
 
 # What a preset means for training, beside the options of the model (`ModelOptions.presets`).

@@ -6,9 +6,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Literal
 
-from foretell.data import Dataset, EventData, Vocabulary
+import torch
+
+from foretell.data import Dataset, EventData
 from foretell.data.labels import find_labels
 from foretell.errors import ForetellError
 from foretell.ground.impossible import naming_impossible
@@ -17,14 +20,24 @@ from foretell.models.base import IntensityModel
 from foretell.models.build import Network
 from foretell.models.capabilities import DirectFit, GrowsVocabulary, HasRules
 from foretell.models.classical.hawkes import Hawkes
-from foretell.models.classical.poisson import Poisson
 from foretell.models.start_from import TransferReport, start_from, take_encoder
 from foretell.objective.nce import NoiseSource
-from foretell.train.config import ClassifyOptions, ConfigError, PretrainOptions, RunConfig, TrainOptions, contradictions
+from foretell.options import check_choice
+from foretell.train.auto_settings import AUTO, choose_settings, traits_of, with_settings
+from foretell.train.config import (
+    ClassifyOptions,
+    ConfigError,
+    PretrainOptions,
+    RunConfig,
+    TrainOptions,
+    contradictions,
+    make_config,
+)
+from foretell.train.floor_fits import fit_floors, floors_for, hawkes_of
 from foretell.train.label_tasks import Classification, Pretraining, classify, pretrain
 from foretell.train.likelihood_task import LikelihoodTask, mean_log_likelihood
 from foretell.train.noise import noise_of_run
-from foretell.train.run import RunFolder
+from foretell.train.run import RunFolder, held
 from foretell.train.trainer import (
     Callback,
     CallbackList,
@@ -40,7 +53,7 @@ Fit = TrainingResult[IntensityModel]
 
 
 def fit(
-    model: IntensityModel,
+    model: IntensityModel | Literal["auto"],
     train: EventData,
     dev: EventData | None = None,
     options: TrainOptions | None = None,
@@ -51,12 +64,13 @@ def fit(
     on_step: Callable[[int, int, int], None] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    floors: bool = False,
     **changes: Any,
 ) -> Fit:
     """Train a model in place, by maximum likelihood or noise-contrastive estimation.
 
     Args:
-        model: any model; Poisson and Hawkes are fitted directly.
+        model: any model; Poisson and Hawkes are fitted directly. "auto": one that suits the data, trained as suits them, by rule.
         train: what is learned from.
         dev: what epochs are compared on; without it, the training score.
         options: how to train, a whole `TrainOptions`.
@@ -64,29 +78,53 @@ def fit(
         resume: go on from the checkpoint of `run`.
         callbacks: told of steps, epochs and checkpoints, and asked whether to stop.
         on_step, on_epoch, stop: functions that do the same, for short.
+        floors: fit Poisson and Hawkes first; the result then has them as `floors`, with their scores.
         **changes: single options: `fit(model, data.train, dev=data.dev, epochs=5, lr=2e-3)`.
 
     Returns:
         The model with its best parameters, the records of its epochs, and the best epoch's log-likelihood per event.
     """
-    options = changed_options(options, changes, "fit")
     if train.event_count == 0:
         raise ForetellError(f"{train.name}: there is no event to learn from")
+    beside = fit_floors(train, dev, stop=stop) if floors or model == AUTO else []
+    if isinstance(model, str):
+        model, options = _chosen(
+            model, train, dev, hawkes_of(beside), changes | ({} if options is None else asdict(options))
+        )
+        changes = {}
+    options = changed_options(options, changes, "fit")
     if isinstance(model, GrowsVocabulary):
         model.meet(train)
     check_data(model, train, dev)
     _check_options(model, options)
     callback = CallbackList(callbacks, on_step, on_epoch, stop)
-    if isinstance(model, DirectFit):
-        return _fit_directly(model, train, dev, run, callback, options)
-    _ground(model, train, dev)
-    model.to(choose_device(options.device))
-    noise = None
-    if options.objective == "nce":
-        process = noise_of_run(model, train, dev, options.noise, run, resume)
-        noise = NoiseSource(model, process, options.noise_streams)
-    task = LikelihoodTask(model, train, options, noise)
-    return Trainer(task, train, dev, options, callback, run, resume).run()
+    with held(run):
+        if isinstance(model, DirectFit):
+            return replace(_fit_directly(model, train, dev, run, callback, options), floors=beside)
+        if hawkes_of(beside) is not None and not model.fitted:
+            start_with_hawkes(model, train, dev, hawkes_of(beside))
+        _ground(model, train, dev)
+        model.to(choose_device(options.device))
+        noise = None
+        if options.objective == "nce":
+            process = noise_of_run(model, train, dev, options.noise, run, resume)
+            noise = NoiseSource(model, process, options.noise_streams)
+        task = LikelihoodTask(model, train, options, noise)
+        return replace(Trainer(task, train, dev, options, callback, run, resume).run(), floors=beside)
+
+
+def _chosen(
+    name: str, train: EventData, dev: EventData | None, hawkes: Hawkes | None, changes: dict[str, Any]
+) -> tuple[IntensityModel, TrainOptions]:
+    """The model and the options that the rules choose, but for what was given."""
+    check_choice("model", name, [AUTO], repr)
+    device = str(choose_device(changes.get("device", TrainOptions.device)))
+    decays = 0 if hawkes is None else hawkes.decays
+    chosen = choose_settings(traits_of(train, dev), device, decays=decays)
+    table = with_settings({"train": changes}, [one for one in chosen if not one.key.startswith("data.")])
+    config = make_config(table, "fit")
+    dtype = getattr(torch, config.train.dtype)
+    return config.model.make(train.vocabulary, seed=config.train.seed, dtype=dtype), config.train
 
 
 def _check_options(model: IntensityModel, options: TrainOptions) -> None:
@@ -110,9 +148,22 @@ def _ground(model: IntensityModel, train: EventData, dev: EventData | None) -> N
         if part is not None:
             with naming_impossible(model.program, part) if isinstance(model, HasRules) else nullcontext():
                 if part is train and not model.fitted:
+                    start_with_hawkes(model, train, dev)
                     model.prepare(train)
                 if isinstance(model, GrowsVocabulary):
                     model.ground(part)
+
+
+def start_with_hawkes(
+    model: IntensityModel, train: EventData, dev: EventData | None, fitted: Hawkes | None = None
+) -> None:
+    """Give a model that starts from a Hawkes process one that is fitted to the data, unless it has it; others are left alone."""
+    if not isinstance(model, ANHP) or not model.options.hawkes or model.background is not None:
+        return
+    if fitted is None or fitted.decays != model.options.hawkes:
+        fitted = Hawkes(model.vocabulary, decays=model.options.hawkes)
+        fitted.fit_directly(train, dev, lambda number, value: None)
+    model.start_hawkes(fitted)
 
 
 def _fit_directly(
@@ -141,11 +192,6 @@ def _fit_directly(
         run.save_model(model)
         run.write_metrics(records)
     return Fit(model.eval(), records, best, len(records))
-
-
-def floors_for(vocabulary: Vocabulary) -> list[IntensityModel]:
-    """The floors that every model must beat: unfitted Hawkes and Poisson processes."""
-    return [Hawkes(vocabulary), Poisson(vocabulary)]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,7 @@ from foretell.objective.masked import LabelTerms, corrupt, masked_terms
 from foretell.options import Sight
 from foretell.train.config import PretrainOptions, TrainOptions
 from foretell.train.likelihood_task import padded_width
-from foretell.train.run import Progress, RunFolder
+from foretell.train.run import Progress, RunFolder, held
 from foretell.train.step import SEED_STRIDE
 from foretell.train.trainer import (
     Adam,
@@ -140,7 +140,8 @@ def pretrain(
     rounds = [[number, 2] for number in range(dev_rounds)]
     task = LabelTask(masked, train, options, terms, mask * (1.0 - drop) * train.event_count, rounds)
     callback = CallbackList(callbacks, on_step, on_epoch, stop)
-    result = Trainer(task, train, dev, options, callback, run, resume).run()
+    with held(run):
+        result = Trainer(task, train, dev, options, callback, run, resume).run()
     start_intensities(model, torch.Generator().manual_seed(options.seed))  # for the vectors that were learned
     model.start_rates(train)
     return result
@@ -190,7 +191,8 @@ def classify(
 
     task = LabelTask(classifier, train, options, terms, int(counts.sum()))
     callback = CallbackList(callbacks, on_step, on_epoch, stop)
-    return Trainer(task, train, dev, options, callback, run, resume).run()
+    with held(run):
+        return Trainer(task, train, dev, options, callback, run, resume).run()
 
 
 def _label_terms(

@@ -9,6 +9,7 @@ needs one of both for every event that happened and for every event that was dra
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 from foretell.batches.batch import Batch, Sample, length_buckets, what_counts
 from foretell.data import EventData, EventSequence
+from foretell.models import units
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import ExactIntegral
 from foretell.models.rules.possible_events import possible_totals
@@ -81,14 +83,15 @@ def _by_parts(model: IntensityModel, batch: Batch, points: Points, sample: Sampl
 def sum_scored(data: EventData, indices: np.ndarray, window: str, unscored: np.ndarray | None = None) -> int:
     """Scored events of some sequences, without asking the device; types that are `unscored` [K] are not."""
     first = 1 if window == "events-2-to-I" or data.origin == "first-event" else 0
-    if (unscored is None or not unscored.any()) and data.columns.unscored is None:
+    columns = data.columns
+    if (unscored is None or not unscored.any()) and columns.unscored is None and columns.scored_from is None:
         return int(np.maximum(data.lengths[indices] - first, 0).sum())
     return sum(int((~history_only(data[int(place)], unscored))[first:].sum()) for place in indices)
 
 
 def history_only(sequence: EventSequence, unscored: np.ndarray | None) -> np.ndarray:
-    """bool [events]: what the data mark so, and events of types that are `unscored` [K]."""
-    marked = np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored
+    """bool [events]: what the data say so of, and events of types that are `unscored` [K]."""
+    marked = units.history_only(sequence)
     return marked if unscored is None or not len(unscored) else marked | unscored[sequence.types]
 
 
@@ -97,10 +100,7 @@ def scored_alike(data: EventData, model: IntensityModel) -> EventData:
     types = model.unscored
     if types is None or not types.any():
         return data
-    marked = [
-        EventSequence(one.times, one.types, one.t_end, one.id, one.metadata, history_only(one, types)) for one in data
-    ]
-    return EventData(marked, data.vocabulary, data.origin, data.name)
+    return replace(data, sequences=[replace(one, unscored=history_only(one, types)) for one in data], report=None)
 
 
 WIDTH_STEP = 16  # on CUDA, batches are padded to multiples of this, so that few shapes need a graph

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
-from foretell.data import EventData, EventSequence
+from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.classical.hawkes import Hawkes
@@ -176,11 +178,9 @@ def by_functor(model: RuleModel, data: EventData) -> EventData:
     """The same events under the names of their functors; those that the model does not predict are not scored."""
     marks = functor_marks(model)
     of_type = marks_of_types(model, marks).numpy().astype(np.int32)
-    renamed = [
-        EventSequence(one.times, of_type[one.types], one.t_end, one.id, one.metadata, one.unscored)
-        for one in scored_alike(data, model)
-    ]
-    return EventData(renamed, marks, data.origin, data.name)
+    alike = scored_alike(data, model)
+    columns = replace(alike.columns, types=of_type[alike.columns.types])
+    return replace(alike, sequences=columns, vocabulary=marks, report=None)
 
 
 def _time_possible(model: RuleModel, data: EventData) -> np.ndarray:

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 import contextlib
 import json
-import platform
-import sys
-from dataclasses import asdict, dataclass, field, fields
-from importlib import metadata
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from foretell.data import Dataset, Origin
+from foretell.data import Clock, Dataset, Origin, ReadOptions
 from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, load_model, load_network, save_model
 from foretell.models.capabilities import HasRules
 from foretell.models.registry import model_kinds, model_options
+from foretell.models.tensor_file import read_tensors
 from foretell.objective.noise_parts import TimedNoise, load_noise, save_noise
-from foretell.train.config import RunConfig, make_config, read_config, to_toml
+from foretell.reading import parse_json, read_document, read_json
+from foretell.train.config import DataOptions, RunConfig, make_config, read_config, to_toml
+from foretell.train.environment import environment
+from foretell.train.file_lock import FileLock
+from foretell.train.records import check_records
 
 
 @dataclass
@@ -92,19 +94,16 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
+    file = read_tensors(path, "progress", "a checkpoint", "there is no checkpoint to resume from")
+    optimizer: dict[int, dict[str, Tensor]] = {}
     try:
-        with safe_open(path, framework="pt") as file:
-            progress = _progress(json.loads((file.metadata() or {})["progress"]))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        optimizer: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in _under(tensors, "optimizer.").items():
+        progress = _progress(file.description)
+        for name, tensor in _under(file.tensors, "optimizer.").items():
             index, key = name.split(".", 1)
             optimizer.setdefault(int(index), {})[key] = tensor
-    except FileNotFoundError as error:
-        raise ForetellError(f"{path}: there is no checkpoint to resume from") from error
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise ForetellError(f"{path}: not a checkpoint ({type(error).__name__}: {error})") from error
-    return Checkpoint(path, progress, _under(tensors, "model."), _under(tensors, "best."), optimizer)
+    return Checkpoint(path, progress, _under(file.tensors, "model."), _under(file.tensors, "best."), optimizer)
 
 
 def _progress(found: dict[str, Any]) -> Progress:
@@ -114,12 +113,14 @@ def _progress(found: dict[str, Any]) -> Progress:
     counters = *counters, progress.states, progress.intensities
     numbers = progress.epoch_loss, progress.lr, 0.0 if progress.best is None else progress.best
     if not (
-        all(type(value) is int and value >= 0 for value in (*counters, progress.cooled))
-        and all(type(value) in (int, float) for value in numbers)
+        all(type(value) is int and 0 <= value < 2**62 for value in (*counters, progress.cooled))
+        and all(type(value) in (int, float) and not math.isnan(value) for value in numbers)
         and isinstance(progress.records, list)
         and type(progress.done) is bool
+        and not (progress.done and progress.best is None)
     ):
         raise ValueError("its counters are not numbers")
+    check_records(progress.records)
     return progress
 
 
@@ -128,30 +129,66 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
+LOCK = ".lock"  # while a process writes the run
 REPLACEABLE = ".demo"
 MODEL, CHECKPOINT, PROGRAM = "model.safetensors", "checkpoint.safetensors", "program.ndtt"
 START = "start.safetensors"  # a copy of what a run was started from, so that it can be resumed without it
 NOISE = "noise.safetensors"
-FILES = CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM, NOISE, START
+FLOORS = "floors.json"
+FILES = CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM, NOISE, START, FLOORS
 
 
 @dataclass(frozen=True)
 class RunFolder:
+    """A folder of one run. One process at a time writes it: `create` claims it, `writing` holds it."""
+
     path: Path
+    lock: FileLock = field(init=False, compare=False, repr=False)
+    claimed: list[bool] = field(init=False, compare=False, repr=False, default_factory=list)  # not empty: by `create`
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lock", FileLock(self.path / LOCK))
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the folder: it is an error if another process does. What `create` claimed is given back at the end."""
+        if self.claimed:
+            self.claimed.clear()
+        else:
+            self._take()
+        try:
+            yield
+        finally:
+            self.lock.release()
+
+    def _take(self) -> None:
+        if not self.lock.try_acquire():
+            raise ForetellError(
+                f"{self.path}: this run is being written by {self.lock.holder()}; wait for it, or stop it first"
+            )
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig, data: dict[str, Any] | None = None) -> RunFolder:
-        """A new run; a folder with another run in it is not overwritten."""
+    def create(
+        cls, path: Path, config: RunConfig, data: dict[str, Any] | None = None, notes: Sequence[str] = ()
+    ) -> RunFolder:
+        """A new run, claimed for this process; a folder with another run in it is not overwritten.
+
+        `notes` are comments of its configuration.
+        """
+        _check_folder(path)
+        run = cls(path)
+        run._take()
         if (path / CONFIG).exists():
+            run.lock.release()
             raise ForetellError(
                 f"{path}: there is a run in this folder already; continue it with --resume, or choose another folder with --run"
             )
-        _check_folder(path)
-        run = cls(path)
+        run.claimed.append(True)
         facts = environment(config.train.device) | {"data": data or {}}
         try:
             run._write(ENVIRONMENT, json.dumps(facts, indent=2) + "\n")
-            run._write(CONFIG, to_toml(config))  # last: with it the folder is a run
+            comments = "".join(f"# {line}\n" for line in notes)
+            run._write(CONFIG, comments + to_toml(config))  # last: with it the folder is a run
         except ForetellError:
             run.discard()
             raise
@@ -165,10 +202,12 @@ class RunFolder:
 
     def discard(self) -> None:
         """Take back a run that came to nothing, so that the folder can be used again."""
-        for name in FILES:
-            (self.path / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # other files, or no folder at all
-            self.path.rmdir()
+        with self.writing():
+            for name in FILES:
+                (self.path / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # other files, or no folder at all
+                self.lock.path.unlink(missing_ok=True)
+                self.path.rmdir()
 
     def tidy(self) -> None:
         """Remove what a killed process had begun to write."""
@@ -180,8 +219,9 @@ class RunFolder:
     def replace(cls, path: Path, config: RunConfig, data: dict[str, Any]) -> RunFolder:
         """A new run in place of an earlier one made this way; any other run is not touched, nor other files."""
         cls.check_replaceable(path)
-        for name in FILES:
-            (path / name).unlink(missing_ok=True)
+        with cls(path).writing():
+            for name in FILES:
+                (path / name).unlink(missing_ok=True)
         run = cls.create(path, config, data)
         run._write(REPLACEABLE, "A demo: the next one may replace it.\n")
         return run
@@ -240,22 +280,50 @@ class RunFolder:
 
     def origin(self) -> Origin:
         """Where the clocks of the training data start: other files for this model are read the same way."""
-        return self._facts().get("origin", "window")
+        return self.facts().get("origin", "window")
 
     def time_unit(self) -> str:
-        return self._facts().get("time_unit", "")
+        return self.facts().get("time_unit", "")
 
-    def _facts(self) -> dict[str, Any]:
+    def clock(self) -> Clock:
+        """What times meant in the training data."""
+        found = self.facts().get("clock")
+        if not isinstance(found, dict):
+            return Clock.of_unit(self.time_unit())
+        seconds = found.get("seconds_per_unit")
+        known = float(seconds) if isinstance(seconds, int | float) else None
+        return Clock(
+            str(found.get("unit", "")),
+            known,
+            str(found.get("zone", "UTC")),
+            bool(found.get("absolute", "zone" in found)),
+        )
+
+    def reading(self, **given: Any) -> ReadOptions:
+        """How other files for this model are read: as the training data were, but for what is `given` now; `columns` are a table.
+
+        When a log was exported is a fact of that log alone.
+        """
+        config = self.config()
+        kept = {"observed_until": "", **self.facts().get("reading", {}), **_said(config.data), **_said(given)}
+        rules = bool(getattr(config.model, "program", ""))
+        options = replace(DataOptions(), **kept).reading(rules)
+        return replace(options, clock=self.clock())
+
+    def facts(self) -> dict[str, Any]:
+        """What the run's data were, in short."""
         path = self.path / ENVIRONMENT
         if not path.exists():
             return {}
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ForetellError(f"{path}: not JSON: {error}") from error
+        found = read_json(path)
         facts = found.get("data", {}) if isinstance(found, dict) else None
-        if not isinstance(facts, dict) or facts.get("origin", "window") not in get_args(Origin):
-            raise ForetellError(f'{path}: its "data" is {facts!r}: expected what `foretell train` wrote there')
+        unit = facts.get("time_unit", "") if isinstance(facts, dict) else None
+        if (
+            not isinstance(facts, dict)
+            or facts.get("origin", "window") not in get_args(Origin)
+            or type(unit) is not str
+        ):
+            raise ForetellError(f'{path}: its "data" is {str(facts)[:200]}: expected what `foretell train` wrote there')
         return facts
 
     def save_model(self, model: Network) -> None:
@@ -285,18 +353,33 @@ class RunFolder:
         if not path.exists():
             return []
         try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+            records = [parse_json(line) for line in read_document(path).splitlines() if line]
+            check_records(records)
         except ValueError as error:
             raise ForetellError(f"{path}: not JSON lines: {error}") from error
+        return records
 
     def _write(self, name: str, text: str) -> None:
         with replacing(self.path / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
 
+def held(run: RunFolder | None) -> contextlib.AbstractContextManager[None]:
+    """A run folder held while it is written; nothing where there is none."""
+    return contextlib.nullcontext() if run is None else run.writing()
+
+
 def _check_folder(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise ForetellError(f"{path}: this is a file, expected a folder for the run")
+
+
+def _said(options: DataOptions | Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of reading files, and not left open."""
+    names = ("columns", "time_format", "timezone", "start", "observed_until", "sorted", "terms", "unknown")
+    if isinstance(options, DataOptions):
+        options = {name: getattr(options, name) for name in names if name != "observed_until"}
+    return {name: options[name] for name in names if options.get(name)}
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:
@@ -305,32 +388,12 @@ def data_facts(dataset: Dataset) -> dict[str, Any]:
         "name": dataset.card.name,
         "origin": dataset.card.origin,
         "time_unit": dataset.card.time_unit,
+        "clock": dataset.clock.to_json() | {"absolute": dataset.clock.absolute},
+        "reading": {
+            name: text for name in ("time_format", "timezone", "start") if (text := getattr(dataset.card, name))
+        },
         "types": len(dataset.vocabulary.names),
         "splits": {
             name: {"sequences": len(data), "events": data.event_count} for name, data in dataset.splits().items()
         },
     }
-
-
-def environment(device: str) -> dict[str, Any]:
-    """What a reader needs to know to run it again."""
-    found = {
-        "foretell": _version("foretell"),
-        "python": sys.version.split()[0],
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "threads": torch.get_num_threads(),
-        "device": device,
-    }
-    if device.startswith("cuda") and torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name(torch.device(device))
-    return found
-
-
-def _version(name: str) -> str | None:
-    """None: it is not installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

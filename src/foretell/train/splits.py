@@ -8,11 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from foretell.data import ColumnMap, Dataset, EventData, EventSequence, Origin, Vocabulary, load, load_file
+from foretell.data import Dataset, EventData, EventSequence, Origin, ReadOptions, Vocabulary, load, load_file
+from foretell.data.assembling import without_unknown
+from foretell.data.dataset import OTHER, describe_load
 from foretell.data.dequantise import dequantise, grid_of
 from foretell.data.loading import split_names
+from foretell.data.read_options import Unknown
 from foretell.errors import DataError, ForetellError
-from foretell.train.config import DataOptions
+from foretell.models.units import scored
+from foretell.train.config import DataOptions, RunConfig
+from foretell.wording import counted
 
 ENOUGH_SEQUENCES = (
     20  # from here on sequences are drawn; the rule looks at the data alone, so that all shares are made alike
@@ -50,21 +55,109 @@ log = logging.getLogger("foretell")
 ENOUGH_TO_SPLIT = 10
 
 
-def load_splits(options: DataOptions, *, unseen: tuple[str, ...] = ()) -> Dataset:
-    """The data set of a run; one without dev and test is split by sequences. Files of splits that are to stay `unseen` are not opened."""
+def load_splits(
+    options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bool = False, in_time: bool = True
+) -> Dataset:
+    """The data set of a run; one without dev and test is split by sequences or, where these are few and it makes sense, `in_time`.
+
+    Files of splits that are to stay `unseen` are not opened. With `terms`, rules are to read names.
+    """
     if not options.path:
         raise ForetellError("no data: give a folder, a file or the name of embedded data (--data, or data.path)")
-    dataset = load(options.path, columns=options.columns, unseen=unseen)
+    dataset = load(options.path, unseen=unseen, options=options.reading(terms))
     if dataset.train is None:
-        raise ForetellError(f"{options.path}: there is no train split")
-    if dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen)):
+        found = ", ".join(split_names(options.path))
+        what = f"name the file to train on `train`, or give it alone, as in --data {Path(options.path) / 'FILE.csv'}"
+        raise ForetellError(f"{options.path}: there is no train split, but {found}; {what}")
+    split = dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen))
+    return replace(with_splits(dataset, options, split, in_time), **dict.fromkeys(unseen))
+
+
+def with_splits(dataset: Dataset, options: DataOptions, split: bool, in_time: bool = True) -> Dataset:
+    """A data set as a run uses it: with `split`, shared out among splits; and as much training data as is asked for."""
+    assert dataset.train is not None
+    few = len(dataset.train) < ENOUGH_TO_SPLIT
+    if options.dequantise and split and few:  # a history that two splits share stays the same
+        dataset = _dequantised(dataset, dataset.train, options.path)
+    assert dataset.train is not None
+    if split and few and in_time:
+        dataset = _split_in_time(dataset, dataset.train, options)
+    elif split:
         dataset = _split(dataset, dataset.train, options)
     assert dataset.train is not None
-    if options.dequantise:
+    if options.dev_share and dataset.dev is None:
+        dataset = _set_dev_aside(dataset, dataset.train, options)
+        assert dataset.train is not None
+    if options.dequantise and not (split and few):
         dataset = _dequantised(dataset, dataset.train, options.path)
         assert dataset.train is not None
-    shared = share_of(dataset.train, options.train_fraction, options.split_seed)
-    return replace(dataset, train=shared, **dict.fromkeys(unseen))
+    return replace(dataset, train=share_of(dataset.train, options.train_fraction, options.split_seed))
+
+
+def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions) -> Dataset:
+    """Some of the training sequences as dev; where they are few, none, and that is said."""
+    if len(train) < ENOUGH_TO_SPLIT:
+        log.warning("%s: %d training sequences are too few to set some aside as dev", options.path, len(train))
+        return dataset
+    order = np.random.default_rng([options.split_seed, 2]).permutation(len(train))
+    count = min(max(1, round(options.dev_share * len(train))), len(train) - 1)
+    dev, rest = (np.sort(part).tolist() for part in (order[:count], order[count:]))
+    log.warning("%s: no dev split: %d of %d training sequences are set aside", options.path, count, len(train))
+    return replace(
+        dataset,
+        train=replace(train.select(rest), report=None),
+        dev=replace(train.select(dev), name="dev", report=None),
+    )
+
+
+def load_run(config: RunConfig, *, unseen: tuple[str, ...] = ()) -> Dataset:
+    """The data set of a run, read as its model needs it."""
+    terms = bool(getattr(config.model, "program", ""))
+    return load_splits(config.data, unseen=unseen, terms=terms, in_time=config.task is None)
+
+
+def _split_in_time(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
+    """Each sequence until a share of its window, then on to the next: conditioned on what came before, scored on its own part."""
+    columns = whole.columns
+    begin = np.zeros(len(whole))
+    if whole.origin == "first-event":
+        begin[columns.lengths > 0] = columns.times[columns.offsets[:-1][columns.lengths > 0]]
+    shares = np.cumsum(options.split)
+    ends = [*(begin + share * (columns.t_ends - begin) for share in shares[:2]), columns.t_ends]
+    if options.split[2] == 0.0:
+        ends[1] = columns.t_ends
+    made: dict[str, EventData | None] = {}
+    before = np.zeros(len(whole))
+    for name, share, end in zip(("train", "dev", "test"), options.split, ends, strict=True):
+        last = bool((end == columns.t_ends).all())
+        part = columns.keep(columns.times <= np.repeat(end, columns.lengths), None if last else end)
+        part = replace(part, scored_from=before) if before.any() else part
+        data = replace(whole, sequences=part, name=name, report=None)
+        made[name] = data if share and (name == "train" or _scored(data)) else None
+        before = end if made[name] is not None else before
+    log.warning("%s: %s", options.path, _told_in_time(whole, made))
+    return replace(dataset, **made)
+
+
+def _scored(data: EventData) -> int:
+    return sum(int(scored(one, data.origin).sum()) for one in data)
+
+
+def _told_in_time(whole: EventData, made: dict[str, EventData | None]) -> str:
+    counts = {name: 0 if data is None else _scored(data) for name, data in made.items()}
+    if len(whole) == 1:
+        (one,) = whole
+        ends = {
+            name: "" if data is None else whole.clock.shown(data[0].t_end, one.start) for name, data in made.items()
+        }
+        parts = [f"{name} until {ends[name]} ({counted(counts[name], 'event')})" for name in made if counts[name]]
+        found = f"one sequence: it is split in time, {', then '.join(parts)}"
+    else:
+        parts = [f"{counted(counts[name], 'event')} {name}" for name in made if counts[name]]
+        found = f"{len(whole)} sequences: each is split in time, at shares of its window: {', '.join(parts)}"
+    missing = [name for name in made if not counts[name]]
+    lacking = f"; there is nothing to score in {' and '.join(missing)}, which is left out" if missing else ""
+    return f"{found}; each part is scored given all that came before it{lacking}"
 
 
 def _dequantised(dataset: Dataset, train: EventData, path: str) -> Dataset:
@@ -82,7 +175,7 @@ def _dequantised(dataset: Dataset, train: EventData, path: str) -> Dataset:
 def _split(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
     if len(whole) < ENOUGH_TO_SPLIT:
         log.warning(
-            "%s: %d sequences are too few to set some aside: all of them are used for training, and scores are of what was learned from",
+            "%s: %d sequences are too few to set some aside: all of them are used for training, and scores will be on training data",
             options.path,
             len(whole),
         )
@@ -111,32 +204,45 @@ def open_for(
     path: str,
     split: str | None,
     *,
-    columns: ColumnMap | None = None,
+    options: ReadOptions | None = None,
     origin: Origin = "window",
 ) -> EventData:
     """Events for a model that exists: a file, or a split of a data set, in the model's own vocabulary, or in theirs where it has none."""
+    options = ReadOptions() if options is None else options
     if Path(path).is_file():
         if split is not None:
             raise ForetellError(f"{path}: this is one file and has no split {split!r}")
-        return load_file(path, vocabulary, columns=columns, origin=origin)
-    splits = load(path, columns=columns).splits()
+        return load_file(path, vocabulary, options=options, origin=origin)
+    splits = load(path, options=options).splits()
     if split is None:
         split = "test" if "test" in splits else next(iter(splits))
     if split not in splits:
         raise ForetellError(f"{path}: there is no split {split!r}; there are {', '.join(splits)}")
-    return splits[split] if vocabulary is None else in_vocabulary(splits[split], vocabulary)
+    return splits[split] if vocabulary is None else in_vocabulary(splits[split], vocabulary, options.unknown)
 
 
-def in_vocabulary(data: EventData, vocabulary: Vocabulary) -> EventData:
-    """The same events under another vocabulary; events it does not have are the user's mistake."""
+def in_vocabulary(data: EventData, vocabulary: Vocabulary, unknown: Unknown = "error") -> EventData:
+    """The same events under another vocabulary; events it does not have are the user's mistake, or left out, or `other`."""
     if data.vocabulary == vocabulary:
         return data
     used = np.flatnonzero(data.type_counts())
     names = data.vocabulary.names
-    unknown = [names[kind] for kind in used if names[kind] not in vocabulary]
-    if unknown:
-        raise DataError(f"{data.name}: event type `{name}` is not one of the model's" for name in unknown)
-    place = np.zeros(len(names), dtype=np.int32)
-    place[used] = [vocabulary.index(names[kind]) for kind in used]
-    moved = [EventSequence(s.times, place[s.types], s.t_end, s.id, s.metadata, s.unscored) for s in data]
-    return EventData(moved, vocabulary, data.origin, data.name)
+    missing = [kind for kind in used.tolist() if names[kind] not in vocabulary]
+    other = vocabulary.find(OTHER) if unknown == "other" else None
+    if missing and unknown != "skip" and other is None:
+        raise DataError(f"{data.name}: event type `{names[kind]}` is not one of the model's" for kind in missing)
+    place = np.full(len(names), -1 if other is None else other, dtype=np.int32)
+    known = [kind for kind in used.tolist() if kind not in set(missing)]
+    place[known] = [vocabulary.index(names[kind]) for kind in known]
+    types = place[data.columns.types]
+    moved = replace(data.columns, types=np.maximum(types, 0))
+    if missing:
+        counts = data.type_counts()
+        said = tuple((names[kind], int(counts[kind])) for kind in missing)
+        origin = data.origin
+        if other is None:
+            moved, origin = without_unknown(moved, types >= 0, origin)
+        report = replace(describe_load(moved, data.name), unknown_types=said, unknown=unknown)
+        log.warning("%s: %s", data.name, report.warnings[-1])
+        return replace(data, sequences=moved, vocabulary=vocabulary, origin=origin, report=report)
+    return replace(data, sequences=moved, vocabulary=vocabulary)

@@ -5,10 +5,11 @@ Trials that were interrupted, or whose process is gone, wait to be tried again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from foretell.data.files import text_file
 from foretell.errors import ForetellError
 from foretell.train.config import to_toml
+from foretell.train.file_lock import FileLock
 from foretell.train.space import KIND, Choices, Range, Setting, Space
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 State = Literal["complete", "pruned", "failed"]
 STATES: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+OPEN_SECONDS = 60.0
 STUDY, ABOUT = "foretell", "about"
 BEST, TABLE, JOURNAL, SQLITE = "best.toml", "trials.jsonl", "study.journal", "study.sqlite"
 
@@ -81,6 +84,20 @@ def open_storage(url: str) -> Any:
         return optuna.storages.JournalStorage(JournalFileBackend(url))
     except (OSError, ValueError, KeyError) as error:
         raise ForetellError(f"{url}: cannot be opened as a storage: {error}") from error
+
+
+@contextlib.contextmanager
+def alone(url: str, folder: Path) -> Iterator[None]:
+    """Calls that make one study at the same moment wait for each other, so that its tables and its grid are made once."""
+    file = url.removeprefix("sqlite:///").partition("?")[0]
+    place = folder / "study" if "://" in file else Path(file)
+    lock = FileLock(place.with_name(f".{place.name}.lock"))
+    if not lock.acquire(OPEN_SECONDS):
+        raise ForetellError(f"{url}: {lock.holder()} has been opening this study for long; stop it first")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def open_study(url: str, space: Space, folder: Path) -> optuna.Study:

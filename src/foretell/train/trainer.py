@@ -221,6 +221,7 @@ class TrainingResult(Generic[ModelT]):
     records: list[dict[str, Any]]
     best: float
     best_epoch: int
+    floors: list[Any] = field(default_factory=list)  # `FittedFloor`s, where they were asked for
 
 
 class Trainer(Generic[ModelT]):
@@ -321,8 +322,8 @@ class Trainer(Generic[ModelT]):
         began = time.monotonic()
         found = None if self.dev is None else self.task.score(self.dev)
         if found is not None and math.isnan(found.score):
-            assert self.dev is not None
-            raise ForetellError(f"the score of {self.dev.name} is not a number in epoch {progress.epoch}")
+            said = f"the score of {self.dev and self.dev.name} is not a number in epoch {progress.epoch}"
+            raise ForetellError(f"{said}: numbers overflowed; lower train.lr (now {progress.lr:g}) and train again")
         training = self.task.train_metrics(mean, progress, self.dev)
         score = training["train"] if found is None else found.score
         if progress.best is None or score > progress.best:

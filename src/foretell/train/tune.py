@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,16 +26,18 @@ from foretell.data import Dataset
 from foretell.errors import ForetellError
 from foretell.ground.impossible import settle_impossible
 from foretell.models.rules.rule_model import RuleModel
+from foretell.reading import ReadLimits, limits, read_limits
 from foretell.train.config import RunConfig
 from foretell.train.fit import TrainingInterrupt, choose_device, fit
 from foretell.train.likelihood_task import sum_scored
 from foretell.train.space import SearchOptions, SearchSampler, Setting, Space
-from foretell.train.splits import load_splits
+from foretell.train.splits import load_run
 from foretell.train.study import (
     ABOUT,
     STUDY,
     State,
     TrialRecord,
+    alone,
     begun,
     best_of,
     enqueue_grid,
@@ -105,6 +107,7 @@ class _Search:
     deadline: float | None  # wall clock
     threads: int
     worker: int = 0
+    limits: ReadLimits = field(default_factory=read_limits)  # of the call, for its workers
 
 
 def tune(
@@ -125,10 +128,11 @@ def tune(
     sampler = _chosen_sampler(space, options)
     trials = options.trials or (space.size() if sampler == "grid" else None) or DEFAULT_TRIALS
     storage = storage_url(options.storage, folder)
-    study = open_study(storage, space, folder)
-    put_back_orphans(study)
-    if sampler == "grid":
-        enqueue_grid(study, space)
+    with alone(storage, folder):
+        study = open_study(storage, space, folder)
+        put_back_orphans(study)
+        if sampler == "grid":
+            enqueue_grid(study, space)
     deadline = None if options.minutes is None else time.time() + 60.0 * options.minutes
     threads = max(1, torch.get_num_threads() // options.jobs)
     search = _Search(space, options, storage, trials, sampler, deadline, threads)
@@ -153,7 +157,7 @@ def tune(
 
 def _without_test(space: Space) -> Dataset:
     config = space.config(space.first())
-    dataset = load_splits(config.data, unseen=("test",))
+    dataset = load_run(config, unseen=("test",))
     if dataset.dev is None:
         raise ForetellError(
             f"{config.data.path}: there is no dev split, and settings are judged on dev; give one, or a single file of "
@@ -329,4 +333,5 @@ def _worker(search: _Search, news: Any, ended: Any, lock: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one tells the others
     logging.getLogger("foretell").setLevel(logging.ERROR)  # each would repeat every warning
     torch.set_num_threads(search.threads)
-    _work(search, _without_test(search.space), news.put, ended.is_set, lock)
+    with limits(**vars(search.limits)):
+        _work(search, _without_test(search.space), news.put, ended.is_set, lock)

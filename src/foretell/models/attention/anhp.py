@@ -33,10 +33,13 @@ from foretell.models.attention.layers import (
 )
 from foretell.models.attention.start import fade, start, start_decay
 from foretell.models.attention.structure import AnhpOptions, AttentionHead, make_structure
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.gap_periods import gap_periods
 from foretell.models.registry import ModelSpec, register
 from foretell.models.units import gap_range, mean_gap, starting_rates, wave_range
 from foretell.nn.attention import Ages, Visible, attention_with_null, head_attention, with_null
-from foretell.nn.elapsed import TimeScales
+from foretell.nn.elapsed import ElapsedFeatures
+from foretell.nn.fused.heads import heads_by_kernels, heads_fit_kernels
 from foretell.nn.intensity import inverse_softplus
 from foretell.nn.lookup import lookup
 from foretell.nn.time import TimeEmbedding
@@ -77,7 +80,8 @@ class ANHP(CoarseIntensities):
         self.runs = len(self.structure.heads) * self.head_size // dim  # of heads that write side by side
 
         self.time = TimeEmbedding(self.time_dim)
-        self.elapsed = TimeScales(chosen.elapsed or 0)
+        self.elapsed = ElapsedFeatures(chosen.elapsed or 0, chosen.periods or 0)
+        self.background: Tensor | None = None  # rates of a Hawkes process that it starts from: float64 [K]
         self.own = 1 + self.time_dim + self.elapsed.width  # columns of a matrix before those of the embedding
         own = [group for group in self.structure.groups if group.base is None]
         self.fine = nn.Parameter(torch.empty(self.types, dim))
@@ -87,10 +91,11 @@ class ANHP(CoarseIntensities):
             AttentionLayer(len(self.structure.heads), self.head_size, self.own + dim, chosen, dim)
             for _ in range(layers)
         )
-        self.make_head(chosen.intensity_scales or 0)
+        self.make_head(chosen.intensity_scales or 0, chosen.hawkes)
         if self.elapsed.count or self.scales.count:
             self.unit_names = (*self.unit_names, "short", "long")
-            self.shown_units = {**self.shown_units, "short": "short", "long": "long", "unit": "time_scale"}
+            periods = {name: name for name in self._periods()}
+            self.shown_units = {**self.shown_units, "short": "short", "long": "long", "unit": "time_scale", **periods}
         start(self, seed)
         self.to(dtype)
 
@@ -102,6 +107,7 @@ class ANHP(CoarseIntensities):
         self.time.set_range(m, longest)
         for scales in (self.elapsed, self.scales):
             scales.set_range(*gap_range(data))
+        self.elapsed.set_periods(gap_periods(data, self.elapsed.most))
         self.start_rates(data)
         if self.options.head_decay:
             start_decay(self, data)
@@ -122,18 +128,32 @@ class ANHP(CoarseIntensities):
     def long(self) -> float:
         return self.scales.long
 
+    def _periods(self) -> dict[str, float]:
+        return {f"period{number}": period for number, period in enumerate(self.elapsed.periods, start=1)}
+
+    def units(self) -> dict[str, float]:
+        return {**super().units(), **self._periods()}
+
     def set_units(self, units: dict[str, float]) -> None:
         self.time.set_range(units["m"], units["M"])
         self.time_scale = units["time_scale"]
         if "short" in self.unit_names:
             for scales in (self.elapsed, self.scales):
                 scales.set_range(units["short"], units["long"])
+        self.elapsed.set_periods([units[name] for name in self._periods()])
+
+    def start_hawkes(self, fitted: Hawkes) -> None:
+        """Take a fitted Hawkes process to start from; `prepare` then begins with its background."""
+        assert self.hawkes is not None
+        self.hawkes.take(fitted)
+        self.background = fitted.mu.detach().double().cpu()
 
     def start_rates(self, data: EventData) -> None:
         """Take the unit of time from data, and constants that give the rates of data as long as nothing is seen."""
         self.time_scale = mean_gap(data)
         with torch.no_grad():
-            rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
+            each = torch.as_tensor(starting_rates(data)) if self.background is None else self.background
+            rates = torch.as_tensor(each * self.time_scale, dtype=torch.float64)
             base = (self.w * self.bases()[self.group_of_type]).sum(-1)
             self.w_constant.copy_(inverse_softplus(rates).to(base) - base)
 
@@ -170,7 +190,8 @@ class ANHP(CoarseIntensities):
                 if not layer.is_plain:  # sublayers have constants of their own, which the null event must not get
                     embedding = with_null(embedding[:, 1:])
                 embeddings.append(embedding)
-        return AttentionHistory(times, tables, embeddings)
+        past = None if self.hawkes is None else self.hawkes.follow(times, types)
+        return AttentionHistory(times, tables, embeddings, past)
 
     def _features(self, times: Tensor, since: Tensor) -> Tensor:
         """`[1; time]` and the features of the time since the last event, float64 [...] each: [..., features]."""
@@ -228,7 +249,9 @@ class ANHP(CoarseIntensities):
             folded = (
                 FoldedKeys(keys @ matrices.Q.by_time[index], keys @ matrices.Q.by_embedding[index]) if fold else None
             )
-            tables.append(KeyTable(self._by_head(keys), self._by_head(values), folded, hidden))
+            if not self._by_kernels(keys):
+                keys, values = self._by_head(keys), self._by_head(values)
+            tables.append(KeyTable(keys, values, folded, hidden))
         return tables
 
     @property
@@ -236,13 +259,17 @@ class ANHP(CoarseIntensities):
         """Heads have the size of the embeddings, and do not forget."""
         return self.head_size == self.dim and not self.options.head_decay
 
+    def _by_kernels(self, x: Tensor) -> bool:
+        """Whether kernels attend for heads that forget, or that are smaller than the embeddings: they take tables as they are."""
+        return not self.is_plain and heads_fit_kernels(x, self.head_size)
+
     def run_heads(self) -> list[AttentionHead]:
         """The first head of every run, which says who looks through it, and at what."""
         return list(self.structure.heads[:: self.dim // self.head_size])
 
     def _by_head(self, x: Tensor) -> Tensor:
-        """[B, N, D] -> [B, heads, N, D / heads], or as it is where heads have its size."""
-        if self.head_size == self.dim:
+        """[B, N, D] -> [B, heads, N, D / heads], or as it is where heads have its size, or where it was done."""
+        if self.head_size == self.dim or x.dim() == 4:
             return x
         return x.unflatten(-1, (-1, self.head_size)).transpose(1, 2).contiguous()
 
@@ -291,8 +318,13 @@ class ANHP(CoarseIntensities):
         if self.is_plain:
             return attention_with_null([query], [table.keys], table.values, visible, table.hidden)
         decay = layer.decay(run, self.dim // self.head_size, self.time_scale)
+        if visible.per_gap is not None and table.hidden is None and self._by_kernels(query):
+            rates = query.new_zeros(self.dim // self.head_size) if decay is None else decay
+            times, prefix = (rows.ages.queries, rows.ages.keys), (visible.per_gap, visible.extra)
+            return heads_by_kernels(query, table.keys, table.values, times, rates, prefix)
         ages = None if decay is None else rows.ages
-        x, keys, values = (part.flatten(0, -3) for part in (self._by_head(query), table.keys, table.values))
+        split = [self._by_head(part) for part in (query, table.keys, table.values)]
+        x, keys, values = (part.flatten(0, -3) for part in split)
         out = head_attention(x, keys, values, visible, table.hidden, ages, decay)
         if self.head_size == self.dim:
             return out
@@ -301,9 +333,8 @@ class ANHP(CoarseIntensities):
     # Queries
 
     def state(self, history: AttentionHistory, queries: Queries) -> Tensor:
-        """Of each query the top layer's embedding of each coarse type, counted from its base vector, and densities on the time scales.
-
-        [B, Q, groups·D + scales].
+        """Of each query the top layer's embedding of each coarse type, counted from its base vector, densities on the time scales, and
+        what a Hawkes part adds to each intensity: [B, Q, groups·D + scales (+ K)].
         """
         since = self._since(history, queries)
         time = self._features(queries.times, since)
@@ -320,14 +351,20 @@ class ANHP(CoarseIntensities):
         top = self.query_embeddings(attend, nothing)
         if self.scales.count:
             top.append(self.scales.densities(queries.times - since, self.time_scale, self.dtype))
+        if self.hawkes is not None and history.excitation is not None:
+            top.append(self.hawkes.at(history.excitation, queries.times, self._place(history, queries)))
         return top[0] if len(top) == 1 else torch.cat(top, dim=-1)
 
     def _since(self, history: AttentionHistory, queries: Queries) -> Tensor:
         """When the last event was that each query sees, or 0: float64 [B, Q]."""
         if not (self.elapsed.count or self.scales.count):
             return queries.times
+        return history.times.gather(1, self._place(history, queries))
+
+    def _place(self, history: AttentionHistory, queries: Queries) -> Tensor:
+        """Where the last event that each query sees is in the history: int64 [B, Q]."""
         place = queries.seen() + (1 if self.options.bos else 0)
-        return history.times.gather(1, place.expand(len(history.times), -1))
+        return place.expand(len(history.times), -1)
 
     def query_embeddings(
         self, attend: Callable[[int, int, Value | None, Tensor], Value], nothing: Callable[[], Value]
@@ -389,6 +426,9 @@ class ANHP(CoarseIntensities):
         for index, name in enumerate(names):
             found[f"intensity.{name}.w"] = w[index]
             found[f"intensity.{name}.tau"] = tau[index]
+        if self.hawkes is not None:
+            found |= {"hawkes.beta": self.hawkes.rates(), "hawkes.alpha": self.hawkes.alpha}
+            found["hawkes.gain"] = torch.cat([self.hawkes.gain_constant[:, None], self.hawkes.gain], dim=1)
         if self.mixture is not None and self.mixture_constant is not None:
             found["mixture.w"] = torch.cat([self.mixture_constant[:, None], self.mixture], dim=1)
         return {name: array.detach() for name, array in found.items()}
@@ -400,8 +440,12 @@ class ANHP(CoarseIntensities):
         for name in [*(f"intensity.{name}.tau" for name in names), *rates]:
             if not bool((arrays[name] > 0).all()):
                 raise ForetellError(f"{name} = {float(arrays[name])}: expected a number above 0")
+        if self.hawkes is not None and not (
+            bool((arrays["hawkes.beta"] > 0).all()) and bool((arrays["hawkes.alpha"] >= 0).all())
+        ):
+            raise ForetellError("hawkes.beta, hawkes.alpha: expected numbers above 0, and none below 0")
         for name, target in self.named_arrays().items():
-            if not name.startswith(("intensity.", "mixture.")) and name not in rates:
+            if not name.startswith(("intensity.", "mixture.", "hawkes.")) and name not in rates:
                 target.copy_(arrays[name])  # a view of the parameter itself
         for number, layer in enumerate(self.layer_list(), start=1):
             if layer.log_decay is not None:
@@ -411,6 +455,11 @@ class ANHP(CoarseIntensities):
             w = arrays[f"intensity.{name}.w"] * self.time_scale
             self.w_constant[index], self.w[index] = w[0], w[1:]
             self.log_tau[index] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
+        if self.hawkes is not None:
+            self.hawkes.alpha.copy_(arrays["hawkes.alpha"])
+            self.hawkes.log_beta.copy_(arrays["hawkes.beta"].log())
+            self.hawkes.gain.copy_(arrays["hawkes.gain"][:, 1:])
+            self.hawkes.gain_constant.copy_(arrays["hawkes.gain"][:, 0])
         if self.mixture is not None and self.mixture_constant is not None:
             self.mixture.copy_(arrays["mixture.w"][:, 1:])
             self.mixture_constant.copy_(arrays["mixture.w"][:, 0])

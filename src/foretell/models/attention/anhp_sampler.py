@@ -16,23 +16,11 @@ from torch import Tensor
 
 from foretell.data import EventSequence
 from foretell.models.attention.layers import Dropout
-from foretell.models.attention.past_table import PastTable, past_tables, with_decay
+from foretell.models.attention.past_attention import ForgettingHeads, Tell, attend
+from foretell.models.attention.past_table import PastTable, past_tables
 from foretell.models.attention.query_layout import GridLayout, QueryLayout, RunLayout
-from foretell.sampling.bounds.chebyshev import (
-    DEGREE,
-    ROUNDED,
-    ChebyshevPiece,
-    constant,
-    decay,
-    elapsed,
-    exp_off,
-    overshoot,
-    point,
-    tighter,
-    unless_known,
-    waves,
-)
-from foretell.sampling.bounds.curves import log1p
+from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, point, unless_known, waves
+from foretell.sampling.bounds.time_windows import LogWindows, PlainWindows, TimeWindows
 from foretell.sampling.bounds.values import side_by_side as beside
 from foretell.sampling.core.sampler import Bounds, Sampler, WindowGrowth
 from foretell.sampling.core.start import in_float64, past_batch
@@ -42,10 +30,15 @@ if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
 
 # Numbers of a layer's attention weights that are worked on together; fewer are not worth another thread.
-IN_CACHE = 1 << 17
+IN_CACHE = 1 << 18
 KNOWN = 0.5  # of a total intensity: a remainder below which the polynomial tells it well enough to judge a bound
 AT_ONCE = 4  # times as many numbers, above which queries of many sequences are not looked at together
 STALE = 24  # events of a sequence after which its tables are centred anew
+LOG_DEGREE = 4  # where pieces are as long as the time before them: about 12 per event; with 3 there are 15, with 5 some 10 that cost more
+FIRST, NEAR = (
+    0.8,
+    0.25,
+)  # a first piece, in the logarithm of time, and what it begins with, as a share of the shortest time
 NO_DROPOUT = Dropout(0.0, None)
 
 
@@ -54,7 +47,13 @@ class ANHPSampler(Sampler):
     ragged = True  # on a GPU they cost something, but little; and it draws what a CPU does
 
     def __init__(
-        self, model: ANHP, tables: list[list[PastTable]], rows: Tensor, last: Tensor, stale: Tensor | None = None
+        self,
+        model: ANHP,
+        tables: list[list[PastTable]],
+        rows: Tensor,
+        last: Tensor,
+        stale: Tensor | None = None,
+        raised: Tensor | None = None,
     ) -> None:
         self.model, self.tables, self.rows = (
             model,
@@ -62,6 +61,7 @@ class ANHPSampler(Sampler):
             rows,
         )  # tables of every layer and head; rows: int64 [W], so far
         self.last = last  # float64 [W]: when the last event was
+        self.raised = raised  # of a Hawkes part, right after the last event: float64 [W, J, K]
         # Events since tables were centred: int64 [W]
         self._stale = torch.full_like(rows, STALE) if stale is None else stale
         time = model.time
@@ -80,7 +80,12 @@ class ANHPSampler(Sampler):
         inside = torch.arange(batch.times.shape[1] + ahead, device=model.device)[None] < batch.lengths[:, None] + ahead
         last = encoded.times.gather(1, batch.lengths[:, None] + ahead - 1).squeeze(1)
         ages = last[:, None] - encoded.times
-        return cls(model, past_tables(model, encoded, inside, ages), batch.lengths + ahead, last)
+        row, place = torch.arange(len(batch), device=model.device), batch.lengths + ahead - 1
+        raised = None if encoded.excitation is None else encoded.excitation.raised[row, place]
+        tables = past_tables(model, encoded, inside, ages)
+        if model.options.head_decay:  # whose tables have no row for the extra 1
+            ahead -= 1
+        return cls(model, tables, batch.lengths + ahead, last, raised=raised)
 
     @property
     def count(self) -> int:
@@ -88,7 +93,7 @@ class ANHPSampler(Sampler):
 
     @property
     def width(self) -> float:
-        return 0.6 * self._short
+        return (FIRST * NEAR if self._in_log else 0.6) * self._short
 
     @property
     def _short(self) -> float:
@@ -102,14 +107,18 @@ class ANHPSampler(Sampler):
     def _is_timed(self) -> bool:
         """Intensities depend on the time since the last event."""
         model = self.model
-        return bool(model.elapsed.count or model.scales.count or model.options.head_decay)
+        return bool(model.elapsed.count or model.scales.count or model.options.head_decay or model.hawkes)
 
     def growth(self) -> WindowGrowth | None:
-        return WindowGrowth(self.last, self._short) if self._is_timed else None
+        if not self._is_timed:
+            return None
+        shortest_period = min((one for one in self.model.elapsed.periods if one), default=math.inf)
+        return WindowGrowth(self.last, self._short * (NEAR if self._in_log else 1.0), shortest_period)
 
     def select(self, rows: Tensor) -> Self:
         tables = [[one.select(rows) for one in layer] for layer in self.tables]
-        return type(self)(self.model, tables, self.rows[rows], self.last[rows], self._stale[rows])
+        raised = None if self.raised is None else self.raised[rows]
+        return type(self)(self.model, tables, self.rows[rows], self.last[rows], self._stale[rows], raised)
 
     def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
@@ -127,7 +136,7 @@ class ANHPSampler(Sampler):
         seen: dict[int, list[Tensor]] = {}
 
         def tell(table: PastTable, shares: Tensor) -> None:
-            seen.setdefault(id(table), []).append(shares[stale].mean(1, keepdim=True))
+            seen.setdefault(id(table), []).append(shares[stale].mean(1).unsqueeze(2))
 
         rates = self._rates(GridLayout(), times, times * 0.0, 0, tell).v[0]
         for table in (table for layer in self.tables for table in layer):
@@ -138,28 +147,25 @@ class ANHPSampler(Sampler):
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
-        found = self._in_blocks(self._bounded, (start + end) / 2.0, (end - start) / 2.0, DEGREE + 1, end > start)
-        upper, middle, remainder, v = found.split([1, 1, self.model.types, (DEGREE + 1) * self.model.types], dim=-1)
-        rates = ChebyshevPiece(v.unflatten(-1, (DEGREE + 1, -1)).movedim(-2, 0), remainder)
-        return Bounds(upper.squeeze(-1), middle.squeeze(-1), rates)
+        nodes, types = self._degree + 1, self.model.types
+        found = self._in_blocks(self._bounded, (start + end) / 2.0, (end - start) / 2.0, nodes, end > start)
+        upper, middle, remainder, v = found.split([1, 1, types, nodes * types], dim=-1)
+        rates = ChebyshevPiece(v.unflatten(-1, (nodes, -1)).movedim(-2, 0), remainder)
+        origin = self.last - self.model.short if self._in_log else None
+        return Bounds(upper.squeeze(-1), middle.squeeze(-1), rates, origin)
 
     def _values(self, queries: QueryLayout, middle: Tensor, half: Tensor) -> Tensor:
         return self._rates(queries, middle, half, 0).v[0]
 
     def _bounded(self, queries: QueryLayout, middle: Tensor, half: Tensor) -> Tensor:
         """The upper bound, the middle, and of all types how far they can be off, and their values at the nodes, side by side."""
-        rates = self._rates(queries, middle, half, DEGREE)
+        rates = self._rates(queries, middle, half, self._degree)
         total = ChebyshevPiece(rates.v.sum(-1), rates.remainder.sum(-1))
         shape = total.shape()
         upper, here = unless_known(shape.upper(total.remainder)), shape.centre
-        sure = total.remainder < KNOWN * here
-        if not bool(sure.all()):  # then only the network itself knows its middle
-            if isinstance(queries, RunLayout):
-                some = (~sure[0]).nonzero().squeeze(1)
-                asked = self._values(queries.select(some), middle[:, some], half[:, some]).sum(-1)
-                here = here.index_copy(1, some, asked)
-            else:
-                here = torch.where(sure, here, self._values(queries, middle, half).sum(-1))
+        # Where little is known its middle is taken to be low: such a bound is not used unless it wastes next to nothing.
+        least = (here - total.remainder).nan_to_num(nan=0.0, neginf=0.0).clamp(min=0.0)
+        here = torch.where(total.remainder < KNOWN * here, here, least)
         return torch.cat([upper.unsqueeze(-1), here.unsqueeze(-1), rates.remainder, *rates.v.unbind(0)], dim=-1)
 
     def _in_blocks(
@@ -174,7 +180,7 @@ class ANHPSampler(Sampler):
 
         On a CPU a block that fits a cache is done at a time, and blocks side by side on its threads.
         """
-        rows = int(self.rows.max())
+        rows = self.tables[0][0].folded[0, :, :, 0].numel()
         few = some is None and self.count > 1 and one.numel() * nodes * rows <= AT_ONCE * IN_CACHE
         if few or one.device.type != "cpu" or (some is not None and not bool(some.any())):
             return work(GridLayout(), one, other)
@@ -203,135 +209,117 @@ class ANHPSampler(Sampler):
         some = (choices >= 0).nonzero().squeeze(1)
         row, which = self.rows[some], choices[some]
         choices = choices.clamp(min=0)
-        if len(some) and int(row.max()) >= self.tables[0][0].values.shape[1]:
+        if len(some) and int(row.max()) >= self.tables[0][0].values.shape[2]:
             for table in (table for layer in self.tables for table in layer):
                 table.widen()
-        features = self._features(GridLayout(), times[:, None], torch.zeros_like(times)[:, None], 0)
+        moment, no_length = times[:, None], torch.zeros_like(times)[:, None]
+        windows = self._windows(GridLayout(), moment, no_length, 0)
+        features = self._features(windows, moment, no_length, 0)
         embedding = model.fine[choices]
-        rows = []
+        heads, rows = model.dim // model.head_size, []
         for number, layer in enumerate(model.layer_list()):
             attended = torch.zeros_like(embedding)
             for run, head in enumerate(model.run_heads()):
                 if head.serves_history():
-                    out = self._attend_run(GridLayout(), None, number, run, features, point(embedding[:, None])).v[
-                        0, :, 0
-                    ]
+                    x = point(embedding[:, None])
+                    out = self._attend(GridLayout(), None, number, run, features, x, windows).v[0, :, 0]
                     attended = attended + (out if head.reader is None else out * (choices == head.reader)[:, None])
-            whole = torch.cat([features.v[0, :, 0, : model.own], embedding], dim=1)
+            whole = torch.cat([features.v[0, :, 0], embedding], dim=1)
             embedding = layer.combine(embedding, attended, NO_DROPOUT)
-            keys = torch.einsum("hdi,wi->hwd", layer.K, whole) / math.sqrt(model.head_size)
-            folded = with_decay(model, layer, torch.einsum("hwd,hdi->hwi", keys, layer.Q), torch.zeros_like(times))
-            rows.append((folded, torch.einsum("hdi,wi->hwd", layer.V, whole)))
-        wait = (times - self.last)[some]
-        for by_head, (folded, values) in zip(self.tables, rows, strict=True):  # only now: an event does not see itself
-            for number, (table, head) in enumerate(zip(by_head, model.structure.heads, strict=True)):
+            keys = torch.einsum("hdi,wi->whd", layer.K, whole) / math.sqrt(model.head_size)
+            folded = torch.einsum("whd,hdi->whi", keys, layer.Q)
+            rows.append((folded, torch.einsum("hdi,wi->whd", layer.V, whole)))
+        wait = (times - self.last)[some, None]
+        # Only now: an event does not see itself.
+        for layer, by_run, (folded, values) in zip(model.layer_list(), self.tables, rows, strict=True):
+            for run, (table, head) in enumerate(zip(by_run, model.run_heads(), strict=True)):
                 seen = torch.ones_like(which, dtype=torch.bool) if head.source is None else which == head.source
-                if model.options.head_decay:
-                    table.grow_older(some, wait, model.own)
-                table.write(some, row, folded[number, some], values[number, some], seen)
+                rates = layer.decay(run, heads, model.time_scale)
+                if rates is not None:
+                    table.grow_older(some, -rates * wait)
+                mine = slice(run * heads, (run + 1) * heads)
+                table.write(some, row, folded[some, mine], values[some, mine], seen)
+        if self.raised is not None and model.hawkes is not None:
+            left = torch.exp(-wait * model.hawkes.rates())
+            added = model.hawkes.alpha.permute(1, 2, 0)[which]  # [n, J, K]
+            self.raised[some] = self.raised[some] * left.unsqueeze(-1) + added
         self.rows[some] += 1
         self.last[some] = times[some]
         self._stale[some] += 1
 
     # The network at a query
 
-    def _features(self, queries: QueryLayout, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """`[1; time]`, the features of the time since the last event and, where heads decay, that time."""
-        model, found = self.model, [waves(middle, half, self._frequency, self._phase, degree)]
+    def _windows(self, queries: QueryLayout, middle: Tensor, half: Tensor, degree: int) -> TimeWindows | None:
+        """The time since the last event, if anything depends on it."""
         if not self._is_timed:
-            return found[0]
-        since = self._last_of(queries, middle)
-        wait = elapsed(middle, half, since, degree).map(lambda part: part.unsqueeze(-1))
-        if model.elapsed.count:
-            scales = model.elapsed.scales
-            share = wait.map(lambda part: part.expand(*part.shape[:-1], len(scales))).times(1.0 / scales)
-            found.append(decay(middle, half, since, (1.0 / scales).expand(*middle.shape, -1), degree))
-            found.append(log1p(share).times(model.elapsed.log_factors()))
-        if model.options.head_decay:
-            found.append(wait)
-        return found[0] if len(found) == 1 else beside(found)
+            return None
+        since = queries.each(self.last[:, None]).squeeze(-1).expand_as(middle)
+        if self._in_log:
+            return LogWindows.of(middle, half, since, self.model.short, degree)
+        return PlainWindows(middle, half, since, degree)
 
-    def _last_of(self, queries: QueryLayout, like: Tensor) -> Tensor:
-        """When the last event of each query's sequence was."""
-        return queries.each(self.last[:, None]).squeeze(-1).expand_as(like)
+    @property
+    def _in_log(self) -> bool:
+        """Pieces are polynomials of the logarithm of the time since the last event."""
+        model = self.model
+        return bool(model.elapsed.count or model.scales.count) and not model.time_dim and not any(model.elapsed.periods)
 
-    def _densities(self, queries: QueryLayout, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """On the time scales of the mixture."""
-        scales = self.model.scales.scales
-        rates = (1.0 / scales).expand(*middle.shape, -1)
-        return decay(middle, half, self._last_of(queries, middle), rates, degree).times(self.model.time_scale / scales)
+    @property
+    def _degree(self) -> int:
+        return LOG_DEGREE if self._in_log else DEGREE
+
+    def _features(self, windows: TimeWindows | None, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+        """`[1; time]` and the features of the time since the last event."""
+        scales = self.model.elapsed
+        found = waves(middle, half, self._frequency, self._phase, degree)
+        if windows is None or not scales.count:
+            return found
+        logs = windows.logs(scales.scales).times(scales.log_factors())
+        parts = [found, windows.exponentials(1.0 / scales.scales), logs]
+        if scales.most:
+            parts += windows.waves(scales.turns, scales.is_set())
+        return beside(parts)
 
     def _rates(
-        self,
-        queries: QueryLayout,
-        middle: Tensor,
-        half: Tensor,
-        degree: int,
-        tell: Callable[[PastTable, Tensor], None] | None = None,
+        self, queries: QueryLayout, middle: Tensor, half: Tensor, degree: int, tell: Tell | None = None
     ) -> ChebyshevPiece:
         """Intensities of all types: [., ., K]. At single moments `tell` hears of the shares in all attention there is."""
-        features = self._features(queries, middle, half, degree)
+        windows = self._windows(queries, middle, half, degree)
+        features = self._features(windows, middle, half, degree)
 
-        def attend(number: int, run: int, moved: ChebyshevPiece | None, base: Tensor) -> ChebyshevPiece:
+        def attend_run(number: int, run: int, moved: ChebyshevPiece | None, base: Tensor) -> ChebyshevPiece:
             x = base if moved is None else moved + base
-            return self._attend_run(queries, tell, number, run, features, x)
+            return self._attend(queries, tell, number, run, features, x, windows)
 
         def nothing() -> ChebyshevPiece:
             return constant(middle.new_zeros(*middle.shape, self.model.dim), degree)
 
-        found = self.model.query_embeddings(attend, nothing)
-        return self.model.intensities_of_groups(found, lambda: self._densities(queries, middle, half, degree))
+        def densities() -> ChebyshevPiece:
+            assert windows is not None
+            scales = self.model.scales.scales
+            return windows.exponentials(1.0 / scales).times(self.model.time_scale / scales)
 
-    def _attend_run(
-        self,
-        queries: QueryLayout,
-        tell: Callable[[PastTable, Tensor], None] | None,
-        layer: int,
-        run: int,
-        features: ChebyshevPiece,
-        x: ChebyshevPiece | Tensor,
-    ) -> ChebyshevPiece:
-        """What a run of heads finds, side by side: [., ., D]."""
-        heads = self.model.dim // self.model.head_size
-        tables = self.tables[layer][run * heads : (run + 1) * heads]
-        found = [self._attend(queries, tell, table, features, x) for table in tables]
-        return found[0] if heads == 1 else beside(found)
+        def raised() -> ChebyshevPiece:
+            assert windows is not None and self.raised is not None and self.model.hawkes is not None
+            left = windows.exponentials(self.model.hawkes.rates())  # [., ., J]
+            whole = queries.times(left.v, self.raised)
+            return ChebyshevPiece(whole, queries.times(left.remainder[None], self.raised)[0])
+
+        found = self.model.query_embeddings(attend_run, nothing)
+        return self.model.intensities_of_groups(found, densities, raised)
 
     def _attend(
         self,
         queries: QueryLayout,
-        tell: Callable[[PastTable, Tensor], None] | None,
-        table: PastTable,
+        tell: Tell | None,
+        layer: int,
+        run: int,
         features: ChebyshevPiece,
         x: ChebyshevPiece | Tensor,
+        windows: TimeWindows | None,
     ) -> ChebyshevPiece:
-        """`Σ α v / (1 + Σ α)`: [., ., D]; `x` may be a vector that all queries share."""
-        rows, ahead = int(self.rows.max()), features.v.shape[-1]
-        folded, values = table.folded[:, :rows], table.values[:, :rows]
-        if isinstance(x, ChebyshevPiece):
-            whole = ChebyshevPiece(torch.cat([features.v, x.v], -1), torch.cat([features.remainder, x.remainder], -1))
-            alike, size = None, x.v.abs().amax((0, -1))
-        else:
-            whole, alike, size = features, folded[..., ahead:] @ x, x.abs().max()
-            folded = folded[..., :ahead]
-        logits = queries.times(whole.v, folded.mT, alike)
-        if not features.degree:
-            shares = logits.softmax(-1)
-            if tell is not None:
-                tell(table, shares[0])
-            return point(queries.times(shares, values)[0])
-        logits = logits.log_softmax(-1)
-        means = queries.times(logits.exp(), values)
-        off = whole.remainder.clone()
-        off[..., 0] = ROUNDED * size.clamp(min=1.0)
-        remainder = queries.times(off[None], table.folded_off[:, :rows, : off.shape[-1]].mT)[0]
-        # Shares of the whole, whose own sum is 1 at all nodes: what they are off by elsewhere is all that there is to bound.
-        off = exp_off(ChebyshevPiece(logits, remainder).shape(), remainder)
-        of_whole = off.sum(-1, keepdim=True)
-        of_values = queries.times(off[None], table.values_off[:, :rows])[0]
-        size = (means - queries.each(table.values_centre)).abs_().amax(0) * overshoot(features.degree)
-        low, high = queries.each(table.low), queries.each(table.high)
-        rounded = ROUNDED * torch.maximum(-low, high)
-        found = ChebyshevPiece(means, (of_values + size * of_whole) / (1.0 - of_whole).clamp(min=0.0) + rounded)
-        # Whatever the weights are, the outcome lies among 0 and the values.
-        return tighter(found, low, high)
+        """What a run of heads finds, side by side: [., ., D]."""
+        model = self.model
+        rates = model.layer_list()[layer].decay(run, model.dim // model.head_size, model.time_scale)
+        forgetting = None if rates is None or windows is None else ForgettingHeads(rates, windows)
+        return attend(queries, self.tables[layer][run], features, x, forgetting, tell)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from foretell.models.attention.hawkes_part import HawkesPart
 from foretell.models.attention.structure import AnhpOptions, Structure
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import GapIntensities
@@ -30,11 +31,12 @@ from foretell.sampling.bounds.values import Value, affine, components, side_by_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NOTHING = 1e-30  # an intensity that adds nothing to any other, and has a logarithm
 QUIET = -3.0  # what the amplitudes of the mixture start from: softplus(-3) is 0.05
 
 
 class CoarseIntensities(IntensityModel[AnhpOptions]):
-    """What turns a state, embeddings [..., groups·D] and densities on the time scales [..., scales], into intensities."""
+    """What turns a state into intensities: embeddings [..., groups·D], densities on time scales [..., scales], a Hawkes part [..., K]."""
 
     structure: Structure
     dim: int
@@ -44,13 +46,14 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
     group_order: Tensor
     group_of_type: Tensor
 
-    def make_head(self, scales: int) -> None:
+    def make_head(self, scales: int, decays: int) -> None:
         self.w = nn.Parameter(torch.empty(self.types, self.dim))
         self.w_constant = nn.Parameter(torch.empty(self.types))
         self.log_tau = nn.Parameter(torch.zeros(self.types))
         self.scales = TimeScales(scales)
         self.mixture = nn.Parameter(torch.zeros(scales, self.dim)) if scales else None  # the v_j, and their constants
         self.mixture_constant = nn.Parameter(torch.full((scales,), QUIET)) if scales else None
+        self.hawkes = HawkesPart(self.types, decays, self.dim) if decays else None
         order = [member for group in self.structure.groups for member in group.members]
         self.register_buffer("back_to_types", torch.tensor(np.argsort(order), dtype=torch.long), persistent=False)
         self.register_buffer("group_order", torch.tensor(order, dtype=torch.long), persistent=False)
@@ -68,7 +71,14 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
     def _split(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings, and densities on the time scales."""
         size = len(self.structure.groups) * self.dim
-        return state[..., :size], state[..., size:]
+        return state[..., :size], state[..., size : size + self.scales.count]
+
+    def _excited(self, state: Tensor) -> Tensor:
+        """What the Hawkes part adds to each intensity: [..., K]."""
+        assert self.hawkes is not None
+        embeddings, densities = self._split(state)
+        before = embeddings.shape[-1] + densities.shape[-1]
+        return self.hawkes.gains(embeddings, self.bases()[0]) * state[..., before:]
 
     # Scores
 
@@ -110,8 +120,16 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
 
     # Intensities
 
-    def intensities_of_groups(self, embeddings: Sequence[Value], densities: Callable[[], Value]) -> Value:
+    def intensities_of_groups(
+        self, embeddings: Sequence[Value], densities: Callable[[], Value], raised: Callable[[], Value]
+    ) -> Value:
         """Intensities of all types from embeddings of the groups, of tensors or of bounds: [..., K]."""
+        found = self._own_intensities(embeddings, densities)
+        if self.hawkes is None:
+            return found
+        return found + self.hawkes.gains(embeddings[0], self.bases()[0]) * raised()
+
+    def _own_intensities(self, embeddings: Sequence[Value], densities: Callable[[], Value]) -> Value:
         tau = self.log_tau.exp()
         w, constant = self.w / tau[:, None], self._constants() / tau
         single = len(embeddings) == 1
@@ -123,6 +141,10 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         return found + found * components(more, self.group_of_type)
 
     def intensities(self, state: Tensor) -> Tensor:
+        found = self._intensities(state)
+        return found if self.hawkes is None else found + self._excited(state)
+
+    def _intensities(self, state: Tensor) -> Tensor:
         embeddings, densities = self._split(state)
         found = softplus(self._scores(embeddings)) * (self.log_tau.exp() / self.time_scale)
         if self.mixture is None:
@@ -130,6 +152,10 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         return found * (1.0 + self._factors(embeddings, densities))[..., self.group_of_type]
 
     def log_intensities(self, state: Tensor) -> Tensor:
+        found = self._log_intensities(state)
+        return found if self.hawkes is None else torch.logaddexp(found, _log(self._excited(state)))
+
+    def _log_intensities(self, state: Tensor) -> Tensor:
         embeddings, densities = self._split(state)
         found = log_softplus(self._scores(embeddings)) + (self.log_tau - math.log(self.time_scale))
         if self.mixture is None:
@@ -137,13 +163,20 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         return found + torch.log1p(self._factors(embeddings, densities))[..., self.group_of_type]
 
     def total(self, state: Tensor) -> Tensor:
-        if self.mixture is not None and len(self.structure.groups) > 1:
+        if self.hawkes is not None or (self.mixture is not None and len(self.structure.groups) > 1):
             return self.intensities(state).sum(-1)
         embeddings, densities = self._split(state)
         found = softplus(self._scores(embeddings)) @ (self.log_tau.exp() / self.time_scale)
         return found if self.mixture is None else found * (1.0 + self._factors(embeddings, densities).squeeze(-1))
 
     def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
+        found = self._log_intensity(state, types)
+        if self.hawkes is None:
+            return found
+        excited = self._excited(state).gather(-1, types.unsqueeze(-1)).squeeze(-1)
+        return torch.logaddexp(found, _log(excited))
+
+    def _log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
         embeddings, densities = self._split(state)
         group = self.group_of_type[types].unsqueeze(-1)
         more = None if self.mixture is None else torch.log1p(self._factors(embeddings, densities)).gather(-1, group)
@@ -158,7 +191,7 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
 
     def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> GapIntensities:
         """All from one product with `w`: the scores of a gap's end are looked up, those inside it summed."""
-        if self.mixture is not None and len(self.structure.groups) > 1:
+        if self.hawkes is not None or (self.mixture is not None and len(self.structure.groups) > 1):
             return super().at_ends_and_inside(state, types, pseudo)
         embeddings, densities = self._split(state)
         scores = self._scores(embeddings)
@@ -175,3 +208,7 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
             total_inside = total_inside * (1.0 + more[:, :, :-1])
             logs = None if logs is None else logs + self.types * torch.log1p(more[:, :, :-1])
         return GapIntensities(log_at_end, total_inside, logs)
+
+
+def _log(x: Tensor) -> Tensor:
+    return x.clamp(min=NOTHING).log()

@@ -30,7 +30,7 @@ def is_fused(model: ANHP) -> bool:
         and len(model.structure.groups) == 1
         and model.options.edges is None
         and model.is_plain
-        and not (model.elapsed.count or model.scales.count)
+        and not (model.elapsed.count or model.scales.count or model.hawkes is not None)
         and all(layer.is_plain for layer in model.layer_list())
         and not (model.dropout and model.training)
         and SMALLEST <= model.dim <= LARGEST

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from foretell.models.attention.hawkes_part import Excitation
 from foretell.models.attention.structure import Activation, AnhpOptions
 from foretell.nn.attention import Ages, Visible
 from foretell.sampling.bounds.values import Value, affine, gelu, layer_norm, relu, tanh
@@ -152,3 +153,4 @@ class AttentionHistory:
     embeddings: list[
         Tensor
     ]  # layers 0 … as far as they were computed; the null event first, then a `bos` where there is one
+    excitation: Excitation | None = None  # where there is a Hawkes part

@@ -1,4 +1,4 @@
-"""What a sampler of an A-NHP keeps of the past: for each layer and head, keys (times Q) and values of all events, with their centre."""
+"""What a sampler of an A-NHP keeps of the past: for each layer and run of heads, keys (times Q) and values of all events."""
 
 from __future__ import annotations
 
@@ -8,80 +8,94 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from foretell.models.attention.layers import AttentionHistory, AttentionLayer
+from foretell.models.attention.layers import AttentionHistory
 
 if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
 
 NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
+ROOM = 16  # rows that are added when a table is full
 
 
 @dataclass
 class PastTable:
-    """What one head of one layer offers to queries: first a row of zeros for the extra 1, then events.
+    """What the H heads of a run of one layer offer to queries: first a row of zeros for the extra 1, unless heads forget, then events.
 
-    A row that it may not look at, such as those beyond a sequence's events, is zeros, too, with a logit that makes its weight nothing.
+    A row that they may not look at, such as those beyond a sequence's events, is zeros, too, with a logit that makes its weight nothing.
     The same vector taken from all rows of `folded` changes no share of attention, and one taken from all values just moves their mean: what
-    remainders do is small if both are told from about their mean, the centre.
+    remainders do is small if both are told from about their mean, the centre. Where heads forget, what they do so by is the same for all
+    events, and is no part of the table.
     """
 
-    folded: Tensor  # float64 [W, rows, F + D]: keys times Q, for the F features of a query and its embedding
-    values: Tensor  # float64 [W, rows, size of the head]
-    low: Tensor  # float64 [W, D]: the least and the largest values
+    folded: Tensor  # float64 [W, H, rows, F + D]: keys times Q, for the F features of a query and its embedding
+    values: Tensor  # float64 [W, H, rows, size of a head]
+    low: Tensor  # float64 [W, H, size]: the least and the largest values
     high: Tensor
-    folded_centre: Tensor  # float64 [W, F + D]
-    values_centre: Tensor  # float64 [W, D]
-    folded_off: Tensor  # absolute values of `folded` and `values` less the centre; and in front, for rounding, plus those of all of a row
+    folded_centre: Tensor  # float64 [W, H, F + D]
+    values_centre: Tensor  # float64 [W, H, size]
+    # What differences from the centre are multiplied by: absolute values for the features (in front, for rounding, plus those of all of a
+    # row) and a length for the embedding, [W, H, rows, F + 1]; absolute values, their length and 1 for values, [W, H, rows, size + 2].
+    folded_off: Tensor
     values_off: Tensor
 
     @classmethod
-    def of(cls, folded: Tensor, values: Tensor, visible: Tensor) -> PastTable:
-        """`visible`: bool [W, rows]. Nothing is centred yet."""
-        folded, values = _seen(folded, values, visible)
-        centres = torch.zeros_like(folded[:, 0]), torch.zeros_like(values[:, 0])
+    def of(cls, folded: Tensor, values: Tensor, visible: Tensor, features: int) -> PastTable:
+        """`visible`: bool [W, rows]; the first columns of `folded` meet features. Nothing is centred yet."""
+        folded, values = _seen(folded, values, visible.unsqueeze(1))
+        centres = torch.zeros_like(folded[:, :, 0]), torch.zeros_like(values[:, :, 0])
         return cls(
             folded,
             values,
-            values.amin(1),
-            values.amax(1),
+            *_range(values),
             *centres,
-            _from(folded, centres[0].unsqueeze(1)),
-            values.abs(),
+            _keys_from(folded, centres[0].unsqueeze(2), features),
+            _values_from(values, centres[1].unsqueeze(2)),
         )
 
+    @property
+    def features(self) -> int:
+        return self.folded_off.shape[-1] - 1
+
     def centre(self, sequences: Tensor, shares: Tensor) -> None:
-        """Some sequences are centred for queries that look at rows by about these shares: [w] and [w, 1, rows]."""
-        folded, values, rows = self.folded[sequences], self.values[sequences], shares.shape[-1]
-        by_key, by_value = shares @ folded[:, :rows], shares @ values[:, :rows]
-        self.folded_centre[sequences], self.values_centre[sequences] = by_key.squeeze(1), by_value.squeeze(1)
-        self.folded_off[sequences], self.values_off[sequences] = _from(folded, by_key), (values - by_value).abs_()
+        """Some sequences are centred for queries that look at rows by about these shares: [w] and [w, H, 1, rows]."""
+        folded, values = self.folded[sequences], self.values[sequences]
+        by_key, by_value = shares @ folded, shares @ values
+        self.folded_centre[sequences], self.values_centre[sequences] = by_key.squeeze(2), by_value.squeeze(2)
+        self.folded_off[sequences] = _keys_from(folded, by_key, self.features)
+        self.values_off[sequences] = _values_from(values, by_value)
 
     def select(self, rows: Tensor) -> PastTable:
         return PastTable(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     def write(self, sequences: Tensor, row: Tensor, folded: Tensor, values: Tensor, visible: Tensor) -> None:
-        """One more row for some sequences."""
-        folded, values = _seen(folded, values, visible)
-        self.folded[sequences, row], self.values[sequences, row] = folded, values
+        """One more row for some sequences: [w, H, …]."""
+        folded, values = _seen(folded, values, visible.unsqueeze(1))
+        self.folded[sequences, :, row], self.values[sequences, :, row] = folded, values
         self.low[sequences] = torch.minimum(self.low[sequences], values)
         self.high[sequences] = torch.maximum(self.high[sequences], values)
-        self.folded_off[sequences, row] = _from(folded, self.folded_centre[sequences])
-        self.values_off[sequences, row] = (values - self.values_centre[sequences]).abs_()
+        self.folded_off[sequences, :, row] = _keys_from(folded, self.folded_centre[sequences], self.features)
+        self.values_off[sequences, :, row] = _values_from(values, self.values_centre[sequences])
 
-    def grow_older(self, sequences: Tensor, wait: Tensor, column: int) -> None:
-        """Time [w] has passed for some sequences: what meets the time since the last event is counted from a later one."""
-        change = self.folded[sequences, :, column] * wait[:, None]
-        self.folded[sequences, :, 0] += change
-        self.folded_off[sequences, :, 0] += 2.0 * change.abs()  # no less than what it would be, if it were made anew
+    def grow_older(self, sequences: Tensor, change: Tensor) -> None:
+        """Logits of all events of some sequences change, [w, H]: ages are counted from a later event."""
+        self.folded[sequences, :, :, 0] += change.unsqueeze(-1)
+        self.folded_centre[sequences, :, 0] += change
+        self.folded_off[sequences, :, :, 0] += change.abs().unsqueeze(-1)
 
     def widen(self) -> None:
-        """Room for half as many events again."""
-        more = max(16, self.values.shape[1] // 2)
+        """Room for more events."""
         for name in ("folded", "values", "folded_off", "values_off"):
-            setattr(self, name, nn.functional.pad(getattr(self, name), (0, 0, 0, more)))
-        self.folded[:, -more:, 0] = NOWHERE
-        self.folded_off[:, -more:] = _from(self.folded[:, -more:], self.folded_centre.unsqueeze(1))
-        self.values_off[:, -more:] = self.values_centre.abs().unsqueeze(1)
+            setattr(self, name, nn.functional.pad(getattr(self, name), (0, 0, 0, ROOM)))
+        self.folded[:, :, -ROOM:, 0] = NOWHERE
+        new = self.folded[:, :, -ROOM:], self.values[:, :, -ROOM:]
+        self.folded_off[:, :, -ROOM:] = _keys_from(new[0], self.folded_centre.unsqueeze(2), self.features)
+        self.values_off[:, :, -ROOM:] = _values_from(new[1], self.values_centre.unsqueeze(2))
+
+
+def _range(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and the largest values, or 0: [W, H, size] each."""
+    values = nn.functional.pad(values, (0, 0, 1, 0))
+    return values.amin(2), values.amax(2)
 
 
 def _seen(folded: Tensor, values: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,14 +105,22 @@ def _seen(folded: Tensor, values: Tensor, visible: Tensor) -> tuple[Tensor, Tens
     return folded, values * keep
 
 
-def _from(folded: Tensor, centre: Tensor) -> Tensor:
-    off = (folded - centre).abs_()
+def _keys_from(folded: Tensor, centre: Tensor, features: int) -> Tensor:
+    off = folded - centre
+    length = torch.linalg.vector_norm(off[..., features:], dim=-1, keepdim=True)
+    off = torch.cat([off[..., :features].abs(), length], dim=-1)
     off[..., 0] += folded.abs().sum(-1)
     return off
 
 
+def _values_from(values: Tensor, centre: Tensor) -> Tensor:
+    off = values - centre
+    length = torch.linalg.vector_norm(off, dim=-1, keepdim=True)
+    return torch.cat([off.abs(), length, torch.ones_like(length)], dim=-1)
+
+
 def past_tables(model: ANHP, encoded: AttentionHistory, inside: Tensor, ages: Tensor) -> list[list[PastTable]]:
-    """Of every layer and head; `inside` tells rows of events from padding, and `ages` how old they are: [W, rows] each."""
+    """Of every layer and run; `inside` tells rows of events from padding, and `ages` how old they are: [W, rows] each."""
     heads = model.dim // model.head_size
     tables = []
     for layer, by_run in zip(model.layer_list(), encoded.tables, strict=True):
@@ -106,24 +128,16 @@ def past_tables(model: ANHP, encoded: AttentionHistory, inside: Tensor, ages: Te
         for run, one in enumerate(by_run):
             visible = inside if one.hidden is None else inside & ~one.hidden
             keys, values = (part if heads > 1 else part.unsqueeze(1) for part in (one.keys, one.values))
-            for copy in range(heads):
-                number = run * heads + copy
-                folded = with_decay(model, layer, (keys[:, copy] @ layer.Q[number]).unsqueeze(0), ages, number).squeeze(
-                    0
-                )
-                folded[:, 0] = 0.0  # the null event
-                made.append(PastTable.of(folded, values[:, copy], visible))
+            folded = keys @ layer.Q[run * heads : (run + 1) * heads]
+            rates = layer.decay(run, heads, model.time_scale)
+            if rates is None:
+                folded[:, :, 0] = 0.0  # the null event
+            else:
+                folded[..., 0] -= rates[:, None] * ages.unsqueeze(1)
+                folded, values, visible = folded[:, :, 1:], values[:, :, 1:], visible[:, 1:]
+            if not visible.shape[1]:  # no history has an event: room for the first, which nobody sees yet
+                folded, values = (nn.functional.pad(part, (0, 0, 0, 1)) for part in (folded, values))
+                visible = nn.functional.pad(visible, (0, 1))
+            made.append(PastTable.of(folded, values, visible, model.own))
         tables.append(made)
     return tables
-
-
-def with_decay(model: ANHP, layer: AttentionLayer, folded: Tensor, ages: Tensor, head: int | None = None) -> Tensor:
-    """Keys times Q of all heads, or of one, [heads, ..., own + D], with what meets the time since the last event; ages are [...]."""
-    if layer.log_decay is None:
-        return folded
-    rates = layer.log_decay.exp() / model.time_scale
-    rates = (rates if head is None else rates[head : head + 1]).view(-1, *[1] * ages.dim())
-    folded = folded.clone()
-    folded[..., 0] -= rates * ages
-    column = -rates.expand(len(folded), *ages.shape).unsqueeze(-1)
-    return torch.cat([folded[..., : model.own], column, folded[..., model.own :]], dim=-1)

@@ -19,6 +19,10 @@ class QueryLayout(Protocol):
         """`plus + rows @ matrix` for rows of queries [nodes, ., ., in], with `plus` [W, out] and a matrix [W, in, out] per sequence."""
         ...
 
+    def weigh(self, weights: Tensor, values: Tensor) -> Tensor:
+        """`weights @ values` head by head: [nodes, ., ., H, R] and [W, H, R, out] to [nodes, ., ., H, out]."""
+        ...
+
     def each(self, one: Tensor) -> Tensor:
         """What a sequence has, for its queries: [W, R] to something that broadcasts to [., ., R]."""
         ...
@@ -29,11 +33,15 @@ class GridLayout:
     """[W, P]."""
 
     def times(self, rows: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
-        # ChebyshevPiece are put side by side, so that no matrix is repeated for them.
+        # Nodes are put side by side, so that no matrix is repeated for them.
         found = rows.movedim(0, 1).flatten(1, 2) @ matrix
         if plus is not None:
             found += plus.unsqueeze(1)
         return found.unflatten(1, (len(rows), -1)).movedim(1, 0)
+
+    def weigh(self, weights: Tensor, values: Tensor) -> Tensor:
+        found = weights.permute(1, 3, 0, 2, 4).flatten(2, 3) @ values  # [W, H, nodes · P, out]
+        return found.unflatten(2, (len(weights), -1)).permute(2, 0, 3, 1, 4)
 
     def each(self, one: Tensor) -> Tensor:
         return one.unsqueeze(1)
@@ -44,10 +52,8 @@ class RunLayout:
 
     def __init__(self, sequence: Tensor) -> None:
         """From the sequence of every query, in order: int64 [N]."""
-        sequences, self._run, counts = sequence.unique_consecutive(return_inverse=True, return_counts=True)
-        self._sequences, self._counts, self._sequence = sequences.tolist(), counts, sequence
-        self._first = counts.cumsum(0) - counts
-        self._places: dict[int, Tensor] = {}
+        sequences, counts = sequence.unique_consecutive(return_counts=True)
+        self._sequences, self._counts, self._sequence = sequences.tolist(), counts.tolist(), sequence
 
     def select(self, queries: Tensor) -> RunLayout:
         """Some of the queries, in order: int64 [n]."""
@@ -55,34 +61,21 @@ class RunLayout:
 
     def times(self, rows: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
         nodes = len(rows)
-        if len(self._sequences) == 1:
-            (sequence,) = self._sequences
-            found = rows @ matrix[sequence]
-            return found if plus is None else found.add_(plus[sequence])
-        flat, place = rows.flatten(0, 2), self._place(nodes) if nodes > 1 else None
-        if place is not None:  # all nodes of a sequence come together
-            flat = torch.empty_like(flat).index_copy_(0, place, flat)
-        parts, matrices = flat.split((nodes * self._counts).tolist()), matrix.unbind(0)
-        if plus is None:
-            made = [part @ matrices[sequence] for sequence, part in zip(self._sequences, parts, strict=True)]
-        else:
-            first = plus.unbind(0)
-            made = [
-                torch.addmm(first[sequence], part, matrices[sequence])
-                for sequence, part in zip(self._sequences, parts, strict=True)
-            ]
-        found = torch.cat(made)
-        if place is not None:
-            found = found.index_select(0, place)
-        return found.view(*rows.shape[:-1], -1)
+        made = []
+        for sequence, part in zip(self._sequences, rows.split(self._counts, dim=2), strict=True):
+            flat = part.reshape(-1, rows.shape[-1])
+            found = flat @ matrix[sequence] if plus is None else torch.addmm(plus[sequence], flat, matrix[sequence])
+            made.append(found.view(nodes, -1, found.shape[-1]))
+        return (made[0] if len(made) == 1 else torch.cat(made, dim=1)).unsqueeze(1)
 
-    def _place(self, nodes: int) -> Tensor:
-        """Where each row goes, so that rows lie sequence by sequence, and of each sequence node by node: [nodes · N]."""
-        if nodes not in self._places:
-            first, count = self._first[self._run], self._counts[self._run]
-            within = torch.arange(len(first)) - first
-            self._places[nodes] = (nodes * first + within + torch.arange(nodes)[:, None] * count).flatten()
-        return self._places[nodes]
+    def weigh(self, weights: Tensor, values: Tensor) -> Tensor:
+        nodes = len(weights)
+        made = []
+        for sequence, part in zip(self._sequences, weights.split(self._counts, dim=2), strict=True):
+            by_head = part.reshape(-1, *part.shape[3:]).transpose(0, 1)  # [H, nodes · n, R]
+            made.append((by_head @ values[sequence]).unflatten(1, (nodes, -1)))
+        found = made[0] if len(made) == 1 else torch.cat(made, dim=2)
+        return found.permute(1, 2, 0, 3).unsqueeze(1)
 
     def each(self, one: Tensor) -> Tensor:
         if len(self._sequences) == 1:

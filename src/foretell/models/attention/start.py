@@ -42,7 +42,8 @@ def start_intensities(model: ANHP, generator: torch.Generator) -> None:
     """
     with torch.no_grad():
         noise = torch.empty(model.w.shape).normal_(generator=generator).mul_(0.1 / math.sqrt(model.dim))
-        model.w.copy_(noise).add_(model.fine * (model.options.echo / model.dim))
+        echo = 0.0 if model.options.hawkes else model.options.echo  # the Hawkes part knows what comes again
+        model.w.copy_(noise).add_(model.fine * (echo / model.dim))
         model.w_constant.zero_()
         model.log_tau.zero_()
 

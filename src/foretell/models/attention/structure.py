@@ -20,9 +20,9 @@ from foretell.options import option
 
 Coarse = str | Mapping[str, str]
 Activation = Literal["relu", "gelu"]
-MOST_HEADS, TIME_SCALES = 4, 12  # by default
+MOST_HEADS, TIME_SCALES, PERIODS = 4, 12, 6  # by default
 # Attention as the paper has it: nothing but absolute time is known of time.
-PAPER_LAYERS = {"head_size": "full", "head_decay": False, "elapsed": 0, "intensity_scales": 0}
+PAPER_LAYERS = {"head_size": "full", "head_decay": False, "elapsed": 0, "periods": 0, "intensity_scales": 0}
 WAVES = {"time_dim": "dim"}
 NO_SUBLAYERS = {"layer_norm": False, "feed_forward": 0, "activation": "relu"}
 Edge = tuple[str, str]
@@ -35,6 +35,9 @@ class AnhpOptions(HeadOptions):
     head_size: Literal["split", "full"] = "split"  # dim / heads each, side by side; or dim each, summed
     head_decay: bool = True  # logits fall with an event's age, at a rate that each head learns
     elapsed: int | None = None  # scales on which attention sees the time since the last event; 12, or 0 with edges
+    periods: int | None = (
+        None  # of the training data's gaps, at most, whose phase attention sees; 6, or 0 without `elapsed`
+    )
     intensity_scales: int | None = None  # of the mixture that intensities are multiplied by; 12, or 0 with edges
     layer_norm: bool = True
     feed_forward: int | None = None  # 2·dim
@@ -47,8 +50,9 @@ class AnhpOptions(HeadOptions):
         0.5, free=True
     )  # attention starts as a memory that fades like this power of the elapsed time
     echo: float = option(2.0, free=True)  # an event starts by raising its own type this much; 0: not at all
+    hawkes: int = 0  # decays of a Hawkes process, fitted first, that intensities start from; 0: none
 
-    earlier: ClassVar[dict[str, Any]] = {**PAPER_LAYERS, **WAVES, "activation": "relu"}
+    earlier: ClassVar[dict[str, Any]] = {**PAPER_LAYERS, **WAVES, "activation": "relu", "hawkes": 0}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {
             **PAPER_LAYERS,
@@ -73,12 +77,22 @@ class AnhpOptions(HeadOptions):
                 found.append(
                     f"{name} = {getattr(self, name)}: with edges, types see different last events: leave it out"
                 )
+        if (self.periods or 0) < 0:
+            found.append(f"periods = {self.periods}: expected 0 (none) or a number of periods")
+        elif self.periods and (self.elapsed == 0 or self.edges is not None):
+            found.append(
+                f"periods = {self.periods}: they are features of the time since the last event: without `elapsed`, leave it out"
+            )
         if self.heads is not None and self.heads < 1:
             found.append(f"heads = {self.heads}: expected 1 or more")
         elif self.heads and self.head_size == "split" and self.dim % self.heads:
             found.append(
                 f"heads = {self.heads}: dim = {self.dim} cannot be split; choose a divisor, or head_size = full"
             )
+        if self.hawkes < 0:
+            found.append(f"hawkes = {self.hawkes}: expected 0 (none) or a number of decays")
+        elif self.hawkes and (self.edges is not None or self.coarse not in (None, "one")):
+            found.append(f"hawkes = {self.hawkes}: it needs one coarse type and no edges: leave it out")
         if not 0.0 <= self.fading < math.inf:
             found.append(f"fading = {self.fading}: expected 0 or a positive power of the elapsed time")
         if not math.isfinite(self.echo):
@@ -101,6 +115,8 @@ class AnhpOptions(HeadOptions):
         for name in ("elapsed", "intensity_scales"):
             if getattr(self, name) is None:
                 found[name] = TIME_SCALES if self.edges is None else 0
+        if self.periods is None:
+            found["periods"] = PERIODS if found.get("elapsed", self.elapsed) else 0
         return replace(self, **found)
 
 

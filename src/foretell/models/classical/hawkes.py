@@ -6,9 +6,10 @@ integral has a closed form. Maximum likelihood lives in `hawkes_fit`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ from foretell.models.classical.sampler import HawkesSampler
 from foretell.models.registry import ModelOptions, ModelSpec, register
 from foretell.sampling.core.start import past_batch
 
+DECAYS = 2  # where nothing says how many
+
 
 @dataclass(frozen=True)
 class DecayedCounts:
@@ -33,10 +36,18 @@ class DecayedCounts:
 
 @dataclass(frozen=True)
 class HawkesOptions(ModelOptions):
-    decays: int = 2
+    decays: int | Literal["auto"] = "auto"  # 1, 2 or 4, as dev says; 2 without dev
+    shrinkage: float | Literal["auto"] = "auto"  # events of every type that excite like the average; as dev says, or 0
+
+    earlier: ClassVar[dict[str, Any]] = {"shrinkage": 0.0}
 
     def mistakes(self) -> list[str]:
-        return [f"decays = {self.decays}: expected 1 or more"] if self.decays < 1 else []
+        found = []
+        if self.decays != "auto" and self.decays < 1:
+            found.append(f"decays = {self.decays}: expected 1 or more")
+        if self.shrinkage != "auto" and not 0.0 <= self.shrinkage < math.inf:
+            found.append(f"shrinkage = {self.shrinkage}: expected 0 (none) or a number of events")
+        return found
 
 
 @register(ModelSpec("hawkes", "Hawkes", HawkesOptions, "exponential decays, by maximum likelihood", "Hawkes 1971"))
@@ -52,10 +63,19 @@ class Hawkes(IntensityModel[HawkesOptions]):
         **changes: Any,
     ) -> None:
         super().__init__(vocabulary, self.chosen(options, changes))
-        self.decays = decays = self.options.decays
         self.mu = nn.Parameter(torch.ones(self.types, dtype=dtype))
+        self._make(DECAYS if self.options.decays == "auto" else self.options.decays, dtype)
+
+    def _make(self, decays: int, dtype: torch.dtype) -> None:
+        self.decays = decays
         self.alpha = nn.Parameter(torch.zeros(self.types, self.types, decays, dtype=dtype))
         self.beta = nn.Parameter(torch.ones(decays, dtype=dtype))
+
+    def settle(self, decays: int, shrinkage: float) -> None:
+        """Fix what the options left open; the parameters of another number of decays are made anew."""
+        if decays != self.decays:
+            self._make(decays, self.dtype)
+        self.options = replace(self.options, decays=decays, shrinkage=shrinkage)
 
     @classmethod
     def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
@@ -64,9 +84,9 @@ class Hawkes(IntensityModel[HawkesOptions]):
     def fit_directly(
         self, train: EventData, dev: EventData | None, record: Callable[[int, float | None], None]
     ) -> None:
-        from foretell.models.classical.hawkes_fit import fit_hawkes  # which needs this class
+        from foretell.models.classical.hawkes_fit import fit_best_hawkes  # which needs this class
 
-        fit_hawkes(self, train, dev, record)
+        fit_best_hawkes(self, train, dev, record)
 
     def encode(self, batch: Batch) -> DecayedCounts:
         return decayed_counts(batch, self.beta, self.types)
@@ -88,8 +108,9 @@ class Hawkes(IntensityModel[HawkesOptions]):
         return state @ self.alpha.flatten(1).sum(0) + self.mu.sum()
 
     def exact_integral(self, history: DecayedCounts, batch: Batch) -> Tensor:
-        length = batch.gap_length.to(self.dtype)
-        decayed = -torch.expm1(-length.unsqueeze(-1) * self.beta) / self.beta  # [B, G, J]
+        length, before = (one.to(self.dtype) for one in (batch.gap_length, batch.scored_start - batch.gap_start))
+        left = torch.exp(-before.unsqueeze(-1) * self.beta)  # of the counts, where the scored part of the gap begins
+        decayed = -left * torch.expm1(-length.unsqueeze(-1) * self.beta) / self.beta  # [B, G, J]
         raised = torch.einsum("bgfj,fj->bgj", history.counts, self.alpha.sum(0))
         return self.mu.sum() * length + (raised * decayed).sum(-1)
 

@@ -2,15 +2,24 @@
 
 Every event is shared out between the background and the earlier events that may have caused it; `μ` and `α` then have closed
 forms, and each `β_j` is a one-dimensional maximisation. No step can lower the (pseudo-count penalised) likelihood. With `dev` data,
-the iterate that scores best there is kept: with as many `α` as pairs of types, the maximum itself is often a poor floor.
+the step that scores best there is kept, and the number of decays and the shrinkage of `α` are chosen there, too: with as many `α` as
+pairs of types, the maximum itself is often a poor floor.
+
+Shrinkage by `κ` adds `κ` events of every type that excite as the events of all types do on average, `a_ej = Σ_f N_efj / Σ_f X_fj`:
+
+    α_efj = (N_efj + κ x_j a_ej) / (X_fj + κ x_j),
+
+where `N` are the events shared out to a cause, `X` the time that causes were watched for, weighted by their decay, and `x_j` its
+mean per event.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,33 +31,42 @@ from foretell.models.classical.hawkes import Hawkes, decayed_counts
 from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
 
 log = logging.getLogger("foretell")
+N = TypeVar("N", int, float)
 
 BLOCK_FLOATS = 16_000_000  # decayed counts held at a time: 128 MB
 KEPT_FLOATS = 128_000_000  # past this they are computed again in every round instead of kept
 ROUNDS, STEPS_A_ROUND = 40, 10
-TOLERANCE = 1e-5  # nats an event gained in a round, below which the fit is done
+TOLERANCE = 1e-5  # nats per event gained in a round, below which the fit is done
+PATIENCE = 2 * STEPS_A_ROUND  # steps without a better dev score before a fit ends
+DECAYS = (1, 2, 4)  # that are tried where dev may choose
+SHRINKAGES = (1.0, 4.0, 16.0)
+ENOUGH_FLOATS = 32_000_000  # decayed counts of two decays, above which a part of train is enough to choose with
+CHOOSING_ROUNDS = 12
+LEAST_GAIN = 1e-4  # nats per event on dev in a round, below which the fit is done
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 @dataclass(frozen=True)
 class HawkesBlock:
-    """Scored events of some sequences: the decayed counts just before each, and its type."""
+    """Scored events of some sequences, in order of their types: the decayed counts just before each."""
 
     batch: Batch
     before: Tensor  # [n, K·J]
-    types: Tensor  # [n]
+    order: Tensor  # of the batch's scored events: [n]
+    types: tuple[tuple[int, slice], ...]  # the rows of each type that occurs
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """For every event of the data as a possible cause: its type, and how long it was watched afterwards."""
+    """For every event of the data as a possible cause: its type, and when afterwards what happens is scored."""
 
     types: Tensor
-    watched: Tensor  # T − s
+    after: Tensor  # how long after the event scoring begins: 0 but for events of a history that is not scored
+    watched: Tensor  # for how long it goes on then: T − s, less `after`
 
     def integral(self, beta: Tensor) -> Tensor:
-        """`(1 − exp(−β(T−s)))/β` of each: [n, J]."""
-        return -torch.expm1(-self.watched[:, None] * beta) / beta
+        """`exp(−β·after)·(1 − exp(−β·watched))/β` of each: [n, J]."""
+        return -torch.exp(-self.after[:, None] * beta) * torch.expm1(-self.watched[:, None] * beta) / beta
 
     def by_type(self, beta: Tensor, types: int) -> Tensor:
         summed = torch.zeros(types, len(beta), dtype=torch.float64)
@@ -60,56 +78,148 @@ def fit_hawkes(
     data: EventData,
     dev: EventData | None = None,
     progress: Callable[[int, float], None] | None = None,
-    rounds: int = ROUNDS,
+    rounds: int | None = None,
     beta: Tensor | None = None,
+    shrinkage: float = 0.0,
+    start: Hawkes | None = None,
 ) -> list[float]:
-    """Fit in place, with decays `beta` if they are given; the mean log-likelihood an event after each round comes back."""
+    """Fit in place, with decays `beta` if they are given, from another fit if that is given.
+
+    Returns the mean log-likelihood per event after each round.
+    """
     if model.dtype != torch.float64 or model.device.type != "cpu":
         dtype, device = model.dtype, model.device
-        curve = fit_hawkes(model.double().cpu(), data, dev, progress, rounds, beta)
+        curve = fit_hawkes(model.double().cpu(), data, dev, progress, rounds, beta, shrinkage, start)
         model.to(device, dtype)
         return curve
     counts, observed = scored_counts(data)
     scored = float(counts.sum() - PSEUDO_COUNT * len(counts))
     exposure = _exposure(data)
-    _start(model, data, counts / observed, exposure, beta)
+    if start is None:
+        _start(model, mean_gap(data), torch.from_numpy(counts) / observed, observed, exposure, beta)
+    else:
+        model.load_state_dict(start.state_dict())
     curve: list[float] = []
-    best: tuple[float, dict[str, Tensor]] | None = None
+    best = _BestOnDev(model, dev) if dev is not None else None
     blocks = None
-    for number in range(rounds):
+    for number in range(ROUNDS if rounds is None else rounds):
         if blocks is None or beta is None:
             blocks = _Blocks(model, data)
-        value = -math.inf
+        value, before = -math.inf, -math.inf if best is None else best.score
         for _ in range(STEPS_A_ROUND):
-            value = _share_out(model, blocks, exposure, observed)
+            value = _share_out(model, blocks, exposure, observed, shrinkage)
+            if best is not None and best.look(blocks.beta):
+                break
+        curve.append(value / max(scored, 1.0))
+        if best is not None and best.is_over:
+            break
         if beta is None:
             _move_decays(model, blocks, exposure)
-        curve.append(value / max(scored, 1.0))
+            if best is not None:
+                best.look(model.beta.detach())
         if progress is not None:
             progress(number, curve[-1])
-        if dev is not None:
-            on_dev = _mean_log_likelihood(model, dev)
-            if best is None or on_dev > best[0]:
-                best = (on_dev, {name: tensor.clone() for name, tensor in model.state_dict().items()})
-            elif on_dev < best[0] - 0.01:
-                break
-        if len(curve) > 1 and curve[-1] - curve[-2] < TOLERANCE:
+        if best is not None and before < best.score < before + LEAST_GAIN:
+            break
+        if len(curve) > 1 and abs(curve[-1] - curve[-2]) < TOLERANCE:
             break
     if best is not None:
-        model.load_state_dict(best[1])
+        best.take()
     model.fitted = True
     return curve
 
 
-def _start(model: Hawkes, data: EventData, rates: np.ndarray, exposure: Exposure, beta: Tensor | None = None) -> None:
+class _BestOnDev:
+    """The parameters of the step that scores best on dev."""
+
+    def __init__(self, model: Hawkes, dev: EventData) -> None:
+        self.model, self.dev, self.exposure = model, dev, _exposure(dev)
+        counts, self.observed = scored_counts(dev)
+        self.scored = max(float(counts.sum() - PSEUDO_COUNT * len(counts)), 1.0)
+        self.blocks: _Blocks | None = None
+        self.score, self.waited = -math.inf, 0
+        self.state: dict[str, Tensor] = {}
+        self.look(model.beta.detach())
+
+    @property
+    def is_over(self) -> bool:
+        return self.waited >= PATIENCE
+
+    def look(self, beta: Tensor) -> bool:
+        """Score the model, which has decays `beta`; True where it is time to stop."""
+        if self.blocks is None or not torch.equal(self.blocks.beta, beta):
+            self.blocks = _Blocks(self.model, self.dev)
+        value = log_likelihood_of_blocks(self.model, self.blocks, self.exposure, self.observed) / self.scored
+        self.waited += 1
+        if value > self.score:
+            self.score, self.waited = value, 0
+            self.state = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        return self.is_over
+
+    def take(self) -> None:
+        self.model.load_state_dict(self.state)
+
+
+def fit_best_hawkes(
+    model: Hawkes, data: EventData, dev: EventData | None, progress: Callable[[int, float], None] | None = None
+) -> None:
+    """Fit in place; where the model's options leave them open, with the decays and the shrinkage that are best on dev."""
+    decays, shrinkage = model.options.decays, model.options.shrinkage
+    if dev is None or dev.event_count == 0:  # nothing to choose by
+        fit_hawkes(model, data, None, progress, shrinkage=0.0 if shrinkage == "auto" else shrinkage)
+        model.settle(model.decays, 0.0 if shrinkage == "auto" else shrinkage)
+        return
+    some = _some(data)
+    tried: dict[tuple[int, float], Hawkes] = {}
+
+    def score(count: int, by: float) -> float:
+        if (count, by) not in tried:
+            tried[count, by] = Hawkes(model.vocabulary, decays=count, shrinkage=by)
+            fit_hawkes(tried[count, by], some, dev, rounds=CHOOSING_ROUNDS, shrinkage=by)
+            if progress is not None:
+                progress(len(tried) - 1, _mean_log_likelihood(tried[count, by], some))
+        return _mean_log_likelihood(tried[count, by], dev)
+
+    count = model.decays
+    by = 0.0 if shrinkage == "auto" else shrinkage
+    if decays == "auto":
+        count = _first_peak(DECAYS, lambda one: score(one, by))
+    if shrinkage == "auto" and model.types > 1:
+        by = _first_peak((0.0, *SHRINKAGES), lambda one: score(count, one))
+    score(count, by)
+    model.settle(count, by)
+    after = len(tried)
+    told = None if progress is None else lambda number, value: progress(after + number, value)
+    fit_hawkes(model, data, dev, told, shrinkage=by, start=tried[count, by])
+
+
+def _first_peak(values: Sequence[N], score: Callable[[N], float]) -> N:
+    """The value before the first that scores no better."""
+    best = values[0]
+    for value in values[1:]:
+        if score(value) <= score(best):
+            break
+        best = value
+    return best
+
+
+def _some(data: EventData) -> EventData:
+    """Sequences spread over the data, as many as suffice to choose with; all where there are no more."""
+    step = 2 * data.event_count * len(data.vocabulary) / ENOUGH_FLOATS
+    if step <= 1.0:
+        return data
+    return data.select(np.unique(np.arange(0.0, len(data), step).astype(int)).tolist())
+
+
+def _start(
+    model: Hawkes, gap: float, rate: Tensor, observed: float, exposure: Exposure, beta: Tensor | None = None
+) -> None:
     """Half of each rate from the background, half excited evenly by everything; decays spread around the mean gap."""
     with torch.no_grad():
         spread = torch.linspace(1.0, -1.0, model.decays, dtype=torch.float64) if model.decays > 1 else torch.zeros(1)
-        model.beta.copy_(10.0**spread / mean_gap(data) if beta is None else beta)
-        rate = torch.from_numpy(rates)
+        model.beta.copy_(10.0**spread / gap if beta is None else beta)
         model.mu.copy_(rate / 2.0)
         share = exposure.by_type(model.beta.double(), model.types).sum()
-        observed = sum(sequence.t_end for sequence in data)
         each = (
             rate * observed / 2.0 / share if share > 0.0 else torch.zeros_like(rate)
         )  # no event is watched after: no excitement
@@ -135,7 +245,15 @@ class _Blocks:
         for indices in _runs(self.data, max(1, BLOCK_FLOATS // width)):
             batch = make_batch(self.data, indices)
             before = _before_events(batch, self.beta, decayed_counts(batch, self.beta, self.model.types).counts)
-            yield HawkesBlock(batch, before[batch.event_counts], batch.types[batch.event_counts])
+            types = batch.types[batch.event_counts]
+            order = types.argsort(stable=True)
+            present, counts = types.unique(return_counts=True)
+            ends = counts.cumsum(0).tolist()
+            rows = [
+                (kind, slice(end - count, end))
+                for kind, count, end in zip(present.tolist(), counts.tolist(), ends, strict=True)
+            ]
+            yield HawkesBlock(batch, before[batch.event_counts][order], order, tuple(rows))
 
 
 def _runs(data: EventData, most: int) -> Iterator[list[int]]:
@@ -157,35 +275,55 @@ def _before_events(batch: Batch, beta: Tensor, counts: Tensor) -> Tensor:
     return (counts[:, :-1] * torch.exp(-elapsed * beta).unsqueeze(-2)).flatten(-2)
 
 
-def _share_out(model: Hawkes, blocks: _Blocks, exposure: Exposure, observed: float) -> float:
+def _rates(model: Hawkes, block: HawkesBlock) -> Tensor:
+    """The intensity of each event's own type just before it: [n]."""
+    mu, alpha = model.mu.detach(), model.alpha.detach().flatten(1)
+    rates = [torch.addmv(mu[kind], block.before[rows], alpha[kind]) for kind, rows in block.types]
+    return torch.cat(rates) if rates else mu.new_empty(0)
+
+
+def log_likelihood_of_blocks(model: Hawkes, blocks: _Blocks, exposure: Exposure, observed: float) -> float:
+    """The log-likelihood of all events under a model with the blocks' decays."""
+    exposed = exposure.by_type(blocks.beta, model.types)
+    value = sum(float(_rates(model, block).log().sum()) for block in blocks)
+    return value - float(model.mu.detach().sum()) * observed - float((model.alpha.detach().sum(0) * exposed).sum())
+
+
+def _share_out(model: Hawkes, blocks: _Blocks, exposure: Exposure, observed: float, shrinkage: float) -> float:
     """One step of expectation-maximisation for `μ` and `α`; the log-likelihood before it comes back."""
     mu, alpha = model.mu.detach(), model.alpha.detach().flatten(1)
     background = torch.full_like(mu, PSEUDO_COUNT)
     excited = torch.zeros_like(alpha)
     value = 0.0
     for block in blocks:
-        rate = mu[block.types] + (alpha[block.types] * block.before).sum(-1)
+        rate = _rates(model, block)
         value += float(rate.log().sum())
-        background.index_add_(0, block.types, mu[block.types] / rate)
-        excited.index_add_(0, block.types, block.before / rate[:, None])
-    exposed = exposure.by_type(blocks.beta, model.types)
+        for kind, rows in block.types:
+            inverse = rate[rows].reciprocal()
+            background[kind] += mu[kind] * inverse.sum()
+            excited[kind] += inverse @ block.before[rows]
+    exposed = exposure.by_type(blocks.beta, model.types)  # [K, J]
     value -= float(mu.sum()) * observed + float((alpha.unflatten(1, exposed.shape).sum(0) * exposed).sum())
-    flat = exposed.flatten()
+    shared = (alpha * excited).unflatten(1, exposed.shape)  # [K, K, J]: events of one type that another caused
+    if shrinkage:
+        more = shrinkage * exposed.sum(0) / max(len(exposure.types), 1)
+        average = shared.sum(1, keepdim=True) / exposed.sum(0).clamp(min=1e-300)
+        shared, exposed = shared + more * average, exposed + more
     with torch.no_grad():
         model.mu.copy_(background / observed)
-        raised = torch.where(flat > 0.0, alpha * excited / flat.clamp(min=1e-300), torch.zeros_like(alpha))
-        model.alpha.copy_(raised.unflatten(1, exposed.shape))
+        model.alpha.copy_(torch.where(exposed > 0.0, shared / exposed.clamp(min=1e-300), torch.zeros_like(shared)))
     return value
 
 
 def _move_decays(model: Hawkes, blocks: _Blocks, exposure: Exposure) -> None:
     """The exact maximisation over each `β_j` given who caused whom: `−β·(waited time) − Σ α·(exposure)`."""
-    mu, alpha, types = model.mu.detach(), model.alpha.detach(), model.types
+    alpha, types = model.alpha.detach(), model.types
     waited = torch.zeros(model.decays, dtype=torch.float64)
     for block in blocks:
-        rate = mu[block.types] + (alpha.flatten(1)[block.types] * block.before).sum(-1)
-        waited_for = _waited_counts(block.batch, blocks.beta, types)[block.batch.event_counts]
-        waited += ((alpha[block.types] * waited_for).sum(1) / rate[:, None]).sum(0)
+        rate = _rates(model, block)
+        waited_for = _waited_counts(block.batch, blocks.beta, types)[block.batch.event_counts][block.order]
+        for kind, rows in block.types:
+            waited += torch.einsum("nfj,fj,n->j", waited_for[rows], alpha[kind], rate[rows].reciprocal())
     causes = alpha.sum(0)[exposure.types]  # [n, J]
 
     def gain(log_beta: Tensor) -> Tensor:
@@ -222,8 +360,9 @@ def _waited_counts(batch: Batch, beta: Tensor, types: int) -> Tensor:
 
 def _exposure(data: EventData) -> Exposure:
     types = np.concatenate([sequence.types for sequence in data]).astype(np.int64)
-    watched = np.concatenate([sequence.t_end - sequence.times for sequence in data])
-    return Exposure(torch.from_numpy(types), torch.from_numpy(watched))
+    after = np.concatenate([np.maximum(sequence.scored_from - sequence.times, 0.0) for sequence in data])
+    watched = np.concatenate([sequence.t_end - sequence.times for sequence in data]) - after
+    return Exposure(*(torch.from_numpy(one) for one in (types, after, watched)))
 
 
 def _mean_log_likelihood(model: Hawkes, data: EventData) -> float:

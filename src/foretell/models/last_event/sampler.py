@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # A curve is a few operations, each of which rounds monotonically or is off by one unit in the last place (exp): 2e-16 of its parts each.
 ROUNDED = 4e-15
+SMALLEST = 1e-307  # below it float64 loses digits, and a large unit would show that
 OF_SUMS = 1e-12  # of a softplus, and of a sum over types in any order
 NO_DROPOUT = Dropout(0.0, None)
 
@@ -83,8 +84,8 @@ class LastEventSampler(Sampler):
             torch.maximum(self.model.follow(curves, first), self.model.follow(curves, last))
             for curves in (self._curves, size)
         )
-        upper = (softplus(scores + ROUNDED * sizes) * self._unit).sum(-1) * (1.0 + OF_SUMS)
-        return Bounds(upper, self.intensities((start + end) / 2.0).sum(-1))
+        upper = ((softplus(scores + ROUNDED * sizes) + SMALLEST) * self._unit).sum(-1) * (1.0 + OF_SUMS)
+        return Bounds(upper.nan_to_num(nan=torch.inf, posinf=torch.inf), self.intensities((start + end) / 2.0).sum(-1))
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:

@@ -27,6 +27,7 @@ from foretell.sampling.core.sampler import Bounds, InverseSampler
 from foretell.sampling.core.start import in_float64, past_batch
 
 ROUNDING = 1e-12
+SMALLEST = 1e-307  # below it float64 loses digits
 SERIES = 1e-2  # below which a quotient of two small numbers is taken from its series
 
 
@@ -137,8 +138,8 @@ class RMTPP(IntensityModel[RmtppOptions]):
 
     def exact_integral(self, history: LastStates, batch: Batch) -> Tensor:
         """In float64: with a rising intensity a long gap weighs more than float32 can tell."""
-        length = batch.gap_length / self.time_scale
-        start = (history.h @ self.v + self.level).double()
+        length, before = (one / self.time_scale for one in (batch.gap_length, batch.scored_start - batch.gap_start))
+        start = (history.h @ self.v + self.level).double() + self.slope.double() * before
         return start.exp() * length * growth(self.slope.double() * length)
 
     # In and out
@@ -209,7 +210,8 @@ class RmtppSampler(InverseSampler):
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
         """It rises, or falls, all the time."""
         ends = torch.maximum(self.intensities(start).sum(-1), self.intensities(end).sum(-1))
-        return Bounds(ends * (1.0 + ROUNDING), self.intensities((start + end) / 2.0).sum(-1))
+        upper = (ends * (1.0 + ROUNDING) + SMALLEST).nan_to_num(nan=math.inf, posinf=math.inf)
+        return Bounds(upper, self.intensities((start + end) / 2.0).sum(-1))
 
     @torch.inference_mode()
     def invert(self, start: Tensor, mass: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ A history and a time in. Out: the database then, and for every fact that was add
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -24,10 +24,10 @@ from foretell.plan.slots import SequenceSlots
 
 @dataclass(frozen=True, eq=False)
 class AtLayer:
-    layer: int  # from 1 on
+    layer: int  # from 1 on; 0: there are no layers of attention
     weights: np.ndarray  # float64, one for each addition of the head
     kept: float  # what the extra 1 keeps; with the weights it sums to 1
-    value: Tensor  # float64 [dim]: the weighted sum of the additions' values
+    value: Tensor  # float64 [dim]: the weighted sum of the additions' values, or what they give together
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,7 @@ class Look:
     seen: int  # events with a smaller time
     timeline: Timeline  # of these events
     heads: dict[int, tuple[Head, ...]]  # by fact
+    rest: dict[int, Tensor] = field(default_factory=dict)  # by fact: what the past gives to it besides, float64 [dim]
 
     @property
     def state(self) -> int:

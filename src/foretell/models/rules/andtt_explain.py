@@ -1,9 +1,10 @@
-"""One possible event of an A-NDTT taken apart: what each rule contributes to its embedding, and to those of the facts in its proofs.
+"""One possible event of an A-NDTT or S2-NDTT taken apart: what each rule contributes to its embedding, and to those in its proofs.
 
 What a model knows just before a time (`Look`) and a possible event in. Out, for the event and every embedded fact below it:
-the vectors that are summed inside the `tanh` of docs/explanation/andtt.md, one for each `r` (a pool of proofs, or a head of attention), by
-their norms, and how much the event's log-intensity owes to each: its change when that vector is left out on all layers, while
-weights of attention stay as they are. The factor of the mixture over time scales is part of the intensity, and so of these changes.
+the vectors that are summed inside the `tanh` of docs/explanation/andtt.md, one for each `r` (a pool of proofs, a head of attention, or what
+its additions have left in a state), by their norms, and how much the event's log-intensity owes to each: its change when that vector is
+left out on all layers, while weights of attention, and what states have taken in, stay as they are. Factors of the time since the last
+event are part of the intensity, and so of these changes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from torch import Tensor
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.andtt_attention import Head, Look
 from foretell.models.rules.andtt_network import after
-from foretell.nn.intensity import log_softplus, softplus
+from foretell.models.rules.rule_model import RuleModel
+from foretell.nn.intensity import log_softplus
 from foretell.nn.pool import pool
 
 MOST_LEFT_OUT = 256  # contributions whose effect is computed, the strongest first
@@ -61,7 +63,7 @@ class Anatomy:
 
 
 @torch.no_grad()
-def take_apart(model: ANDTT, look: Look, event: int) -> Anatomy:
+def take_apart(model: RuleModel, look: Look, event: int) -> Anatomy:
     return _Knife(model, look, event).cut()
 
 
@@ -93,11 +95,14 @@ class _Pooled:
 
 
 class _Knife:
-    def __init__(self, model: ANDTT, look: Look, event: int) -> None:
+    def __init__(self, model: RuleModel, look: Look, event: int) -> None:
         self.model, self.look, self.event = model, look, event
+        attends = isinstance(model, ANDTT)
+        self.layers = model.layers if attends else 0
         self.grounding = look.timeline.grounding
         self.arrays = model.named_arrays()
-        self.sublayers = deepcopy(model.network.sublayers).double().cpu()
+        self.sublayers = deepcopy(model.network.sublayers).double().cpu() if attends else None
+        self.mixture = deepcopy(model.mixture).double().cpu()
         self.proofs: dict[int, list[int]] = {}
         for instance in look.timeline.proofs_at(look.state):
             self.proofs.setdefault(self.grounding.head[instance], []).append(instance)
@@ -158,14 +163,15 @@ class _Knife:
         rows = len(gate)
         columns = {place: column for place, column in zip(self.places, gate.T, strict=True)}
         layers: list[dict[int, Tensor]] = []
-        for layer in range(self.model.layers + 1):
+        for layer in range(self.layers + 1):
             now: dict[int, Tensor] = {}
             for fact in self.order:
                 inside = torch.zeros(rows, self.dims[fact], dtype=torch.float64)
                 for number, part in enumerate(self.parts[fact] if self.dims[fact] else ()):
                     inside = inside + columns[fact, number][:, None] * _value(part, now, rows, layer)
+                inside = inside + self.look.rest.get(fact, 0.0)
                 moved = inside.tanh() + (layers[-1][fact] if layers else 0.0)
-                now[fact] = after(self.sublayers, self.dims[fact], layer, moved)
+                now[fact] = moved if self.sublayers is None else after(self.sublayers, self.dims[fact], layer, moved)
             layers.append(now)
         return layers
 
@@ -173,14 +179,11 @@ class _Knife:
         functor = self.grounding.functors[self.grounding.keys[self.event][0]]
         w, tau = (self.arrays[f"intensity.{functor}.{name}"].double().cpu() for name in ("w", "tau"))
         found = log_softplus((embedding @ w[1:] + w[0]) / tau) + tau.log()
-        mixture = self.model.mixture
-        if not mixture.count:
-            return found
-        v = self.arrays[f"intensity.{functor}.mixture"].double().cpu()
         waited = self.look.time - self.look.timeline.time_of(self.look.state)
-        elapsed = torch.tensor(waited, dtype=torch.float64, device=self.model.device)
-        densities = mixture.scales.densities(elapsed, self.model.time_scale, torch.float64).cpu()
-        return found + torch.log1p(softplus(embedding @ v[:, 1:].T + v[:, 0]) @ densities)
+        elapsed = torch.tensor(waited, dtype=torch.float64)
+        densities = self.mixture.densities_at(elapsed, self.model.time_scale, torch.float64)
+        number = self.model.functors.index(functor)
+        return found + self.mixture.log_factor(number, embedding, densities.expand(len(embedding), -1))
 
     def _effects(self, places: Sequence[int], log: float) -> dict[int, float]:
         found: dict[int, float] = {}
@@ -229,4 +232,7 @@ def _value(part: _Pooled | Head, now: Mapping[int, Tensor], rows: int, layer: in
     """What is summed inside the tanh: [rows, dim]. Attention begins at layer 1."""
     if isinstance(part, _Pooled):
         return part.value(now, rows)
-    return part.layers[layer - 1].value.expand(rows, -1) if layer else torch.zeros(rows, len(part.layers[0].value))
+    first = part.layers[0]
+    if layer < first.layer:
+        return torch.zeros(rows, len(first.value))
+    return part.layers[layer - first.layer].value.expand(rows, -1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from foretell.lang.check import check
@@ -37,5 +36,5 @@ def program_from_parts(parts: dict[str, Any], dim: int) -> Program:
         FactTable(one["functor"], int(one["arity"]), [tuple(map(str, row)) for row in one["rows"]], span, "", ())
         for one in parts["tables"]
     )
-    gathered = replace(gather(source, Path(".")), tables=tables)
+    gathered = replace(gather(source, None), tables=tables)
     return check(gathered, undeclared=parts["undeclared"], dim=dim)

@@ -72,8 +72,9 @@ class RuleModel(IntensityModel[OptionsT]):
         self.program = program = (
             rules if isinstance(rules, Program) else Program.from_file(rules, undeclared=options.undeclared, dim=dim)
         )
-        self.layout = DimensionLayout(program, dim)
-        self.book = ParameterBook(self.layout, time_dim)
+        rows = self._cell_rows()
+        self.layout = DimensionLayout(program, dim, cells_take_deduced=rows is not None)
+        self.book = ParameterBook(self.layout, time_dim, rows)
         self.histories = Histories(program, self.layout)
         self.book.read(self.histories.grounding)
         self.functors = events_of(program)
@@ -82,6 +83,10 @@ class RuleModel(IntensityModel[OptionsT]):
 
     def _make_collator(self) -> RuleCollator:
         return RuleCollator(self.histories, self.book)
+
+    def _cell_rows(self) -> int | None:
+        """Rows of the `G` of additions, where facts have cells that take in what is deduced."""
+        return None
 
     def _start(self, seed: int) -> None:
         """Intensities of event functors; called once the network is there."""
@@ -92,8 +97,8 @@ class RuleModel(IntensityModel[OptionsT]):
             for w in self.w:
                 w[1:] = torch.randn(len(w) - 1, generator=generator) / math.sqrt(max(len(w) - 1, 1))
         dims = [self.layout.dimension(name) for name in self.functors]
-        self.mixture = TimeMixture(self.options.intensity_scales, dims)
-        if self.mixture.count:
+        self.mixture = TimeMixture(self.options.intensity_scales, self.options.intensity_shape, dims)
+        if self.mixture.timed:
             self.unit_names = (*self.unit_names, "short", "long")
             unit = {} if "time_scale" in self.shown_units.values() else {"unit": "time_scale"}
             self.shown_units = {**self.shown_units, "short": "short", "long": "long", **unit}
@@ -109,14 +114,14 @@ class RuleModel(IntensityModel[OptionsT]):
 
     @property
     def short_time(self) -> float | None:
-        return self.short if self.mixture.count else None
+        return self.short if self.mixture.timed else None
 
     def set_units(self, units: dict[str, float]) -> None:
         self.time_scale = units["time_scale"]
         if isinstance(self, EmbedsTime):
             self.time.set_range(*(units[name] for name in WAVES))
-        if self.mixture.count:
-            self.mixture.scales.set_range(units["short"], units["long"])
+        if self.mixture.timed:
+            self.mixture.set_range(units["short"], units["long"])
 
     @property
     def unscored(self) -> np.ndarray:
@@ -149,8 +154,8 @@ class RuleModel(IntensityModel[OptionsT]):
 
     def prepare(self, data: EventData) -> None:
         self.time_scale = mean_gap(data)
-        if self.mixture.count:
-            self.mixture.scales.set_range(*gap_range(data))
+        if self.mixture.timed:
+            self.mixture.set_range(*gap_range(data))
         counts, exposure = np.full(len(self.functors), PSEUDO_EVENTS), np.zeros(len(self.functors))
         self.ground(data)
         place = {name: number for number, name in enumerate(self.functors)}
@@ -351,8 +356,7 @@ class RuleModel(IntensityModel[OptionsT]):
         for number, name in enumerate(self.functors):
             found[f"intensity.{name}.w"] = self.w[number] / self.time_scale
             found[f"intensity.{name}.tau"] = self.log_tau[number].exp() / self.time_scale
-            if self.mixture.count:
-                found[f"intensity.{name}.mixture"] = self.mixture.v[number]
+            found |= {f"intensity.{name}.{letter}": one for letter, one in self.mixture.arrays(number).items()}
         return {name: array.detach() for name, array in found.items()}
 
     def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
@@ -364,5 +368,5 @@ class RuleModel(IntensityModel[OptionsT]):
             for number, name in enumerate(self.functors):
                 self.w[number].copy_(arrays[f"intensity.{name}.w"] * self.time_scale)
                 self.log_tau[number] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
-                if self.mixture.count:
-                    self.mixture.v[number].copy_(arrays[f"intensity.{name}.mixture"])
+                for letter, one in self.mixture.arrays(number).items():
+                    one.copy_(arrays[f"intensity.{name}.{letter}"])

@@ -165,8 +165,9 @@ class RuleNetwork(nn.Module):
         attended: Embeddings,
         onto: Onto | None = None,
         on: Arithmetic = NUMBERS,
+        inside: Onto | None = None,
     ) -> Embeddings:
-        """`tanh` of what is deduced and attended to; `onto` says what becomes of it, by dimension and level."""
+        """`tanh` of what is deduced and attended to; by dimension and level, `inside` changes that and `onto` its `tanh`."""
         done: Embeddings = {
             dim: vectors[dim].new_zeros(0 if table.levels else table.slots, *vectors[dim].shape[1:])
             for dim, table in tables.items()
@@ -180,7 +181,7 @@ class RuleNetwork(nn.Module):
                     summed = self._level(table.levels[number], blocks, known[dim][number], done, on)
                     if dim in seen:
                         summed = summed + seen[dim][number]
-                    moved = on.tanh(summed)
+                    moved = on.tanh(summed if inside is None else inside(dim, number, summed))
                     made[dim] = moved if onto is None else onto(dim, number, moved)
             for dim, rows in made.items():
                 done[dim] = torch.cat([done[dim], rows]) if len(done[dim]) else rows

@@ -16,10 +16,11 @@ class RuleOptions(EmbeddingOptions):
     program: str = ""  # a file of rules, P.ndtt
     undeclared: Literal["error", "exogenous"] = "error"  # events of the data that the program does not declare
     intensity_scales: int = 0  # of a mixture over time scales that intensities are multiplied by
+    intensity_shape: int = 0  # time scales of a factor of intensities that may also fall after an event
 
-    earlier: ClassVar[dict[str, Any]] = {"intensity_scales": 0}
+    earlier: ClassVar[dict[str, Any]] = {"intensity_scales": 0, "intensity_shape": 0}
 
     def mistakes(self) -> list[str]:
-        wrong = self.intensity_scales < 0
-        told = f"intensity_scales = {self.intensity_scales}: expected 0 (none) or a number of time scales"
-        return super().mistakes() + ([told] if wrong else [])
+        counts = {name: getattr(self, name) for name in ("intensity_scales", "intensity_shape")}
+        told = "expected 0 (none) or a number of time scales"
+        return super().mistakes() + [f"{name} = {count}: {told}" for name, count in counts.items() if count < 0]

@@ -22,6 +22,7 @@ from foretell.models.rules.sampler_parameters import RuleParameters
 from foretell.models.rules.slot_tables import SlotTables, make_tables
 from foretell.plan.int_arrays import joined, offsets
 from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, point, softplus, unless_known
+from foretell.sampling.bounds.curves import exp
 from foretell.sampling.bounds.values import summed
 from foretell.sampling.core.sampler import Bounds, Sampler, WindowGrowth
 from foretell.sampling.rules.states import DatabaseState, DatabaseStates, LocalPlan, Transition
@@ -112,12 +113,13 @@ class SequenceGroup:
 
 @dataclass(frozen=True, eq=False)
 class EventScoreTable:
-    """Possible events whose embeddings have one dimension; where there is a mixture over time scales, those of one functor."""
+    """Possible events whose embeddings have one dimension; where functors have factors of their own, those of one functor."""
 
     dim: int
     row: Tensor  # int64 [E]: in the table of that dimension
     w: Tensor  # float64 [E, 1 + dim], in units of tau
     mixture: Tensor | None  # float64 [scales, 1 + dim]
+    shape: Tensor | None  # float64 [scales, 1 + dim]
 
     def scores(self, top: Embeddings, degree: int) -> ChebyshevPiece:
         """`w·[1; emb]/τ`: [E, P]."""
@@ -131,10 +133,18 @@ class EventScoreTable:
     def amplitudes(self, top: Embeddings, degree: int) -> ChebyshevPiece:
         """`softplus(v_j·[1; emb])`: [E, P, scales]."""
         assert self.mixture is not None
-        rows, weight = top[self.dim][self.row], self.mixture[:, 1:].T
+        return softplus(self._scores_of(self.mixture, top, degree))
+
+    def exponents(self, top: Embeddings, degree: int) -> ChebyshevPiece:
+        """`a_k·[1; emb]`: [E, P, scales]."""
+        assert self.shape is not None
+        return self._scores_of(self.shape, top, degree)
+
+    def _scores_of(self, vectors: Tensor, top: Embeddings, degree: int) -> ChebyshevPiece:
+        rows, weight = top[self.dim][self.row], vectors[:, 1:].T
         v = (rows[:, : degree + 1] @ weight).transpose(0, 1)
         found = ChebyshevPiece(v, rows[:, -1] @ weight.abs()) if degree else point(v[0])
-        return softplus(found.plus(self.mixture[:, 0]))
+        return found.plus(vectors[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,10 +317,11 @@ class RuleSampler(Sampler):
         )
         counts = [len(one.possible) for one in states]
         dims = group.tables.dim[slot]
-        order = np.lexsort((functor, dims)) if parameters.mixture else np.argsort(dims, kind="stable")
+        order = np.lexsort((functor, dims)) if parameters.by_functor else np.argsort(dims, kind="stable")
         kind = np.repeat(np.arange(len(kinds)), counts)[order]
         tau = parameters.tau[_on(device, functor[order])]
-        size = max(self.context.query.size(group.prepared) + len(slot) * len(parameters.scales), 1)
+        scales = len(parameters.scales) + len(parameters.shape_scales)
+        size = max(self.context.query.size(group.prepared) + len(slot) * scales, 1)
         members = [one for some in kinds for one in some]
         return EventChoices(
             members,
@@ -327,20 +338,21 @@ class RuleSampler(Sampler):
         )
 
     def _scores(self, tables: SlotTables, slot: np.ndarray, functor: np.ndarray) -> tuple[EventScoreTable, ...]:
-        """Events come in the order of their dimensions, and of their functors where there is a mixture."""
+        """Events come in the order of their dimensions, and of their functors where these have factors of their own."""
         parameters, dims = self.context.parameters, tables.dim[slot]
-        apart = functor if parameters.mixture else np.zeros_like(functor)
+        apart = functor if parameters.by_functor else np.zeros_like(functor)
         found = []
         for dim, one in dict.fromkeys(zip(dims.tolist(), apart.tolist(), strict=True)):
             mine = np.flatnonzero((dims == dim) & (apart == one))
             which = _on(parameters.device, functor[mine])
             w = parameters.w[which, : 1 + dim] / parameters.tau[which].unsqueeze(-1)
-            mixture = parameters.mixture[one] if parameters.mixture else None
-            found.append(EventScoreTable(dim, _on(parameters.device, tables.row[slot[mine]]), w, mixture))
+            factors = (of[one] if of else None for of in (parameters.mixture, parameters.shape))
+            found.append(EventScoreTable(dim, _on(parameters.device, tables.row[slot[mine]]), w, *factors))
         return tuple(found)
 
     def _rates(self, events: EventChoices, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
         """Intensities of possible events [E, P], where `P` goes over the pieces of all copies of a sequence."""
+        parameters = self.context.parameters
         middle, half = events.copies.spread(middle), events.copies.spread(half)
         if not events.by_dim:  # nothing is possible
             return constant(middle.new_zeros(0, middle.shape[1]), degree)
@@ -350,19 +362,22 @@ class RuleSampler(Sampler):
             *_, top = self.context.query.embeddings(events.group.prepared, middle[:, some], half[:, some], degree)
             scores = _joined([one.scores(top, degree) for one in events.by_dim], -2)
             rates = softplus(scores).times(events.scale.unsqueeze(-1))
-            if self.context.parameters.mixture:
-                rates = rates + rates * self._factors(events, top, middle[:, some], half[:, some], degree)
+            if parameters.mixture:
+                amplitudes = _joined([one.amplitudes(top, degree) for one in events.by_dim], -3)
+                densities = parameters.densities(middle[:, some], half[:, some], events.last, degree)
+                rates = rates + rates * _over_scales(amplitudes, densities, events.kind)
+            if parameters.shape:
+                exponents = _joined([one.exponents(top, degree) for one in events.by_dim], -3)
+                shapes = parameters.shapes(middle[:, some], half[:, some], events.last, degree)
+                rates = rates * exp(_over_scales(exponents, shapes, events.kind))
             found.append(rates)
         return _joined(found, -1)
 
-    def _factors(
-        self, events: EventChoices, top: Embeddings, middle: Tensor, half: Tensor, degree: int
-    ) -> ChebyshevPiece:
-        """What the mixture over time scales adds to 1: [E, P]."""
-        amplitudes = _joined([one.amplitudes(top, degree) for one in events.by_dim], -3)
-        densities = self.context.parameters.densities(middle, half, events.last, degree)
-        whole = summed(amplitudes * densities.map(lambda part: part[..., events.kind, :, :]))
-        return whole.map(lambda part: part.squeeze(-1))
+
+def _over_scales(amplitudes: ChebyshevPiece, densities: ChebyshevPiece, kind: Tensor) -> ChebyshevPiece:
+    """Of events [E, P, scales], of the sequences that they belong to: [E, P]."""
+    whole = summed(amplitudes * densities.map(lambda part: part[..., kind, :, :]))
+    return whole.map(lambda part: part.squeeze(-1))
 
 
 def last_time(times: np.ndarray) -> float:

@@ -59,16 +59,20 @@ class RuleParameters:
                 self.w[number, : len(w)] = w.double()
             self.tau = model.log_tau.detach().double().exp()
             self.mixture = [one.detach().double() for one in model.mixture.v]  # of each functor, [scales, 1 + dim]
-        self.scales = model.mixture.scales.scales
+            self.shape = [one.detach().double() for one in model.mixture.a]  # likewise
+        self.scales, self.shape_scales = model.mixture.scales.scales, model.mixture.shape_scales.scales
+        self.by_functor = model.mixture.timed  # whether events of different functors have factors of their own
         self.short = model.short_time
         self.functors = {name: number for number, name in enumerate(model.functors)}
         self.time_scale = model.time_scale
 
     def densities(self, middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
         """Of the mixture over time scales, on windows [..., P] after events at `since` [...]: [..., P, scales]."""
-        rates = (1.0 / self.scales).expand(*middle.shape, -1)
-        found = decay(middle, half, since.unsqueeze(-1).expand_as(middle), rates, degree)
-        return found.times(self.time_scale / self.scales)
+        return _decays(self.scales, middle, half, since, degree).times(self.time_scale / self.scales)
+
+    def shapes(self, middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
+        """`exp(−u/s)` on the scales of the shape, likewise."""
+        return _decays(self.shape_scales, middle, half, since, degree)
 
     def grow(self) -> None:
         """Parameters for names that the book has met since."""
@@ -81,3 +85,8 @@ class RuleParameters:
     def array(self, name: str) -> Tensor:
         self.grow()
         return self._arrays[name].detach().double()
+
+
+def _decays(scales: Tensor, middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
+    rates = (1.0 / scales).expand(*middle.shape, -1)
+    return decay(middle, half, since.unsqueeze(-1).expand_as(middle), rates, degree)

@@ -1,8 +1,10 @@
-"""A mixture over time scales that multiplies the intensities of events of all functors, as that of A-NHP does (`coarse_intensities.py`).
+"""Factors that intensities of events of all functors are multiplied by, which depend on the time since the last event of the sequence.
 
-    r(t) = 1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·T/s_j,
+    r(t) = (1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·T/s_j) · exp(Σ_k a_k·[1; emb]·exp(−u/s_k)),
 
-where `u` is the time since the last event of the sequence, exogenous or not, `T` is the unit of time, and each functor has its own `v`.
+where `u` is the time since the last event, exogenous or not, `T` is the unit of time, and each functor has its own `v` and `a`. The first
+is a mixture over time scales, as that of A-NHP (`coarse_intensities.py`): it can only add, and makes bursts. The second is a shape: bounded
+for given embeddings, and free to rise and to fall, so that an event may make the next one less likely for a while.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from foretell.nn.elapsed import TimeScales
 from foretell.nn.intensity import softplus
 from foretell.plan.plan import Intensities
 
-QUIET = -3.0  # what amplitudes start from: softplus(-3) is 0.05
+QUIET = -3.0  # what amplitudes of the mixture start from: softplus(-3) is 0.05
 
 
 @dataclass(frozen=True)
 class Densities:
-    """`exp(−u/s)·T/s` on every scale."""
+    """`exp(−u/s)·T/s` on every scale of the mixture, and then `exp(−u/s)` on every scale of the shape."""
 
     table: Tensor  # [B·Q + B·N, scales]: of all queries, and of all events
     row: Tensor  # int64: of each possible event, and of each that happened
@@ -35,36 +37,67 @@ class Densities:
 
 
 class TimeMixture(nn.Module):
-    """`count` scales; none: every factor is 1."""
+    """`count` scales of the mixture and `shape` of the shape; none: every factor is 1."""
 
-    def __init__(self, count: int, dims: Sequence[int]) -> None:
+    def __init__(self, count: int, shape: int, dims: Sequence[int]) -> None:
         super().__init__()
-        self.count = count
-        self.scales = TimeScales(count)
+        self.count, self.shape = count, shape
+        self.scales, self.shape_scales = TimeScales(count), TimeScales(shape)
         self.v = nn.ParameterList(torch.zeros(count, 1 + dim) for dim in dims) if count else nn.ParameterList()
+        self.a = nn.ParameterList(torch.zeros(shape, 1 + dim) for dim in dims) if shape else nn.ParameterList()
         with torch.no_grad():
             for one in self.v:
                 one[:, 0] = QUIET
 
+    @property
+    def timed(self) -> bool:
+        """Whether there is a factor at all."""
+        return bool(self.count or self.shape)
+
+    def set_range(self, short: float, long: float) -> None:
+        """All scales go from `short` to `long`, in the data's unit."""
+        for scales in (self.scales, self.shape_scales):
+            scales.set_range(short, long)
+
+    def arrays(self, number: int) -> dict[str, Tensor]:
+        """Parameters of one functor, by their public names."""
+        found = {"mixture": self.v[number]} if self.count else {}
+        return found | ({"shape": self.a[number]} if self.shape else {})
+
+    def densities_at(self, elapsed: Tensor, unit: float, dtype: torch.dtype) -> Tensor:
+        """[...] float64 -> [..., count + shape]."""
+        mixed = self.scales.densities(elapsed, unit, dtype)
+        if not self.shape:
+            return mixed
+        return torch.cat([mixed, self.shape_scales.features(elapsed, dtype)[..., : self.shape]], dim=-1)
+
     def densities(self, batch: Batch, queries: Queries, unit: float, dtype: torch.dtype) -> Densities | None:
         """For planned queries about a batch; None where there are no scales."""
-        if not self.count:
+        if not self.timed:
             return None
         seen = queries.seen().clamp(max=batch.times.shape[1]).expand(len(batch), -1)
         inside = queries.times - batch.gap_start.gather(1, seen)
         at_ends = batch.times - batch.gap_start[:, :-1]
-        table = self.scales.densities(torch.cat([inside.flatten(), at_ends.flatten()]), unit, dtype)
+        table = self.densities_at(torch.cat([inside.flatten(), at_ends.flatten()]), unit, dtype)
         return Densities(table, torch.cat([queries.plan.query, inside.numel() + queries.plan.event]))
 
     def log_factors(self, functors: Iterable[int], part: Intensities, rows: Tensor, densities: Tensor) -> Tensor:
         """`log r` for the events of one dimension, whose functors these are, from embeddings and densities: [n]."""
-        own = [self.v[number] for number in functors]
+        own = list(functors)
         if len(own) == 1:
-            return torch.log1p(_more(rows, own[0], densities))
+            return self.log_factor(own[0], rows, densities)
         parts = (one.index_select(0, part.order).split(part.counts) for one in (rows, densities))
-        found = torch.cat([_more(x, v, y) for x, y, v in zip(*parts, own, strict=True)])
-        return torch.log1p(torch.zeros_like(found).index_copy(0, part.order, found))
+        found = torch.cat([self.log_factor(one, x, y) for x, y, one in zip(*parts, own, strict=True)])
+        return torch.zeros_like(found).index_copy(0, part.order, found)
+
+    def log_factor(self, functor: int, rows: Tensor, densities: Tensor) -> Tensor:
+        """`log r` for events of one functor, from embeddings [n, dim] and densities: [n]."""
+        mixed, shaped = densities.split([self.count, self.shape], dim=-1)
+        found = rows.new_zeros(len(rows))
+        if self.count:
+            found = torch.log1p((softplus(_amplitudes(self.v[functor], rows)) * mixed).sum(-1))
+        return found + (_amplitudes(self.a[functor], rows) * shaped).sum(-1) if self.shape else found
 
 
-def _more(rows: Tensor, v: Tensor, densities: Tensor) -> Tensor:
-    return (softplus(F.linear(rows, v[:, 1:], v[:, 0])) * densities).sum(-1)
+def _amplitudes(vectors: Tensor, rows: Tensor) -> Tensor:
+    return F.linear(rows, vectors[:, 1:], vectors[:, 0])

@@ -1,4 +1,4 @@
-"""A layer of S2P2 (Chang et al. 2025): a diagonal linear system with complex states that decays and turns between events and jumps at them.
+"""A diagonal linear system with complex states that decays and turns between events, and the layer of S2P2 (Chang et al. 2025) made of it.
 
 States are [..., 2P], all real parts before all imaginary ones; time comes in units of the model. What a query asks of a layer is written
 once, over tensors and `ChebyshevPiece`. Equations: docs/explanation/rivals.md.
@@ -42,7 +42,42 @@ class LayerStates:
     step: Tensor  # Δ: [B, N + 1, P]
 
 
-class StateSpaceLayer(nn.Module):
+class LinearSystem(nn.Module):
+    """`x(t) = g x(s+) + (g − 1) B u(t)` with `g = exp(Λ Δ (t − s))`, read as `2 Re(C x)`; `B` may be missing."""
+
+    log_decay: nn.Parameter  # [P]
+    frequency: nn.Parameter  # [P]
+    C: nn.Parameter  # [H, P, 2]
+    B: nn.Parameter | None  # [P, H, 2]
+
+    def rotation(self, step: Tensor, elapsed: Tensor) -> Rotation[Tensor]:
+        """`g` for steps [..., P] and elapsed times [..., 1]."""
+        return Rotation(*spiral(self.log_decay.exp(), self.frequency, step, elapsed))
+
+    def moved(self, g: Rotation[Value], state: Tensor, pushed: Value | None) -> Value:
+        """`x(t)` from the state right after the last event [..., 2P] and what was pushed in since: [..., 2P]."""
+        real, imaginary = state.chunk(2, dim=-1)
+        turned = g.real * real + g.imaginary * -imaginary, g.real * imaginary + g.imaginary * real
+        return side_by_side(turned) if pushed is None else side_by_side(turned) + pushed
+
+    def pushed(self, g: Rotation[Value], below: Value | None) -> Value | None:
+        """`(g − 1) B u(t)`: [..., 2P]; None in the first layer."""
+        if self.B is None or below is None:
+            return None
+        real, imaginary = halves(linear(below, _by_parts(self.B)))
+        return side_by_side(
+            (
+                g.real_change * real + -(g.imaginary * imaginary),
+                g.real_change * imaginary + g.imaginary * real,
+            )
+        )
+
+    def read_out(self, state: Value) -> Value:
+        """`2 Re(C x)` of states [..., 2P]: [..., H]."""
+        return linear(state, 2.0 * torch.cat([self.C[..., 0], -self.C[..., 1]], dim=1))
+
+
+class StateSpaceLayer(LinearSystem):
     """`x(t) = g x(t_i+) + (g − 1) B u(t)`, `x(t_i+) = x(t_i) + E a`, `u' = LayerNorm(GELU(2 Re(C x) + D u) + u)`.
 
     The first layer has nothing below it: no `B`, no `D`, and steps that do not depend on a stream.
@@ -87,7 +122,7 @@ class StateSpaceLayer(nn.Module):
             self.D.normal_(generator=generator)
             self.step.normal_(generator=generator).mul_(1.0 / math.sqrt(self.width))
 
-    # Steps, jumps and rotations
+    # Steps and jumps
 
     def first_step(self) -> Tensor:
         """`Δ_0`, before the first event: [P]."""
@@ -107,33 +142,11 @@ class StateSpaceLayer(nn.Module):
         """`x_0`: [2P]."""
         return self.start.t().flatten()
 
-    def rotation(self, step: Tensor, elapsed: Tensor) -> Rotation[Tensor]:
-        """`g` for steps [..., P] and elapsed times [..., 1]."""
-        return Rotation(*spiral(self.log_decay.exp(), self.frequency, step, elapsed))
-
     # A query
-
-    def moved(self, g: Rotation[Value], state: Tensor, pushed: Value | None) -> Value:
-        """`x(t)` from the state right after the last event [..., 2P] and what was pushed in since: [..., 2P]."""
-        real, imaginary = state.chunk(2, dim=-1)
-        turned = g.real * real + g.imaginary * -imaginary, g.real * imaginary + g.imaginary * real
-        return side_by_side(turned) if pushed is None else side_by_side(turned) + pushed
-
-    def pushed(self, g: Rotation[Value], below: Value | None) -> Value | None:
-        """`(g − 1) B u(t)`: [..., 2P]; None in the first layer."""
-        if self.B is None or below is None:
-            return None
-        real, imaginary = halves(linear(below, _by_parts(self.B)))
-        return side_by_side(
-            (
-                g.real_change * real + -(g.imaginary * imaginary),
-                g.real_change * imaginary + g.imaginary * real,
-            )
-        )
 
     def out(self, state: Value, below: Value | None, drop: Dropout) -> Value:
         """The next stream from a state [..., 2P] and the stream below [..., H]: [..., H]."""
-        y = linear(state, 2.0 * torch.cat([self.C[..., 0], -self.C[..., 1]], dim=1))
+        y = self.read_out(state)
         if below is None or self.D is None:
             return layer_norm(self.norm, drop(gelu(y)))
         return layer_norm(self.norm, drop(gelu(y + below * self.D)) + below)

@@ -64,6 +64,41 @@
     return [low - room, high + room];
   };
 
+  // --- Dates -------------------------------------------------------------------------------------------------------
+  // Numbers of a sequence as local dates, where its clock has them: {when(value), ticks(low, high, count), label(value)}.
+  function datesOf(calendar) {
+    if (!calendar) return { when: told, axis: {} };
+    const at = (value) => new Date(calendar.start + value * calendar.unit), day = 86400000;
+    const text = (value) => at(value).toISOString();
+    const fine = calendar.unit <= 1000;
+    const when = (value) => `${text(value).slice(0, 10)} ${text(value).slice(11, fine ? 23 : 19)}`;
+    const sizes = [1000, 5000, 15000, 60000, 300000, 900000, 3600000, 3 * 3600000, 6 * 3600000, 12 * 3600000, day, 2 * day, 7 * day, 14 * day];
+    let size = day;
+    const months = (low, high, count) => {
+      const every = [1, 2, 3, 6, 12, 24, 60, 120].find((one) => (high - low) * calendar.unit <= one * 30.4 * day * count * 1.3) ?? 240;
+      const found = [], first = at(low);
+      for (let month = Math.ceil((first.getUTCFullYear() * 12 + first.getUTCMonth()) / every) * every; ; month += every) {
+        const value = (Date.UTC(Math.floor(month / 12), month % 12, 1) - calendar.start) / calendar.unit;
+        if (value > high) return found;
+        if (value >= low) found.push(value);
+      }
+    };
+    const xticks = (low, high, count) => {
+      size = sizes.find((one) => ((high - low) * calendar.unit) / one <= count) ?? 31 * day;
+      if (size > 14 * day) return months(low, high, count);
+      const found = [], first = Math.ceil((calendar.start + low * calendar.unit) / size) * size;
+      for (let place = first; place <= calendar.start + high * calendar.unit; place += size) found.push((place - calendar.start) / calendar.unit);
+      return found;
+    };
+    const xform = (value) => {
+      const told = text(value);
+      if (size > 14 * day) return told.slice(0, 7);
+      if (size >= day || told.slice(11, 19) === "00:00:00") return told.slice(5, 10);
+      return told.slice(11, size < 60000 ? 19 : 16);
+    };
+    return { when, axis: { xticks, xform } };
+  }
+
   // --- A frame with axes ------------------------------------------------------------------------------------------
   function frame(place, options) {
     const { x, y, height = 260, xlog, ylog, xlabel = "", ylabel = "", xform = told, yform = told, bare } = options;
@@ -86,7 +121,7 @@
       shape(svg, "text", { x: left - 7, y: Y(one) + 4, "text-anchor": "end" }, yform(one, 3));
     }
     if (!bare) {
-      const xticks = wide(x[0], x[1], xlog, clamp(w / 85, 3, 10));
+      const xticks = options.xticks?.(x[0], x[1], clamp(w / 85, 3, 10)) ?? wide(x[0], x[1], xlog, clamp(w / 85, 3, 10));
       for (const one of xticks) {
         shape(svg, "line", { class: "axis", x1: X(one), x2: X(one), y1: top + h, y2: top + h + 4 });
         shape(svg, "text", { x: X(one), y: top + h + 17, "text-anchor": "middle" }, xform(one, 6));
@@ -213,7 +248,7 @@
   // --- One sequence over time: three charts on one axis -----------------------------------------------------------
   charts.course = (place, data) => {
     const box = (name) => document.querySelector(`[data-chart="${name}"]`);
-    const { times, events, end, groups, runs } = data;
+    const { times, events, end, groups, runs } = data, { when, axis } = datesOf(data.calendar);
     const sizes = [30, 60, 120, 300].filter((size) => size < events.length);
     const state = { run: runs.length > 1 ? "totals" : "0", size: sizes.length > 1 ? sizes[1] : 0, first: 0 };
     const pan = make("input", { type: "range", min: 0, value: 0, "aria-label": "Where in the sequence", oninput: () => { state.first = Number(pan.value); redraw(); } });
@@ -230,7 +265,7 @@
       if (!state.size) return [data.start, end];
       const last = Math.min(events.length, state.first + state.size) - 1;
       const from = state.first ? events[state.first - 1][0] : data.start, to = last === events.length - 1 ? end : events[last][0];
-      pan.setAttribute("aria-valuetext", `from ${told(from, 6)} to ${told(to, 6)}`);
+      pan.setAttribute("aria-valuetext", `from ${when(from, 6)} to ${when(to, 6)}`);
       return from < to ? [from, to] : [from, from + 1];
     };
     const slice = (low, high) => {
@@ -247,7 +282,7 @@
       const lines = one ? one.groups.map((values, place_) => [groups[place_], values.slice(a, b), colour(place_), ""]) : runs.map((run) => [run.name, run.total.slice(a, b), runColour(run.name), runDash(run.name)]);
       place.append(legend(one ? [["all events", "var(--line)"], ...labels] : lines.map(([name, , paint]) => [name, paint])));
       const tops = [...lines.flatMap((row) => row[1]), ...(one ? one.total.slice(a, b) : [])].filter(Number.isFinite).sort((p, q) => p - q);
-      const at = frame(place, { x, y: [0, (tops[tops.length - 1] || 1) * 1.06], height: 270, left, ylabel: `events per ${data.unit}` });
+      const at = frame(place, { x, y: [0, (tops[tops.length - 1] || 1) * 1.06], height: 270, left, ylabel: `events per ${data.unit}`, ...axis });
       if (one) area(at, xs, xs.map(() => 0), one.total.slice(a, b), "var(--line)", 0.75);
       else {
         // Runs of one kind of model: what lies between them is how far they leave the intensity open.
@@ -262,7 +297,7 @@
         let best = 0;
         for (let place_ = 0; place_ < xs.length; place_ += 1) if (Math.abs(at.X(xs[place_]) - px) < Math.abs(at.X(xs[best]) - px)) best = place_;
         const rows = [...(one ? [["all events", one.total.slice(a, b)]] : []), ...lines];
-        return { x: at.X(xs[best]), y: at.Y(rows[0][1][best]), text: `at ${told(xs[best], 6)}\n${rows.map(([name, ys]) => `${name}: ${told(ys[best], 3)}`).join("\n")}` };
+        return { x: at.X(xs[best]), y: at.Y(rows[0][1][best]), text: `at ${when(xs[best], 6)}\n${rows.map(([name, ys]) => `${name}: ${told(ys[best], 3)}`).join("\n")}` };
       });
     }
     function drawRaster(x) {
@@ -271,14 +306,14 @@
       host.replaceChildren();
       const narrow = host.clientWidth < 560;
       if (narrow) host.append(legend(labels));
-      const at = frame(host, { x, y: [0, groups.length], yticks: [], height: groups.length * step + 34, left });
+      const at = frame(host, { x, y: [0, groups.length], yticks: [], height: groups.length * step + 34, left, ...axis });
       groups.forEach((name, place_) => { if (!narrow) shape(at.svg, "text", { x: left - 7, y: at.top + (place_ + 0.5) * step + 4, "text-anchor": "end" }, name.length > 8 ? `${name.slice(0, 7)}…` : name); });
       const points = [];
       for (const [time, group, name] of events) {
         if (time < x[0] || time > x[1] || group < 0) continue;
         const px = at.X(time), py = at.top + group * step;
         shape(at.plot, "line", { x1: px, x2: px, y1: py + 3, y2: py + step - 3, stroke: colour(group), "stroke-width": 1.8 });
-        points.push({ x: px, y: py + step / 2, text: `${name}\nat ${told(time, 8)}` });
+        points.push({ x: px, y: py + step / 2, text: `${name}\nat ${when(time, 8)}` });
       }
       hover(at, closest(points, 60));
     }
@@ -292,7 +327,7 @@
       const values = rows.flatMap((row) => [row.gap, row.waits[0], row.waits[4]]).filter((value) => Number.isFinite(value) && value > 0);
       if (!values.length) { host.append(make("p", { class: "remark" }, "No gap to show.")); return; }
       const [low, high] = extent(values);
-      const at = frame(host, { x, y: [low / 1.3, high * 1.3], ylog: true, height: 240, left, xlabel: data.xlabel, ylabel: "waiting time" });
+      const at = frame(host, { x, y: [low / 1.3, high * 1.3], ylog: true, height: 240, left, xlabel: data.xlabel, ylabel: `waiting time${data.unit === "unit of time" ? "" : ` (${data.unit}s)`}`, ...axis });
       const Y = (value) => (value === null ? at.top - 4 : clamp(at.Y(Math.max(value, low / 1.3)), at.top - 4, at.top + at.h));
       const points = [];
       for (const row of rows) {
@@ -473,8 +508,8 @@
         const words = found ? ` (${percent(found[1] / one.total)}, ${rank === 1 ? "the most probable" : `${nth(rank)} most probable`} of ${one.possible})` : " (not among the possible events)";
         return [make("strong", {}, names[happened]), words];
       });
-      now.replaceChildren(`Just before ${told(one.t, 8)}. The last event was `, make("strong", {}, name), `, ${told(one.t - time)} earlier. What happened next: `, ...outcomes.flatMap((parts, number) => (number ? [", ", ...parts] : parts)), ".");
-      slider.setAttribute("aria-valuetext", `just before ${told(one.t, 8)}, moment ${state.at + 1} of ${frames.length}`);
+      now.replaceChildren(`Just before ${datesOf(data.calendar).when(one.t, 8)}. The last event was `, make("strong", {}, name), `, ${told(one.t - time)} earlier. What happened next: `, ...outcomes.flatMap((parts, number) => (number ? [", ", ...parts] : parts)), ".");
+      slider.setAttribute("aria-valuetext", `just before ${datesOf(data.calendar).when(one.t, 8)}, moment ${state.at + 1} of ${frames.length}`);
       before.disabled = state.at === 0;
       after.disabled = state.at === frames.length - 1;
     }

@@ -17,9 +17,12 @@ BINS = 40
 def data_section(summary: DataSummary, data: EventData) -> PageSection:
     """`data` are the events that the runs are scored on."""
     unit = f" Times are in {summary.time_unit}." if summary.time_unit not in ("", "none") else ""
+    if summary.first is not None:
+        unit += f" From {summary.first[:10]} to {(summary.last or '')[:10]} ({summary.zone})."
     intro = remark(
         f"{summary.name}: {counted(summary.types, 'event type')}, {summary.types_used:,} of which occur.{unit} "
-        f"Scores below are of {data.name}: {counted(data.event_count, 'event')} in {counted(len(data), 'sequence')}."
+        f"Scores below are of {data.name}: {counted(_scored(data), 'event')} in {counted(len(data), 'sequence')}"
+        f"{', each given what came before its scored part' if data.columns.scored_from is not None else ''}."
     )
     gaps = ("gap: median", "gap: mean", "gap: largest")
     columns = ("split", "sequences", "events", "events a sequence (median)", *gaps, "ties")
@@ -32,6 +35,15 @@ def data_section(summary: DataSummary, data: EventData) -> PageSection:
         numbers["gaps"] = histogram
         charts.append(chart("gaps", data=data.name))
     return PageSection("data", "The data", joined(intro, splits, figure(*charts, caption=text_of("data"))), numbers)
+
+
+def _scored(data: EventData) -> int:
+    """Events after the history that some sequences begin with."""
+    starts = data.columns.scored_from
+    if starts is None:
+        return data.event_count
+    begin = np.repeat(starts, data.lengths)
+    return int(((data.columns.times > begin) | (begin == 0.0)).sum())
 
 
 def _cells(split: SplitSummary) -> tuple[str, ...]:

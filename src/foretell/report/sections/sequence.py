@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
-from foretell.data import EventSequence
+from foretell.data import Clock, EventSequence
 from foretell.evaluate.next_time import QUANTILES, waiting_times
 from foretell.ground.timeline import Timeline
 from foretell.lang.syntax import pretty_rule
@@ -74,6 +75,7 @@ def over_time_section(
     numbers: dict[str, Any] = {
         "unit": per_unit(time_unit),
         "xlabel": time_label(time_unit),
+        **calendar(entries[0].data.clock, first.start),
         "start": precise([start])[0],
         "end": precise([end])[0],
         "times": precise(times),
@@ -85,7 +87,8 @@ def over_time_section(
         "quantiles": list(QUANTILES),
         "runs": runs,
     }
-    body = joined(remark(_intro(first, len(happened), start, end)), _figures(len(entries), grouping))
+    told = lambda time: entries[0].data.clock.short(time, first.start) or f"{time:g}"  # noqa: E731
+    body = joined(remark(_intro(first, len(happened), told(start), told(end), told)), _figures(len(entries), grouping))
     return PageSection("intensities", "One sequence over time", body, {"course": numbers, "raster": {}, "waiting": {}})
 
 
@@ -94,11 +97,23 @@ def _shown(times: np.ndarray, start: float) -> slice:
     return slice(first, min(len(times), first + MOST_EVENTS))
 
 
-def _intro(sequence: EventSequence, shown: int, start: float, end: float) -> str:
+def calendar(clock: Clock, began: int | None) -> dict[str, Any]:
+    """What turns the numbers of a sequence into dates on the page: milliseconds on the local clock of its start, and its offset."""
+    text = clock.iso(0.0, began)
+    if text is None or began is None:
+        return {}
+    offset = datetime.fromisoformat(text).utcoffset() or timedelta()
+    assert clock.seconds_per_unit is not None
+    local = {"start": began / 1e6 + offset / timedelta(milliseconds=1), "unit": 1000.0 * clock.seconds_per_unit}
+    return {"calendar": local, "xlabel": f"time (UTC{text[-6:] if offset else ''})"}
+
+
+def _intro(sequence: EventSequence, shown: int, start: str, end: str, told: Callable[[float], str]) -> str:
     cut = ""
     if shown < len(sequence):
-        cut = f"; shown are {counted(shown, 'event')} from {start:g} to {end:g} (--start shows others)"
-    return f"Sequence {sequence.id}: {counted(len(sequence), 'event')} until {sequence.t_end:g}{cut}."
+        cut = f"; shown are {counted(shown, 'event')} from {start} to {end} (--start shows others)"
+    scored = f", scored from {told(sequence.scored_from)} on" if sequence.scored_from else ""
+    return f"Sequence {sequence.id}: {counted(len(sequence), 'event')} until {told(sequence.t_end)}{scored}{cut}."
 
 
 def _figures(runs: int, grouping: Grouping) -> Markup:
@@ -276,12 +291,16 @@ def moments_section(
     assert isinstance(model, RuleModel)
     told = lambda done, of: progress(f"{entry.name}: moments", done, of)  # noqa: E731
     numbers = moments_of(model, history, start=start, progress=told)
+    dated = lambda time: entry.data.clock.short(time, history.start) or f"{time:g}"  # noqa: E731
     if numbers is None:
-        return PageSection("moments", TITLE, remark(f"Nothing happens in sequence {history.id} from {start:g} on."))
+        return PageSection(
+            "moments", TITLE, remark(f"Nothing happens in sequence {history.id} from {dated(start)} on.")
+        )
+    numbers |= calendar(entry.data.clock, history.start)
     shown = len(numbers["frames"])
     some = ""
     if shown < numbers["of"]:
-        some = f" Shown are {shown:,} of {numbers['of']:,} times, from {numbers['frames'][0]['t']:g} on."
+        some = f" Shown are {shown:,} of {numbers['of']:,} times, from {dated(numbers['frames'][0]['t'])} on."
     others = "" if len(with_rules) == 1 else " Other runs with rules have their own: make a report of each."
     intro = remark(f"{entry.title}, sequence {history.id}, just before each event.{some}{others}")
     attended = [text_of("attended")] if isinstance(model, ANDTT) else []

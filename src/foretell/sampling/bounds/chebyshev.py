@@ -36,18 +36,26 @@ SMALLEST = 1e-300  # below it numbers lose their digits
 class ChebyshevPiece:
     v: Tensor  # float64 [degree + 1, ...]: at the nodes
     remainder: Tensor  # float64 [...], at least 0; infinite or not a number: nothing is known
+    length: Tensor | None = None  # float64 [..., 1]: no row (last dimension) of what values are off by is longer
 
     @property
     def degree(self) -> int:
         return self.v.shape[0] - 1
 
+    def off_length(self) -> Tensor:
+        """How long a row of what values are off by can be, in the Euclidean norm: [..., 1]."""
+        found = torch.linalg.vector_norm(self.remainder, dim=-1, keepdim=True)
+        return found if self.length is None else torch.fmin(found, self.length)
+
     def __add__(self, other: ChebyshevPiece | Tensor) -> ChebyshevPiece:
         if isinstance(other, Tensor):
             return self.plus(other)
-        return ChebyshevPiece(self.v + other.v, self.remainder + other.remainder)
+        known = self.length is not None or other.length is not None
+        length = self.off_length() + other.off_length() if known else None
+        return ChebyshevPiece(self.v + other.v, self.remainder + other.remainder, length)
 
     def __neg__(self) -> ChebyshevPiece:
-        return ChebyshevPiece(-self.v, self.remainder)
+        return ChebyshevPiece(-self.v, self.remainder, self.length)
 
     def __sub__(self, other: Tensor) -> ChebyshevPiece:
         return self.plus(-other)
@@ -60,25 +68,38 @@ class ChebyshevPiece:
             return point(value[0])
         a, b = self.shape(), other.shape()
         met = sum((a.most[i - 1] * b.most[-i] for i in range(1, self.degree + 1)), torch.zeros_like(self.remainder))
-        off = a.size * other.remainder + b.size * self.remainder + self.remainder * other.remainder
-        return ChebyshevPiece(value, met / 2.0**self.degree + off)
+        off = torch.addcmul(met / 2.0**self.degree, a.size, other.remainder)
+        most, length = b.size + other.remainder, self.length
+        if length is not None:
+            length = torch.linalg.vector_norm(off, dim=-1, keepdim=True) + length * most.amax(-1, keepdim=True)
+        return ChebyshevPiece(value, torch.addcmul(off, most, self.remainder), length)
 
     def plus(self, value: Tensor) -> ChebyshevPiece:
         """With something added that does not change with time."""
         if not self.degree:
             return point(self.v[0] + value)
-        return ChebyshevPiece(self.v + value, self.remainder + ROUNDED * value.abs())
+        rounded, length = ROUNDED * value.abs(), self.length
+        if length is not None:
+            length = length + torch.linalg.vector_norm(rounded.expand_as(self.remainder), dim=-1, keepdim=True)
+        return ChebyshevPiece(self.v + value, self.remainder + rounded, length)
 
     def times(self, factor: Tensor | float) -> ChebyshevPiece:
         """Multiplied by something that does not change with time."""
         size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
-        return ChebyshevPiece(self.v * factor, self.remainder * size)
+        length = self.length
+        if length is not None:
+            length = length * (size.amax(-1, keepdim=True) if isinstance(size, Tensor) and size.dim() else size)
+        return ChebyshevPiece(self.v * factor, self.remainder * size, length)
 
     def through(self, matrix: Tensor) -> ChebyshevPiece:
         """`x @ matrix` for rows x [..., in] and a matrix [..., in, out] that does not change with time."""
-        return (
-            ChebyshevPiece(self.v @ matrix, self.remainder @ matrix.abs()) if self.degree else point(self.v[0] @ matrix)
-        )
+        if not self.degree:
+            return point(self.v[0] @ matrix)
+        v, remainder = self.v @ matrix, self.remainder @ matrix.abs()
+        if self.length is None or matrix.dim() > 2:
+            return ChebyshevPiece(v, remainder)
+        columns = torch.linalg.vector_norm(matrix, dim=0)
+        return ChebyshevPiece(v, torch.fmin(remainder, self.length * columns), self.length * spectral_norm(matrix))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> ChebyshevPiece:
         """Rearranged: `change` moves, repeats or leaves out elements; dimensions count from the last."""
@@ -86,9 +107,7 @@ class ChebyshevPiece:
 
     def shape(self) -> PolynomialShape:
         """The polynomial, and how large its coefficients can be anywhere on the window."""
-        a = self.series()
-        most = _mixed(_steepest(self.degree, self.v.device), a[1:].abs_())
-        return PolynomialShape(a[0], most[0], most[1:])
+        return polynomial_shape(self.series())
 
     def series(self) -> Tensor:
         """Of the polynomial, the coefficients of Chebyshev polynomials: [degree + 1, ...]."""
@@ -150,6 +169,12 @@ class PolynomialShape:
 
     def lower(self, remainder: Tensor) -> Tensor:
         return self.centre - self.swing - self.off(remainder)
+
+
+def polynomial_shape(series: Tensor) -> PolynomialShape:
+    """From coefficients of Chebyshev polynomials [degree + 1, ...], whose values are lost."""
+    most = _mixed(_steepest(len(series) - 1, series.device), series[1:].abs_())
+    return PolynomialShape(series[0], most[0], most[1:])
 
 
 def point(value: Tensor) -> ChebyshevPiece:
@@ -225,8 +250,10 @@ def exp_off(p: PolynomialShape, remainder: Tensor) -> Tensor:
         for i in range(1, min(k - 1, degree) + 1):
             found = torch.addcmul(found, most[i - 1], series[k - i - 1], value=i / k)
         series.append(found)
-    beyond = torch.exp(remainder).add_(ROUNDED - 1.0)
-    return torch.exp(p.centre + p.swing).mul_(beyond.add_(series[-1], alpha=0.5**degree))
+    upper = (p.centre + p.swing).add_(remainder).exp_()
+    # `e^(p + r) − e^p` is at most `1 − e^(-r)`, or r, of the largest `e^(p + r)`; and all values at the nodes are below that.
+    share = torch.add(remainder, series[-1], alpha=0.5**degree).add_(ROUNDED).clamp_(max=1.0 + overshoot(degree))
+    return share.mul_(upper)
 
 
 def tanh(x: ChebyshevPiece) -> ChebyshevPiece:
@@ -291,7 +318,9 @@ def tighter(found: ChebyshevPiece, low: Tensor, high: Tensor) -> ChebyshevPiece:
 def ranged(found: ChebyshevPiece, where: Tensor, low: Tensor, high: Tensor) -> ChebyshevPiece:
     """What was found, and in some places just a range."""
     plain = between(low, high, found.degree)
-    return ChebyshevPiece(torch.where(where, plain.v, found.v), torch.where(where, plain.remainder, found.remainder))
+    v, remainder = torch.where(where, plain.v, found.v), torch.where(where, plain.remainder, found.remainder)
+    length = None if found.length is None else found.length.masked_fill(where.any(-1, keepdim=True), torch.inf)
+    return ChebyshevPiece(v, remainder, length)
 
 
 def unless_known(upper: Tensor) -> Tensor:
@@ -311,11 +340,17 @@ def curve_piece(
 
     `slope` bounds its first coefficient anywhere within reach, and `bounds` the second and those after it.
     """
-    off = torch.addcmul(coefficient_beyond(bounds, shape.most) * 0.5**x.degree, slope, x.remainder).add_(ROUNDED)
+    beyond = coefficient_beyond(bounds, shape.most).mul_(0.5**x.degree).add_(ROUNDED)
+    off = torch.addcmul(beyond, slope, x.remainder)
+    length = None
+    if x.length is not None:
+        length = x.length * slope.amax(-1, keepdim=True) + torch.linalg.vector_norm(beyond, dim=-1, keepdim=True)
     lost = ~(off <= most)  # what is not a number is lost, too
     if not bool(lost.any()):
-        return ChebyshevPiece(curve(x.v), off)
-    return ChebyshevPiece(torch.where(lost, curve(shape.centre), curve(x.v)), torch.where(lost, most, off))
+        return ChebyshevPiece(curve(x.v), off, length)
+    if length is not None:  # of rows that lost something nothing more is known
+        length = length.masked_fill(lost.any(-1, keepdim=True), torch.inf)
+    return ChebyshevPiece(torch.where(lost, curve(shape.centre), curve(x.v)), torch.where(lost, most, off), length)
 
 
 def coefficient_beyond(bounds: Sequence[Tensor], most: Tensor) -> Tensor:
@@ -378,16 +413,19 @@ def _steepest(degree: int, device: torch.device) -> Tensor:
 @lru_cache
 def _tanh_bounds(orders: int) -> list[tuple[float, float]]:
     """Of coefficients 1, 2, … of tanh anywhere: as a share of the slope there, and alone."""
-    return _bounds(orders, Polynomial([1.0, 0.0, -1.0]), Polynomial([1.0, 0.0, -1.0]), -1.0)
+    return derivative_bounds(orders, Polynomial([1.0, 0.0, -1.0]), Polynomial([1.0, 0.0, -1.0]), -1.0)
 
 
 @lru_cache
 def _softplus_bounds(orders: int) -> list[tuple[float, float]]:
-    return _bounds(orders, Polynomial([0.0, 1.0]), Polynomial([0.0, 1.0, -1.0]), 0.0)
+    return derivative_bounds(orders, Polynomial([0.0, 1.0]), Polynomial([0.0, 1.0, -1.0]), 0.0)
 
 
-def _bounds(orders: int, slope: Polynomial, moves: Polynomial, low: float) -> list[tuple[float, float]]:
-    """Of a curve whose slope is a polynomial of some `y` from `low` to 1, where `y` itself moves as `moves` says."""
+def derivative_bounds(orders: int, slope: Polynomial, moves: Polynomial, low: float) -> list[tuple[float, float]]:
+    """Of Taylor coefficients 1, 2, … of a curve, as a share of its slope, and alone.
+
+    The slope is a polynomial of some `y` from `low` to 1, where `y` itself moves as `moves` says.
+    """
     share, bounds = Polynomial([1.0]), []
     for order in range(1, orders + 1):
         whole = share * slope  # the derivative of that order
@@ -412,6 +450,22 @@ def overshoot(degree: int) -> float:
         np.abs(chebyshev.chebvander(grid, degree) @ _inverse(degree, torch.device("cpu")).numpy()).sum(1).max()
         * (1.0 + 1e-6)
     )
+
+
+def spectral_norm(matrix: Tensor) -> Tensor:
+    """No smaller than the largest singular value of a matrix, and larger by a tenth at the most for a hundred rows.
+
+    The Frobenius norm of the sixteenth power of its singular values: `(Σ σ³²)^(1/32)`.
+    """
+    if not matrix.numel():
+        return torch.linalg.matrix_norm(matrix)
+    largest = matrix.abs().amax((-2, -1), keepdim=True).clamp(min=SMALLEST)  # squares of small numbers would vanish
+    norm = torch.linalg.matrix_norm(matrix / largest, keepdim=True).clamp(min=SMALLEST)
+    shrunk, size = matrix / largest / norm, (largest * norm)[..., 0, 0]
+    gram = shrunk @ shrunk.mT if matrix.shape[-2] < matrix.shape[-1] else shrunk.mT @ shrunk
+    for _ in range(3):
+        gram = gram @ gram
+    return size * torch.linalg.matrix_norm(gram) ** 0.0625 * (1.0 + SLACK)
 
 
 def _mixed(matrix: Tensor, values: Tensor) -> Tensor:

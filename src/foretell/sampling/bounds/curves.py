@@ -1,4 +1,4 @@
-"""GELU and logarithms of a `ChebyshevPiece`, and decaying rotations: pieces with a remainder that holds anywhere on their window.
+"""GELU, exponentials and logarithms of a `ChebyshevPiece`, and decaying rotations, with a remainder that holds anywhere on their window.
 
 A curve of a piece needs a bound of every Taylor coefficient `|f⁽ⁿ⁾|/n!` on the range that the piece can reach; `curve_piece` does the rest.
 The curves with closed recurrences (tanh, softplus, powers, relu) are in `chebyshev`.
@@ -18,12 +18,15 @@ from torch.nn import functional as F  # noqa: N812
 from foretell.sampling.bounds.chebyshev import (
     PHASE,
     ROUNDED,
+    SLACK,
     SMALLEST,
     ChebyshevPiece,
     coefficient_beyond,
     curve_piece,
+    exp_off,
     places,
     point,
+    polynomial_shape,
     tighter,
 )
 
@@ -48,6 +51,16 @@ def gelu(x: ChebyshevPiece) -> ChebyshevPiece:
     return curve_piece(x, shape, F.gelu, bounds, slope, slope * reach + ROUNDED)
 
 
+def exp(x: ChebyshevPiece) -> ChebyshevPiece:
+    """`e^x`, or, where its polynomial says less, anywhere between its lowest and its highest value."""
+    if not x.degree:
+        return point(torch.exp(x.v[0]))
+    shape = x.shape()
+    found = ChebyshevPiece(torch.exp(x.v), exp_off(shape, x.remainder))
+    low, high = torch.exp(shape.lower(x.remainder)), torch.exp(shape.upper(x.remainder))
+    return tighter(found, low * (1.0 - ROUNDED), high * (1.0 + ROUNDED))
+
+
 def log1p(x: ChebyshevPiece) -> ChebyshevPiece:
     """`log(1 + x)` where `x` stays above -1; nothing is known elsewhere."""
     if not x.degree:
@@ -64,6 +77,60 @@ def log1p(x: ChebyshevPiece) -> ChebyshevPiece:
     range_low, range_high = torch.log1p(low.clamp(min=-1.0 + 1e-15)), torch.log1p(high.clamp(min=-1.0 + 1e-15))
     found = tighter(ChebyshevPiece(v, off), range_low - rounded, range_high + rounded)
     return ChebyshevPiece(found.v, torch.where(known, found.remainder, torch.inf))
+
+
+def normalised(x: ChebyshevPiece, eps: float) -> ChebyshevPiece:
+    """`(x − mean)/√(variance + eps)` of rows [..., D].
+
+    All is told of the whole row, in root mean squares. With `A_i` the largest i-th Taylor coefficient of the centred row anywhere and `A_0`
+    its largest size, no coefficient of its variance is larger than that of `(Σ A_i zⁱ)²`; the inverse root of what begins with at least
+    `q` has coefficients no larger than those of `(1 − y)^(-1/2)/√q`, and the product with the row no larger than the product of these.
+    Where the row is off by a vector `r` the outcome is off by at most `|r|/√q`: no slope of this map is larger, in any direction.
+    """
+    size = x.v.shape[-1]
+    centred = x.v - x.v.mean(-1, keepdim=True)
+    v = centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps)
+    if not x.degree:
+        return point(v[0])
+    root = math.sqrt(size)
+    series = torch.linalg.vector_norm(ChebyshevPiece(centred, x.remainder).series(), dim=-1, keepdim=True)
+    shape = polynomial_shape(series / root)
+    off = x.off_length() / root
+    least = (shape.centre - shape.swing) * (1.0 - SLACK)
+    below = least.clamp(min=0.0).square() + eps
+    row = [shape.size, *shape.most.unbind(0)]
+    last = x.degree + 1
+    moves = [
+        sum((row[i] * row[k - i] for i in range(max(0, k - x.degree), min(k, x.degree) + 1)), torch.zeros_like(below))
+        / below
+        for k in range(1, last + 1)
+    ]
+    inverse = [torch.ones_like(below)]
+    for k in range(1, last + 1):
+        terms = (moves[i - 1] * inverse[k - i] * ((k - 0.5 * i) / k) for i in range(1, k + 1))
+        inverse.append(sum(terms, torch.zeros_like(below)))
+    beyond = sum((row[i] * inverse[last - i] for i in range(last)), torch.zeros_like(below)) / below.sqrt()
+    carried = off / ((least - off).clamp(min=0.0).square() + eps).sqrt()
+    rounded = ROUNDED * (1.0 + x.v.abs().amax((0, -1)).unsqueeze(-1) / below.sqrt())
+    length = root * (beyond * 0.5**x.degree + carried + rounded)
+    lost = ~(length <= root)  # no row is longer than √D
+    if bool(lost.any()):
+        v, length = v.masked_fill(lost, 0.0), length.masked_fill(lost, root * (1.0 + SLACK))
+    return ChebyshevPiece(v, length.expand(x.remainder.shape), length)
+
+
+def inverse(x: ChebyshevPiece) -> ChebyshevPiece:
+    """`1/(1 + x)` of an `x` that is never below 0."""
+    if not x.degree:
+        return point(1.0 / (1.0 + x.v[0]))
+    shape = x.shape()
+    low, high = 1.0 + shape.lower(x.remainder), 1.0 + shape.upper(x.remainder)
+    safe = low.clamp(min=1e-300)  # the polynomial may go below 0
+    bounds = [safe ** -(j + 1.0) for j in range(1, x.degree + 2)]
+    off = coefficient_beyond(bounds[1:], shape.most) / 2.0**x.degree + bounds[0] * x.remainder + ROUNDED
+    found = ChebyshevPiece(1.0 / (1.0 + x.v), torch.where(low > 0.0, off, torch.inf))
+    low, high = low.nan_to_num(nan=1.0).clamp(min=1.0), high.nan_to_num(nan=torch.inf).clamp(min=1.0)
+    return tighter(found, 1.0 / high - ROUNDED, 1.0 / low + ROUNDED)
 
 
 def _gelu_slope(low: Tensor, high: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ The equations of a query are written once, over these; training and evaluation a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -74,7 +73,11 @@ def side_by_side(parts: Sequence[Value]) -> Value:
     if isinstance(first, Tensor):
         return torch.cat([one for one in parts if isinstance(one, Tensor)], dim=-1)
     pieces = [one for one in parts if isinstance(one, ChebyshevPiece)]
-    return ChebyshevPiece(torch.cat([one.v for one in pieces], -1), torch.cat([one.remainder for one in pieces], -1))
+    length = None
+    if any(one.length is not None for one in pieces):
+        length = torch.stack([one.off_length() for one in pieces]).square().sum(0).sqrt()
+    v, remainder = (torch.cat([getattr(one, name) for one in pieces], -1) for name in ("v", "remainder"))
+    return ChebyshevPiece(v, remainder, length)
 
 
 def components(x: Value, index: Tensor) -> Value:
@@ -86,16 +89,7 @@ def layer_norm(norm: nn.Module, x: Value) -> Value:
     assert isinstance(norm, nn.LayerNorm)
     if isinstance(x, Tensor):
         return norm(x)
-    size = x.v.shape[-1]
-    moved = x.through(torch.eye(size, dtype=torch.float64, device=x.v.device) - 1.0 / size)
-    square = moved * moved
-    variance = square.through(torch.full((size, 1), 1.0 / size, dtype=torch.float64, device=x.v.device))
-    found = moved * power(variance.plus(x.v.new_tensor(norm.eps)), -0.5).map(
-        lambda part: part.expand(*part.shape[:-1], size)
-    )
-    if found.degree:  # no component of a vector of length √D is above that
-        edge = torch.full_like(found.remainder, math.sqrt(size))
-        found = tighter(found, -edge, edge)
+    found = curves.normalised(x, norm.eps)
     return found.times(norm.weight).plus(norm.bias)
 
 

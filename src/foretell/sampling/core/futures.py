@@ -15,7 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.data import Clock, EventData, EventSequence, FrameFormat, FrameResult, ResultList, Vocabulary
+from foretell.data.clock import NO_CLOCK
+from foretell.data.frame_output import NO_FORMAT, FrameColumns
 from foretell.errors import ForetellError
 from foretell.sampling.core.start import SampledModel, start_sampler
 from foretell.sampling.core.thinning import KEPT, Cost, Pace, next_events, next_window, waits
@@ -38,32 +40,51 @@ class Future:
     events: tuple[str, ...]
     end: End  # nothing more happens up to the horizon, or as many events as were asked for
 
-    def to_json(self) -> dict[str, Any]:
-        return {"times": self.times.tolist(), "events": list(self.events), "end": self.end}
+    def to_json(self, clock: Clock = NO_CLOCK, began: int | None = None) -> dict[str, Any]:
+        """With ISO times beside the numbers where the sequence `began` at a known time."""
+        iso = {} if began is None else {"iso": [clock.iso(time, began) for time in self.times.tolist()]}
+        return {"times": self.times.tolist(), **iso, "events": list(self.events), "end": self.end}
 
 
 @dataclass(frozen=True)
-class Futures:
+class Futures(FrameResult):
+    """Sampled futures of one history. As a frame: a row per event, with the number of its future, from 1, in `sample`."""
+
     sequence: str
     start: float
     horizon: float  # an absolute time
     futures: tuple[Future, ...]
     cost: Cost
     seed: int
+    format: FrameFormat = field(default=NO_FORMAT, repr=False, compare=False)
 
-    def to_json(self) -> dict[str, Any]:
+    def frame_columns(self) -> FrameColumns:
+        lengths = [len(one.times) for one in self.futures]
+        return {
+            "sequence": [self.sequence] * sum(lengths),
+            "sample": np.repeat(np.arange(1, len(lengths) + 1), lengths),
+            "time": self.format.times(np.concatenate([np.zeros(0), *(one.times for one in self.futures)])),
+            "event": [event for one in self.futures for event in one.events],
+        }
+
+    def to_json(self, clock: Clock = NO_CLOCK, began: int | None = None) -> dict[str, Any]:
+        """With ISO times beside the numbers where the sequence `began` at a known time."""
+        ends = {"start": self.start, "horizon": self.horizon}
+        iso = {} if began is None else {"iso": {name: clock.iso(time, began) for name, time in ends.items()}}
         return {
             "sequence": self.sequence,
-            "start": self.start,
-            "horizon": self.horizon,
+            **ends,
+            **iso,
             "seed": self.seed,
-            "futures": [one.to_json() for one in self.futures],
+            "futures": [one.to_json(clock, began) for one in self.futures],
             "cost": cost_json(self.cost),
         }
 
 
 @dataclass(frozen=True)
-class NextEvents:
+class NextEvents(FrameResult):
+    """Draws of the next event of one history. As a frame: a row per draw; time and event are missing where nothing was found."""
+
     sequence: str
     start: float
     horizon: float
@@ -71,6 +92,12 @@ class NextEvents:
     times: np.ndarray  # float64 [n]; NaN where nothing was found
     events: tuple[str | None, ...]
     cost: Cost
+    format: FrameFormat = field(default=NO_FORMAT, repr=False, compare=False)
+
+    def frame_columns(self) -> FrameColumns:
+        count = len(self.times)
+        names = {"sequence": [self.sequence] * count, "sample": np.arange(1, count + 1)}
+        return names | {"time": self.format.times(self.times), "event": list(self.events)}
 
 
 def cost_json(cost: Cost) -> dict[str, int]:
@@ -105,19 +132,20 @@ def sampling_start(history: EventSequence, start: float | None) -> SamplingStart
 
 def sample_futures(
     model: SampledModel,
-    histories: Sequence[EventSequence],
+    histories: Sequence[EventSequence] | EventData,
     *,
     horizon: float,
     n: int = 1,
-    start: float | None = None,
+    start: float | Sequence[float] | None = None,
     events: int = MOST_EVENTS,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Futures]:
-    """`n` futures of each history over a `horizon` of time after its start, or up to a number of `events`."""
+) -> ResultList[Futures]:
+    """`n` futures of each history over a `horizon` of time after its start (or one for each), or up to a number of `events`."""
     _check(horizon, n, events, seed)
     keep_memory()
-    starts = [sampling_start(history, start) for history in histories]
+    begin = [start] * len(histories) if start is None or isinstance(start, int | float) else start
+    starts = [sampling_start(history, one) for history, one in zip(histories, begin, strict=True)]
     step = _share(n)
     shares = [(number, first) for number in range(len(starts)) for first in range(0, n, step)]
     finished = dict.fromkeys(shares, 0)
@@ -141,10 +169,11 @@ def sample_futures(
     for (number, _), (futures, cost) in zip(shares, side_by_side(sampled, shares, model.device), strict=True):
         made[number] += futures
         costs[number] += cost
-    return [
-        Futures(one.history.id, one.start, one.start + horizon, tuple(futures), cost, seed)
-        for one, futures, cost in zip(starts, made, costs, strict=True)
-    ]
+    found: ResultList[Futures] = ResultList()
+    for one, futures, cost in zip(starts, made, costs, strict=True):
+        said = FrameFormat.of(histories, one.history.start)
+        found.append(Futures(one.history.id, one.start, one.start + horizon, tuple(futures), cost, seed, said))
+    return found
 
 
 def _share(n: int) -> int:
@@ -173,20 +202,20 @@ def sample(
 
 def sample_next(
     model: SampledModel,
-    histories: Sequence[EventSequence],
+    histories: Sequence[EventSequence] | EventData,
     *,
     n: int,
     horizon: float | None = None,
     start: float | None = None,
     seed: int = 0,
-) -> list[NextEvents]:
+) -> ResultList[NextEvents]:
     """`n` draws of the next event of each history; without a `horizon`, a hundred times as long as anything in training."""
     if horizon is None:
         longest = model.longest if model.longest is not None else max((one.t_end for one in histories), default=1.0)
         horizon = LONGEST_TIMES * longest
     _check(horizon, n, MOST_EVENTS, seed)
     keep_memory()
-    found = []
+    found: ResultList[NextEvents] = ResultList()
     for number, one in enumerate(sampling_start(history, start) for history in histories):
         with alone(model.device):
             sampler = start_sampler(model, [one.history], [one.seen])
@@ -203,7 +232,8 @@ def sample_next(
         names = tuple(named[choices].tolist())  # the last one is that of -1
         times = torch.cat([part.times for part in parts]).cpu().numpy()
         cost = sum((part.cost for part in parts), Cost())
-        found.append(NextEvents(one.history.id, one.start, one.start + horizon, ~np.isnan(times), times, names, cost))
+        until, said = one.start + horizon, FrameFormat.of(histories, one.history.start)
+        found.append(NextEvents(one.history.id, one.start, until, ~np.isnan(times), times, names, cost, said))
     return found
 
 
@@ -272,9 +302,14 @@ class _Growing:
 
 
 def futures_as_data(
-    found: Sequence[Futures], histories: Sequence[EventSequence] | None, vocabulary: Vocabulary
+    found: Sequence[Futures],
+    histories: Sequence[EventSequence] | None,
+    vocabulary: Vocabulary,
+    clock: Clock = NO_CLOCK,
+    *,
+    whole: bool = True,
 ) -> EventData:
-    """A sequence for each future, named after its history and its place; with `histories`, what happened before comes first.
+    """A sequence for each future, named after its history and its place; with `histories`, what happened before comes first if `whole`.
 
     It ends at the horizon, or with its last event where it was cut there.
     """
@@ -282,7 +317,7 @@ def futures_as_data(
     sequences = []
     for place, one in enumerate(found):
         past_times, past_types = np.empty(0), np.empty(0, dtype=np.int32)
-        if histories is not None:
+        if histories is not None and whole:
             seen = int(np.searchsorted(histories[place].times, one.start, side="right"))
             past_times, past_types = histories[place].times[:seen], histories[place].types[:seen]
         for number, future in enumerate(one.futures, 1):
@@ -290,8 +325,9 @@ def futures_as_data(
             times = np.concatenate([past_times, future.times])
             end = one.horizon if future.end == "horizon" else float(future.times[-1])
             kinds = np.concatenate([past_types, np.asarray(types, dtype=np.int32)])
-            sequences.append(EventSequence(times, kinds, end, f"{one.sequence}-{number}"))
-    return EventData(sequences, Vocabulary(tuple(names)), name="futures")
+            began = None if histories is None else histories[place].start
+            sequences.append(EventSequence(times, kinds, end, f"{one.sequence}-{number}", start=began))
+    return EventData(sequences, Vocabulary(tuple(names)), name="futures", clock=clock)
 
 
 def _check(horizon: float, n: int, events: int, seed: int) -> None:

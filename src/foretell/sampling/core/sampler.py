@@ -26,6 +26,7 @@ class Bounds:
     upper: Tensor  # float64 [W, P]: no smaller than the total intensity anywhere on the window, if it has length; may be infinite
     middle: Tensor  # float64 [W, P]: about the intensity in its middle, to see how tight that is
     rates: ChebyshevPiece | None = None  # [W, P, C]: the intensity of every choice on the window, if that is known
+    origin: Tensor | None = None  # float64 [W]: polynomials are of the logarithm of the time since then; None: of time
 
 
 @dataclass(frozen=True)

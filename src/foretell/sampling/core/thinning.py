@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, PolynomialCurves
+from foretell.sampling.bounds.time_windows import place
 from foretell.sampling.core.pace import MOST_PIECES, Pace
 from foretell.sampling.core.sampler import Bounds, InverseSampler, Sampler
 
@@ -31,9 +32,10 @@ LOOSE = 1.0  # of a bound over its intensity, more than 1, with which a piece is
 SHARE = 0.7  # of sequences whose next proposals one window is to reach, where all sequences must have as many pieces
 SEVERAL = 16  # draws per sequence from which on it pays to know more of a piece than its bound
 MANY, LOOKS = 500, 64  # draws per sequence from which on it pays to look ahead, at that many times
+SOON = (1.0, 3.0, 6.0, 9.0)  # pieces, behind which the intensity is looked at after an event
 FEW, LONGER = 300, 1.4  # draws of which as many are left, or fewer, go on by longer pieces
 FURTHER = 1.5  # mass that is looked for beyond the one that the last of the draws reaches on average
-DRAWS_A_PIECE = 50
+DRAWS_A_PIECE = 200
 PIECES_AT_A_TIME = 4096  # of all windows together
 SHORTEST = 1e-13  # of the time itself, or of a first piece: pieces are not cut below the rounding of time
 ROUNDING = 1e-5  # half of a piece over the time itself, above which a place on it is known to 1e-11
@@ -103,6 +105,7 @@ class _Window:
     mass: Tensor  # [A, P + 1]: up to each edge
     end: Tensor  # [A]
     rates: ChebyshevPiece | None = None  # [A, P, C]: of every choice, at any moment of a piece
+    origin: Tensor | None = None  # [A]: of the logarithm of the time since then polynomials are; None: of time
     known: _Known | None = None
 
     @property
@@ -252,14 +255,34 @@ def _steps(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, wanted: T
     """Where pieces of the next window of each sequence end, so that it is about as long as is wanted: in its width, [W, P + 1]."""
     live, clock = horizon > now, _Clock(sampler, now)
     unknown = live & (pace.rate == 0.0)
+    wished = clock.pieces(wanted, pace)
     if bool(unknown.any()):
-        soon = sampler.look(torch.minimum(clock.after(pace.width[:, None]), horizon[:, None])).sum((1, 2))
-        pace.rate.copy_(torch.where(unknown, soon, pace.rate))
-    wished = clock.pieces(wanted, pace).ceil().clamp(1, _most(len(now)))
+        soon = _pieces_soon(sampler, clock, horizon, pace, wanted)
+        wished = torch.where(unknown, soon, wished)
+    wished = wished.ceil().clamp(1, _most(len(now)))
     if not sampler.ragged:
         wished = torch.minimum(wished, wished[live].quantile(SHARE).ceil())
     count = torch.where(live, torch.minimum(wished, pace.left), 0.0)[:, None]
     return torch.minimum(torch.arange(int(count.max()) + 1, dtype=torch.float64, device=now.device), count)
+
+
+def _pieces_soon(sampler: Sampler, clock: _Clock, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
+    """How many pieces there are about up to a mass of proposals, from a look at some times behind the next pieces: [W].
+
+    Where pieces grow, what comes first says little of later ones, and there are several looks; the last also is the rate that is told.
+    """
+    looks = torch.tensor(SOON if clock.short is not None else SOON[:1], dtype=torch.float64, device=wanted.device)
+    times = torch.minimum(clock.after(pace.width[:, None] * looks), horizon[:, None])
+    rates = sampler.look(times).sum(-1)
+    pace.rate.copy_(torch.where(pace.rate == 0.0, rates[:, -1], pace.rate))
+    edges = torch.cat([clock.now, clock.after(pace.width[:, None] * looks)], 1)
+    mass = torch.nn.functional.pad((rates * (edges[:, 1:] - edges[:, :-1])).cumsum(1), (1, 0))
+    before = (mass[:, 1:] <= wanted[:, None]).sum(1, keepdim=True)  # looks that are passed
+    left = (wanted[:, None] - mass.gather(1, before)) / rates.gather(1, before.clamp(max=len(looks) - 1)).clamp(
+        min=1e-300
+    )
+    reached = edges.gather(1, before) - clock.now + left
+    return (clock.lengths(reached).squeeze(1) / pace.width).clamp(max=1e9)
 
 
 def _ahead(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: float) -> Tensor:
@@ -303,7 +326,7 @@ def _window(
     pace.passed(used, used < some, worst)
     known = _Known.of(found.rates, upper) if found.rates is not None and draws >= SEVERAL else None
     cost = Cost(bounds=int(live.sum()), pieces=int(some.sum()))
-    return _Window(edges, upper, mass, end, found.rates, known), cost
+    return _Window(edges, upper, mass, end, found.rates, found.origin, known), cost
 
 
 def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -441,8 +464,7 @@ def _chosen(sampler: Sampler, window: _Window, row: Tensor, piece: Tensor, times
 def _range_then(window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
     """No larger than each intensity at these times [n, C], and no smaller than the total [n]."""
     start, end = window.edges[row, piece], window.edges[row, piece + 1]
-    middle, half = (start + end) / 2.0, (end - start) / 2.0
-    s = ((times - middle) / half).clamp(-1.0, 1.0)
+    s = place(times, start, end, None if window.origin is None else window.origin[row])
     if window.known is not None:
         curves = window.known.curves.map(lambda one: one[..., row, piece, :])
     else:
@@ -450,7 +472,7 @@ def _range_then(window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> t
         curves = window.rates.map(lambda one: one[..., row, piece, :]).curves()
     low, high = curves.range_at(s)
     # On a piece so short that rounding moves a time along it, nothing is known of one moment.
-    placed = half > ROUNDING * times.abs()
+    placed = (end - start) / 2.0 > ROUNDING * times.abs()
     high = torch.where(placed, high.sum(1), math.inf).nan_to_num(nan=math.inf, posinf=math.inf)
     return torch.where(placed.unsqueeze(-1), low, 0.0).nan_to_num(nan=0.0), high
 

@@ -40,7 +40,7 @@ class Transition:
 
     erased: tuple[int, ...]
     additions: tuple[NewAddition, ...]  # to facts with embeddings
-    read: frozenset[int]  # facts whose embeddings the additions read
+    read: frozenset[int]  # facts whose embeddings, or deduced parts, the additions read
     added: frozenset[int]  # of the next state
 
 
@@ -164,6 +164,8 @@ class DatabaseStates:
                 body = tuple(fact if fact in state.true or fact in self._always else -1 for fact in body)
                 additions.append(NewAddition(int(instances.group[one]), int(instances.r[one]), head, body))
         read = frozenset(fact for one in additions for fact in one.body if fact >= 0)
+        if self.layout.cells_take_deduced:
+            read |= {one.head for one in additions if one.head in state.true or one.head in self._always}
         added = (state.added - frozenset(fired.removed)) | frozenset(fired.added)
         return Transition(fired.removed, tuple(additions), read, added)
 

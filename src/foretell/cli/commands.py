@@ -1,0 +1,102 @@
+"""All commands under one name, `app`; each has the options that bound what is read from files."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from foretell.cli import data
+from foretell.reading import limits
+
+# In the order of the help; each is the function of this name in the module of this name.
+COMMANDS = (
+    *("train", "pretrain", "tune", "evaluate", "compare", "predict", "sample", "intensity", "embed", "params"),
+    *("check", "replay", "plan", "why", "explain", "report", "reproduce", "demo"),
+)
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def amount(text: str) -> int:
+    """A whole number, as digits, 1e9, or with a unit: 500M."""
+    bare = text.strip().removesuffix("B")
+    unit = bare[-1:] if bare[-1:] in UNITS else ""
+    try:
+        found = int(float(bare.removesuffix(unit)) * UNITS[unit])
+    except (ValueError, OverflowError):
+        found = 0
+    if found < 1:
+        raise typer.BadParameter(f"{text[:40]!r}: expected a number such as 2000000000, 2e9 or 2G")
+    return found
+
+
+def _read_option(name: str, help: str, kind: Any, **more: Any) -> inspect.Parameter:
+    flag = typer.Option(f"--{name.replace('_', '-')}", help=help, show_default=False, **more)
+    annotation = Annotated[kind | None, flag]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+READ_OPTIONS = (
+    _read_option("max_bytes", "Most that a file may unpack to: 500M, 2G.", int, parser=amount, metavar="NUMBER"),
+    _read_option("max_events", "Most events that a file may hold.", int, parser=amount, metavar="NUMBER"),
+    _read_option(
+        "allow", "A folder that programs may read besides their own.", list[Path], exists=True, file_okay=False
+    ),
+)
+
+
+def bounded(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options that bound what is read, which hold until it ends."""
+    hints = get_type_hints(command, include_extras=True)
+    own = [
+        one.replace(annotation=hints.get(one.name, one.annotation), kind=inspect.Parameter.KEYWORD_ONLY)
+        for one in inspect.signature(command).parameters.values()
+    ]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        given = {one.name: values.pop(one.name) for one in READ_OPTIONS}
+        changes = {name: tuple(value) if name == "allow" else value for name, value in given.items() if value}
+        with limits(**changes):
+            command(**values)
+
+    run.__signature__ = inspect.Signature([*own, *READ_OPTIONS])  # pyright: ignore[reportAttributeAccessIssue]
+    run.__annotations__ = {one.name: one.annotation for one in (*own, *READ_OPTIONS)}
+    return run
+
+
+app = typer.Typer(
+    name="foretell",
+    help="Learn what happens next, and when, from irregularly timed events.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in data.app.registered_commands:
+    assert command.callback is not None
+    command.callback = bounded(command.callback)
+app.add_typer(data.app, name="data")
+for name in COMMANDS:
+    app.command(name)(bounded(getattr(importlib.import_module(f"foretell.cli.{name}"), name)))
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    context: typer.Context,
+    show: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    """Learn what happens next, and when, from irregularly timed events."""
+    if show:
+        from importlib import metadata
+
+        typer.echo(metadata.version("foretell"))
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)

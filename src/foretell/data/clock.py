@@ -1,0 +1,168 @@
+"""The clock of a data set: what its numbers are in time, and back.
+
+A sequence's times are float64 numbers of `unit`s since its start, which is an absolute time (int64 nanoseconds since
+1970-01-01T00:00Z) where the data have timestamps. Differences are taken in int64 before they become float64.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import numpy as np
+
+from foretell.data.timestamps import NS, find_zone, parse_time
+from foretell.errors import ForetellError
+from foretell.wording import did_you_mean
+
+UNITS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 604800.0, "years": 31_557_600.0}
+READABLE = ("seconds", "minutes", "hours", "days", "years")  # what a unit is chosen from
+SHORT = {"s": "seconds", "sec": "seconds", "min": "minutes", "m": "minutes", "h": "hours", "hr": "hours", "d": "days"}
+SHORT |= {"w": "weeks", "y": "years", "yr": "years"}
+FINE = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_DURATION = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([^\W\d_]+)")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What the times of a data set mean. Numbers without a known unit have `seconds_per_unit=None`."""
+
+    unit: str = ""  # "days"; "" is not known
+    seconds_per_unit: float | None = None
+    zone: str = "UTC"  # that times are shown in
+    absolute: bool = False  # sequences have a `start` in nanoseconds since 1970
+
+    @classmethod
+    def of_unit(cls, name: str, zone: str = "UTC", absolute: bool = False) -> Clock:
+        """A clock whose unit has this name; a name that is not known is kept as a name alone."""
+        return cls(name, seconds_in(name), zone, absolute)
+
+    def numbers(self, instants: np.ndarray, starts: np.ndarray | int) -> np.ndarray:
+        """Nanoseconds since 1970, int64, → units since `starts`, float64."""
+        return (instants - starts) / self._nanoseconds()
+
+    def instants(self, numbers: np.ndarray | float, starts: np.ndarray | int) -> np.ndarray:
+        """Units since `starts` → nanoseconds since 1970, int64; a whole microsecond where one is as near as float64 can tell."""
+        elapsed = np.asarray(numbers, dtype=np.float64) * self._nanoseconds()
+        error = 2.0 * np.spacing(np.abs(elapsed).max(initial=1.0))
+        exact = np.asarray(starts) + np.rint(elapsed).astype(np.int64)
+        micro = (exact + 500) // 1000 * 1000
+        return np.where(np.abs(micro - exact) <= error, micro, exact)
+
+    def iso(self, number: float, start: int | None) -> str | None:
+        """A time of a sequence as ISO 8601 text in the clock's zone, to the microsecond; None without an absolute start."""
+        if start is None or self.seconds_per_unit is None or not np.isfinite(number):
+            return None
+        instant = start + round(number * self._nanoseconds())
+        return iso_text((instant + 500) // 1000 * 1000, self.zone)
+
+    def short(self, number: float, start: int | None) -> str | None:
+        """`2012-03-01 12:00:05` in the clock's zone, finer only where the unit is seconds; None without an absolute start."""
+        if start is None or self.seconds_per_unit is None or not np.isfinite(number):
+            return None
+        fine = NS if self.seconds_per_unit > 1.0 else NS // 1000
+        instant = start + round(number * self._nanoseconds())
+        text = iso_text((instant + fine // 2) // fine * fine, self.zone)
+        return re.sub(r"(Z|[+-][0-9:]+)$", "", text).replace("T", " ")
+
+    def shown(self, number: float, start: int | None) -> str:
+        """A date and the zone where the clock is absolute, or else the number with its unit."""
+        text = self.short(number, start)
+        return f"{number:g} {self.unit}".rstrip() if text is None else f"{text} {self.zone}"
+
+    def number_of(self, text: str, start: int | None, option: str = "time") -> float:
+        """A number as it is; a date or time of day as a number of units since `start`."""
+        try:
+            return float(text)
+        except ValueError:
+            pass
+        instant = parse_time(text, self.zone)
+        if instant is None:
+            raise ForetellError(f"{option} {text!r}: expected a number or a time such as 2012-03-01T12:00")
+        if start is None or self.seconds_per_unit is None:
+            raise ForetellError(f"{option} {text!r}: these data have numbers for times, not dates; expected a number")
+        return float(self.numbers(np.array(instant), start))
+
+    def duration(self, text: str, option: str = "--horizon") -> float:
+        """`10` is ten units; `10d`, `30m`, `1d12h` are converted."""
+        try:
+            return float(text)
+        except ValueError:
+            seconds = duration_seconds(text)
+        if seconds is None:
+            raise ForetellError(f"{option} {text!r}: expected a number, or a duration such as 30m, 2h, 10d or 1d12h")
+        if self.seconds_per_unit is None:
+            unit = f"their unit is {self.unit!r}" if self.unit else "their unit is not known"
+            raise ForetellError(f"{option} {text!r}: the data's times are plain numbers ({unit}); expected a number")
+        return seconds / self.seconds_per_unit
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values."""
+        found: dict[str, object] = {"unit": self.unit, "seconds_per_unit": self.seconds_per_unit}
+        return found | ({"zone": self.zone} if self.absolute else {})
+
+    def _nanoseconds(self) -> float:
+        assert self.seconds_per_unit is not None, "a clock without a unit has no absolute times"
+        return self.seconds_per_unit * NS
+
+
+NO_CLOCK = Clock()  # plain numbers
+
+
+def seconds_in(unit: str) -> float | None:
+    """Seconds in a unit by its name, in singular or plural or short, or None."""
+    word = unit.strip().lower()
+    for name in (word, f"{word}s", SHORT.get(word, "")):
+        if name in UNITS:
+            return UNITS[name]
+    return FINE.get(word)
+
+
+def readable_unit(gaps: np.ndarray) -> str:
+    """The largest unit of which the median positive gap (in nanoseconds) is at least one; seconds for shorter ones."""
+    positive = gaps[gaps > 0]
+    middle = float(np.median(positive)) / NS if len(positive) else 0.0
+    return next((name for name in reversed(READABLE) if middle >= UNITS[name]), "seconds")
+
+
+def duration_seconds(text: str) -> float | None:
+    """Seconds of `10d`, `1d12h`, `2 hours`; None where the text is no duration."""
+    total, place = 0.0, 0
+    while match := _DURATION.match(text, place):
+        seconds = seconds_in(match[2])
+        if seconds is None:
+            return None
+        total += float(match[1]) * seconds
+        place = match.end()
+    return total if place and not text[place:].strip() else None
+
+
+def iso_text(instant: int, zone: str = "UTC") -> str:
+    """Nanoseconds since 1970 as ISO 8601 in a zone: `2012-03-01T12:00:00+01:00`, with `Z` for UTC."""
+    seconds, fraction = divmod(int(instant), NS)
+    found = (EPOCH + timedelta(seconds=seconds)).astimezone(find_zone(zone))
+    digits = f".{fraction:09d}".rstrip("0") if fraction else ""
+    offset = found.isoformat()[19:]
+    return f"{found:%Y-%m-%dT%H:%M:%S}{digits}{'Z' if offset == '+00:00' and zone == 'UTC' else offset}"
+
+
+def iso_texts(instants: np.ndarray) -> list[str]:
+    """Many of them in UTC, `2012-03-01T12:00:00Z`, with as many digits as the finest needs."""
+    sizes: tuple[tuple[Literal["s", "ms", "us", "ns"], int], ...] = (
+        ("s", NS),
+        ("ms", 1_000_000),
+        ("us", 1000),
+        ("ns", 1),
+    )
+    unit: Literal["s", "ms", "us", "ns"] = next(name for name, size in sizes if (instants % size == 0).all())
+    return [f"{text}Z" for text in np.datetime_as_string(instants.astype("datetime64[ns]"), unit=unit).tolist()]
+
+
+def unit_name(text: str, option: str) -> str:
+    """The name of a unit that a user wrote, or a `ForetellError`."""
+    if seconds_in(text) is None:
+        raise ForetellError(f"{option} {text!r}: expected {', '.join(UNITS)}{did_you_mean(text, UNITS, before='; ')}")
+    return text

@@ -1,0 +1,175 @@
+"""Many sequences in flat arrays, 12 bytes per event and the table's further columns; an `EventSequence` is made when one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from foretell.data.sequence import NO_METADATA, EventSequence, offsets_of, read_only
+from foretell.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """A further column of a table: numbers, times, or codes of a few texts.
+
+    `values` are float64 (NaN is missing), int64, datetime64[ns] (NaT is missing) or, with `categories`, int32 codes
+    (-1 is missing).
+    """
+
+    values: np.ndarray
+    categories: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, places: np.ndarray | None) -> Attribute:
+        """Some of the values, by place or by a mask; None: all."""
+        return self if places is None else Attribute(self.values[places], self.categories)
+
+    def texts(self) -> list[str | None]:
+        """The values of a column with categories as text."""
+        assert self.categories is not None, "numbers have no text"
+        return [None if code < 0 else self.categories[code] for code in self.values.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns(Sequence[EventSequence]):
+    """Sequence `n` owns the events `offsets[n]:offsets[n + 1]`. The arrays are read-only and already checked."""
+
+    times: np.ndarray  # float64 [events]
+    types: np.ndarray  # int32 [events]
+    offsets: np.ndarray  # int64 [sequences + 1]
+    t_ends: np.ndarray  # float64 [sequences]
+    ids: tuple[str, ...]
+    metadata: tuple[Mapping[str, object], ...]
+    unscored: np.ndarray | None = None  # bool [events]: True where an event is history only; None: nowhere
+    starts: np.ndarray | None = None  # int64 [sequences]: absolute time of 0, nanoseconds since 1970; None: not known
+    scored_from: np.ndarray | None = None  # float64 [sequences]: what happens up to then is history only; None: 0
+    ends_assumed: np.ndarray | None = None  # bool [sequences]: t_end is only the last event's time; None: nowhere
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [events]: further columns of a table
+    sequence_attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [sequences]
+
+    def __post_init__(self) -> None:
+        assert all(len(one) == len(self.times) for one in self.attributes.values())
+        assert all(len(one) == len(self.ids) for one in self.sequence_attributes.values())
+        for name, dtype in (("starts", np.int64), ("scored_from", np.float64), ("ends_assumed", np.bool_)):
+            array = getattr(self, name)
+            if array is not None:
+                assert array.dtype == dtype and len(array) == len(self.ids), name
+                object.__setattr__(self, name, read_only(array))
+        assert len(self.offsets) == len(self.t_ends) + 1 == len(self.ids) + 1 == len(self.metadata) + 1
+        assert self.offsets[0] == 0 and self.offsets[-1] == len(self.times) == len(self.types)
+        for name, dtype in (("times", np.float64), ("types", np.int32), ("offsets", np.int64), ("t_ends", np.float64)):
+            array = getattr(self, name)
+            assert array.dtype == dtype, name
+            object.__setattr__(self, name, read_only(array))
+        if self.unscored is not None:
+            assert self.unscored.dtype == np.bool_ and len(self.unscored) == len(self.times)
+            object.__setattr__(self, "unscored", read_only(self.unscored))
+
+    @classmethod
+    def of(cls, sequences: Iterable[EventSequence]) -> Columns:
+        """The columns of sequences that exist already."""
+        if isinstance(sequences, Columns):
+            return sequences
+        several = list(sequences)
+        marked = any(one.unscored is not None for one in several)
+        return cls(
+            times=np.concatenate([np.zeros(0), *(one.times for one in several)]),
+            types=np.concatenate([np.zeros(0, np.int32), *(one.types for one in several)]),
+            offsets=offsets_of([len(one) for one in several]),
+            t_ends=np.array([one.t_end for one in several], dtype=np.float64),
+            ids=tuple(one.id for one in several),
+            metadata=tuple(one.metadata or NO_METADATA for one in several),
+            unscored=np.concatenate([_unscored(one) for one in several]) if marked else None,
+            starts=_given(np.int64, [one.start for one in several]),
+            scored_from=_given(np.float64, [one.scored_from or None for one in several], 0.0),
+            ends_assumed=_given(np.bool_, [one.end_assumed or None for one in several], False),
+        )
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Events of each sequence, int64 [sequences]."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> EventSequence: ...
+    @overload
+    def __getitem__(self, index: slice) -> Columns: ...
+    def __getitem__(self, index: int | slice) -> EventSequence | Columns:
+        if isinstance(index, slice):
+            return self.select(range(*index.indices(len(self))))
+        place = range(len(self))[index]
+        start, stop = self.offsets[place], self.offsets[place + 1]
+        return EventSequence.trusted(
+            times=self.times[start:stop],
+            types=self.types[start:stop],
+            t_end=float(self.t_ends[place]),
+            id=self.ids[place],
+            metadata=self.metadata[place],
+            unscored=None if self.unscored is None else self.unscored[start:stop],
+            start=None if self.starts is None else int(self.starts[place]),
+            scored_from=0.0 if self.scored_from is None else float(self.scored_from[place]),
+            end_assumed=False if self.ends_assumed is None else bool(self.ends_assumed[place]),
+        )
+
+    def __iter__(self) -> Iterator[EventSequence]:
+        return (self[place] for place in range(len(self)))
+
+    def select(self, indices: Iterable[int]) -> Columns:
+        """Some of the sequences, in the order asked for."""
+        chosen = np.fromiter((range(len(self))[index] for index in indices), dtype=np.int64)
+        lengths = self.lengths[chosen]
+        offsets = offsets_of(lengths)
+        events = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return Columns(
+            **self._at_events(events),
+            offsets=offsets,
+            t_ends=self.t_ends[chosen],
+            ids=tuple(self.ids[place] for place in chosen),
+            metadata=tuple(self.metadata[place] for place in chosen),
+            starts=None if self.starts is None else self.starts[chosen],
+            scored_from=None if self.scored_from is None else self.scored_from[chosen],
+            ends_assumed=None if self.ends_assumed is None else self.ends_assumed[chosen],
+            sequence_attributes={name: one.take(chosen) for name, one in self.sequence_attributes.items()},
+        )
+
+    def keep(self, kept: np.ndarray, t_ends: np.ndarray | None = None) -> Columns:
+        """The events that are `kept` (bool [events]) of every sequence; observed until `t_ends`, where they are given."""
+        lengths = np.diff(np.concatenate([[0], np.cumsum(kept)])[self.offsets])
+        same = {name: getattr(self, name) for name in ("ids", "metadata", "starts", "sequence_attributes")}
+        if t_ends is None:
+            bounds = {name: getattr(self, name) for name in ("t_ends", "scored_from", "ends_assumed")}
+        else:
+            early = None if self.scored_from is None else np.minimum(self.scored_from, t_ends)
+            bounds = {"t_ends": t_ends, "scored_from": early, "ends_assumed": None}
+        return Columns(**self._at_events(kept), offsets=offsets_of(lengths), **same, **bounds)
+
+    def _at_events(self, events: np.ndarray) -> dict[str, Any]:
+        """What is per event, at some events."""
+        return {
+            "times": self.times[events],
+            "types": self.types[events],
+            "unscored": None if self.unscored is None else self.unscored[events],
+            "attributes": {name: one.take(events) for name, one in self.attributes.items()},
+        }
+
+
+def _given(dtype: type, values: list[Any], otherwise: object = None) -> np.ndarray | None:
+    """An array of values, or None where none of them is given; `otherwise` stands for those that are not."""
+    if all(value is None for value in values):
+        return None
+    if otherwise is None and None in values:
+        raise DataError("some sequences have an absolute start and others do not: expected all or none")
+    return np.array([otherwise if value is None else value for value in values], dtype=dtype)
+
+
+def _unscored(sequence: EventSequence) -> np.ndarray:
+    return np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored

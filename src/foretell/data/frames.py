@@ -1,0 +1,229 @@
+"""Data frames → events: pandas, polars, pyarrow tables, DuckDB relations and all that have an Arrow stream, through narwhals.
+
+In: a long frame, one row per event. Out: a `Dataset` with its clock, by the reader of Arrow tables, or a `DataError` with all mistakes.
+narwhals is imported when a frame is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
+
+import numpy as np
+
+from foretell.data.assembling import assemble_file, assemble_splits
+from foretell.data.dataset import SPLITS, Card, Dataset, EventData
+from foretell.data.event_table import gathered
+from foretell.data.frame_output import FrameKind, FrameOrigin
+from foretell.data.parquet import arrow_table, pyarrow_modules
+from foretell.data.raw import RawEvents
+from foretell.data.read_options import ColumnMap, ReadOptions, Unknown, in_keywords
+from foretell.data.sequence import Vocabulary
+from foretell.data.timestamps import find_zone
+from foretell.errors import DataError, ForetellError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+FRAME = "frame"  # what messages call it
+MISSING = "data frames need narwhals, which is not installed: pip install 'foretell[frames]'"
+KINDS: dict[str, FrameKind] = {"pandas": "pandas", "polars": "polars", "duckdb": "duckdb"}
+T = TypeVar("T")
+
+
+class FrameOptions(TypedDict, total=False):
+    """How a frame is read, beside its columns `sequence`, `time` and `event`; see `from_frame`."""
+
+    args: Sequence[str]
+    t_start: str
+    t_end: str
+    time_format: str
+    timezone: str
+    start: str
+    observed_until: str
+    sorted: bool
+    unknown: Unknown
+
+
+def from_frame(
+    frame: Any,
+    *,
+    sequence: str | None = None,
+    time: str = "time",
+    event: str = "event",
+    split: str | None = None,
+    vocabulary: Vocabulary | None = None,
+    **how: Unpack[FrameOptions],
+) -> Dataset:
+    """A data set from a data frame with one row per event: pandas, polars, pyarrow, DuckDB, or anything with an Arrow stream.
+
+    Times are datetimes, ISO 8601 text, Unix numbers or plain numbers. Further columns are kept as attributes.
+
+    Args:
+        frame: the data frame; its columns may also be levels of a pandas index.
+        sequence: the column that says whose event it is; default: `sequence`, or one stream where there is no such column.
+        time, event: the columns of times and of event types.
+        split: a column with `train`, `dev` or `test`; default: everything is `train`.
+        vocabulary: the event types, those of a model, say; default: those that occur.
+        args: columns whose values become arguments, `buy(books)`.
+        t_start, t_end: columns with the bounds of a sequence's observation; default: `t_start`, `t_end`, where they exist.
+        time_format: `iso`, `number`, `unix-s`, …, or a pattern such as `%d/%m/%Y`.
+        timezone: the zone of times without one, and of what is shown; default: that of the column, or UTC.
+        start: where windows start: `first-event`, `day`, `week`, `month`, or a time.
+        observed_until: when the log was exported: the end of every sequence that has none.
+        sorted: rows out of order are a mistake.
+        unknown: what becomes of events outside `vocabulary`: `error`, `skip` or `other`.
+
+    Returns:
+        A `Dataset`; `data.train` has the events.
+
+    Raises:
+        DataError: all mistakes of the frame, with their rows, counted from 1.
+
+    Example:
+        >>> import pandas as pd
+        >>> orders = pd.DataFrame({"customer": ["a", "a"], "when": ["2024-03-01", "2024-03-05"], "product": ["tea", "milk"]})
+        >>> data = ft.from_frame(orders, sequence="customer", time="when", event="product")
+    """
+    options = frame_options(sequence, time, event, how)
+    if split is None:
+        data = frame_events(frame, options, vocabulary, "train")
+        card = Card(FRAME, data.origin, data.clock.unit, len(data.vocabulary))
+        return Dataset(data, None, None, data.vocabulary, card)
+    table, origin, options = _read(frame, options, split)
+
+    def made() -> Dataset:
+        raws = _split_rows(table, split, options)
+        return assemble_splits(raws, Card(FRAME), Path(FRAME), vocabulary, options)
+
+    found = _in_words(made)
+    splits = {name: replace(data, frame=origin) for name, data in found.splits().items()}
+    return replace(found, **splits, path="", card=replace(found.card, types=len(found.vocabulary) or None))
+
+
+def frame_options(sequence: str | None, time: str, event: str, how: FrameOptions) -> ReadOptions:
+    """What is said of a frame, checked."""
+    given = cast(dict[str, Any], dict(how))
+    bounds = {name: given.pop(name) for name in ("t_start", "t_end") if name in given}
+    args = given.pop("args", None)
+    if isinstance(args, str):
+        raise ForetellError(f"args = {args!r}: expected a list of columns")
+    columns = ColumnMap(sequence, time, event, args=None if args is None else tuple(args), **bounds)
+    return _in_words(lambda: ReadOptions(columns, **given, keywords=True))
+
+
+def frame_events(frame: Any, options: ReadOptions, vocabulary: Vocabulary | None, name: str) -> EventData:
+    """The events of a frame as one split."""
+    table, origin, options = _read(frame, options)
+
+    def made() -> EventData:
+        raw = gathered(arrow_table(table, FRAME, options), options.terms)
+        return assemble_file(raw, vocabulary, "window", name, options)
+
+    return replace(_in_words(made), frame=origin)
+
+
+def _in_words(work: Callable[[], T]) -> T:
+    """What `work` gives; its messages name arguments of Python."""
+    try:
+        return work()
+    except DataError as error:
+        raise DataError(map(in_keywords, error.problems)) from None
+    except ForetellError as error:
+        raise ForetellError(in_keywords(str(error))) from None
+
+
+def _read(frame: Any, options: ReadOptions, *more: str) -> tuple[pyarrow.Table, FrameOrigin, ReadOptions]:
+    """A frame as an Arrow table, what it was, and the options with the zone of its times."""
+    columns = options.columns
+    roles = [columns.sequence or "sequence", columns.time, columns.event, columns.t_start, columns.t_end, *more]
+    table, kind = _as_arrow(_without_index(frame, [*roles, *(columns.args or ())]), roles)
+    zone = _zone_of(table, columns.time)
+    if zone and not options.timezone:
+        options = replace(options, timezone=zone)
+    whole = roles[0] in table.column_names and pyarrow_modules()[0].types.is_integer(table.schema.field(roles[0]).type)
+    return table, FrameOrigin(kind, whole), options
+
+
+def _without_index(frame: Any, wanted: Iterable[str]) -> Any:
+    """A pandas frame whose index has a wanted column, with that index as columns."""
+    names = getattr(getattr(frame, "index", None), "names", None) or ()
+    wanted = [name for name in wanted if name in names]
+    return frame.reset_index() if any(name not in frame.columns for name in wanted) else frame
+
+
+def _as_arrow(frame: Any, roles: Iterable[str]) -> tuple[pyarrow.Table, FrameKind]:
+    nw, (pa, _) = _narwhals(), pyarrow_modules()
+    try:
+        found = nw.from_native(frame)
+    except nw.exceptions.DuplicateError as error:
+        raise DataError(f"{FRAME}: column names must differ: {' '.join(str(error).split())}") from None
+    except TypeError:
+        if not hasattr(frame, "__arrow_c_stream__"):
+            expected = "expected a frame of pandas, polars, pyarrow or DuckDB, or an object with an Arrow stream"
+            raise DataError(f"{FRAME}: this is a {type(frame).__name__}; {expected}") from None
+        found = nw.from_arrow(frame, backend="pyarrow")
+    kind = KINDS.get(str(found.implementation.value), "pyarrow")
+    if isinstance(found, nw.LazyFrame):
+        found = found.collect(backend="pyarrow" if kind == "duckdb" else None)
+    made = {}
+    for name in found.columns:
+        series = found[name]
+        if series.dtype != nw.Object:
+            made[str(name)] = series.to_arrow()
+        elif name in roles:  # Python objects, of several kinds perhaps: as text, in which each time keeps its own zone
+            made[str(name)] = pa.array([_text(value) for value in series.to_list()], pa.string())
+        else:
+            made[str(name)] = pa.nulls(len(series), pa.list_(pa.null()))  # a column that no attribute is made of
+    return pa.table(made), kind
+
+
+def _text(value: Any) -> str | None:
+    """A cell as text; None where it is missing."""
+    if value is None or value != value:  # NaN, NaT
+        return None
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _zone_of(table: pyarrow.Table, name: str) -> str:
+    """The zone that a column of timestamps has; "" where it has none that has a name."""
+    if table.column_names.count(name) != 1:
+        return ""
+    zone = getattr(table.schema.field(name).type, "tz", None)
+    try:
+        find_zone(zone or "")
+    except ForetellError:  # an offset, "+01:00"
+        return ""
+    return zone or ""
+
+
+def _split_rows(table: pyarrow.Table, split: str, options: ReadOptions) -> dict[str, RawEvents]:
+    """The rows of each split; a row of none is a mistake."""
+    if split not in table.column_names:
+        raise DataError(f"{FRAME}: no column {split!r}; found {', '.join(map(repr, table.column_names))}")
+    values = np.array(["" if one is None else str(one) for one in table.column(split).to_pylist()])
+    wrong = np.flatnonzero(~np.isin(values, SPLITS))
+    if len(wrong):
+        told = [f"{FRAME}: row {row + 1}: {split} is {str(values[row])!r}" for row in wrong.tolist()]
+        raise DataError(f"{one}, expected {', '.join(SPLITS)}" for one in told)
+    table = table.drop_columns([split])
+    made = {}
+    for name in SPLITS:
+        rows = np.flatnonzero(values == name)
+        if len(rows):
+            made[name] = gathered(arrow_table(table.take(rows), FRAME, options, rows + 1), options.terms)
+    if not made:
+        raise DataError(f"{FRAME}: it has no rows; expected at least one event")
+    return made
+
+
+def _narwhals() -> ModuleType:
+    try:
+        import narwhals
+    except ImportError:
+        raise ForetellError(MISSING) from None
+    return narwhals

@@ -1,0 +1,143 @@
+"""How a file's columns and times are to be read: what a user, a card or a run says beyond the file itself."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from foretell.data.clock import Clock
+from foretell.data.timestamps import check_format, find_zone, parse_time
+from foretell.errors import DataError, ForetellError
+from foretell.wording import did_you_mean
+
+log = logging.getLogger("foretell")
+
+ROLES = ("sequence", "time", "event", "t_start", "t_end", "metadata")
+START_RULES = ("first-event", "day", "week", "month")
+Unknown = Literal["error", "skip", "other"]
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """Which column of a long table plays which part; `args=None` takes `arg1`, `arg2`, … as far as they go.
+
+    `sequence=None` takes the column `sequence` where there is one, and the whole table as one sequence where there is none.
+    """
+
+    sequence: str | None = None
+    time: str = "time"
+    event: str = "event"
+    t_start: str = "t_start"
+    t_end: str = "t_end"
+    metadata: str = "metadata"
+    args: tuple[str, ...] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> ColumnMap:
+        """From `sequence=patient,time=when,event=code,arg1=room`."""
+        problems: list[str] = []
+        given: dict[str, str] = {}
+        for part in filter(None, (piece.strip() for piece in text.split(","))):
+            role, equals, column = (piece.strip() for piece in part.partition("="))
+            is_argument = role.startswith("arg") and role[3:].isdecimal()
+            if not equals or not column:
+                problems.append(f"columns: {part!r} is not of the form part=column, as in time=when")
+            elif role not in ROLES and not is_argument:
+                expected = f"{', '.join(ROLES)} or arg1, arg2, …{did_you_mean(role, ROLES, before='; ')}"
+                problems.append(f"columns: no part {role!r}; expected {expected}")
+            elif given.setdefault(role, column) != column:
+                problems.append(f"columns: {role} is given twice")
+        numbers = sorted(int(role[3:]) for role in given if role.startswith("arg"))
+        if numbers != list(range(1, len(numbers) + 1)):
+            problems.append("columns: arguments are numbered arg1, arg2, … without gaps")
+        if problems:
+            raise DataError(problems)
+        args = tuple(given.pop(f"arg{number}") for number in numbers)
+        return cls(**given, args=args or None)
+
+    def arguments(self, header: list[str]) -> tuple[str, ...]:
+        """The argument columns that a table with this header has."""
+        if self.args is not None:
+            return self.args
+        found: list[str] = []
+        while f"arg{len(found) + 1}" in header:
+            found.append(f"arg{len(found) + 1}")
+        return tuple(found)
+
+
+_OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: ((?:first-event|number|skip|other|day|[A-Z][a-z]+/[A-Z][a-z]+)\b))?")
+
+
+def in_keywords(sentence: str) -> str:
+    """`--start day` as `start="day"`, `--time-format` as `time_format`."""
+
+    def spelled(found: re.Match[str]) -> str:
+        name = found[1].replace("-", "_")
+        return f'{name}="{found[2]}"' if found[2] else name
+
+    return _OPTION.sub(spelled, sentence.replace("--columns sequence=", "sequence="))
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What is said about a file beyond its content; "" is not said."""
+
+    columns: ColumnMap = ColumnMap()
+    time_format: str = ""  # auto, iso, number, unix-s, unix-ms, unix-us, unix-ns, or a pattern with %
+    timezone: str = ""  # of times without a zone, and of what is shown
+    start: str = ""  # where windows start: first-event, day, week, month, or a time
+    observed_until: str = ""  # when the log was exported: the end of every sequence that has none
+    sorted: bool = False  # rows of a sequence out of order are a mistake, also where there are timestamps
+    terms: bool = False  # names with parentheses must be terms
+    unknown: Unknown = "error"  # what becomes of event types that a given vocabulary does not have
+    clock: Clock | None = None  # a run's, whose unit is used
+    keywords: bool = False  # messages name arguments of Python, not options of the command line, and are said once
+    told: set[str] = field(default_factory=set, repr=False, compare=False)  # what has been said
+
+    def __post_init__(self) -> None:
+        if self.time_format:
+            check_format(self.time_format)
+        find_zone(self.zone)
+        if self.start and self.start not in START_RULES and parse_time(self.start, self.zone) is None:
+            hint = did_you_mean(self.start, START_RULES, before="; ")
+            expected = f"{', '.join(START_RULES)}, or a time such as 2012-03-01"
+            raise ForetellError(f"--start {self.start!r}: expected {expected}{hint}")
+        if self.observed_until and self.until_number is None and parse_time(self.observed_until, self.zone) is None:
+            expected = "a time such as 2012-03-01T12:00, or a number where times are numbers"
+            raise ForetellError(f"--observed-until {self.observed_until!r}: expected {expected}")
+        if self.unknown not in get_args(Unknown):
+            raise ForetellError(f"--unknown {self.unknown!r}: expected {', '.join(get_args(Unknown))}")
+
+    def tell(self, path: object, sentence: str) -> None:
+        """Log what was assumed of a source; what was said of an earlier one, but for its numbers, is not said again."""
+        kind = re.sub(r"[0-9][0-9,.]*", "#", sentence)
+        if kind not in self.told:
+            log.warning("%s: %s", path, in_keywords(sentence) if self.keywords else sentence)
+        if self.keywords:
+            self.told.add(kind)
+
+    @property
+    def zone(self) -> str:
+        """The zone of times without one."""
+        return self.timezone or "UTC"
+
+    @property
+    def until_number(self) -> float | None:
+        """`observed_until` where it is a plain number."""
+        try:
+            return float(self.observed_until)
+        except ValueError:
+            return None
+
+
+def read_options(columns: ColumnMap | Mapping[str, str] | None, options: ReadOptions | None) -> ReadOptions:
+    """Options with the columns that are given."""
+    options = ReadOptions() if options is None else options
+    if columns is None:
+        return options
+    if not isinstance(columns, ColumnMap):
+        columns = ColumnMap.parse(",".join(f"{part}={name}" for part, name in columns.items()))
+    return replace(options, columns=columns)

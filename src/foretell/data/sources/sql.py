@@ -1,0 +1,141 @@
+"""A query of a database → a table of its rows: DuckDB, SQLite or PostgreSQL, all opened read-only.
+
+A source is spelled `sql:DATABASE|SELECT …`, so that it can stand wherever a file can; without a database, DuckDB looks at the files that
+the query names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from foretell.data.sources.sqlite_files import is_sqlite, read_only
+from foretell.errors import DataError, ForetellError, short
+
+if TYPE_CHECKING:
+    import pyarrow
+
+PREFIX = "sql:"
+SCHEMES = ("postgresql", "postgres")
+ROWS_AT_ONCE = 100_000
+NO_ROWS = "--sql: the statement gives no rows; expected a SELECT"
+
+
+def sql_source(statement: str, database: str) -> str:
+    """The one name of a query and its database."""
+    if not statement.strip():
+        raise ForetellError(
+            "--sql is empty; expected a query such as SELECT patient AS sequence, at AS time, code AS event FROM visits"
+        )
+    if "|" in database:
+        raise ForetellError(f"--database {database!r}: a `|` cannot stand in its name")
+    return f"{PREFIX}{database}|{statement.strip()}"
+
+
+def is_sql_source(path: str) -> bool:
+    """Whether a path is the name of a query."""
+    return path.startswith(PREFIX)
+
+
+def short_name(source: str) -> str:
+    """How messages and runs call it: the name of its database."""
+    database = source.removeprefix(PREFIX).partition("|")[0]
+    return Path(urlsplit(database).path or database).stem or "query"
+
+
+def query(source: str) -> pyarrow.Table:
+    """The rows that a source's query gives."""
+    database, bar, statement = source.removeprefix(PREFIX).partition("|")
+    if not bar or not statement.strip():
+        raise DataError(f"{short(source)}: expected sql:DATABASE|SELECT …, or --sql and --database")
+    scheme = urlsplit(database).scheme if "://" in database else ""
+    run: Callable[[str, str], pyarrow.Table]
+    if scheme in SCHEMES:
+        run = _postgresql
+    elif scheme:
+        raise DataError(f"--database {database}: expected a file of DuckDB or SQLite, or postgresql://…")
+    elif database and not Path(database).is_file():
+        raise DataError(f"--database {database}: no such file")
+    else:
+        run = _sqlite if database and is_sqlite(database) else _duckdb
+    return run(database, statement)
+
+
+def _duckdb(database: str, statement: str) -> pyarrow.Table:
+    duckdb = _module("duckdb", "sql")
+    try:
+        with duckdb.connect(database or ":memory:", read_only=bool(database)) as connection:
+            found = connection.sql(statement)
+            if found is None:
+                raise DataError(NO_ROWS)
+            return found.to_arrow_table()
+    except duckdb.Error as error:
+        raise _failed(database or "DuckDB", error) from None
+
+
+def _sqlite(database: str, statement: str) -> pyarrow.Table:
+    try:
+        with read_only(database) as connection:
+            rows = connection.execute(statement)
+            if rows.description is None:
+                raise DataError(NO_ROWS)
+            names = [column[0] for column in rows.description]
+            cells: list[list[object]] = [[] for _ in names]
+            while some := rows.fetchmany(ROWS_AT_ONCE):
+                for column, values in zip(cells, zip(*some, strict=True), strict=True):
+                    column.extend(values)
+    except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:
+        raise _failed(database, error) from None
+    pa = _module("pyarrow", "")
+    return pa.Table.from_arrays([_array(pa, column) for column in cells], names=names)
+
+
+def _array(pa: ModuleType, cells: list[object]) -> pyarrow.Array:
+    """A column of SQLite, which may hold values of several kinds: then they are text."""
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, OverflowError):
+        return pa.array([None if value is None else str(value) for value in cells])
+
+
+def _postgresql(database: str, statement: str) -> pyarrow.Table:
+    if urlsplit(database).password is not None:
+        said = "a password would be kept in the run's configuration: give it as PGPASSWORD, or in ~/.pgpass"
+        raise ForetellError(f"--database: {said}")
+    dbapi = _module("adbc_driver_postgresql.dbapi", "sql")
+    try:
+        with dbapi.connect(database) as connection, connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION READ ONLY")
+            cursor.execute(statement)
+            return _plain_types(cursor.fetch_arrow_table())
+    except dbapi.Error as error:
+        raise _failed(database, error) from None
+
+
+def _plain_types(table: pyarrow.Table) -> pyarrow.Table:
+    """Types that Arrow has no word for come as text: numbers of them (`numeric`) as float64."""
+    pa = _module("pyarrow", "")
+    for place, column in enumerate(table.columns):
+        if isinstance(column.type, pa.BaseExtensionType):
+            text = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+            is_number = getattr(column.type, "type_name", "") == "numeric"
+            table = table.set_column(place, table.column_names[place], text.cast(pa.float64()) if is_number else text)
+    return table
+
+
+def _failed(database: str, error: Exception) -> DataError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return DataError(f"--database {database}: {' '.join(lines[:2]) or type(error).__name__}")
+
+
+def _module(name: str, extra: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        how = f": pip install 'foretell[{extra}]'" if extra else ""
+        raise ForetellError(f"this database needs {name.partition('.')[0]}, which is not installed{how}") from None

@@ -1,0 +1,28 @@
+"""SQLite files, recognised by how they begin and opened so that nothing in them can change or run."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from foretell.reading import open_regular
+
+MAGIC = b"SQLite format 3\x00"
+
+
+def is_sqlite(path: str | Path) -> bool:
+    """Whether a file begins as SQLite's do."""
+    with open_regular(path) as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+@contextlib.contextmanager
+def read_only(path: str | Path) -> Iterator[sqlite3.Connection]:
+    """A connection that cannot write, and does not trust functions that the file's own schema calls."""
+    address = f"file:{quote(str(Path(path).resolve()))}?mode=ro"
+    with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        yield connection

@@ -1,0 +1,53 @@
+"""Times as a file has them: timestamps in ISO 8601 where the data have an absolute clock, numbers in full otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretell.data.clock import iso_texts
+
+if TYPE_CHECKING:
+    from foretell.data.dataset import EventData
+
+
+def event_instants(data: EventData) -> np.ndarray | None:
+    """Nanoseconds since 1970 of all events; None without an absolute clock."""
+    columns = data.columns
+    if columns.starts is None:
+        return None
+    return data.clock.instants(columns.times, np.repeat(columns.starts, columns.lengths))
+
+
+def end_instants(data: EventData) -> np.ndarray | None:
+    """Nanoseconds since 1970 of the ends of all sequences; None without an absolute clock."""
+    return None if data.columns.starts is None else data.clock.instants(data.columns.t_ends, data.columns.starts)
+
+
+def ends_known(data: EventData) -> np.ndarray:
+    """bool [sequences]: True where t_end was given, and not taken from the last event."""
+    assumed = data.columns.ends_assumed
+    return np.ones(len(data), dtype=bool) if assumed is None else ~assumed
+
+
+def starts_known(data: EventData) -> bool:
+    """Whether a file has to say where sequences start: with an absolute clock, unless that is their first event."""
+    return data.columns.starts is not None and data.origin == "window"
+
+
+def written_times(data: EventData) -> list[str]:
+    """The times of all events as text."""
+    instants = event_instants(data)
+    return [repr(time) for time in data.columns.times.tolist()] if instants is None else iso_texts(instants)
+
+
+def written_bounds(data: EventData) -> tuple[list[str], list[str]]:
+    """Starts and ends of sequences as text, empty where an end was only assumed; an empty list where none has to be told."""
+    columns = data.columns
+    instants = end_instants(data)
+    ends = [repr(end) for end in columns.t_ends.tolist()] if instants is None else iso_texts(instants)
+    known = ends_known(data)
+    ends = [end if here else "" for end, here in zip(ends, known.tolist(), strict=True)]
+    starts = [] if columns.starts is None or not starts_known(data) else iso_texts(columns.starts)
+    return starts, ends if known.any() else []

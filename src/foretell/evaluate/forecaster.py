@@ -1,0 +1,300 @@
+"""`Forecaster`: an estimator for data frames, in the manner of scikit-learn. A long frame in; predictions and futures as long frames out.
+
+It is put together from what the package has: `from_frame`, the settings of `foretell train`, `fit`, `predict_each`, `sample_futures` and
+`evaluate`. What it has learned is saved as a run folder, which the command line opens, too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Self, Unpack
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from foretell.data import Card, Clock, ColumnMap, Dataset, EventData, ReadOptions
+from foretell.data.files import replacing
+from foretell.data.frames import FrameOptions, frame_events, frame_options
+from foretell.errors import ForetellError
+from foretell.evaluate.predict import By, predict_each
+from foretell.evaluate.scores import Evaluation, evaluate
+from foretell.ground.impossible import settle_impossible
+from foretell.lang.program import Program
+from foretell.models.base import IntensityModel
+from foretell.models.capabilities import GrowsVocabulary, HasRules
+from foretell.models.registry import find_model
+from foretell.sampling.core.futures import sample_futures
+from foretell.train.config import RunConfig
+from foretell.train.fit import fit
+from foretell.train.keyword_settings import AUTO, READING, settings_table, settled_config
+from foretell.train.run import RunFolder, data_facts
+from foretell.train.splits import in_vocabulary, with_splits
+from foretell.train.trainer import Callback
+
+ABOUT = "forecaster.json"  # beside the files of a run
+
+
+class Forecaster:
+    """Learns what happens next, and when, from a data frame with one row per event.
+
+    Args:
+        model: a kind of model, `anhp`, `hawkes`, …; `auto` is what `foretell train` takes.
+        program: rules that become the network: a `Program`, a file, or the name of one in the package.
+        **settings: options of the model, of training and of the data, by their names in a configuration: `dim=32`, `epochs=20`.
+
+    Attributes:
+        model_: the fitted model, a `torch.nn.Module`.
+        clock_: what the model's numbers are in time.
+        records_: a record per epoch.
+
+    Example:
+        >>> forecaster = ft.Forecaster().fit(orders, sequence="customer", time="when", event="product")
+        >>> forecaster.predict(orders, horizon="7d")
+        >>> forecaster.simulate(orders, horizon="30d", n=100)
+    """
+
+    model_: IntensityModel
+    clock_: Clock
+    records_: list[dict[str, Any]]
+    _config: RunConfig
+    _facts: dict[str, Any]
+    _reading: ReadOptions
+
+    def __init__(self, model: str = AUTO, program: Program | str | Path | None = None, **settings: Any) -> None:
+        self.model, self.program, self.settings = model, program, settings
+
+    def fit(
+        self,
+        frame: Any,
+        *,
+        sequence: str | None = None,
+        time: str = "time",
+        event: str = "event",
+        dev: Any = None,
+        callbacks: Iterable[Callback] = (),
+        **how: Unpack[FrameOptions],
+    ) -> Self:
+        """Learn from a frame; other frames are then read in the same way.
+
+        Args:
+            frame: a data frame, or an `EventData`.
+            sequence, time, event, **how: its columns and how they are read, as in `from_frame`.
+            dev: a frame on which epochs are compared; default: a tenth of the sequences is set aside for that.
+            callbacks: as in `foretell.fit`.
+
+        Returns:
+            The forecaster itself.
+        """
+        settings_table(self.model, self.program, self.settings)  # mistakes are told before anything is read
+        options = replace(frame_options(sequence, time, event, how), terms=self.program is not None)
+        train = frame if isinstance(frame, EventData) else frame_events(frame, options, None, "train")
+        reading = replace(options, clock=train.clock, unknown=how.get("unknown", "error"))
+        held = None if dev is None else _events(dev, reading, "dev")
+        data = Dataset(train, held, None, train.vocabulary, Card("frame", train.origin, train.clock.unit))
+        data = data if held is None else _over_one_vocabulary(data, train, held)
+        config = settled_config(self.model, self.program, self.settings, data)
+        data = with_splits(data, replace(config.data, path=data.card.name), split=held is None)
+        network = self._new_model(config, data)
+        data = replace(data, **{name: _settled(network, one, config) for name, one in data.splits().items()})
+        assert data.train is not None
+        with EpochProgress(config.train.epochs) as progress:
+            result = fit(network, data.train, data.dev, config.train, callbacks=[*callbacks, progress])
+        self.model_, self.records_, self.clock_ = result.model, result.records, train.clock
+        said = {name: getattr(options, name) for name in READING}
+        self._config = replace(config, data=replace(config.data, columns=_parts(options.columns), **said))
+        self._facts = data_facts(data)
+        self._reading = replace(reading, observed_until="")
+        return self
+
+    def _new_model(self, config: RunConfig, data: Dataset) -> IntensityModel:
+        how: dict[str, Any] = {"seed": config.train.seed, "dtype": getattr(torch, config.train.dtype)}
+        if self.program is None:
+            return config.model.make(data.vocabulary, **how)
+        kind = find_model(config.model.kind)
+        if not kind.about.has_rules:
+            raise ForetellError(f"program: {kind.title} has no rules; leave it out, or take a model that has")
+        made: Any = kind
+        return made(self.program, data.vocabulary, config.model, **how)
+
+    def predict(
+        self,
+        frame: Any,
+        horizon: str | float | None = None,
+        *,
+        top: int = 1,
+        observed_until: str = "",
+        by: By = "quadrature",
+        n: int = 1000,
+        seed: int = 0,
+    ) -> Any:
+        """The next event of each sequence: when, and what.
+
+        Args:
+            frame: what happened so far.
+            horizon: a length of time, `7d` or a number of the clock's units; events after it do not count.
+            top: how many of the likeliest events are listed.
+            observed_until: until when nothing more happened, in all sequences; default: `t_end`, or each one's last event.
+            by, n, seed: by quadrature, or from `n` samples.
+
+        Returns:
+            A frame, one row per sequence and rank: `sequence`, `rank`, `time` (the median, missing where that is beyond it), `event`,
+            its `probability` to be the next (within the horizon), the probability of `no_event`, the mean time, and intervals.
+        """
+        data = self._read(frame, observed_until)
+        until = None if horizon is None else self._duration(horizon)
+        asked: dict[str, Any] = {"top": top, "by": by, "n": n, "seed": seed}
+        return predict_each(self.model_, data, horizon=until, **asked).to_frame()
+
+    def simulate(
+        self, frame: Any, horizon: str | float, n: int = 100, *, observed_until: str = "", seed: int = 0
+    ) -> Any:
+        """`n` futures of each sequence over a horizon: a frame, one row per event: `sequence`, `sample`, `time`, `event`."""
+        data = self._read(frame, observed_until)
+        return sample_futures(self.model_, data, horizon=self._duration(horizon), n=n, seed=seed).to_frame()
+
+    def score(self, frame: Any) -> float:
+        """The log-likelihood of a frame's events, in nats per event: higher is better."""
+        return float(self.evaluate(frame, times=False).log_likelihood.value)
+
+    def evaluate(self, frame: Any, **options: Any) -> Evaluation:
+        """Every score with its interval; `options` as in `foretell.evaluate`."""
+        return evaluate(self.model_, self._read(frame), **options)
+
+    def _duration(self, horizon: str | float) -> float:
+        return self.clock_.duration(str(horizon), "horizon")
+
+    def _read(self, frame: Any, observed_until: str = "") -> EventData:
+        """A frame as the model may see it."""
+        if not hasattr(self, "model_"):
+            raise ForetellError("this forecaster has learned nothing yet: call fit first")
+        data = _events(frame, replace(self._reading, observed_until=str(observed_until)), "frame", self.model_)
+        return _settled(self.model_, data, self._config)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What it was made with."""
+        return {"model": self.model, "program": self.program, **self.settings}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change what it was made with; takes effect at the next `fit`."""
+        self.model, self.program = params.pop("model", self.model), params.pop("program", self.program)
+        self.settings = {**self.settings, **params}
+        return self
+
+    def clone(self) -> Self:
+        """A forecaster with the same parameters that has learned nothing."""
+        return type(self)(**self.get_params())
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn, and nobody else, asks for: neither a classifier nor a regressor, and no `y`."""
+        utils = importlib.import_module("sklearn.utils")
+        return utils.Tags(estimator_type=None, target_tags=utils.TargetTags(required=False))
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self.get_params().items() if value is not None}
+        return f"Forecaster({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a folder, which is also a run that `foretell predict` and others open."""
+        if not hasattr(self, "model_"):
+            raise ForetellError("this forecaster has learned nothing yet: call fit first")
+        run = RunFolder(Path(path))
+        if (run.path / ABOUT).exists():
+            if not overwrite:
+                raise ForetellError(f"{path}: there is a forecaster in this folder; overwrite=True replaces it")
+            run.discard()
+        run = RunFolder.create(run.path, self._config, self._facts)
+        run.save_model(self.model_)
+        run.keep_program(self.model_)
+        run.write_metrics(self.records_)
+        reading = {name: getattr(self._reading, name) for name in READING}
+        about = {
+            "model": self.model,
+            "program": None if self.program is None else str(self.program),
+            "settings": self.settings,
+            "columns": asdict(self._reading.columns),
+            "reading": reading,
+            "clock": asdict(self.clock_),
+        }
+        with replacing(run.path / ABOUT) as temporary:
+            temporary.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> Self:
+        """What `save` wrote."""
+        run = RunFolder.open(path)
+        try:
+            about = json.loads((run.path / ABOUT).read_text(encoding="utf-8"))
+            made = cls(about["model"], about["program"], **about["settings"])
+            args = about["columns"].pop("args")
+            columns = ColumnMap(**about["columns"], args=None if args is None else tuple(args))
+            made.clock_ = Clock(**about["clock"])
+            made._reading = ReadOptions(columns, **about["reading"], clock=made.clock_, keywords=True)
+        except FileNotFoundError:
+            raise ForetellError(f"{path}: this run was not saved by a forecaster: it has no {ABOUT}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ForetellError(f"{Path(path) / ABOUT}: not what a forecaster wrote: {error}") from None
+        made.model_, made.records_ = run.model(device), run.metrics()
+        made._config, made._facts = run.config(), run.facts()
+        if isinstance(made.model_, HasRules):
+            made.program = made.model_.program
+        return made
+
+
+def _events(frame: Any, reading: ReadOptions, name: str, model: IntensityModel | None = None) -> EventData:
+    """A frame's events, in a model's vocabulary where there is one; models of rules learn new names from their rules."""
+    grows = model is not None and isinstance(model, GrowsVocabulary)
+    known = None if model is None or grows else model.vocabulary
+    data = frame if isinstance(frame, EventData) else frame_events(frame, reading, known, name)
+    if model is None:
+        return data
+    if isinstance(model, GrowsVocabulary):
+        model.widen(data.vocabulary.names[kind] for kind in np.flatnonzero(data.type_counts()))
+    return in_vocabulary(data, model.vocabulary)
+
+
+def _parts(columns: ColumnMap) -> dict[str, str]:
+    """The columns as a configuration names them."""
+    args = {f"arg{place}": name for place, name in enumerate(columns.args or (), 1)}
+    given = {name: value for name, value in asdict(columns).items() if isinstance(value, str)}
+    usual = asdict(ColumnMap())
+    return {name: value for name, value in given.items() if value != usual[name]} | args
+
+
+def _over_one_vocabulary(data: Dataset, train: EventData, dev: EventData) -> Dataset:
+    """Both splits over the event types of both."""
+    names = type(train.vocabulary)(tuple(sorted({*train.vocabulary.names, *dev.vocabulary.names})))
+    return replace(data, train=in_vocabulary(train, names), dev=in_vocabulary(dev, names), vocabulary=names)
+
+
+def _settled(model: IntensityModel, data: EventData, config: RunConfig) -> EventData:
+    """Events that rules forbid, treated as `impossible` says; with `error`, they are named when the model meets them."""
+    if not isinstance(model, HasRules) or config.data.impossible == "error":
+        return data
+    return settle_impossible(model.program, data, config.data.impossible).data
+
+
+class EpochProgress(Callback):
+    """A bar with the time that is left, on a terminal or in a notebook; elsewhere nothing is shown."""
+
+    def __init__(self, epochs: int) -> None:
+        console = Console(stderr=True)
+        shown = console.is_terminal or console.is_jupyter
+        self.bar = Progress(console=console, transient=True, disable=not shown)
+        self.task = self.bar.add_task("training", total=epochs)
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        score = record.get("dev", record.get("train", float("nan")))
+        self.bar.update(self.task, completed=record["epoch"], description=f"training, {score:.3f} nats per event")

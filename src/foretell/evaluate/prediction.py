@@ -1,0 +1,129 @@
+"""What `predict` answers: the distribution of the next event, and of one sequence, with its clock; as JSON and as a frame."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from foretell.data import Clock, FrameFormat, FrameOrigin, FrameResult
+from foretell.data.clock import NO_CLOCK
+from foretell.data.frame_output import NO_ORIGIN, FrameColumns
+
+Interval = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class LikelyEvent:
+    event: str
+    probability: float  # that it is the next event
+    share: float | None = None  # given that the next event matches the pattern
+
+
+@dataclass(frozen=True)
+class MatchingEvents:
+    """The next event among those that match a pattern."""
+
+    pattern: str
+    probability: float  # that the next event matches at all
+    matching: int  # events that match and are possible
+    events: tuple[LikelyEvent, ...]  # the most probable of them first
+
+
+@dataclass(frozen=True)
+class NextEventDistribution:
+    """The distribution of the next event, as far as it was asked for. A time that may never come is None."""
+
+    by: Literal["quadrature", "samples"]
+    mean: float | None  # given that something happens up to the horizon; None: it is too probable that nothing does
+    mean_error: float | None  # what the mean may be off by: of quadrature, or the standard error of the draws
+    median: float | None
+    interval_50: Interval
+    interval_90: Interval
+    no_event: float  # the probability that nothing happens up to the horizon
+    horizon: float
+    possible: int  # events that may be next
+    events: tuple[LikelyEvent, ...]  # the most probable first
+    who: MatchingEvents | None
+    draws: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = dataclasses.asdict(self)
+        found |= {name: list(found[name]) for name in ("interval_50", "interval_90")}
+        found["events"] = [{"event": one.event, "probability": one.probability} for one in self.events]
+        who = found.pop("who")
+        if self.draws is None:
+            del found["draws"]
+        return found if who is None else found | {"pattern": who | {"events": list(who["events"])}}
+
+
+@dataclass(frozen=True)
+class Prediction(FrameResult):
+    """What a model expects next in one sequence, given that nothing happens between its last event and `start`.
+
+    As a frame it has a row for each of the likeliest events; `time` is the median of the next event's time, whichever it is.
+    """
+
+    sequence: str
+    start: float
+    seen: int  # events of the history
+    outlook: NextEventDistribution
+    samples: NextEventDistribution | None = None  # beside the quadrature, where both were asked for
+    clock: Clock = NO_CLOCK
+    began: int | None = None  # the absolute time of 0, where it is known
+    frame: FrameOrigin = field(default=NO_ORIGIN, repr=False, compare=False)
+
+    @property
+    def frame_format(self) -> FrameFormat:
+        return FrameFormat(self.frame, self.clock, self.began)
+
+    @property
+    def mean(self) -> float | None:
+        return self.outlook.mean
+
+    @property
+    def median(self) -> float | None:
+        return self.outlook.median
+
+    @property
+    def events(self) -> tuple[LikelyEvent, ...]:
+        return self.outlook.events
+
+    @property
+    def who(self) -> MatchingEvents | None:
+        return self.outlook.who
+
+    @property
+    def no_event(self) -> float:
+        return self.outlook.no_event
+
+    def to_json(self) -> dict[str, Any]:
+        found = {"sequence": self.sequence, "start": self.start, "events_seen": self.seen, **self.outlook.to_json()}
+        if self.began is not None:
+            times = {"start": self.start, **{name: found[name] for name in ("mean", "median", "horizon")}}
+            times |= {name: found[name] for name in ("interval_50", "interval_90")}
+            found["iso"] = {name: iso_times(value, self.clock, self.began) for name, value in times.items()}
+        return found if self.samples is None else found | {"samples": self.samples.to_json()}
+
+    def frame_columns(self) -> FrameColumns:
+        found, count = self.outlook, len(self.events)
+        when = {"mean": found.mean, "low_50": found.interval_50[0], "high_50": found.interval_50[1]}
+        when |= {"low_90": found.interval_90[0], "high_90": found.interval_90[1], "start": self.start}
+        return {
+            "sequence": [self.sequence] * count,
+            "rank": np.arange(1, count + 1),
+            "time": self.frame_format.times([found.median] * count),
+            "event": [one.event for one in self.events],
+            "probability": np.array([one.probability for one in self.events], dtype=np.float64),
+            "no_event": np.full(count, found.no_event),
+            **{name: self.frame_format.times([value] * count) for name, value in when.items()},
+        }
+
+
+def iso_times(value: Any, clock: Clock, began: int | None) -> Any:
+    """A time, or a list of some, as ISO 8601; None where there is none."""
+    if isinstance(value, list):
+        return [iso_times(one, clock, began) for one in value]
+    return None if value is None else clock.iso(value, began)

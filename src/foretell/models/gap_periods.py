@@ -1,0 +1,60 @@
+"""Periods that stand out in the gaps between events: data in, the strongest periods out.
+
+Where people work by day, gaps of some days are mostly whole days. For a period `p`, gaps longer than that are weighted, by weights that
+rise smoothly from 0 at `p` to 1 at `3p` and fall as smoothly to 0 at the longest gap, and their phases averaged:
+`c = Σ w exp(2πi g/p) / Σ w`. Of a smooth density nearly nothing is left of that; where phases are anything, `|c|² (Σ w)² / Σ w²` has about
+a standard exponential distribution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foretell.data import EventData
+from foretell.data.dequantise import grid_of
+
+LONGEST_QUANTILE = 0.995  # of the gaps: frequencies are told apart that differ by one over the longest
+CYCLES, PER_CYCLE = (6, 400), 2  # of a period in the longest gap, and frequencies looked at per cycle
+FEWEST, MOST = 200, 20_000  # gaps that are looked at
+CHANCE = 1e-6  # that any of the periods of data without one is taken for one
+WEAKEST = 0.05  # |c|: less than this would hardly change a score
+WHOLE_STEPS = 10  # a period of fewer steps of the grid that times lie on is the grid's own
+SIDEBAND = 0.1  # of a frequency: lines as near as that to a stronger one are its own
+REFINED = 33  # frequencies around the best among which a better one is looked for
+
+
+def gap_periods(data: EventData, most: int) -> tuple[float, ...]:
+    """At most `most` periods, the strongest first; none where there is none beyond chance."""
+    gaps = data.gaps()
+    gaps = gaps[gaps > 0.0]
+    if not most or len(gaps) < FEWEST:
+        return ()
+    longest = float(np.quantile(gaps, LONGEST_QUANTILE))
+    gaps = gaps[gaps < longest]
+    if len(gaps) > MOST:
+        gaps = np.random.default_rng(0).choice(gaps, MOST, replace=False)
+    gaps = np.sort(gaps) / longest
+    frequencies = np.arange(CYCLES[0], CYCLES[1], 1.0 / PER_CYCLE)
+    shortest = WHOLE_STEPS * (grid_of(data) or 0.0)
+    frequencies = frequencies[frequencies * shortest <= longest]
+    strength = np.array([_strength(gaps, one) for one in frequencies])
+    threshold = np.log(max(len(frequencies), 1) / CHANCE)
+    found: list[float] = []
+    while len(found) < most and strength.max(initial=0.0) > threshold:
+        place = int(strength.argmax())
+        around = frequencies[place] + np.linspace(-1.0, 1.0, REFINED) / PER_CYCLE
+        best = around[int(np.argmax([_strength(gaps, one) for one in around]))]
+        found.append(float(longest / best))
+        strength[np.abs(frequencies - best) < max(2.0, SIDEBAND * best)] = 0.0
+    return tuple(found)
+
+
+def _strength(gaps: np.ndarray, frequency: float) -> float:
+    """Of a line at this frequency, in standard exponentials; 0 where it is too weak. Gaps are sorted, and the longest is 1."""
+    gaps = gaps[np.searchsorted(gaps, 1.0 / frequency) :]
+    if len(gaps) < FEWEST:
+        return 0.0
+    rise = np.sin(0.25 * np.pi * np.minimum(gaps * frequency - 1.0, 2.0)) ** 2
+    weights = rise * np.cos(0.5 * np.pi * gaps) ** 2
+    summed = abs((weights * np.exp(2j * np.pi * frequency * gaps)).sum())
+    return 0.0 if summed < WEAKEST * weights.sum() else float(summed**2 / (weights**2).sum())

@@ -1,0 +1,128 @@
+"""Networks in which facts have cells: parameters put together for a recurrence in waves (`nn/cells.py`), whatever a cell is.
+
+Embeddings of all dimensions are rows of one table there, as wide as the widest: what is beyond a fact's own dimension stays zero.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.models.rules.rule_network import Embeddings, RuleNetwork
+from foretell.nn.cells import CellUpdate, WaveRun, WaveTables
+from foretell.nn.pool import at_least_one
+from foretell.plan.cell_plan import CellPlan
+from foretell.plan.parameters import ParameterBook, ParameterFamily
+from foretell.plan.wave_rows import Kind, RowsByName
+from foretell.plan.waves import Recurrence
+
+_Found = tuple[Tensor, Tensor, list[Tensor]]
+
+
+class CellNetwork(RuleNetwork):
+    run: ClassVar[type[WaveRun]]  # what a cell is
+    cell_shape: tuple[int, int]  # parts and size of a version
+    gate_rows: int  # of what is proposed for a version
+
+    def __init__(self, book: ParameterBook, seed: int) -> None:
+        super().__init__(book, seed)
+        self.width = max(book.layout.dims, default=0)
+        self._rows: dict[int, tuple[int, Tensor]] = {}  # of families in their stacks, by how many names there were
+        self.grow(torch.float32, torch.device("cpu"))
+
+    @abstractmethod
+    def forward(self, plan: CellPlan, cells: Tensor, times: Tensor, scale: float) -> Embeddings:
+        """Of a plan's slots; `times` are those of its points, float64, and `cells` [sequences, most, parts, size]."""
+
+    @abstractmethod
+    def gates(self, whole: Tensor) -> Tensor:
+        """Matrices `G` [names, out, in] as the cells take them: [names, gate_rows, in]."""
+
+    def cell_parameters(self) -> tuple[Tensor, ...]:
+        """Parameters of the cells besides those of rules."""
+        return ()
+
+    def cells(self, recurrence: Recurrence, elapsed: Tensor, elapsed_before: Tensor) -> Tensor:
+        """All versions of all cells [sequences, most, parts, size]; `elapsed` in the model's unit, before each row's event."""
+        waves = recurrence.waves
+        vectors, blocks = self._assembled(recurrence.vectors.kinds, self._padded, self.width, elapsed)
+        gates, gate_blocks = self._assembled(recurrence.gates.kinds, self.gates, self.gate_rows, elapsed)
+        of_vectors, of_gates, matrices = self._rows_of(recurrence)
+        deduced = vectors.new_zeros(waves.targets, self.width)
+        deduced = deduced.index_add(0, recurrence.target, vectors.index_select(0, of_vectors))
+        found = WaveTables(
+            waves,
+            matrices,
+            elapsed.unsqueeze(-1),
+            elapsed_before.unsqueeze(-1),
+            deduced,
+            gates.index_select(0, of_gates),
+            blocks,
+            gate_blocks,
+            at_least_one(self.stacks["beta_beta"]),
+        ).cells(self.run, *self.cell_parameters())
+        return found.index_select(0, recurrence.place.flatten()).view(*recurrence.place.shape, *self.cell_shape)
+
+    def _padded(self, whole: Tensor) -> Tensor:
+        """Rows filled up to the width of the widest."""
+        return F.pad(whole, (0, 0, 0, self.width - whole.shape[1]))
+
+    def _rows_of(self, recurrence: Recurrence) -> _Found:
+        """Rows of constant parts, and of the matrices of each step: found again while there are no new names."""
+        used = (recurrence.vectors, recurrence.gates)
+        key = tuple(len(kind.family.names) for one in used for kind in one.kinds)
+        found: _Found | None = recurrence.rows.get(key)
+        if found is None:
+            blocks = _rows(recurrence.blocks, True).split(list(recurrence.block_tiles))
+            gate_blocks = _rows(recurrence.gate_blocks, True).split(list(recurrence.gate_tiles))
+            matrices = [
+                other if isinstance(step, CellUpdate) else one
+                for step, one, other in zip(recurrence.waves.steps, blocks, gate_blocks, strict=True)
+            ]
+            found = _rows(recurrence.vectors, False), _rows(recurrence.gates, False), matrices
+            recurrence.rows.clear()
+            recurrence.rows[key] = found
+        return found
+
+    def _assembled(
+        self, kinds: Sequence[Kind], made: Callable[[Tensor], Tensor], rows: int, like: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Constant columns [·, rows], and blocks of columns [·, width, rows], of all names of all kinds."""
+        width = self.width
+        vectors, blocks = [like.new_zeros(0, rows)], [like.new_zeros(0, width, rows)]
+        for kind in kinds:
+            whole = made(self._stacked(kind.family))
+            vectors.append(whole[..., 0])
+            if kind.dims:
+                parts = whole[..., 1:].split(list(kind.dims), dim=-1)
+                cut = torch.stack([F.pad(part, (0, width - part.shape[-1])) for part in parts], dim=1)
+                blocks.append(cut.flatten(0, 1).transpose(1, 2))
+        return torch.cat(vectors), torch.cat(blocks)
+
+    def _stacked(self, family: ParameterFamily) -> Tensor:
+        """All matrices of a family [names, out, in]."""
+        known, rows = self._rows.get(family.place, (-1, None))
+        if known != len(family.names) or rows is None or rows.device != self.stacks["beta_beta"].device:
+            rows = torch.tensor(family.rows, device=self.stacks["beta_beta"].device).view(len(family.names), -1)
+            self._rows[family.place] = len(family.names), rows
+        letter = "G" if family.stem == "add" else "W"
+        found = [
+            self.stacks[f"{stack.key}_{letter}"].index_select(0, rows[:, place])
+            for place, stack in enumerate(family.stacks)
+        ]
+        return found[0] if letter == "G" else torch.cat([found[0].unsqueeze(-1), *found[1:]], dim=-1)
+
+
+def _rows(named: RowsByName, blocks: bool) -> Tensor:
+    """Where parameters lie in what is assembled."""
+    each = [len(kind.dims) if blocks else 1 for kind in named.kinds]
+    counts = [len(kind.family.names) * many for kind, many in zip(named.kinds, each, strict=True)]
+    device = named.kind.device
+    many = torch.tensor(each, dtype=torch.int64, device=device)
+    start = torch.tensor([0, *counts], dtype=torch.int64, device=device).cumsum(0)
+    return start[named.kind] + named.name * many[named.kind] + named.condition

@@ -1,0 +1,377 @@
+"""Samplers of models in which facts have cells: one more event moves the cells of the facts that it adds, and in between they drift.
+
+The cells of a sequence never change: those after an event are a new table. The cells that histories leave behind come from the network,
+all events of many histories at once. What a cell is, each model says: `ndtt_sampler.py`, `s2ndtt_sampler.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any, ClassVar, Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from foretell.data import EventData, EventSequence
+from foretell.ground.timeline import Timeline
+from foretell.models.rules.cell_model import CellModel
+from foretell.models.rules.rule_network import Embeddings
+from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, SampledSequence, SequenceGroup, last_time
+from foretell.models.rules.sampler_parameters import RowBank, RuleParameters
+from foretell.models.rules.slot_tables import SlotTables
+from foretell.plan.int_arrays import Ints, offsets
+from foretell.sampling.rules.states import DatabaseStates, LocalPlan, Transition
+
+EVENTS_AT_A_TIME = 50_000  # of histories that are read together
+
+CellsT = TypeVar("CellsT", bound="CellRows")
+
+
+@dataclass(frozen=True)
+class GateRows:
+    """What one `r` proposes."""
+
+    matrix: int  # row of `gates`
+    beta: float
+
+
+class CellParameters(RuleParameters):
+    """Matrices `G` are some blocks of rows, each filled up to one size, and a block of columns for each condition."""
+
+    def __init__(self, model: CellModel[Any], blocks: int, size: int) -> None:
+        super().__init__(model)
+        self.blocks, self.size = blocks, size
+        self.gates = RowBank((blocks * size, 1 + self.conditions * self.dim), self.device)
+        self._added: dict[int, GateRows] = {}
+
+    def addition(self, group: int) -> GateRows:
+        found = self._added.get(group)
+        if found is None:
+            family, number, of_beta, which = self.book.of_group(self.grounding, group)
+            assert of_beta is not None
+            beta = float(self.array(f"add.{of_beta.names[which]}.beta"))
+            found = self._added[group] = GateRows(self._gates(group, family.names[number]), beta)
+        return found
+
+    def _gates(self, group: int, name: str) -> int:
+        written = self.layout.rules[self.grounding.groups[group][0]]
+        assert written is not None
+        whole = self.array(f"add.{name}.G").unflatten(0, (self.blocks, -1))
+        dim, size = self.dim, whole.shape[1]
+        made = whole.new_zeros(self.blocks, self.size, 1 + self.conditions * dim)
+        made[:, :size, 0] = whole[:, :, 0]
+        column = 1
+        for place, width in enumerate(written.dims):
+            into = 1 + place * dim
+            made[:, :size, into : into + width] = whole[:, :, column : column + width]
+            column += width
+        return self.gates.append(made.flatten(0, 1)[None])[0]
+
+
+@dataclass(frozen=True, eq=False)
+class CellRows:
+    """Cells, one row each; the fields are tensors [n, …] of float64, and the last is since when each is as it is."""
+
+    def columns(self) -> tuple[Tensor, ...]:
+        return tuple(getattr(self, one.name) for one in fields(self))
+
+    def __len__(self) -> int:
+        return len(self.columns()[-1])
+
+    def rows(self, chosen: Tensor | slice) -> Self:
+        return type(self)(*(one[chosen] for one in self.columns()))
+
+    def zero(self) -> Self:
+        """One cell that is new."""
+        return type(self)(*(one.new_zeros(1, *one.shape[1:]) for one in self.columns()))
+
+    def put(self, places: Tensor, other: Self, length: int) -> Self:
+        """Other rows in some places of a table that is now as long as that."""
+        more = length - len(self)
+        padded = (F.pad(one, (0, 0) * (one.dim() - 1) + (0, more)) for one in self.columns())
+        pairs = zip(padded, other.columns(), strict=True)
+        return type(self)(*(one.index_copy(0, places, new) for one, new in pairs))
+
+
+def joined_cells(tables: Sequence[CellsT]) -> CellsT:
+    return type(tables[0])(*(torch.cat(columns) for columns in zip(*(one.columns() for one in tables), strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class FactCells(Generic[CellsT]):
+    """All that a sequence keeps of its past. A fact without a cell has none yet: it is 0."""
+
+    place: dict[int, int]  # of each fact's cell in the table
+    table: CellsT
+
+    def without(self, facts: Iterable[int]) -> FactCells[CellsT]:
+        gone = self.place.keys() & set(facts)
+        if not gone:
+            return self
+        kept = {fact: row for fact, row in self.place.items() if fact not in gone}
+        chosen = torch.tensor(list(kept.values()), dtype=torch.int64, device=self.table.columns()[0].device)
+        return FactCells({fact: row for row, fact in enumerate(kept)}, self.table.rows(chosen))
+
+    def updated(self, facts: Iterable[int], rows: CellsT) -> FactCells[CellsT]:
+        """New cells of these facts, each of which comes once."""
+        place = dict(self.place)
+        places = [place.setdefault(fact, len(place)) for fact in facts]
+        there = torch.tensor(places, dtype=torch.int64, device=rows.columns()[0].device)
+        return FactCells(place, self.table.put(there, rows, len(place)))
+
+
+@dataclass(frozen=True, eq=False)
+class Proposals:
+    """Instantiations that fire: what they say about which cells."""
+
+    sums: Tensor  # float64 [A, gates]
+    cell: Tensor  # int64 [A]
+    pool: Tensor  # int64 [A]
+    pool_cell: Tensor  # int64 [pools]
+    pool_beta: Tensor  # float64 [pools]
+    fact: Ints  # [cells]: whose they are
+    deduced: Tensor | None  # float64 [cells, D]: what is deduced for these just before, where cells take that in
+
+
+@dataclass(frozen=True, eq=False)
+class CellSlots(Generic[CellsT]):
+    """Slots that have cells, of some sequences side by side."""
+
+    slot: Ints
+    sequence: Ints
+    cell: Ints  # row of `table`
+    table: CellsT
+
+
+class CellQuery(Generic[CellsT]):
+    """How embeddings follow from cells."""
+
+    def __init__(self, parameters: CellParameters) -> None:
+        self.parameters, self.device = parameters, parameters.device
+
+    def slots_with_cells(
+        self, slots: Sequence[tuple[LocalPlan, int]], pasts: Sequence[FactCells[CellsT]]
+    ) -> CellSlots[CellsT]:
+        found: list[tuple[int, int, int]] = []  # slot, sequence, cell
+        first = 0
+        for number, ((plan, start), past) in enumerate(zip(slots, pasts, strict=True)):
+            for fact, slot in plan.slot.items():
+                place = past.place.get(fact)
+                if place is not None:
+                    found.append((start + slot, number, first + place))
+            first += len(past.table)
+        slot, sequence, cell = np.asarray(found, dtype=np.int64).reshape(-1, 3).T
+        return CellSlots(slot, sequence, cell, joined_cells([one.table for one in pasts]))
+
+    def on_device(self, *values: Ints) -> list[Tensor]:
+        return [torch.from_numpy(np.ascontiguousarray(one)).to(self.device) for one in values]
+
+    @abstractmethod
+    def prepare(
+        self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], pasts: Sequence[FactCells[CellsT]]
+    ) -> Any: ...
+
+    @abstractmethod
+    def answer(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> tuple[Embeddings, Embeddings | None]:
+        """Embeddings of all slots on windows [sequences, P], and what is deduced for them, where cells take that in."""
+
+    def size(self, prepared: Any) -> int:
+        return sum(table.slots * dim for dim, table in prepared.slots.deduced.items())
+
+    def embeddings(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
+        """There is one layer."""
+        return [self.answer(prepared, middle, half, degree)[0]]
+
+
+@dataclass(frozen=True, eq=False)
+class CellContext(RuleContext):
+    parameters: CellParameters
+    query: CellQuery[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryCells:
+    """One history, and its cells after as many events as asked for."""
+
+    timeline: Timeline
+    cells: dict[int, FactCells[Any]]
+
+
+class CellSampler(RuleSampler):
+    has_waves = False
+    context: CellContext
+    query: ClassVar[type[CellQuery[Any]]]
+
+    @classmethod
+    @abstractmethod
+    def _parameters(cls, model: Any) -> CellParameters: ...
+
+    @classmethod
+    @abstractmethod
+    def _table(cls, cells: Tensor, since: Tensor, parameters: CellParameters) -> CellRows:
+        """From versions of the network's cells [n, parts, size]."""
+
+    @abstractmethod
+    def _moved(self, old: Any, times: Tensor, fired: Proposals) -> Any:
+        """Cells after an event each, at its time [n]; those that are new come as zeros."""
+
+    @classmethod
+    @torch.inference_mode()
+    def start(cls, model: CellModel[Any], histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
+        """Sequences that start with the first `seen` events of each history. The model stays as it is."""
+        parameters = cls._parameters(model)
+        states = DatabaseStates(model.histories)
+        # A history that is given more than once is read once, and left at several places.
+        distinct = {id(one): one for one in histories}
+        places: dict[int, list[int]] = {key: [] for key in distinct}
+        for one, n in zip(histories, seen, strict=True):
+            places[id(one)].append(n)
+        recalled = cls._recall_all(model, parameters, [(one, places[key]) for key, one in distinct.items()])
+        of = dict(zip(distinct, recalled, strict=True))
+        made = [
+            SampledSequence(
+                states.of(states.added_at(of[id(one)].timeline, n + 1)), of[id(one)].cells[n], last_time(one.times[:n])
+            )
+            for one, n in zip(histories, seen, strict=True)
+        ]
+        return cls(CellContext(states, parameters, cls.query(parameters), WeakKeyDictionary()), made)
+
+    @property
+    def _steady_width(self) -> float:
+        return 0.5 * self.context.parameters.time_scale
+
+    def _length(self, past: FactCells[Any]) -> int:
+        return len(past.place)
+
+    def _without(self, past: FactCells[Any], facts: Sequence[int]) -> FactCells[Any]:
+        return past.without(facts)
+
+    def _after(
+        self, group: SequenceGroup, changes: Mapping[int, Transition], times: Tensor
+    ) -> dict[int, FactCells[Any]]:
+        pasts: dict[int, FactCells[Any]] = {
+            kind: self.sequences[number].past.without(changes[number].erased)
+            for kind, number in enumerate(group.members)
+            if number in changes and changes[number].additions
+        }
+        if not pasts:
+            return {}
+        fired, heads = self._proposals(group, changes, times)
+        # In the first row are zeros: a cell that is new.
+        place, first = [], 1
+        for kind, past in pasts.items():
+            place += [first + past.place[fact] if fact in past.place else 0 for fact in heads[kind]]
+            first += len(past.table)
+        tables = [past.table for past in pasts.values()]
+        there = joined_cells([tables[0].zero(), *tables])
+        kinds = [kind for kind, facts in heads.items() for _ in facts]
+        new = self._moved(there.rows(torch.tensor(place, device=times.device)), times[kinds], fired)
+        edges = offsets([len(heads[kind]) for kind in pasts]).tolist()
+        return {
+            group.members[kind]: past.updated(heads[kind], new.rows(slice(low, high)))
+            for (kind, past), (low, high) in zip(pasts.items(), pairwise(edges), strict=True)
+        }
+
+    def _proposals(
+        self, group: SequenceGroup, changes: Mapping[int, Transition], times: Tensor
+    ) -> tuple[Proposals, dict[int, list[int]]]:
+        """What all instantiations say, and the facts whose cells they are about: by kind of sequence, in the order of cells."""
+        parameters, device = self.context.parameters, times.device
+        size = parameters.conditions
+        cells: dict[tuple[int, int], int] = {}  # by kind of sequence and fact
+        pools: dict[tuple[int, int, int], int] = {}  # … and group
+        body, matrix, cell_of, pool_of, betas = [], [], [], [], []
+        heads: dict[int, list[int]] = {}
+        for kind, number in enumerate(group.members):
+            for one in changes[number].additions if number in changes else ():
+                gates = parameters.addition(one.group)
+                body += group.slots(kind, (*one.body, *[-1] * (size - len(one.body))))
+                matrix.append(gates.matrix)
+                if (kind, one.head) not in cells:
+                    cells[kind, one.head] = len(cells)
+                    heads.setdefault(kind, []).append(one.head)
+                if (kind, one.head, one.group) not in pools:
+                    pools[kind, one.head, one.group] = len(pools)
+                    betas.append(gates.beta)
+                cell_of.append(cells[kind, one.head])
+                pool_of.append(pools[kind, one.head, one.group])
+        when = times.unsqueeze(1)
+        top, deduced = self.context.query.answer(group.prepared, when, torch.zeros_like(when), 0)
+        places = torch.from_numpy(group.tables.places(body)).to(device).view(len(matrix), size)
+        inputs = torch.cat([when.new_ones(len(matrix), 1), group.tables.stacked(top)[places].flatten(1)], 1)
+        sums = (parameters.gates.rows[matrix] @ inputs.unsqueeze(-1)).squeeze(-1)
+        pools_of = [cells[kind, head] for kind, head, _ in pools]
+        numbers = (torch.tensor(one, dtype=torch.int64, device=device) for one in (cell_of, pool_of, pools_of))
+        cell, pool, pool_cell = numbers
+        beta = torch.tensor(betas, dtype=torch.float64, device=device)
+        facts = np.asarray([fact for _, fact in cells], dtype=np.int64)
+        own = None if deduced is None else self._of_cells(group, list(cells), deduced)
+        return Proposals(sums, cell, pool, pool_cell, beta, facts, own), heads
+
+    def _of_cells(self, group: SequenceGroup, cells: Sequence[tuple[int, int]], deduced: Embeddings) -> Tensor:
+        """What is deduced for facts whose cells move, 0 for those that are not true yet."""
+        known = [(kind, fact if fact in group.plans[kind].slot else -1) for kind, fact in cells]
+        slots = [slot for kind, fact in known for slot in group.slots(kind, [fact])]
+        stacked = group.tables.stacked(deduced)
+        return stacked[torch.from_numpy(group.tables.places(slots)).to(stacked.device)]
+
+    # From histories
+
+    @classmethod
+    @torch.inference_mode()
+    def _recall_all(
+        cls,
+        model: CellModel[Any],
+        parameters: CellParameters,
+        histories: Sequence[tuple[EventSequence, Sequence[int]]],
+    ) -> list[HistoryCells]:
+        """Histories, each with the numbers of events after which it is left. The model stays as it is."""
+        found: list[HistoryCells] = []
+        some: list[tuple[EventSequence, Sequence[int]]] = []
+        events = 0
+        for place, (history, seen) in enumerate(histories):
+            n = max(seen)
+            unscored = None if history.unscored is None else history.unscored[:n]
+            cut = EventSequence(history.times[:n], history.types[:n], history.t_end, str(place), unscored=unscored)
+            some.append((cut, seen))
+            events += n
+            if events > EVENTS_AT_A_TIME or place + 1 == len(histories):
+                found += cls._recall(model, parameters, some)
+                some, events = [], 0
+        return found
+
+    @classmethod
+    def _recall(
+        cls,
+        model: CellModel[Any],
+        parameters: CellParameters,
+        histories: Sequence[tuple[EventSequence, Sequence[int]]],
+    ) -> list[HistoryCells]:
+        data = EventData([one for one, _ in histories], model.vocabulary)
+        own = copy.deepcopy(model)
+        own.ground(data)  # names that training never met start in the model's own precision
+        own.double().eval()
+        cells = own.encode(own.collator.batch(data, range(len(data)), device=model.device)).cells
+        found = []
+        for row, (one, seen) in enumerate(histories):
+            key, timeline = model.histories.timeline(model.vocabulary, one.types, one.times, one.unscored)
+            versions = model.histories.history(key, timeline).versions
+            facts = np.unique(versions.fact[1:])
+            when = np.concatenate([[0.0], one.times])
+            left: dict[int, FactCells[Any]] = {}
+            for n in seen:
+                which = versions.at(facts, np.full(len(facts), n + 1))
+                there = np.flatnonzero(which)
+                chosen = torch.from_numpy(which[there]).to(model.device)
+                since = torch.from_numpy(when[versions.event[which[there]]]).to(model.device)
+                table = cls._table(cells[row, chosen], since, parameters)
+                left[n] = FactCells({fact: place for place, fact in enumerate(facts[there].tolist())}, table)
+            found.append(HistoryCells(timeline, left))
+        return found

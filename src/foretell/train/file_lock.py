@@ -1,0 +1,118 @@
+"""A lock file that one process at a time can hold: the operating system keeps it, so it ends with the process that has it.
+
+A lock file that a dead process left behind locks nothing; the next process takes it over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import socket
+import time
+from pathlib import Path
+from typing import IO
+
+from foretell.errors import ForetellError
+
+logger = logging.getLogger(__name__)
+
+UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
+RETRY_SECONDS = 0.05
+
+
+class FileLock:
+    """Held by one process at a time; the holder may take it several times, and gives it back as often."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.depth = 0
+        self._file: IO[str] | None = None
+
+    def try_acquire(self) -> bool:
+        """Whether this object has the lock now; the folder is made if there is none."""
+        if self.depth == 0 and not self._lock():
+            return False
+        self.depth += 1
+        return True
+
+    def acquire(self, seconds: float) -> bool:
+        """As `try_acquire`, but waits for another process to let go."""
+        until = time.monotonic() + seconds
+        while not self.try_acquire():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(RETRY_SECONDS)
+        return True
+
+    def release(self) -> None:
+        assert self.depth, "released more often than it was taken"
+        self.depth -= 1
+        if self.depth == 0 and self._file is not None:
+            with contextlib.suppress(OSError):  # Windows does not remove open files; an empty lock file does no harm
+                self.path.unlink(missing_ok=True)
+            self._file.close()
+            self._file = None
+
+    def holder(self) -> str:
+        """Who has it, as far as the file tells."""
+        try:
+            return self.path.read_text(encoding="utf-8")[:200].strip() or "another process"
+        except (OSError, UnicodeDecodeError):
+            return "another process"
+
+    def _lock(self) -> bool:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise ForetellError(f"{self.path.parent}: cannot be written: {error.strerror}") from None
+        # where somebody has just let go and removed the file, the one we opened locks nothing any more
+        if not _locked(file) or not _is_at(file.fileno(), self.path):
+            file.close()
+            return False
+        file.truncate()
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        self._file = file
+        return True
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            self.depth = 1
+            self.release()
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        import fcntl
+    except ImportError:
+        return _locked_on_windows(file)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+        logger.warning("%s: this file system has no locks: take care that no other process writes there", file.name)
+    return True
+
+
+def _locked_on_windows(file: IO[str]) -> bool:
+    import msvcrt
+
+    try:
+        file.seek(0)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore[reportAttributeAccessIssue]
+    except OSError:
+        return False
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

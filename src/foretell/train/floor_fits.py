@@ -1,0 +1,98 @@
+"""The floors beside a model: data in, fitted Poisson and Hawkes processes with their scores out, and a verdict in words."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from foretell.data import EventData, Vocabulary
+from foretell.data.files import replacing
+from foretell.errors import ForetellError
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
+from foretell.options import Window
+from foretell.train.likelihood_task import mean_log_likelihood
+from foretell.train.run import FLOORS, RunFolder
+
+MOST_TYPES = 1_500  # beyond which a Hawkes process has too many pairs of types to be fitted beside a model
+
+
+@dataclass(frozen=True)
+class FittedFloor:
+    """A floor with its log-likelihood per event on dev, or on train where there is no dev."""
+
+    model: Poisson | Hawkes
+    score: float
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"score": self.score, "seconds": round(self.seconds, 2)}
+
+
+def floors_for(vocabulary: Vocabulary) -> list[Poisson | Hawkes]:
+    """The floors that every model must beat: unfitted Hawkes and Poisson processes."""
+    return [Hawkes(vocabulary), Poisson(vocabulary)]
+
+
+def fit_floors(
+    train: EventData,
+    dev: EventData | None,
+    window: Window = "all",
+    progress: Callable[[str, int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> list[FittedFloor]:
+    """Poisson, then Hawkes unless there are too many types; `stop` is asked between them."""
+    found: list[FittedFloor] = []
+    every = reversed(floors_for(train.vocabulary))
+    wanted = [one for one in every if one.kind == "poisson" or one.types <= MOST_TYPES]
+    for place, floor in enumerate(wanted):
+        if stop is not None and stop():
+            break
+        if progress is not None:
+            progress(f"fitting {floor.title}", place, len(wanted))
+        began = time.monotonic()
+        floor.fit_directly(train, dev, lambda number, value: None)
+        floor.eval()
+        score = mean_log_likelihood(floor, train if dev is None else dev, 1, window)
+        found.append(FittedFloor(floor, score, time.monotonic() - began))
+    return found
+
+
+def best_floor(floors: Sequence[FittedFloor]) -> FittedFloor | None:
+    return max(floors, key=lambda one: one.score, default=None)
+
+
+def hawkes_of(floors: Sequence[FittedFloor]) -> Hawkes | None:
+    return next((one.model for one in floors if isinstance(one.model, Hawkes)), None)
+
+
+def verdict(title: str, best: float, scores: dict[str, float], judged_on: str, advice: str) -> str:
+    """Whether a model beats the floors, in a sentence, and what to try if not."""
+    if not scores:
+        return ""
+    floor = max(scores, key=lambda name: scores[name])
+    others = ", ".join(f"{name} {score:.4f}" for name, score in scores.items() if name != floor)
+    beside = f" ({others})" if others else ""
+    numbers = f"{best:.4f} against {scores[floor]:.4f}{beside}"
+    if best > scores[floor]:
+        lead = best - scores[floor]
+        return f"{title} beats {floor}, the best floor, on {judged_on} by {lead:.4f} nats per event: {numbers}"
+    return f"{title} does NOT beat {floor} on {judged_on}: {numbers}; {advice}"
+
+
+def keep_floors(run: RunFolder, floors: dict[str, Any]) -> None:
+    """Write the scores of the floors beside a run into its folder."""
+    with replacing(run.path / FLOORS) as temporary:
+        temporary.write_text(json.dumps(floors, indent=2) + "\n", encoding="utf-8")
+
+
+def kept_floors(run: RunFolder) -> dict[str, Any]:
+    """What `keep_floors` wrote; empty: nothing."""
+    path = run.path / FLOORS
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:
+        raise ForetellError(f"{path}: not JSON: {error}") from error
