@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+import tomllib
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from foretell.data.foreign import load_foreign
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.reading import limits
+from tests.hostile import structured
 
 ROOT = Path(__file__).parents[1]
 SECONDS, MEMORY = 5, 1 << 30
@@ -112,6 +114,9 @@ SEQUENCES = [
 ]
 JSONL = "".join(json.dumps(one) + "\n" for one in SEQUENCES)
 CSV = "sequence,time,event,arg1\n" + "".join(f"s{n},{t},go,x{n}\n" for n in range(6) for t in (0.5, 1.25, 3.0))
+DATED = "sequence,time,event,t_end,amount\n" + "".join(
+    f"s{n},2024-03-0{n + 1}T{hour}:30:00Z,go,2024-04-01,{n}.5\n" for n in range(6) for hour in (10, 12, 23)
+)
 EASY = json.dumps([{"time_since_start": [0.0, 1.5], "type_event": [0, 1], "seq_len": 2, "dim_process": 3}] * 4)
 GATECH = pickle.dumps({"dim_process": 2, "train": [[{"time_since_start": 0.5, "type_event": 1}] * 3] * 3}, protocol=2)
 
@@ -287,10 +292,7 @@ def _programs(made: list[bytes] = []) -> list[bytes]:  # noqa: B006 (kept from c
 
 
 def a_run(draw: random.Random, folder: Path) -> Callable[[], object]:
-    runs = [one for part in ("finished", "unfinished") for one in sorted((ROOT / "frozen" / "runs" / part).iterdir())]
-    source, copy = draw.choice(runs), folder / "run"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(source, copy)
+    copy = _run_folder(draw, folder)
     victim = draw.choice(sorted(copy.iterdir()))
     whole = victim.read_bytes()
     if victim.suffix == ".safetensors" and draw.random() < 0.8:
@@ -302,6 +304,15 @@ def a_run(draw: random.Random, folder: Path) -> Callable[[], object]:
     else:
         victim.write_bytes(damaged(whole, draw))
     return lambda: open_run(copy)
+
+
+def _run_folder(draw: random.Random, folder: Path) -> Path:
+    """A copy of a whole run, finished or not."""
+    runs = [one for part in ("finished", "unfinished") for one in sorted((ROOT / "frozen" / "runs" / part).iterdir())]
+    copy = folder / "run"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(draw.choice(runs), copy)
+    return copy
 
 
 def _other_number(header: bytes, draw: random.Random) -> bytes:
@@ -335,7 +346,42 @@ def open_run(path: Path) -> None:
         past = EventSequence(np.array([0.5, 1.0]), np.array([types, 0], dtype=np.int32), 2.0)
         network.intensity(past, [1.5, 3.0])
         torch.manual_seed(0)
-        network.sample(past, horizon=0.5, n=2, seed=0, events=200)
+        network.sample(past, horizon=0.5, n=2, seed=0, events=50)
+
+
+def a_value(draw: random.Random, folder: Path) -> Callable[[], object]:
+    """Well-formed documents and tables with wrong values."""
+    name = draw.choice(["x.jsonl", "x.csv", "x.tsv", "x.json", "x.jsonocel"])
+    path = folder / name
+    if name == "x.jsonl":
+        text = structured.json_lines(JSONL, draw)
+    elif name in ("x.csv", "x.tsv"):
+        text = structured.cells(draw.choice([CSV, DATED]), draw)
+        text = text.replace(",", "\t") if name == "x.tsv" else text
+    else:
+        text = json.dumps(structured.with_other_values(json.loads(EASY if name == "x.json" else OCEL), draw))
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    return lambda: load_foreign(path) if name == "x.json" else load_file(path)
+
+
+def a_setting(draw: random.Random, folder: Path) -> Callable[[], object]:
+    """A run folder whose configuration, numbers or parameters say something else, each in the right form."""
+    import tomli_w
+
+    copy = _run_folder(draw, folder)
+    victim = draw.choice(
+        [one for one in sorted(copy.iterdir()) if one.suffix in (".toml", ".json", ".jsonl", ".safetensors")]
+    )
+    whole = victim.read_bytes()
+    if victim.suffix == ".safetensors":
+        victim.write_bytes(structured.tensors(whole, draw))
+    elif victim.suffix == ".toml":
+        victim.write_text(tomli_w.dumps(structured.toml_values(tomllib.loads(whole.decode()), draw)))
+    elif victim.suffix == ".json":
+        victim.write_text(json.dumps(structured.with_other_values(json.loads(whole), draw)))
+    else:
+        victim.write_text(structured.json_lines(whole.decode(), draw))
+    return lambda: open_run(copy)
 
 
 KINDS: dict[str, Callable[[random.Random, Path], Callable[[], object]]] = {
@@ -348,6 +394,8 @@ KINDS: dict[str, Callable[[random.Random, Path], Callable[[], object]]] = {
     "medical": a_medical,
     "program": a_program,
     "run": a_run,
+    "value": a_value,
+    "setting": a_setting,
 }
 
 

@@ -84,7 +84,9 @@ class Gatherer:
                 counts = f"{len(clock)} times but {len(values)} {other}"
                 self.fault(place, f"{where}: {counts}: the lists are ragged; each event needs one of both")
         self._check_kind(place, where, stamped if clock else None, bounds)
-        self._append(place, where, clock, kinds, named, label)
+        if len(self.problems) == before:
+            self._append_times(place, where, clock)
+        self._append_events(place, where, kinds, named, label)
         if numbers is not None and len(self.problems) == before:
             self._note_pairs(place, where, numbers)
         if len(self.problems) > before:
@@ -218,11 +220,13 @@ class Gatherer:
         self.fault(place, f"{where}: {label} is {short(value)}, expected a finite number, a time as text, or null")
         return None
 
-    def _append(self, place: int, where: str, times: list[Any], listed: list[Any], named: bool, label: str) -> None:
+    def _append_times(self, place: int, where: str, times: list[Any]) -> None:
         if self._stamped:
             self._texts += times
         else:
             self._append_numbers(place, where, times)
+
+    def _append_events(self, place: int, where: str, listed: list[Any], named: bool, label: str) -> None:
         if not listed:
             return
         if self._named is None:

@@ -135,7 +135,7 @@ def _far_from_zero(times: np.ndarray, offsets: np.ndarray) -> str | None:
     if not several.any():
         return None
     first, last = times[offsets[:-1][several]], times[offsets[1:][several] - 1]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         far = (first > FAR * (last - first)) & (last > first)
     if far.mean() <= 0.5:
         return None

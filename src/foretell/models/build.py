@@ -13,6 +13,7 @@ from foretell.data import Vocabulary
 from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import ChecksState
 from foretell.models.registry import find_network
 from foretell.models.task_heads import TaskHead
 from foretell.models.tensor_file import LARGEST_UNIT, BoundedMemory, TensorFile, check_numbers, read_tensors
@@ -75,6 +76,9 @@ def load_network(path: str | Path, device: torch.device | str = "cpu") -> Networ
         with BoundedMemory(file.size):
             model = rebuild(description)
         model.load_state_dict(file.tensors)
+        for part in model.modules():
+            if isinstance(part, ChecksState):
+                part.check_state()
     except ConfigError as error:
         raise ForetellError(f"{path}: not a foretell model: {error}") from error
     except ForetellError:

@@ -122,3 +122,12 @@ class HasRules(Protocol):
     ) -> list[dict[str, float]]:
         """At each time the events that are possible, with their intensities."""
         ...
+
+
+@runtime_checkable
+class ChecksState(Protocol):
+    """Not all finite numbers will do as its parameters: those of a file are checked."""
+
+    def check_state(self) -> None:
+        """Raise a `ValueError` that says which numbers no such model can have."""
+        ...

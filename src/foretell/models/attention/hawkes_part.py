@@ -48,6 +48,10 @@ class HawkesPart(nn.Module):
             self.alpha.copy_(hawkes.alpha)
             self.log_beta.copy_(hawkes.beta.log())
 
+    def check_state(self) -> None:
+        if bool((self.alpha < 0.0).any()):
+            raise ValueError("alpha has numbers below 0")
+
     def rates(self) -> Tensor:
         """`β`: float64 [J]."""
         return self.log_beta.double().exp()

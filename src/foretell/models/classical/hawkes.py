@@ -88,6 +88,12 @@ class Hawkes(IntensityModel[HawkesOptions]):
 
         fit_best_hawkes(self, train, dev, record)
 
+    def check_state(self) -> None:
+        if bool((self.mu < 0.0).any() | (self.alpha < 0.0).any()):
+            raise ValueError("mu or alpha has numbers below 0")
+        if not bool((self.beta > 0.0).all()):
+            raise ValueError("beta has numbers that are not above 0")
+
     def encode(self, batch: Batch) -> DecayedCounts:
         return decayed_counts(batch, self.beta, self.types)
 

@@ -30,7 +30,8 @@ class HawkesSampler(Sampler):
     @property
     def width(self) -> float:
         """Intensities fall on the scale of the shortest memory; with none, any window will do."""
-        return 0.1 / float(self.beta.max()) if len(self.beta) else 1.0 / float(self.mu.sum())
+        rate = 10.0 * float(self.beta.max()) if len(self.beta) else float(self.mu.sum())
+        return 1.0 / rate if rate > 0.0 else 1.0  # where rates underflow nothing happens, whatever the window
 
     def select(self, rows: Tensor) -> Self:
         return type(self)(self.vocabulary, self.mu, self.alpha, self.beta, self.counts[rows], self.since[rows])

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from foretell.errors import ForetellError
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, PolynomialCurves
 from foretell.sampling.bounds.time_windows import place
 from foretell.sampling.core.pace import MOST_PIECES, Pace
@@ -42,8 +43,21 @@ ROUNDING = 1e-5  # half of a piece over the time itself, above which a place on 
 KEPT = 0.7  # share of sequences still wanted, below which the others are set aside
 
 
+CROWDED = 1e4  # proposals on a piece that is as short as the rounding of time: events could not be told apart
+
+
 class BoundViolation(RuntimeError):
     """An intensity outside its proved bounds: a mistake in foretell, never in what it was given."""
+
+
+class IntensityOverflow(ForetellError):
+    """Intensities so large, or that change so fast, that float64 cannot tell the times of events apart."""
+
+    def __init__(self, time: float) -> None:
+        super().__init__(
+            f"nothing can be drawn from this model at time {time:g}: its intensities are too large, or change too fast, for float64; "
+            f"its parameters are damaged, or its training diverged (a lower train.lr may help)"
+        )
 
 
 @dataclass(frozen=True)
@@ -256,9 +270,13 @@ def _steps(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, wanted: T
     live, clock = horizon > now, _Clock(sampler, now)
     unknown = live & (pace.rate == 0.0)
     wished = clock.pieces(wanted, pace)
+    if bool(pace.rate.isnan().any()):
+        raise IntensityOverflow(float(now[pace.rate.isnan()][0]))
     if bool(unknown.any()):
         soon = _pieces_soon(sampler, clock, horizon, pace, wanted)
         wished = torch.where(unknown, soon, wished)
+    if bool(wished.isnan().any()):
+        raise IntensityOverflow(float(now[wished.isnan()][0]))
     wished = wished.ceil().clamp(1, _most(len(now)))
     if not sampler.ragged:
         wished = torch.minimum(wished, wished[live].quantile(SHARE).ceil())
@@ -340,8 +358,9 @@ def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[T
     fine = (loose <= 1.0) | (short & found.upper.isfinite())
     usable = fine.int().cumprod(1).sum(1)
     stuck = (usable == 0) & short[:, 0]
-    if bool(stuck.any()):
-        raise BoundViolation("no finite bound on the shortest piece of time: are there infinite parameters?")
+    crowded = (fine & short & (found.upper * lengths > CROWDED)).any(1)
+    if bool((stuck | crowded).any()):
+        raise IntensityOverflow(float(edges[stuck | crowded, 0][0]))
     number = torch.arange(lengths.shape[1], device=edges.device)[None]
     counted = number < usable[:, None]
     upper = torch.where(counted & (lengths > 0.0), found.upper, 0.0)
