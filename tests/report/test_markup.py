@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from foretell.report.markup import Markup, element, embedded_json, joined, plain, precise
+from foretell.report.markup import Markup, element, embedded_json, joined, plain, precise, shown_text
 
 NASTY = "</script><script>alert(1)</script> & \" ' <!-- \u2028"
 
@@ -30,10 +30,17 @@ def test_attributes_are_spelled_as_html_has_them():
     assert element("p", class_="n") == '<p class="n"></p>'
 
 
-def test_embedded_json_cannot_end_its_element_and_reads_back_the_same():
+def test_embedded_json_cannot_end_its_element_and_reads_back_the_same_but_for_what_is_not_shown():
     value = {NASTY: [NASTY, {"a": None}], "n": [1, 2.5, True]}
     text = embedded_json(value)
-    assert not any(sign in text for sign in "<>&\u2028") and json.loads(text) == value
+    assert not any(sign in text for sign in "<>&\u2028")
+    assert json.loads(text) == json.loads(json.dumps(value).replace("\\u2028", "\N{REPLACEMENT CHARACTER}"))
+
+
+def test_text_keeps_its_lines_and_letters_and_shows_signs_for_what_a_page_would_not():
+    assert shown_text("naïve Ωμέγα 日本語 🙂\n\tx") == "naïve Ωμέγα 日本語 🙂\n\tx"
+    assert shown_text("\x1b[0m\u202ea\u2066\x85") == "␛[0m�a��"
+    assert shown_text(f"a {'b' * 300} c") == f"a {'b' * 199}… c"
 
 
 def test_numbers_are_short_but_times_are_not_and_what_is_no_number_is_null():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,13 @@ from importlib import resources
 from string import Template
 from typing import Any
 
+from foretell.wording import printable
+
 VOID = ("br", "link", "meta", "input")
+_LONG_WORD = re.compile(r"\S{200,}")
+_UNSEEN = re.compile(
+    r"[^\S\n\t ]|[^\s\x20-\x7e\xa1-\u1fff]"
+)  # may be a character that is not shown: looked at one by one
 
 
 class Markup(str):
@@ -25,7 +32,8 @@ class Markup(str):
 def element(name: str, /, *children: str, **attributes: str | int | float | bool | None) -> Markup:
     """`class_` is the attribute `class`, `aria_label` is `aria-label`; True: an attribute without a value; None or False: none."""
     written = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(str(value), quote=True)}"')
+        f" {key.rstrip('_').replace('_', '-')}"
+        + ("" if value is True else f'="{escape(shown_text(str(value)), quote=True)}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -35,7 +43,13 @@ def element(name: str, /, *children: str, **attributes: str | int | float | bool
 
 
 def joined(*children: str) -> Markup:
-    return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in children))
+    return Markup("".join(child if isinstance(child, Markup) else escape(shown_text(child)) for child in children))
+
+
+def shown_text(text: str) -> str:
+    """Text for a page: signs for control characters and for marks that turn the direction of writing; endless words are cut."""
+    text = _UNSEEN.sub(lambda found: printable(found[0]), text)
+    return _LONG_WORD.sub(lambda found: f"{found[0][:199]}…", text)
 
 
 def embedded_json(value: Any) -> Markup:
@@ -49,7 +63,7 @@ def embedded_json(value: Any) -> Markup:
 def plain(value: Any) -> Any:
     """Numbers with five digits, which is more than a picture shows; what is not a finite number is null."""
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {shown_text(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if hasattr(value, "tolist"):  # an array, or one of its numbers
@@ -59,7 +73,7 @@ def plain(value: Any) -> Any:
             return None
         short = float(f"{value:.12g}" if isinstance(value, PreciseValue) else f"{value:.5g}")
         return int(short) if short == int(short) and abs(short) < 1e15 else short
-    return value
+    return shown_text(value) if isinstance(value, str) else value
 
 
 class PreciseValue(float):
