@@ -353,6 +353,7 @@ def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[T
     over = (found.upper - found.middle).clamp(min=0.0)
     wasted = over * lengths  # proposals, beside those that are accepted
     loose = torch.minimum(over / (LOOSE * found.middle).clamp(min=1e-300), wasted / waste)
+    loose = torch.maximum(loose, wasted / CROWDED)  # however high the intensity is in the middle
     loose = torch.where(lengths > 0.0, loose.nan_to_num(nan=math.inf), 0.0)
     short = lengths <= SHORTEST * edges[:, 1:].abs().clamp(min=first)
     fine = (loose <= 1.0) | (short & found.upper.isfinite())
