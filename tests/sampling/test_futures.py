@@ -19,7 +19,7 @@ from foretell.sampling.core import thinning
 from foretell.sampling.core.futures import sample_futures, sample_next
 from foretell.sampling.core.pace import ALIKE, Pace
 from foretell.sampling.core.sampler import Bounds, Sampler
-from foretell.sampling.core.thinning import BoundViolation, EventDraws, _choice, _judged, next_events
+from foretell.sampling.core.thinning import BoundViolation, EventDraws, IntensityOverflow, _choice, _judged, next_events
 from tests.contract.members import MEMBERS, Member
 from tests.sampling.processes import MODELS, PAST, anhp, hawkes
 
@@ -107,7 +107,7 @@ def test_a_model_with_parameters_that_are_no_numbers_is_refused(start: float):
 def test_a_sequence_without_a_finite_bound_raises_even_from_time_0():
     sampler = module.start_sampler(hawkes(), [PAST], [0])
     sampler.bounds = lambda start, end: Bounds(torch.full_like(start, torch.inf), torch.ones_like(start))  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(BoundViolation, match="no finite bound"):
+    with pytest.raises(IntensityOverflow, match="nothing can be drawn"):
         next_of_one(sampler, 1, 0.0, 1.0)
 
 
