@@ -1,12 +1,13 @@
 """A training step of A-NDTT: RoboCup's shipped program on the first game of its training data, and on all four games together.
 
-    python benchmarks/andtt.py [--device cuda] [--threads 2] [--out FILE]
+    python benchmarks/andtt.py [--device cuda] [--threads 2] [--preset default] [--out FILE]
 
 Forward, backward and Adam with fresh integration times in every step; replaying the game is not in it, and building the plan stands
 beside it. Medians of 10 steps after 3. `redraw` is what fresh times cost: drawing them, and putting them where the plan wants them.
 On a CPU each case has a process of its own, and memory is the most that it ever held, with Python, torch and the data. On a GPU each
 case is measured step by step (eager) and as a captured graph, and memory is the allocator's. `OMP_WAIT_POLICY=passive` is set, as the
-command line sets it: on a busy machine waiting threads that spin cost more than they bring.
+command line sets it: on a busy machine waiting threads that spin cost more than they bring. `--preset default` is A-NDTT as it is by
+default, with the mixture over time scales; the paper's equations (`plain`) are measured otherwise.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--case", action="append", help="EVENTS,LAYERS; EVENTS may be `game` or `games`")
+    parser.add_argument("--preset", choices=("plain", "default"), default="plain")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     chosen = [(one.split(",")[0], int(one.split(",")[1])) for one in given.case] if given.case else CASES
@@ -43,6 +45,7 @@ def main() -> int:
     for events, layers in chosen:
         if given.device == "cpu" and len(chosen) > 1:
             command = [sys.executable, __file__, "--threads", str(given.threads), "--case", f"{events},{layers}"]
+            command += ["--preset", given.preset]
             line = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
             one = json.loads(line)
         else:
@@ -92,7 +95,11 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
     ]
 
     def fresh() -> ANDTT:
-        made = ANDTT.preset("plain", Program.named("robocup", dim=DIM), data.vocabulary, dim=DIM, layers=layers)
+        program, sizes = Program.named("robocup", dim=DIM), {"dim": DIM, "layers": layers}
+        if given.preset == "plain":
+            made = ANDTT.preset("plain", program, data.vocabulary, **sizes)
+        else:
+            made = ANDTT(program, data.vocabulary, **sizes)
         made.prepare(data.train)
         return made.to(device)
 
@@ -129,7 +136,14 @@ def measured(events: str, layers: int, given: argparse.Namespace) -> dict[str, A
 
     redraws = [timed(redraw)[0] for _ in range(REPEATS + WARMUP)][WARMUP:]
     found: dict[str, Any] = {"events": sum(len(one) for one in sequences), "sequences": len(sequences)}
-    found |= {"layers": layers, "dim": DIM, "device": given.device, "torch": torch.__version__, **planned.plan.sizes()}
+    found |= {
+        "preset": given.preset,
+        "layers": layers,
+        "dim": DIM,
+        "device": given.device,
+        "torch": torch.__version__,
+        **planned.plan.sizes(),
+    }
     for capture in (False, True) if device.type == "cuda" else (False,):
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()

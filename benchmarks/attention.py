@@ -3,7 +3,7 @@
     python benchmarks/attention.py [--device cuda]
 
 `prefix` (nn/attention) is what A-NHP uses: all queries of a sequence see a prefix of its events, so that nothing is gathered. `range`
-(nn/range_attention) is what A-NDTT uses: any query may see any range of one table of keys. Medians of 10 after 3; two queries a gap, 72
+(nn/range_attention) is what A-NDTT uses: any query may see any range of one table of keys. Medians of 10 after 3; two queries per gap, 72
 components of keys, 32 of values. On a GPU A-NHP looks back by ranges where that is faster and its fused kernels do not take the whole
 step; the last lines are eager steps of training (LayerNorm, dim 32, 2 layers), by prefixes alone and as A-NHP chooses.
 """

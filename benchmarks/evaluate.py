@@ -4,7 +4,7 @@
     python benchmarks/evaluate.py RUN --data DATA --device cuda
     python benchmarks/evaluate.py --data DATA                  # an A-NHP with fresh parameters (dim 64, 2 layers)
 
-Out: one JSON object, with seconds of wall and processor time for each pass, nodes an event (how often the intensity was looked at), and
+Out: one JSON object, with seconds of wall and processor time for each pass, nodes per event (how often the intensity was looked at), and
 what the predicted times may be off by. `--sequences N` looks at every so many-th sequence only, and says so.
 """
 

@@ -1,4 +1,4 @@
-"""Two contestants' scripts in turns, ours and a rival's: in come their names and the cases, out goes a table with a line a case."""
+"""Two contestants' scripts in turns, ours and a rival's: in come their names and the cases, out goes a table with a line per case."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Write the event sequences that a speed benchmark trains on, all of one length.
 
-In: optionally a `.jsonl` or `.jsonl.gz` file, one sequence a line with `times` and integer `types`; the
+In: optionally a `.jsonl` or `.jsonl.gz` file, one sequence per line with `times` and integer `types`; the
 sequences with at least `--events` events are shuffled by the seed and cut to their first `--events`.
 Without a file: a seeded draw, gaps exponential with mean 0.83, types Zipf, the most common first.
 Out: an npz with `times` float64 [S, events], `types` int64 [S, events] and `source` (where from).

@@ -1,8 +1,8 @@
 """How a training step is measured: the same clock, the same memory counters and the same data for every contestant.
 
 A contestant is a script that hands `main` a function which builds its model and batch for a case and gives back a step. Out: one JSON
-line a case on stdout: milliseconds of each step (forward + backward + update), the peak memory above what was in use just before the
-first step, and the first and last loss in nats an event.
+line per case on stdout: milliseconds of each step (forward + backward + update), the peak memory above what was in use just before the
+first step, and the first and last loss in nats per event.
 
 On the CPU every case has a process of its own, because resident memory only ever shows a process's peak; the parent loads neither
 torch nor numpy, because on Linux a child's `ru_maxrss` starts from its parent's memory. On a GPU the allocator's counters are reset
@@ -33,7 +33,7 @@ LEARNING_RATE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What one measurement trains on: `batch` sequences of `events`, `points` integration points a gap."""
+    """What one measurement trains on: `batch` sequences of `events`, `points` integration points per gap."""
 
     batch: int
     points: int
@@ -85,7 +85,7 @@ def reset_high_water() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One step trains and gives its loss in nats an event, as a tensor."""
+    """One step trains and gives its loss in nats per event, as a tensor."""
 
     name: str
     step: Callable[[], Any]
@@ -240,10 +240,10 @@ def pair(text: str) -> tuple[int, int]:
 
 def main(build: Build, description: str, **defaults: int) -> int:
     """Measure what the command line asks for; `defaults` are sizes that a contestant has instead of the usual ones."""
-    parser = argparse.ArgumentParser(description=description + "; one JSON line a case.")
+    parser = argparse.ArgumentParser(description=description + "; one JSON line per case.")
     parser.add_argument("--data", metavar="FILE.npz", help="sequences, as make_batch.py writes them")
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--points", type=int, default=1, help="integration points a gap")
+    parser.add_argument("--points", type=int, default=1, help="integration points per gap")
     parser.add_argument(
         "--case",
         type=pair,

@@ -1,6 +1,6 @@
 """How fast a program is replayed: `make bench-replay`, or `python benchmarks/replay.py [--data FOLDER] [--json FILE]`.
 
-RoboCup in events a second on one core; whether an event's cost grows with facts, users, rules or a past that have nothing to do with it;
+RoboCup in events per second on one core; whether an event's cost grows with facts, users, rules or a past that have nothing to do with it;
 a table of 100,000 facts; a program of 2,000 rules; and, if the folder has `iptv`, all its users merged into one stream. CPU time of this
 process, medians of repeats. Two workers against one, on `iptv_small` and on shares of the users of `iptv`, in turns.
 """

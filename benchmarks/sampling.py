@@ -95,7 +95,7 @@ def main() -> int:
     }
     say(
         f"{given.futures} futures of {given.events} events: {result['futures_seconds']:.1f} s, "
-        f"{result['proposals_and_bounds_an_event']:.2f} proposals and bounds an event, {cost}"
+        f"{result['proposals_and_bounds_an_event']:.2f} proposals and bounds per event, {cost}"
     )
     if given.out is not None:
         given.out.write_text(json.dumps(result, indent=2) + "\n")

@@ -37,6 +37,7 @@ SYNTHETIC = (
 )
 SETS = (*field.SETS, *SYNTHETIC)
 SEEDS = (0, 1, 2)
+FLOORS = ("poisson", "weekly", "hawkes")  # the second where there are dates
 FEW = 1_000  # test events up to which every event's score is kept, for tests of significance
 WAIT = 300  # seconds for the floors of a set
 PROGRAMS = {"robocup, rules": ("robocup", "robocup")}  # a set with a program: the data, and the program
@@ -61,11 +62,7 @@ def prepare(data: Path, out: Path) -> None:
     from foretell.train.splits import share_of
 
     for name in SETS:
-        source = data / name
-        if name in field.LOGS:
-            source = out / "xes" / name
-            field.convert(data / "processes" / name, source)
-        dataset = load(str(source))
+        dataset = load(str(data / "processes" / name if name in field.LOGS else data / name))
         assert dataset.train is not None
         train = dataset.train
         if train.event_count > field.MOST_EVENTS:
@@ -92,7 +89,7 @@ def floors(job: dict[str, Any]) -> dict[str, Any]:
     data = with_settings({"data": {"path": job["path"]}}, chosen)["data"]
     _, dataset = opened(job, {"data": data})
     result = dict(job)
-    for floor in floors_for(dataset.vocabulary):
+    for floor in floors_for(dataset.vocabulary, dataset.train):
         began = time.monotonic()
         fit(floor, dataset.train, dataset.dev)
         result[floor.kind] = scores(floor, dataset) | {"seconds": round(time.monotonic() - began, 1)}
@@ -118,19 +115,21 @@ def wait_for_hawkes(job: dict[str, Any]) -> Any:
 
 
 def scores(model: Any, dataset: Any) -> dict[str, Any]:
-    """Log-likelihood per event on dev and test with its time part, and the error of the integral."""
+    """Log-likelihood per event on dev and test with its time part, and the error of the integral; of data with dates per second."""
     from foretell.evaluate.likelihood import score_events
 
     result: dict[str, Any] = {}
+    clock = dataset.clock
+    shift = float(np.log(clock.seconds_per_unit or 1.0)) if clock.absolute else 0.0
     for split, data in (("dev", dataset.dev), ("test", dataset.test)):
         found = score_events(model, data, integral="stratified", points=40, seed=1)
         events = max(int(found.scored.sum()), 1)
-        result[split] = float(found.log_likelihood.sum()) / events
-        result[f"{split}_time"] = float(found.time_log_likelihood.sum()) / events
+        result[split] = float(found.log_likelihood.sum()) / events - shift
+        result[f"{split}_time"] = float(found.time_log_likelihood.sum()) / events - shift
         result[f"{split}_error"] = found.used.standard_error
         if split == "test":  # in the window of the field, for comparison
             inside = score_events(model, data, integral="stratified", points=40, seed=1, window=field.WINDOW)
-            result["field"] = float(inside.log_likelihood.sum()) / max(int(inside.scored.sum()), 1)
+            result["field"] = float(inside.log_likelihood.sum()) / max(int(inside.scored.sum()), 1) - shift
         if split == "test" and events <= FEW:
             result["events"] = [round(float(one), 4) for one in found.log_likelihood]
     return result
@@ -226,19 +225,27 @@ def table(paths: list[Path]) -> None:
     """Means of the seeds ± half of their range on test, beside the floors; with trials, a second table of dev scores."""
     by = read(paths)
     print_ = sys.stdout.write
-    print_(
-        "| set | Poisson | Hawkes | default | lead over the best floor | p, where worse | events 2 to I | best of its kind in the field |\n"
-        "|---|---|---|---|---|---|---|---|\n"
-    )
+    head = [
+        "set",
+        "Poisson",
+        "weekly",
+        "Hawkes",
+        "default",
+        "lead over the best floor",
+        "p, where worse",
+        "events 2 to I",
+    ]
+    head.append("best of its kind in the field")
+    print_("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|\n")
     for name in [*SETS, *PROGRAMS]:
         floor = by.get((PROGRAMS.get(name, (name, ""))[0], "floors"), [])
         mine = by.get((name, "default"), [])
         if not floor or not mine:
             continue
-        best = max(floor[0][kind]["test"] for kind in ("poisson", "hawkes"))
+        best = max(floor[0][kind]["test"] for kind in FLOORS if kind in floor[0])
         test = np.array([one["test"] for one in mine])
         lead = test - best
-        cells = [f"{floor[0][kind]['test']:.3f}" for kind in ("poisson", "hawkes")]
+        cells = [f"{floor[0][kind]['test']:.3f}" if kind in floor[0] else "" for kind in FLOORS]
         cells += [f"{test.mean():.3f} ± {np.ptp(test) / 2:.3f}", f"{lead.mean():+.3f} (least {lead.min():+.3f})"]
         cells.append(worse(mine, floor[0], lead))
         cells += [f"{np.mean([one.get('field', np.nan) for one in mine]):.3f}", best_of_the_field(name, mine[0])]
@@ -284,7 +291,7 @@ def worse(mine: list[dict[str, Any]], floor: dict[str, Any], lead: np.ndarray) -
     """For seeds that are behind: the p-value of a paired permutation test over events against the better floor."""
     from foretell.evaluate.permutation import permutation_test
 
-    better = max(("poisson", "hawkes"), key=lambda kind: floor[kind]["test"])
+    better = max((kind for kind in FLOORS if kind in floor), key=lambda kind: floor[kind]["test"])
     if (lead >= 0.0).all() or "events" not in floor[better]:
         return ""
     behind = [one for one, gained in zip(mine, lead, strict=True) if gained < 0.0 and "events" in one]

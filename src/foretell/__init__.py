@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from foretell.models.start_from import start_from
     from foretell.report import plots as plot
     from foretell.sampling.core.futures import sample, sample_futures, sample_next
+    from foretell.search.auto import auto
     from foretell.train.fit import fit
     from foretell.train.label_tasks import classify, pretrain
     from foretell.train.run import RunFolder
@@ -62,6 +63,7 @@ _HOMES = {
     "foretell.sampling.core.futures": "sample sample_futures sample_next",
     "foretell.train.label_tasks": "classify pretrain",
     "foretell.train.fit": "fit",
+    "foretell.search.auto": "auto",
     "foretell.models.start_from": "start_from",
     "foretell.evaluate.task_scores": "predict_labels score_labels score_masked",
     "foretell.train.run": "RunFolder",
@@ -89,6 +91,7 @@ __all__ = [
     "RunFolder",
     "TrainingInterrupt",
     "Vocabulary",
+    "auto",
     "classify",
     "embeddings_of",
     "evaluate",
@@ -133,3 +136,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'foretell' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

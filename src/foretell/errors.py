@@ -23,14 +23,38 @@ def short(value: object) -> str:
 
 
 class ForetellError(Exception):
-    """The user's input is wrong; the message says where, what was found, what was expected and what to do."""
+    """The user's input is wrong; the message says where, what was found, what was expected and what to do.
+
+    All errors of foretell are of this class.
+
+    Args:
+        message: the message. Control characters in it are shown, not sent to a terminal.
+
+    Example:
+        >>> try:
+        ...     ft.load("no-such-file.csv")
+        ... except ft.ForetellError as error:
+        ...     print(type(error).__name__)
+        DataError
+    """
 
     def __init__(self, message: object = "") -> None:
         super().__init__(readable(str(message)))
 
 
 class DataError(ForetellError):
-    """Mistakes in event data: all that one stage found, of which the first twenty are shown."""
+    """Mistakes in event data: all that one stage found, in `problems`; the message shows the first twenty.
+
+    Args:
+        problems: one message, or several.
+
+    Example:
+        >>> try:
+        ...     ft.EventSequence([3.0, 1.0], [0], t_end=5.0)
+        ... except ft.DataError as error:
+        ...     error.problems
+        ("sequence '0': 2 times but 1 types: each event needs one of both",)
+    """
 
     def __init__(self, problems: str | Iterable[str]) -> None:
         found = (problems,) if isinstance(problems, str) else tuple(problems)

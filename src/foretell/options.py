@@ -29,6 +29,9 @@ Impossible = Literal[
 ]  # events that a program makes impossible: an error, left out, or kept unscored
 Integral = Literal["stratified", "uniform", "quadrature"]
 NoiseKind = Literal["poisson", "hawkes", "timed"]
+Products = Literal[
+    "auto", "always", "never"
+]  # possible events of rules with independent parts: kept as products where many, or not
 Sight = Literal["causal", "two-sided"]  # what events see of each other: those before, or all others
 Undeclared = Literal["error", "exogenous"]  # events that a program does not declare
 Window = Literal["all", "events-2-to-I"]  # which events are scored
@@ -45,17 +48,25 @@ class Flag:
 
 
 def option(
-    default: Any, *, flag: str | Flag = "", least: float | None = None, free: bool = False, tuned: tuple[Any, ...] = ()
+    default: Any,
+    *,
+    doc: str = "",
+    flag: str | Flag = "",
+    least: float | None = None,
+    free: bool = False,
+    tuned: tuple[Any, ...] = (),
 ) -> Any:
     """A field with a default.
 
+    doc: what it is, for docstrings; that of its flag, where it has one.
     flag: its command-line flag, or the help of it; without one it is set in TOML or by `--set`.
     least: the smallest value that makes sense.
     free: a run that starts from another one may choose it anew, since no tensor depends on it.
     tuned: the values that `foretell tune` tries where a configuration leaves nothing open.
     """
     shown = Flag(flag) if isinstance(flag, str) and flag else flag or None
-    return dataclasses.field(default=default, metadata={"flag": shown, "least": least, "free": free, "tuned": tuned})
+    told = {"doc": doc or (shown.help if shown else ""), "flag": shown, "least": least, "free": free, "tuned": tuned}
+    return dataclasses.field(default=default, metadata=told)
 
 
 def names_of(options: Any) -> list[str]:

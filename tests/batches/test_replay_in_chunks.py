@@ -32,7 +32,7 @@ def store(program: Program) -> Histories:
 
 
 def timelines(made: Histories, data: EventData) -> list[Timeline]:
-    return [made.timeline(data.vocabulary, one.types, one.times, one.unscored)[1] for one in data]
+    return [made.timeline(data.vocabulary, one)[1] for one in data]
 
 
 def assert_same(one: Histories, other: Histories, data: EventData) -> None:

@@ -33,6 +33,8 @@ def _twin_of(found: dict) -> tuple[twin.Settings, dict[str, torch.Tensor]]:
     if count:
         scales = tuple(np.geomspace(time["short"], time["long"], count).tolist())
         settings = replace(settings, factors=TimeFactors(scales=scales, unit=time["unit"]))
+    columns = found.get("features", {}).get("events", {})
+    settings = replace(settings, scales={name: (mean, deviation) for name, (mean, deviation) in columns.items()})
     return settings, {name: torch.tensor(value, dtype=torch.float64) for name, value in found["parameters"].items()}
 
 
@@ -104,6 +106,8 @@ def test_a_program_is_trained_scored_and_opened_again(tmp_path: Path) -> None:
     run = tmp_path / "run"
     summary = fine(
         "train",
+        "--model",
+        "andtt",
         "--program",
         LIBRARY,
         "--data",
@@ -135,7 +139,7 @@ def test_a_program_is_trained_scored_and_opened_again(tmp_path: Path) -> None:
 
 
 def test_a_run_of_a_program_is_resumed(tmp_path: Path) -> None:
-    options = ["--program", LIBRARY, "--data", LOANS, "--dim", 3, "--layers", 1, "--quiet"]
+    options = ["--model", "andtt", "--program", LIBRARY, "--data", LOANS, "--dim", 3, "--layers", 1, "--quiet"]
     fine("train", *options, "--run", tmp_path / "run", "--epochs", 2, "--set", "train.checkpoint_seconds=0.0")
     fine("train", "--resume", tmp_path / "run", "--quiet")
 
@@ -163,6 +167,19 @@ def test_a_plan_says_how_large_the_network_is() -> None:
     found = fine("plan", LIBRARY, LOANS, "--json").json
     assert all(one["slots"] > one["possible"] > 0 for one in found)
     assert "slots" in fine("plan", LIBRARY, LOANS).out
+
+
+def test_a_plan_sums_sequences_up_unless_each_is_asked_for(tmp_path: Path) -> None:
+    several = tmp_path / "several.jsonl"
+    line = LOANS.read_text().splitlines()[0]
+    several.write_text("".join(line.replace('"may"', f'"{month}"') + "\n" for month in ("may", "june", "july")))
+    found = fine("plan", LIBRARY, several, "--json").json
+    out = fine("plan", LIBRARY, several, "--tiles").out
+    slots = next(line.split() for line in out.splitlines() if line.startswith("  slots "))
+    assert slots[1:3] == [f"{3 * found[0]['slots']:,}", f"{found[0]['slots']:,}"]
+    assert "3 sequences" in out and "sequence 0:" not in out and "all 3 sequences: " in out
+    each = fine("plan", LIBRARY, several, "--each", "--tiles").out
+    assert sum(line.startswith("sequence ") for line in each.splitlines()) == 6
 
 
 def test_sublayers_are_trained_written_and_read_again(tmp_path: Path) -> None:

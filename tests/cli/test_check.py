@@ -96,9 +96,9 @@ def test_the_same_as_json(forum: Path):
     assert by_name["create"]["kind"] == "exogenous"
     assert found["strata"][1] == ["message"]
     rules = {one["rule"]: one for one in found["parameters"]["rules"]}
-    assert rules["rule3"]["matrices"] == {"W": [16, 17]} and rules["rule3"]["parameters"] == 273
-    assert rules["rule4"]["matrices"] == {"V": [4, 7], "K": [4, 7], "Q": [4, 7]}
-    assert rules["rule5"]["per_value_of"] == ["C"]
+    assert rules["rule1"]["matrices"] == {"W": [16, 17]} and rules["rule1"]["parameters"] == 273
+    assert rules["rule2"]["matrices"] == {"V": [4, 7], "K": [4, 7], "Q": [4, 7]}
+    assert rules["rule3"]["per_value_of"] == ["C"]
     assert found["parameters"]["total"] == 8 + 4 + 273 + 84 + (4 + 4) * (1 + 2 + 16 + 4) + 4 * 7 + 4 + 18
     assert [one["code"] for one in found["warnings"]] == []
 
@@ -112,16 +112,16 @@ def test_warnings_go_to_stderr_and_the_program_is_fine(tmp_path: Path):
 
 def test_every_stage_can_be_shown(forum: Path):
     assert (
-        "rule3  message(P, T, C) :- empl(P), forum(T), content(C), not banned(P)."
+        "rule1  message(P, T, C) :- empl(P), forum(T), content(C), not banned(P)."
         in fine("check", forum, "--show", "rules").out
     )
     tree = fine("check", forum, "--show", "ast").out
     assert "EventDeclaration functor=message dim=16" in tree and "Not" in tree
-    assert "  :-   empl, forum, content, not banned  [rule3]" in fine("check", forum, "--show", "graph").out
+    assert "  :-   empl, forum, content, not banned  [rule1]" in fine("check", forum, "--show", "graph").out
     assert fine("check", forum, "--show", "ast", "--json").json["ast"][0]["node"] == "EventDeclaration"
     assert fine("check", forum, "--show", "graph", "--json").json["graph"]["predicates"]
     listing = fine("check", forum, "--show", "rules", "--json").json["listing"]
-    assert listing[3] == {"rule": "rule4", "text": "forum(T) <- create(T)."} and len(listing) == 7
+    assert listing[3] == {"rule": "rule2", "text": "forum(T) <- create(T)."} and len(listing) == 7
     assert not {"ast", "graph", "listing"} & fine("check", forum, "--json").json.keys()
 
 
@@ -157,3 +157,28 @@ def test_checking_a_program_imports_neither_torch_nor_pyarrow(forum: Path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(forum)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_sarif_names_every_mistake_with_its_place_in_utf16(tmp_path: Path):
+    path = tmp_path / "wrong one.ndtt"
+    path.write_text("a('\U0001f600', X) :- b(Y).\nb(x).\n", encoding="utf-8")
+    outcome = foretell("check", path, "--sarif")
+    assert outcome.code == 1 and outcome.err == ""
+    log = outcome.json
+    assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-schema-2.1.0.json")
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    first = run["results"][0]
+    assert first["ruleId"] == rules[first["ruleIndex"]]["id"] == "unbound-head" and first["level"] == "error"
+    place = first["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == path.as_uri()
+    assert place["region"] == {"startLine": 1, "startColumn": 9, "endLine": 1, "endColumn": 10}
+    assert [one["level"] for one in run["results"][1:]] == ["warning"]
+
+
+def test_sarif_of_a_fine_and_of_a_missing_program(forum: Path, tmp_path: Path):
+    assert fine("check", forum, "--sarif").json["runs"][0]["results"] == []
+    missing = foretell("check", tmp_path / "no.ndtt", "--sarif")
+    (result,) = missing.json["runs"][0]["results"]
+    assert missing.code == 1 and "region" not in result["locations"][0]["physicalLocation"]
+    assert foretell("check", forum, "--sarif", "--json").code == 2

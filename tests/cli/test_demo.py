@@ -48,7 +48,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     part = replace(whole, **{name: beginning(data) for name, data in whole.splits().items()})
     for place in ("foretell.train.splits.load", "foretell.data.load"):  # the first imports the second
         monkeypatch.setattr(place, lambda name, **options: part)
-    monkeypatch.setattr("foretell.train.fit.floors_for", lambda vocabulary: [Poisson(vocabulary)])
+    monkeypatch.setattr("foretell.train.fit.floors_for", lambda vocabulary, train: [Poisson(vocabulary)])
     monkeypatch.setitem(demo.WITH_RULES["model"], "dim", 2)
 
 
@@ -103,7 +103,7 @@ def test_a_difference_of_nothing_has_no_sign_of_its_own():
         one,
         scores=one.scores | {"log_likelihood": replace(one.log_likelihood, value=one.log_likelihood.value - 1e-4)},
     )
-    assert "scores +0.00 nats an event against Poisson (+0.00 on what happens, +0.00 on when)" in bought(
+    assert "scores +0.00 nats per event against Poisson (+0.00 on what happens, +0.00 on when)" in bought(
         one, lower, test
     )
 

@@ -20,7 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FORETELL_CACHE", str(folder / "cache"))
         options = ("--dim", 4, "--layers", 2, "--epochs", 2, "--quiet")
-        fine("train", "--program", LIBRARY, "--data", LOANS, "--run", folder / "run", *options)
+        fine("train", "--model", "andtt", "--program", LIBRARY, "--data", LOANS, "--run", folder / "run", *options)
     return folder / "run"
 
 
@@ -118,10 +118,38 @@ def test_one_sequence_is_explained(run: Path):
 
 
 @pytest.mark.parametrize("kind", ["anhp", "hawkes", "poisson"])
-def test_a_run_without_rules_is_refused(kind: str, trained: dict[str, Path]):
-    assert "explain needs a model of rules: a run trained with --program" in refused(
-        "explain", trained[kind], "--at", 1, "--sequence", 0
+def test_without_rules_past_events_are_left_out(kind: str, trained: dict[str, Path], tmp_path: Path):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"times": [1.0, 1.5, 2.0, 3.0, 4.5, 8.0], "types": [0, 1, 0, 0, 1, 0], "t_end": 9.0}')
+    ask = ("explain", trained[kind], log, "--at", 5)
+    (found,) = fine(*ask, "--top", 2, "--json").json
+    assert found.keys() == {
+        "sequence", "time", "index", "event", "intensity", "probability", "total", "possible", "highest",
+        "past", "past_not_shown", "older", "older_effect",
+    }  # fmt: skip
+    assert [one.keys() for one in found["past"]] == [
+        {"event", "event_index", "time", "ago", "effect", "total_effect"}
+    ] * 2
+    assert (found["index"], found["past_not_shown"], found["older"]) == (6, 3, 0) and found["older_effect"] is None
+    assert (abs(found["past"][0]["effect"]) > 1e-6) == (kind != "poisson")
+    shown = fine(*ask, "--top", 2, "--past", 3).out
+    for words in (
+        "possible events",
+        f"why {found['event']}: which past events matter",
+        "older event",
+        "and 1 more past event",
+    ):
+        assert words in shown, words
+
+
+def test_a_picture_of_past_events(trained: dict[str, Path], tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    fine("explain", trained["anhp"], "--at", 5, "--sequence", 0, "--plot", tmp_path / "why.svg")
+    assert (tmp_path / "why.svg").stat().st_size > 5000
+    assert "nothing to draw" in refused(
+        "explain", trained["anhp"], "--at", 0, "--sequence", 0, "--plot", tmp_path / "none.svg"
     )
+    assert "is not one of the" in refused("explain", trained["anhp"], "--at", 5, "--sequence", 0, "--event", "nothing")
 
 
 def test_a_time_must_be_given(run: Path):

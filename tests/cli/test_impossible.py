@@ -140,7 +140,7 @@ def test_a_sequence_answers_whatever_is_impossible_in_others(
 def test_embed_refuses_a_model_of_rules_before_it_looks_at_the_events(program: Path, data: Path, tmp_path: Path):
     run = tmp_path / "run"
     fine("train", "--program", program, "--data", data, "--run", run, "--impossible", "skip", *SMALL)
-    assert refused("embed", run, "--json") == "A-NDTT has no embeddings of events; train an A-NHP"
+    assert refused("embed", run, "--json") == "S2-NDTT has no embeddings of events; train an A-NHP"
 
 
 @pytest.mark.parametrize("when", [0.0, 1.0])

@@ -109,7 +109,13 @@ def test_mistakes_are_told(run: Path, tmp_path: Path):
     assert "NDTT needs a program" in refused("train", "--model", "ndtt", "--data", LOANS, "--run", tmp_path / "a")
     assert "expected andtt, ndtt or s2ndtt" in refused("params", "--program", LIBRARY, "--model", "nhp")
     assert "layers" in refused("train", "--model", "ndtt", "--program", LIBRARY, "--data", LOANS, "--layers", 2)
-    assert "explain needs an A-NDTT or S2-NDTT" in refused("explain", run, LOANS, "--at", 3)
     file = tmp_path / "params.json"
     file.write_text(json.dumps({"format": 1, "model": "anhp", "parameters": {}}))
     assert "made of rules" in refused("intensity", LOANS, "--program", LIBRARY, "--params", file, "--times", "1")
+
+
+def test_a_run_is_explained_by_its_rules(run: Path):
+    ask = ("explain", run, LOANS, "--at", 10.5, "--sequence", "may", "--event", "return(cleo,dune)")
+    (found,) = fine(*ask, "--json").json
+    assert found["layers"] == 0 and "lent(cleo,dune)" in {one["fact"] for one in found["facts"]}
+    assert "what past events have left in cells and states" in fine(*ask).out

@@ -61,4 +61,4 @@ def test_what_additions_have_left_in_states_is_explained(run: Path):
     kinds = {one["kind"] for fact in found["facts"] for one in fact["contributions"]}
     assert found["layers"] == 0 and "add" in kinds
     text = fine("explain", run, LOANS, "--sequence", "may", "--at", 9.5).out
-    assert "what past events have left in states" in text and "1 keeps" not in text
+    assert "what past events have left in cells and states" in text and "1 keeps" not in text

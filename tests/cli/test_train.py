@@ -10,7 +10,8 @@ import pytest
 from foretell.models.attention.anhp import AnhpOptions
 from foretell.train.floor_fits import kept_floors
 from foretell.train.run import RunFolder
-from tests.cli.invoking import fine, refused
+from tests.cli.invoking import fine, foretell, refused
+from tests.train.test_resume import same_run
 
 
 def config_of(run: Path):
@@ -151,3 +152,17 @@ def test_data_without_events_is_refused_and_nothing_is_left(tmp_path: Path):
     path.write_text('{"times": [], "types": [], "t_end": 3.0}\n')
     refused("train", "--data", path, "--run", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_resuming_with_more_epochs_is_a_run_that_had_them_from_the_start(bursts: Path, tmp_path: Path) -> None:
+    options = ("--model", "nhp", "--data", bursts, "--dim", 4, "--quiet")
+    fine("train", *options, "--run", tmp_path / "whole", "--epochs", 3)
+    fine("train", *options, "--run", tmp_path / "short", "--epochs", 2)
+    fine("train", "--resume", tmp_path / "short", "--epochs", 3, "--quiet")
+    assert same_run(tmp_path / "whole", tmp_path / "short")
+    assert RunFolder.open(tmp_path / "short").config().train.epochs == 3
+    told = foretell("train", "--resume", tmp_path / "short", "--epochs", 3)
+    assert told.code == 1 and "the run has 3 already" in told.err
+    fine("train", *options, "--run", tmp_path / "wave", "--epochs", 2, "--set", "train.schedule=cosine")
+    told = foretell("train", "--resume", tmp_path / "wave", "--epochs", 3)
+    assert told.code == 1 and "cosine" in told.err

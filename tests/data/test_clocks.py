@@ -70,7 +70,7 @@ def test_what_was_assumed_of_time_is_said_once(tmp_path, caplog) -> None:
     with caplog.at_level(logging.WARNING, "foretell"):
         load_file(table(tmp_path, "2012-03-01T12:00,2012-03-01T11:00,2012-03-02T12:00"))
     said = "\n".join(caplog.messages)
-    assert said.count("3 times have no zone: they are taken as UTC") == 1
+    assert said.count("times without a zone (3) are taken as UTC") == 1
     assert said.count("2 of 3 rows were out of order in their sequence, and were sorted by time") == 1
     assert said.count("first event, which is given and not scored") == 1
     caplog.clear()
@@ -83,7 +83,32 @@ def test_daylight_saving_is_counted_and_said(tmp_path, caplog) -> None:
     path = table(tmp_path, "2021-03-28T02:30,2021-10-31T02:30,2021-11-01")
     with caplog.at_level(logging.WARNING, "foretell"):
         load_file(path, options=ReadOptions(timezone="Europe/Berlin"))
-    assert "1 time happen" in caplog.text and "1 time do not exist" in caplog.text and "have no zone" not in caplog.text
+    assert "happen twice in Europe/Berlin, when clocks go back (1)" in caplog.text
+    assert "when clocks go forward (1), are taken" in caplog.text and "without a zone" not in caplog.text
+
+
+def test_times_are_counted_by_row_also_where_texts_repeat(tmp_path, caplog) -> None:
+    rows = [("a", "2021-03-28T02:30"), ("b", "2021-03-28T02:30"), ("a", "2021-10-31T02:30"), ("b", "2021-10-31T02:30")]
+    path = tmp_path / "repeated.csv"
+    path.write_text("sequence,time,event\n" + "".join(f"{name},{when},x\n" for name, when in rows))
+    for zone, expected in (("", ["times without a zone (4)"]), ("Europe/Berlin", ["go back (2)", "go forward (2)"])):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "foretell"):
+            load_file(path, options=ReadOptions(timezone=zone))
+        assert all(text in caplog.text for text in expected)
+
+
+def test_an_end_or_start_by_an_option_is_one_mistake_that_names_it(tmp_path) -> None:
+    path = table(tmp_path, "2012-03-01T12:00Z,2012-03-02T12:00Z")
+    for options, said in (
+        (ReadOptions(observed_until="2012-02-01"), "the last event is after the end"),
+        (ReadOptions(start="2012-03-02"), "the first event is before the start"),
+    ):
+        with pytest.raises(DataError) as raised:
+            load_file(path, options=options)
+        flag = "--observed-until" if options.observed_until else "--start"
+        assert str(raised.value).count("sequence 'a'") == 1
+        assert said in str(raised.value) and f", by {flag}" in str(raised.value)
 
 
 def test_numbers_stay_numbers_where_the_user_or_the_card_says_so(tmp_path) -> None:

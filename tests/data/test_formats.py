@@ -234,7 +234,10 @@ def test_further_columns_are_kept_as_attributes_and_named(tmp_path, caplog, suff
     with caplog.at_level(logging.WARNING, "foretell"):
         data = load_file(path)
     assert data.report.attributes == ("colour", "price")
-    assert any("columns kept as attributes, which no model uses: colour, price" in line for line in caplog.messages)
+    assert any(
+        "columns kept as attributes, used only if named as covariates: colour, price" in line
+        for line in caplog.messages
+    )
     assert data.columns.attributes["colour"].texts() == ["red", "blue", None]
     np.testing.assert_array_equal(data.columns.attributes["price"].values, [2.5, 3.0, np.nan])
     assert data.select([1, 0]).columns.attributes["colour"].texts() == [None, "red", "blue"]

@@ -1,4 +1,4 @@
-"""`experiments/iptv/prepare.py`: one sequence a user in, one a week of all users out, with the program that fits it."""
+"""`experiments/iptv/prepare.py`: one sequence per user in, one per week of all users out, with the program that fits it."""
 
 from __future__ import annotations
 

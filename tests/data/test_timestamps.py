@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.data.clock import Clock, duration_seconds, iso_text, iso_texts, readable_unit
+from foretell.data.clock import Clock, iso_text, iso_texts, readable_unit
 from foretell.data.loading import load_file
 from foretell.data.timestamps import NS, find_zone, from_unix, localised, parse_time, parse_times, unix_format
+from foretell.durations import duration_seconds
 from foretell.errors import DataError, ForetellError
 
 NOON = int(datetime(2012, 3, 1, 12, tzinfo=UTC).timestamp()) * NS

@@ -50,7 +50,7 @@ def test_a_better_model_is_found_and_said_in_plain_words(data: EventData):
     assert one.difference.value == pytest.approx(values[0] - values[1]) and one.difference.high < 0.0
     assert [test.over for test in one.tests] == ["events", "sequences"]
     assert one.verdict().startswith("right is better than wrong in log-likelihood, by ")
-    assert "nats an event (p < 0." in one.verdict() and "over sequences)" in one.verdict()
+    assert "nats per event (p < 0." in one.verdict() and "over sequences)" in one.verdict()
 
 
 def test_a_run_does_not_differ_from_itself(data: EventData):

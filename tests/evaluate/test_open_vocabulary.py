@@ -53,7 +53,10 @@ def model(a: float, p: float) -> ANDTT:
 @pytest.fixture(scope="module")
 def rules() -> ANDTT:
     """At times the most intense event is one that the vocabulary lacks, at others one that it has."""
-    found = randomise(ANDTT(Program.from_text(RULES, dim=2), Vocabulary(NAMES), dim=2, dtype=torch.float64), seed=18)
+    found = randomise(
+        ANDTT(Program.from_text(RULES, dim=2), Vocabulary(NAMES), dim=2, intensity_scales=0, dtype=torch.float64),
+        seed=18,
+    )
     found.time.set_range(0.1, 10.0)
     return found
 

@@ -122,7 +122,7 @@ def test_score_and_evaluate_take_the_same_options():
     options = {one.name: one.default for one in fields(ScoringOptions)}
     assert {name: asked[name].default for name in options} == options
     assert [*asked] == ["model", "data", *options, "progress"]
-    assert [*inspect.signature(score).parameters] == ["model", "data", "options", "progress"]
+    assert [*inspect.signature(score).parameters] == ["model", "data", "options", "progress", "shards"]
 
 
 def test_nothing_to_score_is_an_error():

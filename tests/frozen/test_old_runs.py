@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import foretell as ft
+from foretell.models.parameters import in_present_format
 from tests.cli.invoking import fine
 from tests.frozen.cases import records
 from tests.frozen.numbers import MOST_SHOWN, differences, one_thread
@@ -109,7 +110,9 @@ def test_an_old_model_is_loaded_saved_and_sampled(name: str, runs: Path):
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_old_parameters_are_written_and_read_again(name: str, runs: Path):
     run, kept = runs / "finished" / name, runs / "parameters" / f"{name}.json"
-    assert wrong(fine("params", run).json, json.loads(kept.read_text(encoding="utf-8"))) == []
+    found, before = fine("params", run).json, json.loads(kept.read_text(encoding="utf-8"))
+    assert (before["format"], found["format"]) == (1, 2)
+    assert wrong(found, in_present_format(ft.load_model(run / "model.safetensors"), before) | {"format": 2}) == []
     fine("params", run, "--load", kept)
     assert wrong(evaluated(runs, run), FINISHED[name]) == []
 

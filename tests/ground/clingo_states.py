@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import clingo
 
 from foretell.lang.program import Program
-from foretell.lang.syntax import Atom, Compare, Constant, Literal, Not, Term
+from foretell.lang.syntax import ORDERS, Atom, Compare, Constant, Count, Literal, Not, Term
 from foretell.reference.database import Fact
-from foretell.terms import split
+from foretell.terms import is_integer, split
+
+
+@dataclass(frozen=True)
+class Steps:
+    """All that may change something, in order: `bos`, events, and every time at which some addition might end."""
+
+    names: list[str | None]  # None: no event
+    times: list[float]
+    ended: list[tuple[int, int, int]]  # an addition at a step by a rule ends at a step
+
+    @classmethod
+    def of(cls, events: list[str], times: list[float], until: float, lifetimes: Mapping[int, float]) -> Steps:
+        happened = list(zip(["bos", *events], [0.0, *times], strict=True))
+        ends = {time + one: None for _, time in happened for one in lifetimes.values() if time + one < until}
+        rows: list[tuple[float, int, str | None]] = [(time, place, name) for place, (name, time) in enumerate(happened)]
+        rows += [(time, len(rows), None) for time in ends]  # after the events of the same time
+        rows.sort(key=lambda row: row[:2])
+        place_of = {time: place for place, (time, _, name) in enumerate(rows) if name is None}
+        ended = [
+            (place, rule, place_of[time + one])
+            for place, (time, _, name) in enumerate(rows)
+            if name is not None
+            for rule, one in lifetimes.items()
+            if time + one in place_of
+        ]
+        return cls([name for _, _, name in rows], [time for time, _, _ in rows], ended)
 
 
 def clingo_states(program: Program, events: list[str]) -> list[set[Fact]]:
-    """The facts of every state. `t` is true, `b` was added, `r` is removed; the first argument is the state."""
+    """The facts of every state."""
+    return clingo_steps(program, Steps.of(events, [0.0] * len(events), 0.0, {}))
+
+
+def clingo_steps(program: Program, steps: Steps) -> list[set[Fact]]:
+    """`t` is true, `a` was added at a step by a rule, `b` at any, `r` is removed; the first argument is the state."""
     names = _Names()
-    lines = [f"state(0..{len(events) + 1})."]
-    for index, event in enumerate(["bos", *events]):
+    lines = [f"state(0..{len(steps.names)}).", "#defined ended/3."]
+    lines += [f"ended({place},{rule},{end})." for place, rule, end in steps.ended]
+    for index, event in enumerate(steps.names):
+        if event is None:
+            continue
         functor, args = split(event)
         lines.append(f"{names.atom('o', functor, str(index), [names.constant(arg) for arg in args])}.")
     for table in program.tables:
@@ -25,13 +62,16 @@ def clingo_states(program: Program, events: list[str]) -> list[set[Fact]]:
             continue
         args = [f"A{place}" for place in range(functor.arity)]
         true, base, gone = (names.atom(kind, functor.name, "T", args) for kind in "tbr")
+        own, later = (names.atom("a", functor.name, state, ["S", "R", *args]) for state in ("T", "T+1"))
         lines.append(f"{true} :- {base}.")
-        lines.append(f"{names.atom('b', functor.name, 'T+1', args)} :- {base}, not {gone}, state(T+1).")
+        lines.append(f"{base} :- {own}.")
+        lines.append(f"{later} :- {own}, not {gone}, not ended(S,R,T), state(T+1).")
+        lines.append(f"#defined {names.functor('a', functor.name)}/{functor.arity + 3}.")
         lines.append(f"#show {names.functor('t', functor.name)}/{functor.arity + 1}.")
         lines.append(f"#defined {names.functor('r', functor.name)}/{functor.arity + 1}.")
         for kind in "tbo":
             lines.append(f"#defined {names.functor(kind, functor.name)}/{functor.arity + 1}.")
-    for numbered in program.rules:
+    for place, numbered in enumerate(program.rules):
         rule = numbered.rule
         head = [names.term(arg) for arg in rule.head.args]
         if rule.kind == "deduce":
@@ -42,12 +82,14 @@ def clingo_states(program: Program, events: list[str]) -> list[set[Fact]]:
         assert isinstance(event, Atom)
         body = [names.atom("o", event.functor, "T", [names.term(arg) for arg in event.args])]
         body += [names.literal(one) for one in rule.body[1:]]
-        kind, state = ("b", "T+1") if rule.kind == "add" else ("r", "T")
-        lines.append(f"{names.atom(kind, rule.head.functor, state, head)} :- {', '.join(body)}.")
+        what = ("a", "T+1", ["T", str(place), *head]) if rule.kind == "add" else ("r", "T", head)
+        lines.append(f"{names.atom(what[0], rule.head.functor, *what[1:])} :- {', '.join(body)}.")
+    lines += [f"int({one})." for one in names.integers]
+    lines.append("#defined int/1.")
     control = clingo.Control(["--warn=none"])
     control.add("base", [], "\n".join(lines))
     control.ground([("base", [])])
-    found: list[set[Fact]] = [set() for _ in range(len(events) + 2)]
+    found: list[set[Fact]] = [set() for _ in range(len(steps.names) + 1)]
     with control.solve(yield_=True) as answers:
         models = list(answers)
         assert len(models) == 1, "a stratified program has one answer set"
@@ -65,6 +107,8 @@ class _Names:
     def __init__(self) -> None:
         self._functors: dict[str, int] = {}
         self._constants: dict[str, int] = {}
+        self.integers: dict[str, None] = {}
+        self.fresh = 0
         self.functor_of: dict[str, str] = {}
         self.constant_of: dict[str, str] = {}
 
@@ -74,6 +118,11 @@ class _Names:
         return f"{kind}{number}"
 
     def constant(self, text: str) -> str:
+        if is_integer(text):  # clingo knows 4 and not 04
+            name = str(int(text))
+            self.integers[name] = None
+            self.constant_of[name] = text
+            return name
         number = self._constants.setdefault(text, len(self._constants))
         self.constant_of[f"c{number}"] = text
         return f"c{number}"
@@ -88,7 +137,27 @@ class _Names:
 
     def literal(self, literal: Literal) -> str:
         if isinstance(literal, Compare):
-            return f"{self.term(literal.left)} {'=' if literal.equal else '!='} {self.term(literal.right)}"
+            left, right = self.term(literal.left), self.term(literal.right)
+            plain = f"{left} {literal.sign} {right}"
+            return f"{plain}, int({left}), int({right})" if literal.sign in ORDERS else plain
+        if isinstance(literal, Count):
+            return self.counted(literal)
         atom = literal.atom if isinstance(literal, Not) else literal
         written = self.atom("t", atom.functor, "T", [self.term(arg) for arg in atom.args])
         return f"not {written}" if isinstance(literal, Not) else written
+
+    def counted(self, one: Count) -> str:
+        """clingo's aggregates; the smallest and the largest of nothing compare with all, so something must be there."""
+        free, args = [], []
+        for arg in one.atom.args:
+            if not isinstance(arg, Constant) and arg.is_anonymous:
+                self.fresh += 1
+                free.append(f"F{self.fresh}")
+                args.append(free[-1])
+            else:
+                args.append(self.term(arg))
+        atom, right = self.atom("t", one.atom.functor, "T", args), self.term(one.right)
+        if one.word == "count":
+            return f"#count{{ {','.join(free) or '0'} : {atom} }} {one.sign} {right}, int({right})"
+        inside = f"{free[0]} : {atom}, int({free[0]})"
+        return f"#{one.word}{{ {inside} }} {one.sign} {right}, int({right}), #count{{ {inside} }} > 0"

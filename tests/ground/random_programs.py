@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from foretell.lang.diagnostics import ProgramError
 from foretell.lang.program import Program
-from foretell.reference.database import is_possible, states
+from foretell.reference.database import changes, is_possible
 
 CONSTANTS = ["a", "b", "c", "4", "'D d'"]
+NUMBERS = ["4", "-1", "0", "7"]
+SIGNS = ["=", "!=", "<", "<=", ">", ">="]
 VARIABLES = ["X", "Y", "Z", "W"]
 
 
@@ -18,20 +20,47 @@ class Case:
     text: str
     program: Program
     events: list[str]
+    times: list[float] = field(default_factory=list)
+
+    @property
+    def t_end(self) -> float:
+        return self.times[-1] + 2.0 if self.times else 2.0
 
 
-def random_case(seed: int, length: int = 8) -> Case:
+def random_case(seed: int, length: int = 8, numbers: bool = False, expiry: bool = False) -> Case:
+    """With `numbers`: comparisons, counts, ranges, several heads. With `expiry`: times, with ties, and additions that end."""
     draw = random.Random(seed)
     while True:
-        text = _text(draw)
+        text = _text(draw, numbers)
+        if expiry:
+            text = "\n".join(_with_duration(draw, line) for line in text.split("\n"))
         try:
             program = Program.from_text(text)
         except ProgramError:
             continue
-        return Case(text, program, _events(draw, program, length))
+        times = [0.0] * length
+        if expiry:
+            times = sorted(draw.choice([0.0, 0.5, 0.25]) + draw.randint(0, 2 * length // 3) for _ in range(length))
+        events = _events(draw, program, times)
+        return Case(text, program, events, times[: len(events)])
 
 
-def _text(draw: random.Random) -> str:
+def lifetimes(program: Program) -> dict[int, float]:
+    """By the place of a rule, for durations without a unit."""
+    made = ((place, one.rule.duration) for place, one in enumerate(program.rules))
+    return {place: one.number for place, one in made if one is not None}
+
+
+def _with_duration(draw: random.Random, line: str) -> str:
+    """Some durations end at an event's very time."""
+    if "<-" not in line or line.startswith("!") or draw.random() < 0.3:
+        return line
+    rule, *names = line.removesuffix(".").split(" :: ")
+    ends = draw.choice(["1", "2", "3", "0.5", "1.75", "2.5"])
+    return f"{rule} for {ends}{f' :: {names[0]}' if names else ''}."
+
+
+def _text(draw: random.Random, numbers: bool = False) -> str:
     """Functors are ranked; `not` looks down the ranks only, so that most programs are stratified."""
     static = [(f"s{i}", draw.choice([0, 1, 1, 2])) for i in range(draw.randint(1, 3))]
     added = [(f"d{i}", draw.choice([0, 1, 2])) for i in range(draw.randint(1, 3))]
@@ -54,6 +83,12 @@ def _text(draw: random.Random) -> str:
         lines += [_rule(draw, functor, ranked, draw.choice(happening)) for _ in range(draw.randint(1, 3))]
         if draw.random() < 0.7:
             lines.append("!" + _rule(draw, functor, ranked, draw.choice([*events, *exogenous])))
+    if numbers:
+        for functor in [*static, *added]:
+            if functor[1]:
+                args = [draw.choice([*NUMBERS, "0..2"]) for _ in range(functor[1])]
+                lines.append(f"{_atom(functor[0], args)}.")
+        lines = [_with_numbers(draw, line, ranked) for line in lines]
     draw.shuffle(lines)
     return "\n".join(lines) + "\n"
 
@@ -101,6 +136,31 @@ def _rule(
     return f"{_atom(head[0], args)} {arrow} {', '.join(first + rest)}{_suffix(draw, bound)}."
 
 
+def _with_numbers(draw: random.Random, line: str, ranked: list[tuple[str, int]]) -> str:
+    """A rule with a comparison or a count more, or a second head."""
+    if not ("<-" in line or (":-" in line and not line.startswith(":-"))):
+        return line
+    arrow = "<-" if "<-" in line else ":-"
+    head, rest = line.split(f" {arrow} ", 1)
+    body, *names = rest.removesuffix(".").split(" :: ")
+    bound = [one for one in VARIABLES if f"{one}," in body or f"{one})" in body]
+    more = []
+    if bound and draw.random() < 0.4:
+        more.append(f"{draw.choice(bound)} {draw.choice(SIGNS[2:])} {draw.choice([*bound, *NUMBERS])}")
+    if draw.random() < 0.5:
+        own = head.lstrip("!").split("(")[0]
+        rank = next(place for place, one in enumerate(ranked) if one[0] == own)
+        name, arity = draw.choice(ranked[: max(rank, 1)] if arrow == ":-" else ranked)
+        args = [draw.choice([*bound, *NUMBERS, "_", "_"]) for _ in range(arity)]
+        word = draw.choice(["min", "max"]) if args.count("_") == 1 else "count"
+        right = draw.choice([*bound, "0", "1", "2", "3"])
+        more.append(f"{word}({_atom(name, args)}) {draw.choice(SIGNS)} {right}")
+    if draw.random() < 0.15 and not names:
+        head += f", {head.lstrip('!')}"
+    tail = f" :: {names[0]}" if names else ""
+    return f"{head} {arrow} {', '.join([body, *more])}{tail}."
+
+
 def _suffix(draw: random.Random, bound: list[str]) -> str:
     """A parameter name of the rule's own, with or without variables."""
     if draw.random() < 0.7:
@@ -109,12 +169,13 @@ def _suffix(draw: random.Random, bound: list[str]) -> str:
     return f" :: {_atom(name, draw.sample(bound, min(len(bound), draw.randint(0, 2))))}"
 
 
-def _events(draw: random.Random, program: Program, length: int) -> list[str]:
+def _events(draw: random.Random, program: Program, times: list[float]) -> list[str]:
     """Exogenous events at random, and declared ones while they are possible."""
     exogenous = [functor for functor in program.functors.values() if functor.kind == "exogenous"]
     happened: list[str] = []
-    for _ in range(length):
-        *_, state = states(program, happened)
+    for place, time in enumerate(times):
+        *_, last = changes(program, happened, times[:place], time, lifetimes(program))
+        state = last.state
         possible = sorted(
             f"{fact[0]}({','.join(fact[1:])})" if fact[1:] else fact[0]
             for fact in state.facts

@@ -31,7 +31,7 @@ def _reasons(fact: str, state: int) -> str:
 def test_a_true_fact_is_traced_to_additions_and_facts() -> None:
     explained = why(timeline_of(FORUM, EVENTS), "message(eve, sales)", 4)
     text = "\n".join(explained.lines())
-    for part in ("deduced by rule6", "a fact of the program: rule1", "added by event 1 at 1: create(sales)"):
+    for part in ("deduced by rule4", "a fact of the program: empl(eve)", "added by event 1 at 1: create(sales)"):
         assert part in text
     assert "added by event 2 at 2: join(eve,sales) with empl(eve), forum(sales)" in text
 
@@ -39,11 +39,11 @@ def test_a_true_fact_is_traced_to_additions_and_facts() -> None:
 def test_a_fact_that_is_added_and_deduced_shows_both_in_full() -> None:
     program = ":- exogenous(watch).\ntag(news,current).\ntopic(T) :- tag(_,T).\ntopic(T) <- watch(C), tag(C,T).\n"
     text = "\n".join(why(timeline_of(program, ["watch(news)"]), "topic(current)", 2).lines())
-    assert "added by event 1" in text and "a fact of the program: rule1" in text and "see above" not in text
+    assert "added by event 1" in text and "a fact of the program: tag(news,current)" in text and "see above" not in text
 
 
 def test_a_removed_fact_says_when_it_was_added_and_removed() -> None:
-    assert "added by event 1 at 1 and removed by event 4, `destroy(sales)` at 4 (rule4)" in _reasons("forum(sales)", 5)
+    assert "added by event 1 at 1 and removed by event 4, `destroy(sales)` at 4 (rule2)" in _reasons("forum(sales)", 5)
 
 
 def test_the_first_condition_that_fails_is_named_in_every_rule() -> None:

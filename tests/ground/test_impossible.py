@@ -88,7 +88,7 @@ def test_marks_travel_with_their_events():
 
 def test_marks_of_a_wrong_shape_are_refused():
     for marks in ([True], [1, 0], [[True, False]]):
-        with pytest.raises(DataError, match=r"unscored has type .* expected a bool an event"):
+        with pytest.raises(DataError, match=r"unscored has type .* expected a bool per event"):
             EventSequence([1.0, 2.0], [0, 1], 3.0, unscored=np.asarray(marks))
 
 

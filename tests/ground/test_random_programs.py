@@ -12,9 +12,9 @@ from tests.ground.timelines import additions_at, fact_of, proofs_at, replay_of
 QUICK, ALL, BLOCK = 200, 1000, 20
 
 
-def _agree(seed: int) -> None:
+def _agree(seed: int, numbers: bool = False) -> None:
     """Three sequences, so that going back to the start is tested too."""
-    case = random_case(seed)
+    case = random_case(seed, numbers=numbers)
     sequences = [case.events, case.events[: len(case.events) // 2], case.events]
     for timeline, events in zip(replay_of(case.program, *sequences).timelines, sequences, strict=True):
         second = clingo_states(case.program, events)
@@ -49,6 +49,25 @@ def test_replay_equals_recomputation_and_clingo_after_every_event(block: int) ->
 def test_replay_equals_recomputation_and_clingo_on_all_thousand_programs(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         _agree(seed)
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_comparisons_counts_and_short_forms_agree(block: int) -> None:
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        _agree(seed, numbers=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(3, ALL // BLOCK))
+def test_comparisons_counts_and_short_forms_agree_on_all_thousand_programs(block: int) -> None:
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        _agree(seed, numbers=True)
+
+
+def test_random_programs_with_numbers_use_every_feature() -> None:
+    texts = [random_case(seed, numbers=True).text for seed in range(100)]
+    for feature in ("count(", "min(", "max(", " < ", " >= ", "0..2"):
+        assert sum(feature in text for text in texts) > 10, feature
 
 
 def test_random_programs_use_every_feature_of_the_language() -> None:

@@ -30,7 +30,7 @@ from foretell.data.foreign import load_foreign
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.reading import limits
-from tests.hostile import structured
+from tests.hostile import commands, structured
 
 ROOT = Path(__file__).parents[1]
 SECONDS, MEMORY = 5, 1 << 30
@@ -334,7 +334,8 @@ def open_run(path: Path) -> None:
 
     from foretell.data import EventSequence
     from foretell.models.base import IntensityModel
-    from foretell.train.run import RunFolder, load_checkpoint
+    from foretell.train.checkpoint import load_checkpoint
+    from foretell.train.run import RunFolder
 
     run = RunFolder.open(path)
     run.config(), run.metrics(), run.origin(), run.time_unit(), run.noise()
@@ -396,6 +397,7 @@ KINDS: dict[str, Callable[[random.Random, Path], Callable[[], object]]] = {
     "run": a_run,
     "value": a_value,
     "setting": a_setting,
+    **commands.KINDS,
 }
 
 

@@ -212,3 +212,14 @@ def test_interrupting_a_command_that_still_loads_ends_with_130_and_one_line(dela
     _, err = child.communicate(timeout=60)
     assert (child.returncode, err) in ((130, "interrupted\n"), (1, "error: nowhere: no such run folder\n"))
     assert child.returncode == 130 or delay
+
+
+def test_an_interrupt_that_nobody_can_catch_ends_with_130_and_one_line():
+    """As one in the callback of a weak reference, while a module is being imported."""
+    text = "import sys, weakref\nfrom foretell.cli import main\n" + (
+        "class Part:\n    pass\n\n\ndef interrupt(_):\n    raise KeyboardInterrupt\n\n\n"
+        "def command():\n    part = Part()\n    seen = weakref.ref(part, interrupt)\n    del part\n\n\n"
+        "main._run = command\nmain.run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")

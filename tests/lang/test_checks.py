@@ -163,7 +163,13 @@ def test_a_declaration_given_twice_with_one_value_is_fine(pair: str):
 
 def test_the_default_dimension_is_that_of_every_functor_without_one():
     found = program(":- embed(_, 0). :- event(e, 3). :- event(f). a. e :- a. f :- a.").functors
-    assert (found["a"].dim, found["e"].dim, found["f"].dim) == (0, 3, 0)
+    assert (found["a"].dim, found["e"].dim, found["f"].dim) == (
+        0,
+        3,
+        None,
+    )  # an event of dimension 0 has a constant rate
+    assert program(":- embed(_, 4). :- event(e). :- exogenous(x). e.").functors["e"].dim == 4
+    assert program(":- embed(_, 0). :- event(e). :- exogenous(x). e <- x. e.").functors["x"].dim == 0
     assert program("a.").functors["a"].dim is None
 
 

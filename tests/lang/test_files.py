@@ -28,21 +28,21 @@ def test_an_included_file_counts_at_its_place_and_relative_to_the_file_that_name
     )
     found = Program.from_file(tmp_path / "main.ndtt")
     assert [(one.name, pretty_rule(one.rule)) for one in found.rules] == [
-        ("rule1", "a."),
-        ("rule2", "b."),
-        ("rule3", "c."),
-        ("rule4", "d."),
+        ("a", "a."),
+        ("b", "b."),
+        ("c", "c."),
+        ("d", "d."),
     ]
     assert [Path(one.name).name for one in found.sources] == ["main.ndtt", "one.ndtt", "two.ndtt"]
 
 
-def test_facts_and_removals_are_numbered_and_declarations_are_not():
+def test_removals_are_numbered_and_facts_and_declarations_are_not():
     found = program(":- exogenous(e). :- embed(a, 3). a(x). b(X) <- e(X). !b(X) <- e(X). c(X) :- a(X).")
     assert [(one.number, one.rule.kind) for one in found.rules] == [
-        (1, "deduce"),
-        (2, "add"),
-        (3, "remove"),
-        (4, "deduce"),
+        (0, "deduce"),
+        (1, "add"),
+        (2, "remove"),
+        (3, "deduce"),
     ]
 
 

@@ -78,7 +78,7 @@ def test_the_page_of_program_errors_has_every_code_once_and_no_other():
 def test_an_entry_says_the_cause_and_the_fix_and_its_example_gives_the_code(code: str):
     section = sections()[code]
     assert "**Fix.**" in section
-    examples = re.findall(r"^```prolog\n(.*?)^```", section, re.M | re.S)
+    examples = re.findall(r"^```ndtt\n(.*?)^```", section, re.M | re.S)
     assert examples
     needs_files = code in (
         "missing-file",
@@ -98,7 +98,8 @@ def test_every_program_on_the_page_of_the_language_is_fine(tmp_path: Path):
     page = (ROOT / "docs/reference/rule-language.md").read_text(encoding="utf-8")
     (tmp_path / "teams.ndtt").write_text("team(sales).\n")
     (tmp_path / "teammate.csv").write_text("player,other\npurple1,purple2\n")
-    blocks = re.findall(r"^```prolog\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "price.csv").write_text("item,amount,weight\nmilk,1.5,\nbread,2,0.4\n")
+    blocks = re.findall(r"^```ndtt\n(.*?)^```", page, re.M | re.S)
     assert len(blocks) >= 5
     for block in blocks:
         Program.from_text(block, folder=tmp_path)

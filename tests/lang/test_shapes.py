@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from foretell.lang.program import Counts, Program, count_parameters, shapes_of, unify
+from foretell.lang.counts import Counts, count_parameters
+from foretell.lang.program import Program, shapes_of, unify
 from foretell.lang.syntax import Rule
 from tests.lang.reading import diagnostics, errors, program, statements
 
@@ -18,7 +19,9 @@ forum(T) <- bos, empl(T).
 
 
 def counted(found: Program, **options: int) -> Counts:
-    return count_parameters(found.rules, found.tables, found.functors, **{"dim": 32, "layers": 2, **options})
+    return count_parameters(
+        found.rules, found.tables, found.functors, found.features, **{"dim": 32, "layers": 2, **options}
+    )
 
 
 def test_shapes_are_those_of_the_table():
@@ -45,15 +48,15 @@ def test_counts_are_products_of_shapes_over_layers_and_every_exponent_and_intens
 
 def test_a_matrix_that_rules_share_counts_once():
     found = counted(program("a(x). b(X) :- a(X) :: w. c(X) :- a(X) :: w. d(X) :- a(X)."), dim=4)
-    assert [one.shared_with for one in found.rules] == [None, None, "rule2", None]
-    assert found.total == 4 + (4 * 5) + (4 * 5) + 3  # the fact, w, that of rule4, and three exponents
+    assert [one.shared_with for one in found.rules] == [None, None, "rule1", None]
+    assert found.total == 4 + (4 * 5) + (4 * 5) + 3  # the fact, w, that of rule3, and three exponents
 
 
 def test_shared_exponents_count_once_and_groups_are_marked():
     found = counted(program("a(x). b(X) : e :- a(X) :: w(X). c(Y) : e :- a(Y) :: w(Y)."), dim=4)
     assert found.total == 4 + 20 + 1
     assert found.per_value and found.rules[1].shapes.groups == ("X",)
-    assert found.rules[2].shared_with == "rule2"
+    assert found.rules[2].shared_with == "rule1"
 
 
 def test_tables_have_a_vector_for_every_row(tmp_path):
@@ -82,13 +85,25 @@ def test_the_default_dimension_decides_whether_shapes_agree():
     assert errors(text, dim=9) == ["shape-clash"]
 
 
-def test_the_own_name_of_a_rule_is_a_name_like_others():
-    (found,) = [
-        one
-        for one in diagnostics(":- embed(b, 2). a(x). b(x). d(X) :- a(X). e(X) :- b(X) :: rule3.")
-        if one.severity == "error"
-    ]
-    assert found.code == "shape-clash" and "rule3" in found.message
+def test_the_own_name_of_a_rule_is_no_name_to_give():
+    assert errors("a(x). d(X) :- a(X). e(X) :- a(X) :: rule1.") == ["automatic-name"]
+    assert errors("a(x). d(X) : rule2 :- a(X). e(X) :- a(X).") == ["automatic-name"]
+    assert errors("a(x). d(X) :- a(X) :: rule3. e(X) :- a(X) :: rule.") == []
+
+
+def test_a_fact_is_named_after_itself_and_may_share_that_vector():
+    assert errors("a(x). a(y). d(z) :: a(x).") == []
+    (found,) = [one for one in diagnostics(":- embed(d, 2). a(x). a(y). d(z) :: a(y).") if one.severity == "error"]
+    assert found.code == "shape-clash" and "the facts from" in found.message
+    assert errors(":- embed(d, 2). a(x). a(y). d(z) :: a(z).") == []
+
+
+def test_adding_a_fact_renames_nothing():
+    before = Program.from_text("a(x). d(X) :- a(X). e <- bos. !e <- bos. f :- e.")
+    after = Program.from_text("a(y). a(x). d(X) :- a(X). a(z). e <- bos. !e <- bos. f :- e. a(u).")
+    names = [one.name for one in before.rules]
+    assert names == ["a(x)", "rule1", "rule2", "rule3", "rule4"]
+    assert [one.name for one in after.rules if one.name in names] == names
 
 
 def test_a_name_may_clash_with_the_vectors_of_a_table(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from foretell.lang.check import strong_components
+from foretell.lang.stratify import strong_components
 from tests.lang.reading import errors, program, warnings
 
 

@@ -59,9 +59,11 @@ def is_command(file: str, function: Function) -> bool:
 
 
 def lines(file: str, function: Function) -> int:
-    """How many lines a function has; of a command, its body alone."""
+    """How many lines of code a function has: its docstring is not counted, and of a command its body alone."""
     first = function.body[0].lineno if is_command(file, function) else function.lineno
-    return (function.end_lineno or 0) - first + 1
+    text = function.body[0] if ast.get_docstring(function) is not None else None
+    words_for_readers = 0 if text is None else (text.end_lineno or 0) - text.lineno + 1
+    return (function.end_lineno or 0) - first + 1 - words_for_readers
 
 
 def words(name: str) -> list[str]:

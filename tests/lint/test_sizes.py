@@ -18,6 +18,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 MANY_PARAMETERS = {
     "evaluate/predict.py:predict_each": "public: every question is a parameter, with its default",
     "evaluate/scores.py:evaluate": "public",
+    "sampling/core/futures.py:sample_futures": "public",
     "train/label_tasks.py:classify": "public",
     "train/fit.py:fit": "public",
     "train/label_tasks.py:pretrain": "public",

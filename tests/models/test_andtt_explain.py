@@ -42,6 +42,7 @@ def opened_twin(model: ANDTT, data: EventData, row: int, look: Look) -> twin._Mo
         list(data.names_of(sequence)),
         sequence.times.tolist(),
         look.seen,
+        look.time,
     )
 
 
@@ -231,7 +232,7 @@ def test_an_effect_is_what_the_log_intensity_loses_without_the_contribution(scal
     look = look_back(model, sequence, 2.5)
     anatomy = take_apart(model, look, number_of(look, "g"))
     arrays = model.named_arrays()
-    own = arrays["deduce.rule1.W"][:, 0]
+    own = arrays["deduce.g.W"][:, 0]
     attended = look.heads[anatomy.event][0].layers[0].value
 
     def log_intensity(own: torch.Tensor, attended: torch.Tensor) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretell.batches.timelines import Histories
-from foretell.data import Vocabulary
+from foretell.data import EventSequence, Vocabulary
 from foretell.lang.program import Program
 from foretell.plan import slots as slots_module
 from foretell.plan.parameters import DimensionLayout
@@ -30,8 +30,8 @@ def histories() -> Histories:
 
 
 def slots_of(known: Histories, types: list[int], **options) -> SequenceSlots:
-    kinds = np.asarray(types)
-    key, timeline = known.timeline(VOCABULARY, kinds, np.arange(1.0, len(types) + 1))
+    times = np.arange(1.0, len(types) + 1)
+    key, timeline = known.timeline(VOCABULARY, EventSequence(times, np.asarray(types), len(types) + 1.0))
     return known.slots(key, timeline, np.arange(1, len(types) + 2), **options)
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from foretell.data import EventData, ReadOptions, load_file
+from foretell.errors import ForetellError
 from foretell.evaluate.queries import intensities_at
 from foretell.models.base import IntensityModel
 from foretell.models.registry import model_kinds, model_options
@@ -61,7 +62,15 @@ def trained(kind: str, data: EventData, program: Path) -> IntensityModel:
     return model
 
 
-@pytest.mark.parametrize("kind", model_kinds())
+OF_THE_CALENDAR = "weekly"  # which refuses plain numbers: they have no days of the week
+
+
+def test_a_model_of_the_calendar_refuses_numbers_from_zero(read: dict[str, EventData], tmp_path: Path) -> None:
+    with pytest.raises(ForetellError, match="needs absolute times"):
+        trained(OF_THE_CALENDAR, read["numbers"], tmp_path / "p.ndtt")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in model_kinds() if kind != OF_THE_CALENDAR])
 def test_every_form_of_time_gives_the_same_model(kind: str, read: dict[str, EventData], tmp_path: Path) -> None:
     program = tmp_path / "p.ndtt"
     program.write_text(RULES)

@@ -105,12 +105,12 @@ def test_an_exponents_name_on_an_addition_makes_pools():
     two, _ = small(text.format(" : b(X)"), ["g", "g"])
     names = {name for name in two.named_arrays() if name.startswith("add.b")}
     assert names == {"add.b(a).beta", "add.b(b).beta"}
-    arrays = {name: array for name, array in one.named_arrays().items() if name != "add.rule4.beta"}
+    arrays = {name: array for name, array in one.named_arrays().items() if name != "add.rule1.beta"}
     two.load_named_arrays(arrays | {name: torch.tensor(3.0, dtype=torch.float64) for name in names})
     apart = two.intensity(data[0], [2.0])
-    one.load_named_arrays(arrays | {"add.rule4.beta": torch.tensor(1.0, dtype=torch.float64)})
+    one.load_named_arrays(arrays | {"add.rule1.beta": torch.tensor(1.0, dtype=torch.float64)})
     torch.testing.assert_close(one.intensity(data[0], [2.0]), apart, rtol=1e-12, atol=1e-12)  # pools of one are sums
-    one.load_named_arrays(arrays | {"add.rule4.beta": torch.tensor(3.0, dtype=torch.float64)})
+    one.load_named_arrays(arrays | {"add.rule1.beta": torch.tensor(3.0, dtype=torch.float64)})
     assert abs(one.intensity(data[0], [2.0]) - apart).max() > 1e-6
 
 

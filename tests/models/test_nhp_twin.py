@@ -194,7 +194,7 @@ def test_event_logs_and_gap_integrals_agree_with_the_twin_term_by_term():
     for row in range(2):
         sequence = as_history(data, row)
         for index, event in enumerate(sequence):
-            assert_close(terms.event_log[row, index], twin.intensity(*event, sequence[:index]).log())
+            assert_close(terms.event_log[row, index], twin.intensity(event.type, event.time, sequence[:index]).log())
         for gap in range(len(sequence) + 1):
             inside = points.gap[0] == gap
             columns = points.queries.times[row, inside].tolist(), points.weights[row, inside].tolist()

@@ -17,8 +17,8 @@ from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
 from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.reference.andtt import Settings
-from foretell.reference.database import states
-from tests.ground.random_programs import random_case
+from foretell.reference.database import changes, first_state
+from tests.ground.random_programs import Case, lifetimes, random_case
 from tests.samples import Rules, randomise_rules
 
 GAPS = (0.0, 0.0, 0.25, 0.4, 1.3)  # some events are at one time
@@ -86,14 +86,16 @@ class RichCase:
 
 
 @lru_cache
-def rich_case(seed: int) -> RichCase:
+def rich_case(seed: int, expiry: bool = False) -> RichCase:
+    """With `expiry`, additions of many rules end, some of them at the time of an event."""
     draw = random.Random(f"rich {seed}")
-    base = random_case(seed)
+    base = random_case(seed, expiry=expiry)
     dim = draw.randint(1, 3)
     text = base.text
     text = _changed(text, _changes(draw, base.program, text), dim)
     program = Program.from_text(text, dim=dim)
     times = np.cumsum([draw.choice(GAPS) * draw.random() for _ in base.events]).round(6).tolist()
+    times = base.times if expiry else times
     half = len(times) // 2
     sequences = [
         (base.events, times, (times or [0.0])[-1] + draw.choice([0.0, 0.7])),
@@ -103,16 +105,18 @@ def rich_case(seed: int) -> RichCase:
     options = random.Random(f"sublayers {seed}")
     beyond = {"layer_norm": options.random() < 0.2, "feed_forward": options.choice([0, 0, 0, 3])}
     settings = Settings(dim, draw.randint(1, 2), draw.randint(1, 4), 0.3, 7.0, **beyond)
-    vocabulary, time_scale = _vocabulary(draw, program, base.events), draw.choice([1.0, 1.7])
+    vocabulary, time_scale = _vocabulary(draw, program, base), draw.choice([1.0, 1.7])
     factors = {"intensity_scales": options.choice([0, 1, 3]), "intensity_shape": options.choice([0, 0, 2])}
     return RichCase(text, program, settings, sequences, vocabulary, time_scale, factors)
 
 
-def _vocabulary(draw: random.Random, program: Program, events: list[str]) -> Vocabulary:
+def _vocabulary(draw: random.Random, program: Program, base: Case) -> Vocabulary:
     """Events of the data, and most of the others that were possible: what is left out counts in the total alone."""
+    events = base.events
+    happened = changes(program, events, base.times, base.t_end, lifetimes(program))
     possible = {
         f"{fact[0]}({','.join(fact[1:])})" if fact[1:] else fact[0]
-        for state in states(program, events)
+        for state in (first_state(program), *(one.state for one in happened))
         for fact in state.facts
         if program.functors[fact[0]].kind == "event"
     }

@@ -13,8 +13,8 @@ from scipy import stats
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.history import PossibleByState, numbers_below
 from foretell.plan.parameters import DimensionLayout
+from foretell.plan.possible_by_state import PossibleByState, numbers_below
 from foretell.plan.slots import SequenceSlots, sequence_slots
 from tests.ground.timelines import replay_of
 from tests.plan.plans import DIM, names

@@ -98,7 +98,7 @@ def test_the_json_of_a_plan_has_a_sequence_an_object_and_the_network_in_each():
 
 def test_check_shows_what_a_plan_is_without_data_and_without_torch():
     shown = fine("check", FILES["forum"], "--show", "plan", "--dim", 8).out
-    assert "rule13  add: V 8 × 17, K 8 × 17, Q 8 × 17 for each C" in shown
+    assert "rule10  add: V 8 × 17, K 8 × 17, Q 8 × 17 for each C" in shown
     assert "post(C): as many as data give values to C" in shown
     whole = (HERE / "forum.plan").read_text(encoding="utf-8")
     assert whole.startswith(shown[: shown.index("parameters (")])

@@ -62,7 +62,7 @@ def test_a_run_trained_from_a_name_keeps_the_name(tmp_path: Path, monkeypatch: p
     options = ("--data", "robocup", "--dim", 1, "--layers", 1, "--epochs", 1, "--batch", 1, "--quiet")
     fine("train", "--program", "robocup", *options, "--run", "run", "--set", "train.dev_points=1")
     made = RunFolder.open("run")
-    assert getattr(made.config().model, "program", None) == "robocup" and made.model().kind == "andtt"
+    assert getattr(made.config().model, "program", None) == "robocup" and made.model().kind == "s2ndtt"
     assert "already" in refused("train", "--program", "robocup", *options, "--run", "run")
 
 

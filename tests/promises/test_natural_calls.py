@@ -48,7 +48,7 @@ def test_wrong_words_and_times_are_refused(csv: Path):
     ft.fit(model, data.train)
     with pytest.raises(ForetellError, match="integral = 'quad'"):
         ft.evaluate(model, data.train, integral="quad")
-    with pytest.raises(ForetellError, match="no data to score"):
+    with pytest.raises(ForetellError, match="expected the events of one split"):
         ft.evaluate(model, data.test)
     for times in ([float("nan")], [-3.0]):
         with pytest.raises(ForetellError, match="numbers from 0 on"):
@@ -69,3 +69,50 @@ def test_hawkes_fits_in_float32_and_on_data_that_end_with_their_events():
     data = ft.EventData(one_each, ft.Vocabulary(("visit",)))
     model = ft.Hawkes(data.vocabulary, dtype=torch.float32)
     assert np.isfinite(ft.fit(model, data).best) and model.dtype == torch.float32
+
+
+CALLS = {
+    "fit": lambda model, wrong: ft.fit(model, wrong),
+    "fit, dev": lambda model, wrong: ft.fit(model, one_split(), wrong),
+    "pretrain": lambda model, wrong: ft.pretrain(model, wrong),
+    "classify": lambda model, wrong: ft.classify(model, wrong, label="x"),
+    "evaluate": lambda model, wrong: ft.evaluate(model, wrong),
+    "predict_each": lambda model, wrong: ft.predict_each(model, wrong),
+    "intensities_at": lambda model, wrong: ft.intensities_at(model, wrong, [1.0]),
+    "embeddings_of": lambda model, wrong: ft.embeddings_of(model, wrong),
+    "score_labels": lambda model, wrong: ft.score_labels(model, wrong),
+    "score_masked": lambda model, wrong: ft.score_masked(model, wrong, mask=0.1, drop=0.1),
+    "predict_labels": lambda model, wrong: ft.predict_labels(model, wrong),
+    "sample_futures": lambda model, wrong: ft.sample_futures(model, wrong, horizon=1.0),
+    "sample_next": lambda model, wrong: ft.sample_next(model, wrong, n=1),
+    "predict": lambda model, wrong: ft.predict(model, wrong),
+    "sample": lambda model, wrong: ft.sample(model, wrong, horizon=1.0),
+    "explain": lambda model, wrong: ft.explain(model, wrong, 1.0),
+}
+WRONG = {"lists": [[1, 2, 3]], "a number": 3, "text": "data.csv", "a data set": ft.load("robocup")}
+
+
+def one_split() -> ft.EventData:
+    return ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_no_split_or_no_history_is_said(call: str, wrong: str):
+    with pytest.raises(ForetellError, match=r"expected (the events of one split|one sequence)"):
+        CALLS[call](ft.ANHP(2, dim=4, layers=1), WRONG[wrong])
+
+
+@pytest.mark.parametrize("call", sorted(set(CALLS) - {"fit", "fit, dev", "sample_futures", "sample_next", "sample"}))
+def test_what_is_no_model_is_said(call: str):
+    with pytest.raises(ForetellError, match="model: expected a model"):
+        CALLS[call]("anhp", one_split())
+
+
+def test_the_message_names_the_way():
+    with pytest.raises(ForetellError, match="found Dataset; give one of its splits: train, dev, test"):
+        ft.fit(ft.NHP(2), ft.load("robocup"))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ForetellError, match=r"found None; the data set may have no such split"):
+        ft.evaluate(ft.NHP(2), None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ForetellError, match="from_frame reads a data frame"):
+        ft.fit(ft.NHP(2), __import__("pandas").DataFrame({"a": [1]}))

@@ -26,10 +26,10 @@ def numbers(*values: float) -> torch.Tensor:
 def parameters() -> dict[str, torch.Tensor]:
     found = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in wanted().items()}
     found |= {name: torch.ones((), dtype=torch.float64) for name in found if name.endswith((".beta", ".tau"))}
-    found["deduce.rule1.W"] = numbers(0.3).view(1, 1)
-    found["deduce.rule2.W"] = numbers(0.1, 0.5).view(1, 2)
-    found["add.rule5.G"][:, 0] = numbers(0.7, -0.2, 0.4)
-    found["add.rule6.G"][:, 0] = numbers(0.7, -0.2, -1.0)  # the same jump, and a smaller step
+    found["deduce.p.W"] = numbers(0.3).view(1, 1)
+    found["deduce.rule1.W"] = numbers(0.1, 0.5).view(1, 2)
+    found["add.rule4.G"][:, 0] = numbers(0.7, -0.2, 0.4)
+    found["add.rule5.G"][:, 0] = numbers(0.7, -0.2, -1.0)  # the same jump, and a smaller step
     found |= {"state.q.1.decay": numbers(0.8), "state.q.1.frequency": numbers(1.5), "state.q.1.step_bias": numbers(0.2)}
     found |= {"state.q.1.B": numbers(0.6, 0.3).view(1, 1, 2), "state.q.1.C": numbers(0.9, -0.4).view(1, 1, 2)}
     return found

@@ -58,7 +58,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "talk.ndtt").write_text(PROGRAM)
     options = ("--data", folder / "data", "--epochs", 3, "--quiet", "--layers", 2, "--dim", 4)
     fine("train", "--model", "anhp", "--run", folder / "anhp", *options, "--set", "model.shortest_wave=0.5")
-    fine("train", "--program", folder / "talk.ndtt", "--run", folder / "andtt", *options)
+    fine("train", "--model", "andtt", "--program", folder / "talk.ndtt", "--run", folder / "andtt", *options)
     return folder
 
 

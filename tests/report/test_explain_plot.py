@@ -32,7 +32,7 @@ def test_every_head_has_a_row_and_every_addition_a_dot_as_large_as_its_weight(fo
     (axes,) = explain_plot(found).axes
     labels = [text.get_text() for text in axes.get_yticklabels()]
     assert len(labels) == 6 and labels[-1] == "all of these"
-    assert {label.split("\n")[1] for label in labels[:-1]} == {"rule9[X=ann]", "rule9[X=bob]", "rule10", "rule11"}
+    assert {label.split("\n")[1] for label in labels[:-1]} == {"rule5[X=ann]", "rule5[X=bob]", "rule6", "rule7"}
     dots = [one for one in axes.collections if isinstance(one, PathCollection) and len(one.get_offsets())]  # pyright: ignore[reportArgumentType]
     sizes = sorted(float(size) for dot in dots for size in dot.get_sizes())
     weights = [

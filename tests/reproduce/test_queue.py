@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from foretell.reproduce import queue
+from foretell.reproduce.assignment import Assignment, Worker, placed, work_on_unit
 from foretell.reproduce.experiment import Choice, Definition, Results, merged
 from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, _next
 from foretell.reproduce.unit import Unit, UnitFolder
-from foretell.reproduce.workers import Assignment, ProcessPool
+from foretell.shards.pool import ShardTask, SharedInput
+from foretell.shards.processes import ProcessPool
 
 
 @pytest.fixture(autouse=True)
@@ -51,17 +53,10 @@ def test_nothing_runs_beside_a_unit_that_is_timed():
     assert _next([course_of(timed, other)], [job_of(timed)], ReproduceOptions(Path())) is None
 
 
-def test_a_job_goes_to_another_process_and_back():
-    job = Assignment(
-        "x",
-        Choice(True, ("a",), (1, 2)),
-        Unit("u", {"deep": [1, {"x": None}]}, 2.0, "cuda", True),
-        "o",
-        "d",
-        "cuda",
-        1.5,
-    )
-    assert Assignment.from_json(job.to_json()) == job
+def test_a_folder_is_named_by_its_whole_path_and_a_shipped_experiment_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert (placed("mine"), placed("robocup")) == (str(tmp_path / "mine"), "robocup")
 
 
 def test_tables_of_a_quick_run_are_merged_and_the_rest_replaced():
@@ -93,13 +88,16 @@ def test_a_process_that_dies_takes_only_its_unit_with_it(experiment, tmp_path):
     from foretell.reproduce.models import Models
 
     unit = Models(read_definition(str(experiment))).units({})[0]
-    pool.start(Assignment(str(experiment), Choice(), unit, str(tmp_path), None, "cpu", None))
-    pool.processes[0].process.kill()
+    job = Assignment(str(experiment), Choice(), unit, str(tmp_path), None, "cpu", None)
+    pool.start(ShardTask(job, work_on_unit, SharedInput(Worker()), job))
+    process = pool.workers[0].process
+    assert process is not None
+    process.kill()
     ended = []
     while not ended:
         ended = pool.wait()
-    assert ended[0][1].state == "failed" and "exit code -9" in ended[0][1].error
-    assert pool.busy() == [] and pool.processes == []
+    assert ended[0].name == job and "exit code -9" in ended[0].lost
+    assert pool.busy() == [] and pool.workers == []
     pool.close()
 
 

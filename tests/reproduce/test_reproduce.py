@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pytest
 
+from foretell.reproduce.assignment import Assignment, Worker
 from foretell.reproduce.experiment import Choice, names, open_experiment, read_definition, results_of
 from foretell.reproduce.rows import read_rows
 from foretell.reproduce.unit import UnitFolder
-from foretell.reproduce.workers import Assignment, Worker
 from tests.cli.invoking import Outcome, fine, foretell, process, refused
 
 UNITS = {"a-nhp-grid-dim2", "a-nhp-grid-dim4", "a-nhp-seed0", "a-nhp-seed1", "a-nhp-layernorm-seed0", "poisson-seed0"}
@@ -88,7 +88,7 @@ def test_a_run_in_many_short_pieces_ends_with_the_same_numbers(experiment, tmp_p
     fine("reproduce", *chosen, "--out", tmp_path / "whole")
     pieces = 0
     while len(list((tmp_path / "pieces").rglob("record.json"))) < 3:
-        fine("reproduce", *chosen, "--out", tmp_path / "pieces", "--minutes", 0.0005)
+        fine("reproduce", *chosen, "--out", tmp_path / "pieces", "--minutes", 0.00001)
         pieces += 1
         assert pieces < 60
     assert pieces > 6  # each piece ends a step or two after it began

@@ -136,6 +136,4 @@ def test_sampled_events_of_rules_are_possible_when_they_happen():
     fresh = EventData(list(data), data.vocabulary)
     assert sum(len(one) for one in fresh) > 300
     for sequence in fresh:
-        model.histories.timeline(
-            model.vocabulary, sequence.types, sequence.times
-        )  # an impossible event is an error here
+        model.histories.timeline(model.vocabulary, sequence)  # an impossible event is an error here

@@ -14,7 +14,7 @@ from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.classical.poisson import Poisson
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece
-from foretell.sampling.core import futures as module
+from foretell.sampling.core import drawing as module
 from foretell.sampling.core import thinning
 from foretell.sampling.core.futures import sample_futures, sample_next
 from foretell.sampling.core.pace import ALIKE, Pace
@@ -162,7 +162,7 @@ def test_what_cannot_be_sampled_is_said(given: dict[str, float], said: str):
 
 
 def test_a_history_of_another_kind_is_refused():
-    with pytest.raises(ForetellError, match="expected an EventSequence"):
+    with pytest.raises(ForetellError, match="expected one sequence"):
         hawkes().sample("robocup", horizon=1.0)  # pyright: ignore[reportArgumentType]
 
 

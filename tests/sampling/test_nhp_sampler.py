@@ -1,4 +1,4 @@
-"""Bounds of an NHP hold whatever its weights and however long the windows, and are tight enough for a handful of proposals an event."""
+"""Bounds of an NHP hold whatever its weights and however long the windows, and are tight enough for a handful of proposals per event."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from foretell.data import EventSequence, Vocabulary
 from foretell.models.recurrent.nhp import NHP
-from foretell.models.recurrent.nhp_sampler import Cell, NHPSampler
+from foretell.models.recurrent.nhp_sampler import Cell
 from foretell.sampling.core.futures import sample_futures
 from foretell.sampling.core.start import start_sampler
 from tests.samples import randomise
@@ -59,7 +59,8 @@ def test_rounding_of_scores_of_saturated_memories_does_not_break_bounds():
         with torch.no_grad():
             model.w.copy_(torch.randn(types, dim, generator=draw, dtype=torch.float64) * 1e8)
             model.w.sub_((model.w @ h.T) * h / h.square().sum())
-        sampler = NHPSampler(model, Cell(memory, memory, torch.ones_like(memory), output, memory.new_zeros(1)))
+        sampler = start_sampler(model, [EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 1.0)], [0])
+        sampler.cell = Cell(memory, memory, torch.ones_like(memory), output, memory.new_zeros(1))
         start = torch.linspace(1.0, 2.0, 5, dtype=torch.float64)[None]
         upper = sampler.bounds(start, start + 0.1).upper
         for part in (0.0, 0.3, 1.0):

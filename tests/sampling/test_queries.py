@@ -10,9 +10,7 @@ import torch
 from foretell.errors import ForetellError
 from foretell.models.attention.query_layout import GridLayout, RunLayout
 from foretell.sampling.core.start import in_float64, past_batch
-from tests.sampling.processes import PAST, TYPES, anhp
-
-CPU = torch.device("cpu")
+from tests.sampling.processes import PAST, anhp
 
 
 def drawn(*shape: int) -> torch.Tensor:
@@ -47,7 +45,7 @@ def test_some_queries_of_a_row_and_those_of_a_single_walk():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_copy_in_float64_has_numbers_of_its_own(dtype: torch.dtype):
     model = anhp().to(dtype).train()
-    own, batch = in_float64(model), past_batch([PAST], [3], TYPES, model.device)
+    own, batch = in_float64(model), past_batch([PAST], [3], model)
     assert batch.lengths.tolist() == [3] and not own.training and model.training
     assert all(one.dtype == torch.float64 for one in own.parameters())
     assert all(one.dtype == dtype for one in model.parameters())
@@ -64,5 +62,11 @@ def test_a_copy_in_float64_has_numbers_of_its_own(dtype: torch.dtype):
 def test_a_history_with_a_type_that_the_model_does_not_know_is_an_error():
     strange = replace(PAST, types=PAST.types + 1)
     with pytest.raises(ForetellError, match="type 3 is outside the vocabulary of 3 event types"):
-        past_batch([strange], [4], TYPES, CPU)
-    past_batch([strange], [1], TYPES, CPU)  # what was not seen does not matter
+        past_batch([strange], [4], anhp())
+    past_batch([strange], [1], anhp())  # what was not seen does not matter
+
+
+def test_a_vector_meets_the_tables_of_the_sequences_that_there_are_queries_of():
+    tables, vector = drawn(4, 2, 5, 3), drawn(3)
+    found = RunLayout(torch.tensor([0, 2, 2])).meet(tables, vector)
+    torch.testing.assert_close(found[[0, 2]], GridLayout().meet(tables, vector)[[0, 2]])

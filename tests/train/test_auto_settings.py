@@ -55,6 +55,16 @@ def test_ties_are_spread_and_a_missing_dev_split_is_set_aside():
     assert "data.dev_share" not in few and "train.patience" not in few
 
 
+def test_few_events_with_dates_do_without_a_calendar():
+    found = {
+        (events, dated): "model.calendar"
+        in {one.key for one in choose_settings(replace(LOG, events=events, has_weeks=dated), "cpu")}
+        for events in (5_000, 20_000)
+        for dated in (False, True)
+    }
+    assert found == {(5_000, True): True, (5_000, False): False, (20_000, True): False, (20_000, False): False}
+
+
 def test_what_is_given_overrules_a_rule():
     table = with_settings({"model": {"kind": "auto", "dim": 8}, "train": {"lr": 0.5}}, choose_settings(LOG, "cpu"))
     assert table["model"]["dim"] == 8 and table["train"]["lr"] == 0.5 and table["model"]["kind"] == "anhp"

@@ -161,3 +161,24 @@ def test_a_run_resumed_on_cuda_keeps_its_learning_rate_and_its_curve(tmp_path):
     resumed = fit(model(), DATA.train, DATA.dev, config.train, run=run, resume=True)
     assert [r["lr"] for r in resumed.records] == [r["lr"] for r in whole.records]
     assert [r["dev"] for r in resumed.records] == pytest.approx([r["dev"] for r in whole.records], rel=1e-4)
+
+
+@pytest.mark.parametrize("capture", [True, False])
+def test_an_average_follows_steps_and_is_kept_also_where_they_are_captured(capture: bool):
+    there = model()
+    average = {name: one.detach().cuda() for name, one in there.named_parameters()}
+    ends: list[dict[str, torch.Tensor]] = []
+    count = [0]
+
+    def follow(epoch: int, step: int, steps: int) -> None:
+        keep = min(0.8, (1.0 + count[0]) / (10.0 + count[0]))
+        for name, one in there.named_parameters():
+            average[name] = keep * average[name] + (1.0 - keep) * one.detach()
+        count[0] += 1
+        if step == steps:
+            ends.append(dict(average))
+
+    chosen = make_config({"train": {"epochs": 8, "batch": 1, "average": 0.8, "device": "cuda", "capture": capture}})
+    found = fit(there, DATA.train, DATA.dev, chosen.train, on_step=follow)
+    for name, one in found.model.named_parameters():
+        torch.testing.assert_close(one.detach(), ends[found.best_epoch - 1][name], rtol=1e-4, atol=1e-5)

@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 from foretell.errors import ForetellError
-from foretell.train.trainer import WARM_UP, Adam, Callback, StepLoss, TaskScore, Trainer, TrainingInterrupt, cosine
+from foretell.train.adam import Adam
+from foretell.train.trainer import WARM_UP, Callback, StepLoss, TaskScore, Trainer, TrainingInterrupt, cosine
 from tests.samples import event_data
 from tests.train.small import options
 
-DATA = event_data([([1.0], [0])] * 7)  # in batches of 3: three steps an epoch
+DATA = event_data([([1.0], [0])] * 7)  # in batches of 3: three steps per epoch
 
 
 class Counter(nn.Module):

@@ -106,7 +106,7 @@ def test_training_descends_the_likelihood_of_all_events_however_batches_are_form
 
 def given_dev_scores(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
     left = iter(values)
-    monkeypatch.setattr(likelihood_task, "mean_log_likelihood", lambda *_: next(left))
+    monkeypatch.setattr(likelihood_task, "mean_log_likelihood", lambda *_, **more: next(left))
 
 
 def test_the_model_is_left_with_its_best_parameters(monkeypatch: pytest.MonkeyPatch):
@@ -152,7 +152,7 @@ def test_without_dev_data_the_train_score_is_what_is_judged():
 
 def test_a_loss_that_is_not_a_number_is_an_error_with_advice(monkeypatch: pytest.MonkeyPatch):
     step = training.Stepper.__call__
-    monkeypatch.setattr(training.Stepper, "__call__", lambda *args: step(*args) * float("nan"))
+    monkeypatch.setattr(training.Stepper, "__call__", lambda *args, **more: step(*args) * float("nan"))
     with pytest.raises(ForetellError, match=r"the loss is nan in epoch 1; lower train\.lr \(now 0\.005\)"):
         trained()
 

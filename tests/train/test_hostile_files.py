@@ -16,9 +16,10 @@ from safetensors.torch import save
 from foretell.errors import ForetellError
 from foretell.models.build import load_model, save_model
 from foretell.models.classical.hawkes import Hawkes
+from foretell.train.checkpoint import load_checkpoint
 from foretell.train.config import make_config
 from foretell.train.fit import TrainingInterrupt, fit
-from foretell.train.run import RunFolder, load_checkpoint
+from foretell.train.run import RunFolder
 from tests.train.small import exciting, options, small_model
 
 DATA = exciting(6, 0)

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from foretell.models.attention.layers import Dropout
+from foretell.train.adam import Adam
 from foretell.train.likelihood_task import LikelihoodTask
-from foretell.train.trainer import Adam
 from tests.samples import event_data
 from tests.train.small import exciting, options, small_model
 

@@ -74,7 +74,9 @@ def test_stopping_anywhere_and_resuming_changes_nothing(asked: int, integral: st
 def test_a_learning_rate_that_was_halved_stays_halved_when_a_run_is_resumed(
     asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(training, "mean_log_likelihood", lambda *_: -1.0)  # never better than in the first epoch
+    monkeypatch.setattr(
+        training, "mean_log_likelihood", lambda *_, **more: -1.0
+    )  # never better than in the first epoch
     chosen = options(epochs=5, cool=1, patience=0, lr=0.01)
     undisturbed, disturbed = new_run(tmp_path / "one"), new_run(tmp_path / "two")
     expected = fit(small_model(TRAIN), TRAIN, DEV, chosen, run=undisturbed)
@@ -212,7 +214,13 @@ def test_a_folder_killed_before_its_configuration_was_written_is_no_run_and_may_
 
 
 def test_resume_takes_nothing_beside_it(undisturbed: Path):
-    for more in (["--epochs", "3"], ["--seed", "1"], ["--set", "train.lr=1"], ["--run", "x"], ["--data", "robocup"]):
+    for more in (
+        ["--set", "train.patience=3"],
+        ["--seed", "1"],
+        ["--set", "train.lr=1"],
+        ["--run", "x"],
+        ["--data", "robocup"],
+    ):
         outcome = foretell("train", "--resume", undisturbed, *more)
         assert outcome.code == 1 and "give nothing else with it" in outcome.err
 

@@ -13,8 +13,9 @@ import pytest
 from foretell.errors import ForetellError
 from foretell.models.classical.hawkes import Hawkes
 from foretell.train.config import make_config
+from foretell.train.data_facts import data_facts
 from foretell.train.fit import fit
-from foretell.train.run import RunFolder, data_facts
+from foretell.train.run import RunFolder
 from tests.cli.invoking import fine, refused
 from tests.train.small import exciting, folder_of, options, small_model
 

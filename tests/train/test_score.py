@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+import numpy as np
 import pytest
 import torch
 
-from foretell.batches.batch import Batch
-from foretell.data import EventData
 from foretell.lang.program import Program
 from foretell.models import base
 from foretell.models.base import IntensityModel
@@ -42,15 +39,9 @@ def test_points_in_parts_score_what_they_score_together(kind: str, monkeypatch: 
     gaps = sum(len(one) + 1 for one in data)
     monkeypatch.setitem(ruled.EVENTS_AT_A_TIME, "cpu", 2 * 3 * gaps)
     monkeypatch.setitem(base.QUERIES_AT_A_TIME, "cpu", 3 * gaps)
-    monkeypatch.setattr(
-        "foretell.train.likelihood_task.batches_of", lambda data, model, window, nodes: whole(model, data)
-    )
+    monkeypatch.setattr("foretell.train.likelihood_task._fitting", lambda data, model, points: [np.arange(len(data))])
     apart = mean_log_likelihood(model, data, 7)
     assert apart == pytest.approx(together, rel=0.2)  # other batches draw other times
     monkeypatch.setitem(ruled.EVENTS_AT_A_TIME, "cpu", 1 << 30)
     monkeypatch.setitem(base.QUERIES_AT_A_TIME, "cpu", 1 << 30)
     assert mean_log_likelihood(model, data, 7) == pytest.approx(apart, rel=1e-12)
-
-
-def whole(model: base.IntensityModel, data: EventData) -> Iterator[tuple[list[int], Batch]]:
-    yield list(range(len(data))), model.collator.batch(data, range(len(data)))

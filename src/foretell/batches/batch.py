@@ -6,7 +6,7 @@ first `g` events. Padded times are `t_end`, so that padded gaps have length zero
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
@@ -15,7 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.covariates import CovariateEncoder, CovariateRows
 from foretell.data import EventData, EventSequence, Origin, Vocabulary
+from foretell.data.calendar import moment_of
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Timeline
 from foretell.nn.attention import Visible
@@ -85,11 +87,14 @@ class RuleRows:
     keys: tuple[bytes, ...]  # equal keys are equal events, and so one timeline
     timelines: tuple[Timeline, ...]
     plan: Any = None  # of the kind that the model's `encode` applies; None where it needs none, or rows were taken
+    event: Tensor | None = None  # int64 [B, N]: where additions expire, which event each column is; -1: an expiry
 
     def take_rows(self, rows: slice | Sequence[int]) -> RuleRows:
+        event = None if self.event is None else self.event[rows]
         if isinstance(rows, slice):
-            return RuleRows(self.keys[rows], self.timelines[rows])
-        return RuleRows(tuple(self.keys[row] for row in rows), tuple(self.timelines[row] for row in rows))
+            return RuleRows(self.keys[rows], self.timelines[rows], event=event)
+        timelines = tuple(self.timelines[row] for row in rows)
+        return RuleRows(tuple(self.keys[row] for row in rows), timelines, event=event)
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,8 @@ class Batch:
     gap_counts: Tensor  # bool [B, N + 1]: True where the gap's integral is scored
     history_only: Tensor  # bool [B, N]: True where the data say that an event is not scored
     rules: RuleRows | None = None
+    covariates: CovariateRows | None = None
+    starts: Tensor | None = None  # float64 [B]: the moment of time 0, for a model that follows the calendar
 
     def __len__(self) -> int:
         return self.times.shape[0]
@@ -115,22 +122,46 @@ class Batch:
         """How many events of each sequence are scored: [B]."""
         return self.event_counts.sum(1)
 
+    @property
+    def is_event(self) -> Tensor:
+        """False where a column is an expiry: [1 or B, N]."""
+        if self.rules is None or self.rules.event is None:
+            return torch.ones(1, self.times.shape[1], dtype=torch.bool, device=self.times.device)
+        return self.rules.event >= 0
+
+    def event_of(self, row: Tensor, column: Tensor) -> Tensor:
+        """Which events of their sequences some columns are; columns are events but where additions expire."""
+        if self.rules is None or self.rules.event is None:
+            return column
+        return self.rules.event[row, column]
+
     def rows(self, start: int, stop: int) -> Batch:
         """Some rows that follow one another; a plan is of all rows together, and stays behind."""
         rules = None if self.rules is None else self.rules.take_rows(slice(start, stop))
-        return Batch(*(tensor[start:stop] for tensor in self.tensors()), rules=rules)
+        return self._mapped(lambda tensor: tensor[start:stop], rules)
 
     def take(self, rows: Tensor) -> Batch:
         """Rows by number, int64 [R], in any order and any number of times."""
         rules = None if self.rules is None else self.rules.take_rows(rows.tolist())
-        return Batch(*(tensor.index_select(0, rows) for tensor in self.tensors()), rules=rules)
+        return self._mapped(lambda tensor: tensor.index_select(0, rows), rules)
 
     def clone(self) -> Batch:
-        """The same rows in memory of their own."""
-        return Batch(*(tensor.clone() for tensor in self.tensors()), rules=self.rules)
+        """A copy of the rows in memory of its own."""
+        return self._mapped(torch.clone, self.rules)
+
+    def _mapped(self, change: Callable[[Tensor], Tensor], rules: RuleRows | None) -> Batch:
+        further = self.covariates
+        further = None if further is None else CovariateRows(*map(change, further.tensors()))
+        starts = None if self.starts is None else change(self.starts)
+        return Batch(*map(change, self.tensors()), rules=rules, covariates=further, starts=starts)
 
     def tensors(self) -> tuple[Tensor, ...]:
-        return tuple(getattr(self, field.name) for field in fields(self)[:-1])
+        """All but the covariates and the calendar."""
+        return tuple(getattr(self, field.name) for field in fields(self)[:-3])
+
+    def all_tensors(self) -> tuple[Tensor, ...]:
+        further = () if self.covariates is None else self.covariates.tensors()
+        return self.tensors() + further + (() if self.starts is None else (self.starts,))
 
     def pieces(self, queries_per_gap: int, limit: int) -> Iterator[Batch]:
         """Cut into runs of sequences with at most `limit` queries each (one sequence at the least)."""
@@ -201,6 +232,17 @@ def what_counts(lengths: np.ndarray, width: int, given_first: bool, window: Wind
     return (event >= first) & (event < last), (gap >= first) & (gap <= last)
 
 
+def starts_of(chosen: Sequence[EventSequence]) -> Tensor:
+    """The moments at which sequences start: float64 [B]."""
+    unknown = [one.id for one in chosen if one.start is None]
+    if unknown:
+        raise ForetellError(
+            f"sequence {unknown[0]!r}: the model follows the calendar, and nothing says when this sequence started; expected data with "
+            "absolute times, or a model trained with model.calendar = false"
+        )
+    return torch.tensor([moment_of(one.start) for one in chosen if one.start is not None], dtype=torch.float64)
+
+
 @dataclass(frozen=True)
 class Queries:
     """Times at which something is wanted, each seeing a prefix of its sequence's events."""
@@ -255,6 +297,8 @@ class Collator:
     """For models without rules: padding alone."""
 
     captured_after = 1  # occurrences of a capture key: at once, since batches of a shape are sure to come again
+    covariates: CovariateEncoder | None = None  # of a model that has covariates
+    calendar: bool = False  # the model follows the calendar
 
     def batch(
         self,
@@ -273,8 +317,26 @@ class Collator:
         """
         chosen = [data[int(index)] for index in indices]
         padded = batch_of(chosen, data.origin, window=window, device=device, width=width, unscored=unscored)
-        batch = self.with_rules(padded, chosen, data.vocabulary)
+        batch = self.with_rules(self.with_inputs(padded, chosen), chosen, data.vocabulary)
         return self.plan_batch(batch) if planned else batch
+
+    def with_inputs(self, batch: Batch, chosen: Sequence[EventSequence]) -> Batch:
+        """The batch with the covariates of its rows and when they start, where the model uses that."""
+        if self.covariates is not None:
+            rows = self.covariates.rows(chosen, batch.times.shape[1], batch.times.device)
+            batch = replace(batch, covariates=rows)
+        return replace(batch, starts=starts_of(chosen).to(batch.times.device)) if self.calendar else batch
+
+    def watched(self, sequence: EventSequence, until: float) -> EventSequence:
+        """The sequence, observed until a time that is asked about, where what is known between events depends on it."""
+        return sequence
+
+    def batch_until(
+        self, history: EventSequence, vocabulary: Vocabulary, asked: np.ndarray, device: torch.device | str
+    ) -> Batch:
+        """One history alone, about which something is asked at some times, also after its end."""
+        watched = self.watched(history, float(asked.max(initial=0.0)))
+        return self.batch(EventData([watched], vocabulary), [0], device=device)
 
     def with_rules(self, batch: Batch, chosen: Sequence[EventSequence], vocabulary: Vocabulary) -> Batch:
         """The batch with the timelines of its rows, where a model is made of rules."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch, Collator, Queries, RuleRows, Sample
+from foretell.batches.expiry import with_expiries
 from foretell.batches.timelines import Histories, SizedCache
 from foretell.data import EventSequence, Vocabulary
 from foretell.plan.cell_plan import make_cell_plan
@@ -49,9 +50,18 @@ class RuleCollator(Collator):
         self.plans: SizedCache[Any] = SizedCache()
         self._kept: dict[Hashable, QueryPlan] | None = None
 
+    def watched(self, sequence: EventSequence, until: float) -> EventSequence:
+        """Additions go on expiring after the end."""
+        if not self.histories.expires or until <= sequence.t_end:
+            return sequence
+        return sequence.first(len(sequence), until)
+
     def with_rules(self, batch: Batch, chosen: Sequence[EventSequence], vocabulary: Vocabulary) -> Batch:
-        found = [self.histories.timeline(vocabulary, one.types, one.times, one.unscored) for one in chosen]
-        return replace(batch, rules=RuleRows(tuple(key for key, _ in found), tuple(one for _, one in found)))
+        found = [self.histories.timeline(vocabulary, one) for one in chosen]
+        event, timelines = None, [one for _, one in found]
+        if self.histories.expires:
+            batch, event = with_expiries(batch, timelines)
+        return replace(batch, rules=RuleRows(tuple(key for key, _ in found), tuple(timelines), event=event))
 
     def plan_queries(
         self, batch: Batch, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from foretell.data import EventData, Vocabulary
+from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.data.clock import NO_CLOCK, Clock, clock_from
 from foretell.ground import replay as replaying
-from foretell.ground.chunk import ReplayOptions, adopt_chunks, grounding_of, walk
+from foretell.ground.chunk import NOTHING_EXPIRES, ReplayHorizon, ReplayOptions, adopt_chunks, grounding_of, walk
+from foretell.ground.database import FactKey
 from foretell.ground.engine import Engine
+from foretell.ground.expiry import lifetimes_of
+from foretell.ground.given import given_facts
 from foretell.ground.replay import default_folder, replay_chunks
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
-from foretell.plan.history import GroundingArrays, PossibleByFunctor, SlotHistory
+from foretell.plan.history import GroundingArrays, SlotHistory
 from foretell.plan.parameters import DimensionLayout
+from foretell.plan.possible_by_functor import PossibleByFunctor
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_EVENTS = 4_000_000  # of timelines that are remembered
@@ -78,10 +85,13 @@ class Histories:
         self._possible: WeakKeyDictionary[SlotHistory, PossibleByFunctor] = WeakKeyDictionary()
         self._lock = threading.Lock()  # threads ask about different sequences, but there is one engine
         self.building = threading.Lock()  # and plans of their pieces meet new names one at a time
+        self.expires = program.expires
+        self.clock = NO_CLOCK  # that durations with a unit are converted by
+        self._lifetimes: dict[int, float] | None = None
 
-    def __reduce__(self) -> tuple[type[Histories], tuple[Program, DimensionLayout]]:
+    def __reduce__(self) -> tuple[Callable[..., Histories], tuple[Program, DimensionLayout, Clock]]:
         """In another process histories are replayed again."""
-        return Histories, (self.engine.program, self.layout)
+        return _histories, (self.engine.program, self.layout, self.clock)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Histories:
         """What is remembered depends on the program alone: the copy of a model may share it."""
@@ -102,33 +112,72 @@ class Histories:
         """
         fresh: dict[bytes, int] = {}
         for place, one in enumerate(data):
-            fresh.setdefault(_key(one.types, one.unscored), place)
+            fresh.setdefault(self._key(one), place)
         with self._lock:
             places = [place for key, place in fresh.items() if key not in self._timelines.entries]
             some = data.select(places)
             if some.event_count >= replaying.CHUNK_EVENTS:
+                some = replace(some, clock=self.clock) if self.expires else some
                 chunks = replay_chunks(self.engine, some, ReplayOptions(), workers, default_folder())
                 for one, timeline in zip(some, adopt_chunks(self.engine, chunks, some, self.grounding), strict=True):
-                    self._keep(_key(one.types, one.unscored), timeline)
+                    self._keep(self._key(one), timeline)
                 return
         for one in some:
-            self.timeline(data.vocabulary, one.types, one.times, one.unscored)
+            self.timeline(data.vocabulary, one)
+
+    def set_clock(self, clock: Clock) -> None:
+        """What is known of sequences is forgotten where durations change."""
+        if self.expires and clock != self.clock:
+            self.clock, self._lifetimes = clock, None
+            for one in (self._timelines, self._fixed, self._slots):
+                one.clear()
+
+    def clock_spec(self) -> dict[str, object]:
+        """What a saved model says of its clock."""
+        return {"clock": self.clock.to_json()} if self.expires else {}
+
+    def meet_clock(self, spec: Mapping[str, Any]) -> None:
+        """The clock of a saved model."""
+        self.set_clock(clock_from(spec.get("clock", {})))
+
+    @property
+    def lifetimes(self) -> dict[int, float]:
+        """How long additions live, by rule: of those that expire."""
+        if self._lifetimes is None:
+            self._lifetimes = lifetimes_of(self.engine.program, self.clock)
+        return self._lifetimes
+
+    def given(self, sequence: EventSequence) -> tuple[str, ...]:
+        """What comes with a sequence."""
+        return given_facts(self.engine.program, sequence.id, sequence.metadata)
 
     def timeline(
-        self, vocabulary: Vocabulary, types: np.ndarray, times: np.ndarray, history_only: np.ndarray | None = None
+        self, vocabulary: Vocabulary, sequence: EventSequence, count: int | None = None
     ) -> tuple[bytes, Timeline]:
-        """A timeline depends on the events alone; its times are those of the first sequence with these events.
+        """A timeline depends on the events and given facts alone; its times are those of the first sequence with these.
 
-        An event that is `history_only` may be impossible: it fires rules, and has no intensity.
+        Where additions expire it depends on times, too. With `count`, of the first so many events. An event that is `unscored` may be
+        impossible: it fires rules, and has no intensity.
         """
-        key = _key(types, history_only)
+        sequence = sequence if count is None else sequence.first(count)
+        types, times, history_only = sequence.types, sequence.times, sequence.unscored
+        given, key = self.given(sequence), self._key(sequence)
         with self._lock:
             found = self._timelines.get(key)
             if found is None:
                 names = [vocabulary.names[kind] for kind in types.tolist()]
-                found = walk(self.engine, self.grounding, names, times, "history", history_only)
+                horizon = ReplayHorizon(self.lifetimes, sequence.t_end) if self.expires else NOTHING_EXPIRES
+                found = walk(self.engine, self.grounding, names, times, "history", history_only, given, horizon)
                 self._keep(key, found)
             return key, found
+
+    def _key(self, sequence: EventSequence) -> bytes:
+        """What a timeline depends on; timelines of equal keys are equal."""
+        plain = _key(sequence.types, sequence.unscored, self.given(sequence))
+        if not self.expires:
+            return plain
+        ends = np.append(sequence.times, sequence.t_end).astype(np.float64)
+        return plain + hashlib.blake2b(ends.tobytes(), digest_size=16).digest()
 
     def _keep(self, key: bytes, timeline: Timeline) -> None:
         self._timelines.keep(key, timeline, len(timeline.events), KEPT_EVENTS, least=1)
@@ -154,6 +203,8 @@ class Histories:
         """
         with self._lock:
             history = self._history(key, timeline)
+            if chosen is not None and history.products is not None:
+                self.grounded.refresh()  # facts may have been drawn since
             if keep is not None and history.most <= keep:
                 keep = None
             if keep is None and chosen is None and remember:
@@ -171,8 +222,13 @@ class Histories:
             history = self._history(key, timeline)
             found = self._possible.get(history)
             if found is None:
-                found = self._possible[history] = PossibleByFunctor(history, functors)
+                found = self._possible[history] = PossibleByFunctor(history, functors, self._fact_of)
             return found
+
+    def _fact_of(self, key: FactKey) -> int:
+        """An event that was drawn from a product, as a fact."""
+        with self._lock:
+            return self.engine.fact(key)
 
     def _remembered(self, key: bytes, history: SlotHistory, states: np.ndarray) -> SequenceSlots:
         place = (key, states.tobytes())
@@ -191,9 +247,16 @@ class Histories:
         return found
 
 
-def _key(types: np.ndarray, history_only: np.ndarray | None) -> bytes:
-    """What a timeline depends on: the events, and which of them may be impossible."""
+def _key(types: np.ndarray, history_only: np.ndarray | None, given: Sequence[str]) -> bytes:
+    """What a timeline depends on: the events, which of them may be impossible, and what came with the sequence."""
     marked = np.flatnonzero(history_only) if history_only is not None else ()
+    brought = "".join(f"{name}\n" for name in given).encode("utf-8", "surrogatepass")
     if not len(marked):
-        return np.ascontiguousarray(types, dtype=np.int64).tobytes()
-    return np.concatenate([types, [-1], marked]).astype(np.int64).tobytes()  # no type is negative
+        return np.ascontiguousarray(types, dtype=np.int64).tobytes() + brought
+    return np.concatenate([types, [-1], marked]).astype(np.int64).tobytes() + brought  # no type is negative
+
+
+def _histories(program: Program, layout: DimensionLayout, clock: Clock) -> Histories:
+    made = Histories(program, layout)
+    made.set_clock(clock)
+    return made

@@ -1,1 +1,1 @@
-"""The command line: one file a command. Commands parse, call the library and print; torch is imported only where it is needed."""
+"""The command line: one file per command. Commands parse, call the library and print; torch is imported only where it is needed."""

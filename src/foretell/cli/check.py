@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from foretell.lang.program import Counts, Program
+    from foretell.lang.counts import Counts
+    from foretell.lang.diagnostics import Diagnostic
+    from foretell.lang.program import Program
 
 Option = typer.Option
 
@@ -35,6 +38,9 @@ def check(
     as_json: Annotated[
         bool, Option("--json", help="Print JSON, and nothing else, on stdout; with --show, the stage, too.")
     ] = False,
+    as_sarif: Annotated[
+        bool, Option("--sarif", help="Print what is wrong as SARIF 2.1.0, and nothing else, on stdout.")
+    ] = False,
     show: Annotated[
         ShownStage | None, Option(help="Print a stage instead of the summary: ast, rules, graph or plan.")
     ] = None,
@@ -49,19 +55,28 @@ def check(
 ) -> None:
     """Check a program: all mistakes at once, or its facts, rules, events, dimensions, parameters and strata."""
     from foretell.cli.show import print_json
+    from foretell.lang.counts import count_parameters
     from foretell.lang.diagnostics import ProgramError
-    from foretell.lang.program import Program, count_parameters
+    from foretell.lang.program import Program
 
+    if as_json and as_sarif:
+        raise typer.BadParameter("choose one of --json and --sarif")
     try:
         checked = Program.from_file(program, undeclared=undeclared.value, dim=dim)
     except ProgramError as error:
-        if not as_json:
+        if as_sarif:
+            _print_sarif(error.diagnostics)
+        elif not as_json:
             raise
-        print_json({"ok": False, **_diagnostics(error.diagnostics)})
+        else:
+            print_json({"ok": False, **_diagnostics(error.diagnostics)})
         raise typer.Exit(1) from None
+    if as_sarif:
+        _print_sarif(checked.warnings)
+        return
     if graph is not None:
         _draw(checked, graph, Path(checked.sources[0].name).name)
-    parts = checked.rules, checked.tables, checked.functors
+    parts = checked.rules, checked.tables, checked.functors, checked.features
     counts = count_parameters(*parts, dim=dim, layers=layers, time_dim=time_dim)
     if as_json:
         report = _summary(checked, counts, dim, layers, dim if time_dim is None else time_dim)
@@ -78,6 +93,15 @@ def check(
         _show(checked, counts, str(program), dim)
     if graph is not None:
         typer.echo(f"picture: {graph}", err=show is not None)
+
+
+def _print_sarif(found: Sequence[Diagnostic]) -> None:
+    from importlib import metadata
+
+    from foretell.cli.show import print_json
+    from foretell.lang.sarif import sarif
+
+    print_json(sarif(found, metadata.version("foretell")))
 
 
 def _draw(program: Program, path: Path, title: str) -> None:
@@ -104,7 +128,8 @@ def _diagnostics(found: Any) -> dict[str, Any]:
 
 def _stage(program: Program, show: ShownStage | None) -> dict[str, Any]:
     from foretell.lang.graph import graph_json, graph_of
-    from foretell.lang.syntax import pretty_rule, tree
+    from foretell.lang.syntax import pretty_rule
+    from foretell.lang.tree import tree
 
     if show is ShownStage.ast:
         return {"ast": tree(_statements(program))}
@@ -115,14 +140,15 @@ def _stage(program: Program, show: ShownStage | None) -> dict[str, Any]:
 
 def _stage_lines(program: Program, show: ShownStage) -> list[str]:
     from foretell.lang.graph import graph_lines, graph_of
-    from foretell.lang.syntax import pretty_rule, tree, tree_lines
+    from foretell.lang.syntax import pretty_rule
+    from foretell.lang.tree import tree, tree_lines
 
     if show is ShownStage.ast:
         return list(tree_lines(tree(_statements(program))))
     if show is ShownStage.graph:
         return list(graph_lines(graph_of(program)))
-    width = len(f"rule{len(program.rules)}")
-    lines = [f"{one.name:{width}}  {pretty_rule(one.rule)}" for one in program.rules]
+    width = len(f"rule{sum(not one.rule.is_fact for one in program.rules)}")
+    lines = [f"{'fact' if one.rule.is_fact else one.name:{width}}  {pretty_rule(one.rule)}" for one in program.rules]
     tables = (f"{'table':{width}}  {one.functor}/{one.arity}, {len(one.rows):,} rows" for one in program.tables)
     return [*lines, *tables]
 
@@ -138,7 +164,7 @@ def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_j
 
 
 def _statements(program: Program) -> list[Any]:
-    """Of all files, one after the other, as they were read."""
+    """The statements of all files, in the order in which they were read."""
     from foretell.lang.load import parse
 
     return [statement for source in program.sources for statement in parse(source).file.statements]
@@ -180,6 +206,7 @@ def _summary(program: Program, counts: Counts, dim: int, layers: int, time_dim: 
                 "stratum": program.stratum.get(name, 0),
             }
             for name, one in program.functors.items()
+            if name not in program.given.values()
         ],
         "strata": _strata(program),
         "recursive": [list(one.functors) for one in program.components if one.recursive],

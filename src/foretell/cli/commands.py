@@ -16,8 +16,8 @@ from foretell.reading import limits
 
 # In the order of the help; each is the function of this name in the module of this name.
 COMMANDS = (
-    *("train", "pretrain", "tune", "evaluate", "compare", "predict", "sample", "intensity", "embed", "params"),
-    *("check", "replay", "plan", "why", "explain", "report", "reproduce", "demo"),
+    *("train", "auto", "pretrain", "tune", "evaluate", "compare", "predict", "sample", "intensity", "embed", "params"),
+    *("check", "fmt", "lsp", "replay", "plan", "why", "explain", "report", "reproduce", "demo"),
 )
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 

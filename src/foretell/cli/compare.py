@@ -31,6 +31,7 @@ def compare(
     seed: Annotated[int, Option(help="For the bootstrap, the permutations and drawn integrals.")] = 0,
     device: flags.DeviceOption = "cpu",
     impossible: flags.OtherImpossibleOption = None,
+    unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
@@ -63,7 +64,8 @@ def compare(
     opened = [open_run(run, data, split, flags.reading(given, columns), device) for run in runs]
     ruled = [isinstance(one.model, HasRules) for one in opened]  # the option is about these, where there are some
     opened = [
-        one.settled(impossible if own or not any(ruled) else None) for one, own in zip(opened, ruled, strict=True)
+        one.settled(impossible if own or not any(ruled) else None, unseen=unseen)
+        for one, own in zip(opened, ruled, strict=True)
     ]
     names = run_names([one.model.title for one in opened], runs)
     notes = [said for one in opened if (said := unfinished(one.run, one.model)) is not None]

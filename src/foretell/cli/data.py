@@ -1,4 +1,4 @@
-"""`foretell data describe | convert | simulate`: look at event data, change its format, make some."""
+"""`foretell data describe | convert | pack | simulate`: look at event data, change its format, make some."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.cli import flags
+from foretell.cli.pack import pack
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from foretell.data.summary import DataSummary
     from foretell.data.synthetic import Process
 
-app = typer.Typer(name="data", help="Look at event data, convert it, simulate some.", no_args_is_help=True)
+app = typer.Typer(name="data", help="Look at event data, convert it, pack it, simulate some.", no_args_is_help=True)
+app.command()(pack)
 
 
 class ReaderName(StrEnum):
@@ -156,6 +158,9 @@ def simulate(
         typer.Option(help="hawkes: alpha[e][f] (or [e][f][decay]) as JSON or a .json file; self-correcting: a number."),
     ] = None,
     beta: Annotated[str | None, typer.Option(help="hawkes: the decay, or several with commas.")] = None,
+    packed: Annotated[
+        bool, typer.Option("--packed", help="OUT is a packed folder, written as sequences are drawn.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Draws sequences exactly; each carries nll_true, its negative log-likelihood under the truth."""
@@ -163,6 +168,8 @@ def simulate(
     from foretell.data.synthetic import simulate as draw
 
     truth = _process(process, rate, mu, alpha, beta)
+    if packed:
+        return _simulate_packed(truth, process.value, out, sequences, t_end, seed, as_json)
     data = draw(truth, sequences, t_end, seed, "train")
     if suffix_of(out) is not None:
         save(data, out)
@@ -177,6 +184,27 @@ def simulate(
     per_event = nll / data.event_count if data.event_count else None
     said = "" if per_event is None else f"true negative log-likelihood: {per_event:.4f} nats per event\n"
     _say_written(out, splits, as_json, said, nll_true_per_event=per_event)
+
+
+def _simulate_packed(
+    truth: Process, name: str, out: Path, sequences: int, t_end: float, seed: int, as_json: bool
+) -> None:
+    """Sequences from the process into a packed folder, some at a time."""
+    from foretell.cli.show import bar
+    from foretell.data.packed.simulating import simulate_packed
+
+    with bar(as_json) as progress:
+        found = simulate_packed(truth, name, out, sequences, t_end, seed, progress.move)
+    if as_json:
+        splits = {split: {"sequences": one[0], "events": one[1]} for split, one in found.counts.items()}
+        per_event = {"nll_true_per_event": found.nll_per_event}
+        typer.echo(json.dumps({"path": str(out), "types": truth.type_count, "splits": splits, **per_event}))
+        return
+    for split, (count, events) in found.counts.items():
+        typer.echo(f"{split}: {count} sequences, {events} events")
+    if found.nll_per_event is not None:
+        typer.echo(f"true negative log-likelihood: {found.nll_per_event:.4f} nats per event")
+    typer.echo(f"written: {out}")
 
 
 def _in_and_out(source: str, target: Path | None, sql: str, database: str) -> tuple[str, Path]:
@@ -209,12 +237,15 @@ def _open(path: str, reading: dict[str, Any], reader: ReaderName, origin: ClockO
 
     from foretell.data import load
     from foretell.data.foreign import foreign_files, is_foreign, load_foreign
+    from foretell.data.sources import is_source
     from foretell.train.config import DataOptions
 
     options = replace(DataOptions(), **reading).reading()
     place = Path(path)
     foreign = reader is not ReaderName.auto
-    if not foreign and place.is_file():
+    if is_source(path):
+        foreign = False
+    elif not foreign and place.is_file():
         foreign = is_foreign(place)
     elif not foreign and place.is_dir():
         foreign = bool(foreign_files(place))
@@ -235,15 +266,12 @@ def _split(data: EventData, name: str) -> Dataset:
     from dataclasses import replace
 
     from foretell.data import Card, Dataset
+    from foretell.data.packed.simulating import borders
 
-    count = len(data)
-    if count < 3:
-        raise ForetellError(f"{count} sequences cannot be split into train, dev and test; ask for 3 or more, or a file")
-    held = max(1, count // 5)
-    borders = [0, count - 2 * held, count - held, count]
+    cuts = borders(len(data))
     parts = [
         replace(data.select(range(start, stop)), name=split)
-        for split, start, stop in zip(("train", "dev", "test"), borders[:-1], borders[1:], strict=True)
+        for split, start, stop in zip(("train", "dev", "test"), cuts[:-1], cuts[1:], strict=True)
     ]
     card = Card(f"Simulated: {name}", "window", "none", len(data.vocabulary))
     return Dataset(parts[0], parts[1], parts[2], data.vocabulary, card)
@@ -316,6 +344,8 @@ def _show(summary: DataSummary) -> None:
         row(label, [f"{getattr(one.gaps, field):.4g}" if one.gaps else "–" for one in splits])
     row("largest t_end", [f"{one.t_end_max:.6g}" if one.t_end_max is not None else "–" for one in splits])
     row("t_end not given", [f"{one.t_end_missing:,}" for one in splits])
+    if any(one.history_before for one in splits):
+        row("scored from later", [f"{one.history_before:,}" for one in splits])
     row("types used", [f"{one.types_used:,} of {summary.types:,}" for one in splits])
     row("ties (gaps of 0)", [percent(one.ties) for one in splits])
     row("times on a grid", [f"{percent(one.grid_share)} {grid_name(one.grid)}" if one.grid else "no" for one in splits])
@@ -326,3 +356,5 @@ def _show(summary: DataSummary) -> None:
         console.print(f"most frequent: {escape(named)}", highlight=False)
     if summary.attributes:
         console.print(f"attributes: {escape(', '.join(summary.attributes))}", highlight=False)
+    for leak in summary.leaks:
+        console.print(f"[yellow]warning:[/yellow] {escape(leak.sentence())}", highlight=False)

@@ -73,7 +73,7 @@ def demo(
         f"{dev.event_count} to stop on, {test.event_count} to score"
     )
     with bar(quiet) as progress:
-        floors = floors_for(dataset.vocabulary)
+        floors = floors_for(dataset.vocabulary, train)
         for place, floor in enumerate(floors):
             progress.move(f"fitting {floor.title}", place, len(floors))
             fit(floor, train, dev)
@@ -109,7 +109,8 @@ def demo(
 def _folders(run: Path, dataset: Dataset, epochs: int | None) -> list[tuple[RunFolder, RunConfig]]:
     """All configurations and all folders are checked before one is touched."""
     from foretell.train.config import make_config
-    from foretell.train.run import RunFolder, data_facts
+    from foretell.train.data_facts import data_facts
+    from foretell.train.run import RunFolder
 
     limit = {} if epochs is None else {"epochs": epochs}
     configs = [
@@ -160,7 +161,7 @@ def bought(without: Evaluation, with_rules: Evaluation, data: EventData) -> str:
     left = _possible_on_average(data)
     return (
         f"What the rules bought: they leave {left:.0f} of {len(data.vocabulary)} events possible at a time, and {with_rules.model} scores "
-        f"{whole:+.2f} nats an event against {without.model} ({what:+.2f} on what happens, {when:+.2f} on when).\n"
+        f"{whole:+.2f} nats per event against {without.model} ({what:+.2f} on what happens, {when:+.2f} on when).\n"
         f"Told when and what happens, it names somebody wrong in {who[0]:.0f} % of the events, {without.model} in {who[1]:.0f} %."
     )
 

@@ -73,7 +73,7 @@ def embed(
 
 
 def _write_parquet(path: Path, rows: list[dict[str, list]]) -> None:
-    """A long table: one row an event."""
+    """A long table: one row per event."""
     from foretell.data.files import replacing
 
     try:

@@ -24,6 +24,9 @@ def evaluate(
     split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
     integral: Annotated[str, Option(help="quadrature, stratified or uniform.")] = "quadrature",
     points: Annotated[int, Option(help="Points a gap (uniform: an event).")] = 10,
+    downsample: Annotated[
+        int, Option(help="Models of rules: estimate from this many of the possible events at each time; 0: all.", min=0)
+    ] = 0,
     window: Annotated[str, Option(help="all, or events-2-to-I as other libraries score.")] = "all",
     times: Annotated[bool, Option(help="Predict the time of every next event (the RMSE).")] = True,
     predict: Annotated[
@@ -37,7 +40,9 @@ def evaluate(
     seed: Annotated[int, Option(help="For the bootstrap and for drawn integrals.")] = 0,
     device: flags.DeviceOption = "cpu",
     impossible: flags.OtherImpossibleOption = None,
+    unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     columns: flags.ColumnsOption = "",
+    on: flags.OnOption = "this",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
     *,
@@ -45,25 +50,40 @@ def evaluate(
 ) -> None:
     """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
     from foretell.batches.batch import Window
+    from foretell.cli.drawn import refuse_with_draws, show_drawn
     from foretell.cli.open_run import open_network, open_run
     from foretell.cli.scoring import show_evaluation
     from foretell.cli.task_runs import evaluate_task, is_task
     from foretell.evaluate.scores import ScoringOptions
     from foretell.options import Integral, check_choice
+    from foretell.shards.place import parse_place
+
+    place = parse_place(on)
 
     if is_task(run):
         changed = {"integral": integral != "quadrature", "points": points != 10, "window": window != "all"}
         asked = {"predict": predict, "futures": futures, "horizon": horizon, "delta": delta, "costs": costs}
-        _refuse(changed | {"no-times": not times} | asked | {"floors": floors, "impossible": impossible})
+        _refuse(
+            changed
+            | {"no-times": not times}
+            | asked
+            | {"floors": floors, "impossible": impossible, "on": place.kind != "this"}
+        )
         evaluate_task(open_network(run, data, split, flags.reading(given, columns), device), seed, as_json)
         return
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
     _check_futures(futures, horizon, delta, costs)
-    opened = open_run(run, data, split, flags.reading(given, columns), device).settled(impossible)
+    opened = open_run(run, data, split, flags.reading(given, columns), device)
+    opened = opened.settled(impossible, unseen=unseen, say=False)
+    if downsample:
+        changed = {"integral": integral != "quadrature", "no-times": not times, "predict": predict, "floors": floors}
+        refuse_with_draws(changed | {"futures": futures})
+        show_drawn(opened, downsample, points if points != 10 else 2, window, seed, as_json, quiet)
+        return
     wanted = _futures(futures, horizon, delta, costs, opened.clock) if futures else None
     options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or (), wanted)
-    show_evaluation(opened, options, floors=floors, as_json=as_json, quiet=quiet)
+    show_evaluation(opened, options, place, floors=floors, as_json=as_json, quiet=quiet)
 
 
 def _refuse(options: dict[str, object]) -> None:

@@ -1,23 +1,29 @@
-"""`foretell explain RUN DATA --at T`: why a model of rules expects what it expects: its proofs, and the past it attends to."""
+"""`foretell explain RUN DATA --at T`: why a model expects what it expects: proofs and the past attended to, or past events left out."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foretell.cli import flags
 from foretell.errors import ForetellError
 
+if TYPE_CHECKING:
+    from foretell.cli.open_run import OpenRun
+
 Option = typer.Option
 
 
 @flags.with_reading()
 def explain(
-    run: Annotated[Path, typer.Argument(help="A run folder, of a model trained with --program.")],
-    at: Annotated[str, Option("--at", help="When: just before this time, a number or a date.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
     data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
+    at: Annotated[str | None, Option("--at", help="When: just before this time, a number or a date.")] = None,
+    covariates: Annotated[
+        bool, Option("--covariates", help="Instead: what each covariate does, over all of the data.")
+    ] = False,
     event: Annotated[
         str | None, Option(help="A possible event, as in data: 'pass(a,b)'; default: the most probable.")
     ] = None,
@@ -25,30 +31,42 @@ def explain(
     split: Annotated[str | None, Option(help="train, dev or test.")] = None,
     top: Annotated[int, Option(help="How much of every list is shown; 0: all.", min=0)] = 5,
     plot: Annotated[Path | None, Option(help="Draw what is attended to: FILE.png, .svg or .pdf.")] = None,
+    past: Annotated[
+        int, Option(help="Without rules: how many of the latest events are left out one by one; 0: all.", min=0)
+    ] = 256,
     impossible: flags.OtherImpossibleOption = None,
+    unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
     *,
     given: flags.Given,
 ) -> None:
-    """Why an event is expected just before a time: which rules and facts make its intensity, and which past events they attend to."""
+    """Why an event is expected just before a time: rules, facts and the past they attend to; without rules, which past events matter."""
     from dataclasses import replace
 
     from foretell.cli.input_data import asked_times, chosen_sequences
     from foretell.cli.open_run import open_run
     from foretell.cli.replay import before
-    from foretell.cli.show import out, print_json
+    from foretell.cli.show import bar, out, print_json
     from foretell.evaluate.explain import check_explained, checked_time
     from foretell.evaluate.explain import explain as ask
+    from foretell.models.rules.rule_model import RuleModel
     from foretell.report.explanation import heading, tables
 
     if plot is not None:
         from foretell.report.canvas import check_suffix
 
         check_suffix(plot)
+    if at is None and not covariates:
+        raise typer.BadParameter("give --at TIME, or --covariates", param_hint="--at")
     opened = open_run(run, data, split, flags.reading(given, columns), device)
-    check_explained(opened.model)
+    if covariates:
+        _show_covariates(opened, as_json)
+        return
+    assert at is not None
+    if isinstance(opened.model, RuleModel):
+        check_explained(opened.model)
     chosen = chosen_sequences(opened.data, sequence)
     if len(chosen) != 1:
         ids = [one.id for one in chosen]
@@ -60,8 +78,14 @@ def explain(
         )
     chosen, (time,) = asked_times(chosen, at, "--at")
     checked_time(chosen[0], time)
-    (history,) = opened.settled(impossible, before(chosen, [time])).data
-    explained = replace(ask(opened.model, history, time, event), clock=chosen.clock, began=chosen[0].start)
+    (history,) = opened.settled(impossible, before(chosen, [time]), unseen).data
+    with bar(as_json) as progress:
+
+        def move(done: int, of: int) -> None:
+            progress.move("leaving events out", done, of)
+
+        found = ask(opened.model, history, time, event, most=past or None, progress=move)
+    explained = replace(found, clock=chosen.clock, began=chosen[0].start)
     most = top or None
     if plot is not None:
         from foretell.report.canvas import save_figure
@@ -77,3 +101,20 @@ def explain(
             console.print(table)
         if plot is not None:
             typer.echo(f"picture: {plot}")
+
+
+def _show_covariates(opened: OpenRun, as_json: bool) -> None:
+    """Importance and effects of every column, over the data."""
+    from foretell.cli.show import bar, out, print_json
+    from foretell.evaluate.covariate_effects import covariate_effects
+    from foretell.report.covariate_tables import covariate_table
+
+    def move(done: int, of: int) -> None:
+        progress.move("covariates", done, of)
+
+    with bar(as_json) as progress:
+        found = covariate_effects(opened.model, opened.data, progress=move)
+    if as_json:
+        print_json([one.to_json() for one in found])
+    else:
+        out().print(covariate_table(found))

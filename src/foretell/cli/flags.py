@@ -32,6 +32,13 @@ class UndeclaredChoice(StrEnum):
     exogenous = "exogenous"
 
 
+class UnseenChoice(StrEnum):
+    """What becomes of parameter groups of rules, such as `w(U)`, for values that training never met."""
+
+    mean = "mean"
+    error = "error"
+
+
 ProgramArgument = Annotated[Path, typer.Argument(help="A program: P.ndtt, or the name of a shipped one (robocup).")]
 DataArgument = Annotated[str, typer.Argument(help="A file, a folder, or the name of an embedded data set (robocup).")]
 SequenceOption = Annotated[str | None, typer.Option("--sequence", help="Only the sequence with this id or place.")]
@@ -45,6 +52,13 @@ OtherImpossibleOption = Annotated[
     typer.Option(
         "--impossible",
         help="Events that the rules make impossible: an error, left out, or kept unscored; default: the run's.",
+    ),
+]
+UnseenOption = Annotated[
+    UnseenChoice,
+    typer.Option(
+        "--unseen",
+        help="Parameters of rules for values that training never met: the mean of the trained ones, or an error.",
     ),
 ]
 UndeclaredOption = Annotated[
@@ -68,9 +82,15 @@ DatabaseOption = Annotated[
     ),
 ]
 LimitOption = Annotated[
-    float, typer.Option("--limit", help="Multiplies how many instantiations of rules are allowed.", min=1e-6)
+    float, typer.Option("--limit", help="Multiplies how many instantiations of rules are allowed.", min=1e-6, max=1e9)
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")]
+OnOption = Annotated[
+    str,
+    typer.Option(
+        "--on", metavar="PLACE", help="Where: this (process), processes:N, ray, ray:N, or a cluster, ray://HOST:PORT."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
@@ -94,7 +114,7 @@ def with_flags(
             flag.name or field.name: (
                 section,
                 field.name,
-                _parameter(flag, field.name, get_type_hints(options)[field.name]),
+                _parameter(flag, field.name, get_type_hints(options)[field.name], field.default),
             )
             for section, options in sections.items()
             for field in fields(options)
@@ -109,6 +129,9 @@ def with_flags(
                 value = values.pop(name)
                 if value is not None:
                     value = value.value if isinstance(value, Enum) else value
+                    hint = get_type_hints(sections[section])[option]
+                    if get_origin(hint) is tuple:
+                        value = tuple(part.strip() for part in value.split(","))
                     given[section][option] = str(value) if isinstance(value, Path) else value
             command(**values, given=given)
 
@@ -149,9 +172,12 @@ def reading(given: Given, columns: str) -> dict[str, Any]:
 LAST = ("set_", "as_json", "quiet")  # what all commands end with
 
 
-def _parameter(flag: Flag, name: str, hint: Any) -> inspect.Parameter:
+def _parameter(flag: Flag, name: str, hint: Any, default: object) -> inspect.Parameter:
     shown = flag.name or name
-    made = Annotated[_type(flag, hint) | None, typer.Option(f"--{shown.replace('_', '-')}", help=flag.help)]
+    spelled = shown.replace("_", "-")
+    # What is on unless it is turned off has a flag for either.
+    names = f"--{spelled}/--no-{spelled}" if default is True else f"--{spelled}"
+    made = Annotated[_type(flag, hint) | None, typer.Option(names, help=flag.help)]
     return inspect.Parameter(shown, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=made)
 
 
@@ -161,6 +187,8 @@ def _type(flag: Flag, hint: Any) -> Any:
         return flag.type
     parts = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     kind = next(one for one in parts if one is not type(None))
+    if get_origin(kind) is tuple:  # names, separated by commas
+        return str
     if get_origin(kind) is Literal:
         return Enum("Choice", {word: word for word in get_args(kind)}, type=str) if flag.choices else str
     return kind

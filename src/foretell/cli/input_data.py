@@ -64,7 +64,7 @@ def chosen_sequences(data: EventData, sequence: str | None) -> EventData:
 
 
 def chosen_among(parts: list[EventData], sequence: str | None) -> list[EventData]:
-    """The same over several splits; places count through all of them."""
+    """The chosen sequence among several splits; places count through all of them."""
     if sequence is None:
         return parts
     for data in parts:

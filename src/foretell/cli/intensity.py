@@ -25,6 +25,7 @@ def intensity(
     dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
     undeclared: Annotated[str, Option(help="With --program: error or exogenous.")] = "error",
     impossible: flags.OtherImpossibleOption = None,
+    unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     times: Annotated[str, Option(help="Times, with commas: 0.5,1.2 or 2012-03-01T12:00.")] = "",
     grid: Annotated[int, Option(help="Instead: this many times, evenly spaced over each sequence.")] = 0,
     sequence: flags.SequenceOption = None,
@@ -65,7 +66,7 @@ def intensity(
         chosen, time_unit = found[0], ""
     else:
         opened = open_run(run, data, split, flags.reading(given, columns), device)
-        opened = opened.settled(impossible, chosen_sequences(opened.data, sequence))
+        opened = opened.settled(impossible, chosen_sequences(opened.data, sequence), unseen)
         chosen, model, time_unit = opened.data, opened.model, opened.time_unit
     if times:
         chosen, wanted = _asked(chosen, times)

@@ -7,6 +7,7 @@ Nothing but the standard library is imported before Ctrl-C is seen to: the comma
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -20,13 +21,16 @@ def run() -> None:
     """The entry point of the installed command."""
     interrupted: list[bool] = []
     before = _handle_interrupts(interrupted)
+    sys.unraisablehook = _unraisable
     try:
         _run()
     except KeyboardInterrupt:
         _interrupted()
-    except (Exception, SystemExit):
+    except (Exception, SystemExit) as ended:
         if interrupted:  # an import that Ctrl-C cut short may end in another error, and typer ends without a word
             _interrupted()
+        if isinstance(ended, SystemExit) and int(os.environ.get("WORLD_SIZE", "1") or "1") > 1:
+            _leave(ended.code)
         raise
     finally:
         if before is not None:
@@ -48,22 +52,52 @@ def _handle_interrupts(interrupted: list[bool]) -> Any:
         return None
 
 
+def _unraisable(found: Any) -> None:
+    """Ctrl-C that comes in a callback of the interpreter's own, where nobody can catch it, ends the command all the same."""
+    if found.exc_type is KeyboardInterrupt:
+        os.write(2, b"interrupted\n")
+        os._exit(130)
+    sys.__unraisablehook__(found)
+
+
+def _leave(code: object) -> NoReturn:
+    """End one of several processes at once: threads of Gloo that still run must not meet the interpreter's last steps."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
 def _interrupted() -> NoReturn:
     sys.stderr.write("interrupted\n")
     sys.exit(130)
+
+
+def _open_streams() -> None:
+    """A stream that was closed before we began is an empty one: numbers of files that we open would take its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
 
 
 def _run() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # idle threads that spin cost a busy machine a factor of ten
     # numpy's and torch's remarks on single operations; numbers that are not finite are told of in our own words
     warnings.filterwarnings("ignore", category=RuntimeWarning)
+    _open_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal need not know every letter of a name
     from foretell.cli.commands import app
     from foretell.errors import ForetellError
     from foretell.wording import readable
 
+    said: set[str] = set()
+
     def readably(record: logging.LogRecord) -> bool:
-        record.msg, record.args = readable(record.getMessage()), ()
-        return True
+        """Each message once, however often a command looks at the same data."""
+        text = readable(record.getMessage())
+        record.msg, record.args = text, ()
+        again, _ = text in said, said.add(text)
+        return not again
 
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(readably)

@@ -5,6 +5,7 @@ Impossible events are settled as `--impossible` says, and told on stderr; a run 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,11 +25,12 @@ from foretell.lang.program import Program
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
 from foretell.models.capabilities import DirectFit, GrowsVocabulary, HasRules
+from foretell.train.checkpoint import load_checkpoint
 from foretell.train.fit import choose_device, fit, floors_for
 from foretell.train.likelihood_task import scored_alike
-from foretell.train.run import RunFolder, load_checkpoint
+from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary, load_run, open_for
-from foretell.wording import counted
+from foretell.wording import counted, listed
 
 if TYPE_CHECKING:
     from foretell.cli.show import Bar
@@ -46,10 +48,20 @@ class OpenRun:
     impossible: flags.Impossible  # how the run treated impossible events, or how `data` were treated
     impossible_events: int = 0  # of `data`: left out, or kept as unscored history
 
-    def settled(self, impossible: flags.Impossible | None = None, data: EventData | None = None) -> OpenRun:
-        """With data (or a part of them) as the model may see them: impossible events as the run treated them, or as asked for."""
+    def settled(
+        self,
+        impossible: flags.Impossible | None = None,
+        data: EventData | None = None,
+        unseen: flags.UnseenChoice = flags.UnseenChoice.mean,
+        say: bool = True,
+    ) -> OpenRun:
+        """With data (or a part of them) as the model may see them: impossible events as the run treated them, or as asked for.
+
+        With `say`, parameter groups that training never met are told on stderr.
+        """
         chosen = self.impossible if impossible is None else impossible
         found, count = settled(self.model, self.data if data is None else data, chosen)
+        _check_unseen(self.model, found, unseen, say)
         return replace(self, data=found, impossible=chosen, impossible_events=count)
 
     @property
@@ -109,7 +121,7 @@ def open_network(
     device: str,
     content: bytes | None = None,
 ) -> OpenNetwork:
-    """The same for a run of any task."""
+    """Open a run of any task, with its data."""
     folder = RunFolder.open(run)
     network = folder.network(str(choose_device(device)))
     if isinstance(network, IntensityModel):
@@ -168,10 +180,25 @@ def own_program(run: RunFolder) -> Iterator[None]:
 
 
 def _widened(model: IntensityModel, data: EventData) -> EventData:
-    """The same data, for a model that has met their names: new ones are fine where rules say what they mean."""
+    """The data over the vocabulary of a model that has met their names; new ones are fine where rules say what they mean."""
     assert isinstance(model, GrowsVocabulary)
     model.widen(data.vocabulary.names[kind] for kind in np.flatnonzero(data.type_counts()))
     return in_vocabulary(data, model.vocabulary)
+
+
+def _check_unseen(model: IntensityModel, data: EventData, unseen: flags.UnseenChoice, say: bool) -> None:
+    from foretell.cli.show import said_unseen
+
+    if not isinstance(model, GrowsVocabulary):
+        return
+    found = model.unseen_groups(data)
+    if found.names and unseen is flags.UnseenChoice.error:
+        raise ForetellError(
+            f"{data.name}: {counted(len(found.names), 'parameter group')} that training never met: {listed(found.names)}; "
+            "leave out --unseen=error to take the mean of the trained ones, or train on data that have them"
+        )
+    if found.names and say:
+        sys.stderr.write(f"{data.name}: {said_unseen(len(found.names), found.events)}\n")
 
 
 def program_of(model: IntensityModel, impossible: flags.Impossible) -> Program | None:
@@ -200,7 +227,7 @@ def settled(
 def settled_splits(
     model: IntensityModel, dataset: Dataset, impossible: flags.Impossible, quiet: bool = False
 ) -> tuple[Dataset, dict[str, int]]:
-    """The same for every split; but with `error` nothing is replayed: `fit` does that anyway, and names what is impossible."""
+    """Settle impossible events in every split; with `error` nothing is replayed, since `fit` does that and names what is impossible."""
     program = program_of(model, impossible)
     if program is None or impossible is flags.Impossible.error:
         return dataset, dict.fromkeys(dataset.splits(), 0)
@@ -224,14 +251,14 @@ def unfinished(run: RunFolder, model: Network) -> str | None:
 
 
 def fitted_floors(opened: OpenRun, without: Collection[str], progress: Bar) -> Iterator[IntensityModel]:
-    """Poisson, then Hawkes; those of the kinds in `without` are left out."""
+    """Poisson, the weekly one where the data have a calendar, then Hawkes; those of the kinds in `without` are left out."""
     dataset = opened.dataset()
     train, dev = (
         None if part is None else scored_alike(in_vocabulary(part, opened.model.vocabulary), opened.model)
         for part in (dataset.train, dataset.dev)
     )
     assert train is not None
-    floors = [floor for floor in reversed(floors_for(opened.model.vocabulary)) if floor.kind not in without]
+    floors = [floor for floor in reversed(floors_for(opened.model.vocabulary, train)) if floor.kind not in without]
     for place, floor in enumerate(floors):
         progress.move(f"fitting {floor.title}", place, len(floors))
         fit(floor, train, dev)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from foretell.plan.plan import Plan
 
 
+DRAWN = 50  # possible events at a time, of those that are kept as products
+
+
 @flags.with_reading()
 def plan(
     program: flags.ProgramArgument,
@@ -21,8 +25,9 @@ def plan(
     dim: Annotated[int, typer.Option(help="Dimension of functors that the program does not declare.", min=0)] = 32,
     layers: Annotated[int, typer.Option(help="Layers of attention, for counting parameters.", min=1)] = 2,
     time_dim: Annotated[int | None, typer.Option(help="Dimension of times; default: as --dim.", min=1)] = None,
-    points: Annotated[int, typer.Option(help="Integration points a gap.", min=1)] = 1,
+    points: Annotated[int, typer.Option(help="Integration points per gap.", min=1)] = 1,
     tiles: Annotated[bool, typer.Option(help="Also tiles of attention and their padding, on a CPU.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="A line per sequence instead of their summary.")] = False,
     sequence: flags.SequenceOption = None,
     split: flags.SplitOption = None,
     impossible: flags.ImpossibleOption = flags.Impossible.error,
@@ -41,7 +46,7 @@ def plan(
     from foretell.ground.replay import replay
     from foretell.plan.parameters import DimensionLayout, ParameterBook
     from foretell.plan.plan import make_plan
-    from foretell.plan.show import network_json, network_lines, sizes_lines, sizes_of
+    from foretell.plan.show import network_json, network_lines, product_words, sizes_lines, sizes_of
     from foretell.plan.slots import sequence_slots
 
     checked = read_program(program, undeclared)
@@ -51,9 +56,12 @@ def plan(
     for part in chosen_among(open_data(data, split, flags.reading(given, columns)), sequence):
         done = replay(checked, part, impossible=impossible.value)
         say_counts(done, impossible, part.name)
+        if done.timelines and done.timelines[0].grounding.products:
+            sys.stderr.write(f"{product_words(done.timelines[0].grounding)}; planned as {DRAWN} drawn at each time\n")
         for timeline in done.timelines:
             book.read(timeline.grounding)
-            slots = sequence_slots(timeline, layout, np.repeat(np.arange(1, timeline.states), points))
+            drawn = (DRAWN, np.random.default_rng(0)) if timeline.grounding.products else (None, None)
+            slots = sequence_slots(timeline, layout, np.repeat(np.arange(1, timeline.states), points), *drawn)
             found.append(sizes_of(timeline, slots, layout))
             if tiles:
                 made = make_plan([slots], layout, book, torch.device("cpu"))
@@ -63,16 +71,25 @@ def plan(
         shown = [{**dataclasses.asdict(one), "network": network} for one in found]
         print_json([{**one, **extra} for one, extra in zip(shown, tiled or [{}] * len(shown), strict=True)])
         return
-    for line in [*network_lines(layout, book, layers), *sizes_lines(found, layout)]:
+    for line in [*network_lines(layout, book, layers), *sizes_lines(found, layout, each)]:
         typer.echo(line)
-    for one, extra in zip(found, tiled, strict=False):
-        waste = extra["tile_pairs"] / max(one.pairs, 1)
-        typer.echo(
-            f"sequence {one.sequence}: {extra['tiles']:,} tiles of attention, {waste:.1f} × the pairs with padding"
-        )
+    if tiled:
+        for line in _tile_lines([one.sequence for one in found], [one.pairs for one in found], tiled, each):
+            typer.echo(line)
 
 
-def _tiles(made: Plan) -> dict[str, Any]:
+def _tile_lines(names: list[str], pairs: list[int], tiled: list[dict[str, int]], each: bool) -> list[str]:
+    def line(name: str, tiles: int, padded: int, needed: int) -> str:
+        return f"{name}: {tiles:,} tiles of attention, {padded / max(needed, 1):.1f} × the pairs with padding"
+
+    if each or len(names) < 2:
+        told = zip(names, tiled, pairs, strict=True)
+        return [line(f"sequence {name}", one["tiles"], one["tile_pairs"], needed) for name, one, needed in told]
+    summed = [sum(one[key] for one in tiled) for key in ("tiles", "tile_pairs")]
+    return [line(f"all {len(names):,} sequences", summed[0], summed[1], sum(pairs))]
+
+
+def _tiles(made: Plan) -> dict[str, int]:
     """How attention is cut up, which depends on the device: tiles, and pairs that are computed with what fills them up."""
     groups = [group for table in made.tables.values() for group in table.tiles.groups]
     cells = sum(group.rows.shape[0] * group.rows.shape[1] * group.window.shape[1] for group in groups)

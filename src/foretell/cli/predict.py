@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,7 +52,9 @@ def predict(
     split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
     device: flags.DeviceOption = "cpu",
     impossible: flags.OtherImpossibleOption = None,
+    unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     columns: flags.ColumnsOption = "",
+    on: flags.OnOption = "this",
     as_json: flags.JsonOption = False,
     *,
     given: flags.Given,
@@ -62,15 +64,19 @@ def predict(
     from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, out, print_json
     from foretell.cli.task_runs import is_task, label_data
+    from foretell.cli.work_place import RunQuestion, shards_at
     from foretell.evaluate.predict import predict_each, seen_until
     from foretell.report.predict_tables import event_tables, remarks, sentence, when_table
+    from foretell.shards.place import parse_place
 
+    place = parse_place(on)
     if is_task(run):
         asked = {
             "from": begin is not None,
             "pattern": pattern,
             "by": by is not MethodChoice.quadrature,
             "impossible": impossible,
+            "on": place.kind != "this",
         }
         stray = [f"--{name}" for name, value in asked.items() if value]
         if stray:
@@ -85,16 +91,15 @@ def predict(
         chosen, starts = asked_times(chosen, begin, "--from")
         _say_quiet(chosen, starts, begin)
         chosen = seen_until(chosen, starts)
-    opened = opened.settled(impossible, chosen)
-    with bar(as_json) as progress:
+    opened = opened.settled(impossible, chosen, unseen)
+    asked: dict[str, Any] = {"pattern": pattern, "top": top, "by": by.value, "n": n, "seed": seed}
+    question = RunQuestion(run, opened.model, opened.data, asked)
+    with bar(as_json) as progress, shards_at(place, question) as shards:
         found = predict_each(
             opened.model,
             opened.data,
-            pattern=pattern,
-            top=top,
-            by=by.value,
-            n=n,
-            seed=seed,
+            **asked,
+            shards=shards,
             progress=lambda done, of: progress.move("next events", done, of),
         )
     if as_json:

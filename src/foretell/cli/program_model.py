@@ -40,15 +40,13 @@ def fresh_model(
     dtype: str,
     undeclared: Undeclared = "error",
 ) -> RuleModel:
-    """With `data`, groups of parameters are those that their events give rise to, too."""
+    """With parameters for every group that can ever hold; with `data`, exogenous events are those that happen there."""
     from foretell.cli.input_data import open_data
 
     _check_kind(kind)
     parts = open_data(data, None, {}) if data is not None else []
     model = _made(program, parts[0].vocabulary if parts else None, kind, sizes, seed, dtype, undeclared)
-    for part in parts:
-        model.meet(part)
-        model.ground(part)
+    model.ground_possible(parts)
     return model
 
 
@@ -62,7 +60,7 @@ def model_of(
 ) -> tuple[RuleModel, list[EventData]]:
     """The model that a file of parameters describes, for given data; and these as it may see them."""
     from foretell.cli.open_run import settled
-    from foretell.models.parameters import load_parameters, read_parameters
+    from foretell.models.parameters import in_present_format, load_parameters, read_parameters
 
     found = read_parameters(params)
     kind = found.get("model", "andtt")
@@ -73,6 +71,7 @@ def model_of(
     for part in data:
         model.meet(part)
         model.ground(part)
+    found = in_present_format(model, found)
     for name in found["parameters"]:
         model.book.admit(name)  # of values that other data had
     model.rule_network.grow(model.dtype, model.device)

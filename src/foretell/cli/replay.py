@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
@@ -12,10 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.cli import flags
+from foretell.errors import ForetellError
 from foretell.wording import counted
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from foretell.data import Clock, EventData
+    from foretell.ground.promises import BrokenPromise
     from foretell.ground.replay import Replay
     from foretell.ground.timeline import Timeline
     from foretell.lang.program import Program
@@ -34,18 +39,24 @@ def replay(
     undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
     columns: flags.ColumnsOption = "",
     workers: Annotated[int, typer.Option("--workers", help="Processes; 0: one a core where it pays.", min=0)] = 0,
+    on: flags.OnOption = "this",
     limit: flags.LimitOption = 1.0,
     cache: Annotated[
         Path | None, typer.Option("--cache", help="Where replays are kept; default: FORETELL_CACHE.")
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing, use nothing kept.")] = False,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Name every possible event, also where there are so many that they are counted."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no counts.")] = False,
     as_json: flags.JsonOption = False,
     *,
     given: flags.Given,
 ) -> None:
-    """The facts and the possible events after each event, or at one time."""
+    """The facts and the possible events after each event, or at one time; promises of the program are checked."""
     from foretell.cli.input_data import asked_times, chosen_among, open_data
+    from foretell.ground.product_rows import listed
     from foretell.ground.replay import default_folder
 
     if cache is not None and no_cache:
@@ -59,9 +70,11 @@ def replay(
         times = [one for _, numbers in asked for one in numbers]
     folder = None if no_cache else (cache or default_folder())
     timelines: list[Timeline] = []
+    broken: list[BrokenPromise] = []
     for part in parts:
-        done = replayed(checked, part, impossible, limit, workers, folder, quiet)
-        timelines.extend(done.timelines)
+        done = replayed(checked, part, impossible, limit, workers, folder, quiet, on)
+        timelines.extend(map(listed, done.timelines) if everything else done.timelines)
+        broken.extend(done.broken)
         say_counts(done, impossible, part.name, quiet)
     clocks = [(part.clock, one.start) for part in parts for one in part]
     if as_json:
@@ -69,10 +82,12 @@ def replay(
     else:
         for timeline, time, (clock, began) in zip(timelines, times, clocks, strict=True):
             _print(timeline, time, lambda number, clock=clock, began=began: clock.short(number, began) or f"{number:g}")
+    if broken:
+        raise ForetellError("\n".join(line for one in broken for line in one.lines()))
 
 
 def before(data: EventData, times: Sequence[float]) -> EventData:
-    """The same sequences without what happens at its time or later: it has no say, and must not stop us if it is impossible."""
+    """The sequences up to a time each, exclusive: later events have no say, and must not stop a replay if they are impossible."""
     from dataclasses import replace
 
     import numpy as np
@@ -83,7 +98,7 @@ def before(data: EventData, times: Sequence[float]) -> EventData:
         if time > one.t_end:
             until = data.clock.short(one.t_end, one.start) or f"{one.t_end:g}"
             sys.stderr.write(f"sequence {one.id} was observed until {until}: after that, nothing is known to happen\n")
-        cut.append(one.first(count))
+        cut.append(one.first(count, time))  # what expires by then has expired
     return replace(data, sequences=cut, origin="window", report=None)
 
 
@@ -105,12 +120,15 @@ def replayed(
     workers: int,
     cache: Path | None,
     quiet: bool,
+    on: str = "this",
 ) -> Replay:
     from foretell.cli.show import bar
     from foretell.ground.engine import ReplayLimits
     from foretell.ground.replay import replay as run
 
     usual = ReplayLimits()
+    if math.isnan(limit):
+        raise ForetellError("--limit nan: expected a number such as 10")
     limits = ReplayLimits(max(1, int(usual.instances * limit)), max(1, int(usual.steps * limit)))
     with bar(quiet) as shown:
         return run(
@@ -120,6 +138,7 @@ def replayed(
             workers=workers,
             cache=cache,
             limits=limits,
+            on=on,
             progress=lambda done, of: shown.move(f"replaying {data.name}", done, of),
         )
 
@@ -145,10 +164,11 @@ class _States:
         self.begins: dict[int, list[tuple[str, bool]]] = {}
         self.ends: dict[int, list[tuple[str, bool]]] = {}
         # By functor and constants: numbers of facts say only in which order they came up.
-        for fact, start, stop in sorted(timeline.holds.tolist(), key=lambda row: (keys[row[0]], row[1])):
+        for fact, start, stop in sorted(timeline.shown_holds.tolist(), key=lambda row: (keys[row[0]], row[1])):
             self.begins.setdefault(start, []).append((text(fact), is_event(fact)))
             self.ends.setdefault(stop, []).append((text(fact), is_event(fact)))
         always = timeline.grounding.always.tolist()
+        self.counts = _counts_of_products(timeline)
         self.facts = sorted(text(fact) for fact in always)
         self.possible = sorted(text(fact) for fact in always if is_event(fact))
 
@@ -171,7 +191,35 @@ class _States:
             **({} if began is None else {"iso": clock.iso(time, began)}),
             "facts": self.facts,
             "possible": self.possible,
+            **({"possible_counts": self.counted(state)} if self.counts else {}),
         }
+
+    def counted(self, state: int) -> dict[str, int]:
+        """How many events are possible, by functor, of those that are counted and not named."""
+        return {name: int(events[state]) for name, events in self.counts.items()}
+
+    def possible_count(self, state: int) -> str:
+        named = [one for one in self.possible if one.partition("(")[0] not in self.counts]
+        return counted(len(named) + sum(self.counted(state).values()), "possible event")
+
+    def possible_words(self, state: int) -> str:
+        counts = [f"{number:,} of {name}" for name, number in self.counted(state).items()]
+        return ", ".join([*counts, *self.possible]) or "nothing"
+
+
+def _counts_of_products(timeline: Timeline) -> dict[str, np.ndarray]:
+    """By functor, of those whose events are kept as products, and are not all named."""
+    if not timeline.grounding.products:
+        return {}
+    from foretell.plan.product_counts import product_counts
+
+    found = product_counts(timeline)
+    estimated = [name for name, one in found.items() if not one.is_exact]
+    if estimated:
+        sys.stderr.write(
+            f"sequence {timeline.sequence}: possible {', '.join(estimated)} are too many to be counted: estimated\n"
+        )
+    return {name: one.events.round() for name, one in found.items()}
 
 
 def _print_json(timelines: list[Timeline], times: list[float | None], clocks: list[tuple[Clock, int | None]]) -> None:
@@ -200,12 +248,12 @@ def _print(timeline: Timeline, at: float | None, told: Callable[[float], str]) -
         for one in range(state + 1):
             states.enter(one)
         typer.echo(f"sequence {timeline.sequence}, state {state}, {_after(timeline, state, told)}:")
-        typer.echo("  possible: " + (", ".join(states.possible) or "nothing"))
+        typer.echo("  possible: " + states.possible_words(state))
         events = set(states.possible)
         typer.echo("  facts: " + (", ".join(name for name in states.facts if name not in events) or "none"))
         return
     typer.echo(
-        f"sequence {timeline.sequence}: {counted(len(timeline.events), 'event')}, {counted(timeline.states, 'state')}, "
+        f"sequence {timeline.sequence}: {counted(int((~timeline.is_expiry).sum()), 'event')}, {counted(timeline.states, 'state')}, "
         f"{counted(len(states.facts), 'fact')} that always hold, {counted(len(timeline.additions), 'addition')}"
     )
     for state in range(timeline.states):
@@ -214,15 +262,14 @@ def _print(timeline: Timeline, at: float | None, told: Callable[[float], str]) -
         ended = [f"-{name}" for name, _ in states.ends.get(state, ())]
         if state == 0:
             typer.echo(
-                f"  {state:5d}  before bos: {counted(len(states.facts), 'fact')}, {counted(len(states.possible), 'possible event')}"
+                f"  {state:5d}  before bos: {counted(len(states.facts), 'fact')}, {states.possible_count(state)}"
             )
             continue
         changes = began + ended
         more = f" … and {len(changes) - SHOWN_CHANGES} more" if len(changes) > SHOWN_CHANGES else ""
         typer.echo(
             f"  {state:5d}  {_after(timeline, state, told)}: {counted(len(states.facts), 'fact')}, "
-            f"{counted(len(states.possible), 'possible event')}"
-            + ("  " + " ".join(changes[:SHOWN_CHANGES]) + more if changes else "")
+            f"{states.possible_count(state)}" + ("  " + " ".join(changes[:SHOWN_CHANGES]) + more if changes else "")
         )
 
 

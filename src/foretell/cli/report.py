@@ -39,6 +39,7 @@ def report(
     ),
     floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = True,
     impossible: flags.OtherImpossibleOption = None,
+    unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
@@ -60,7 +61,8 @@ def report(
     if out.suffix.lower() not in SUFFIXES:
         raise ForetellError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
     _check_distinct(runs)
-    opened = [open_run(run, data, split, flags.reading(given, columns), device).settled(impossible) for run in runs]
+    read = flags.reading(given, columns)
+    opened = [open_run(run, data, split, read, device).settled(impossible, unseen=unseen) for run in runs]
     chosen = _chosen(opened[0], sequence)
     clock = opened[0].clock
     begin = clock.number_of(start, chosen.start, "--start") if start else chosen.scored_from

@@ -20,6 +20,7 @@ def reproduce(
     device: Annotated[str, Option(help="auto: what suits each unit; or cpu or cuda for all.")] = "auto",
     quick: Annotated[bool, Option("--quick", help="Little data, few epochs: to see that everything works.")] = False,
     jobs: Annotated[int, Option(help="Units at once, each a process with one thread.")] = 1,
+    on: flags.OnOption = "this",
     gpu_jobs: Annotated[int, Option(help="Of these, at most so many on the GPU.")] = 4,
     minutes: Annotated[float | None, Option(help="Stop after so long; the same command goes on.")] = None,
     fit: Annotated[bool, Option(help="--no-fit: only say what came of the units that are done.")] = True,
@@ -32,6 +33,7 @@ def reproduce(
     from foretell.cli.show import print_json
     from foretell.reproduce.command import listed, listed_text, reproduce_options
     from foretell.reproduce.command import reproduce as run
+    from foretell.shards.place import parse_place
 
     if list_ or not experiments:
         if as_json:
@@ -47,6 +49,7 @@ def reproduce(
         device=device,
         quick=quick,
         jobs=jobs,
+        on=parse_place(on),
         gpu_jobs=gpu_jobs,
         minutes=minutes,
         fit=fit,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,10 +18,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from foretell.data import Clock
-    from foretell.sampling.core.futures import Futures
+    from foretell.models.base import IntensityModel
+    from foretell.sampling.core.future import Futures
+    from foretell.sampling.core.sampler import FutureCovariates
 
 Option = typer.Option
 FULLY_SHOWN = 3  # histories
+COVARIATES = {
+    "drawn": "covariates of drawn events: those of training events of their type, at random",
+    "missing": "covariates of drawn events: missing",
+}
 
 
 @flags.with_reading()
@@ -44,6 +51,13 @@ def sample(
     sequence: Annotated[str | None, Option(help="Only the history with this id or place.")] = None,
     split: Annotated[str | None, Option(help="Of the history: train, dev or test.")] = None,
     seed: Annotated[int, Option(help="The same seed gives the same futures.")] = 0,
+    future_covariates: Annotated[
+        str | None,
+        Option(
+            metavar="<drawn|missing>",
+            help="Covariates of drawn events: those of training events of their type, at random, or missing; default: drawn.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         Option("--output", "-o", help="Write the futures as data: FILE.jsonl, .jsonl.gz, .csv or .parquet."),
@@ -55,7 +69,9 @@ def sample(
         flags.Impossible | None,
         Option(help="Past events that the rules make impossible: an error, left out, or kept; default: the run's."),
     ] = None,
+    unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     columns: flags.ColumnsOption = "",
+    on: flags.OnOption = "this",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
     *,
@@ -67,12 +83,15 @@ def sample(
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
     from foretell.cli.show import bar, out, print_json
-    from foretell.data import EventSequence, save
+    from foretell.cli.work_place import RunQuestion, shards_at
+    from foretell.data import EventData, EventSequence, save
     from foretell.data.loading import SUFFIXES, suffix_of
     from foretell.sampling.core.futures import futures_as_data, sample_futures
+    from foretell.shards.place import parse_place
     from foretell.train.fit import choose_device
     from foretell.train.run import RunFolder
 
+    place = parse_place(on)
     if output is not None and suffix_of(output) is None:
         raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")
     if shown < 0:
@@ -90,17 +109,17 @@ def sample(
         chosen = chosen_sequences(opened.data, sequence)
         if begin is not None:
             chosen, starts = asked_times(chosen, begin, "--from")
-        opened = opened.settled(impossible, chosen)
+        opened = opened.settled(impossible, chosen, unseen)
         model, time_unit, histories, clock = opened.model, opened.time_unit, list(opened.data), opened.clock
-    with bar(quiet or as_json) as progress:
+    asked: dict[str, Any] = {"horizon": clock.duration(horizon), "n": n, "start": starts, "events": events}
+    asked |= {"seed": seed, "covariates": _chosen_covariates(future_covariates, model)}
+    question = RunQuestion(run, model, EventData(histories, model.vocabulary), asked)
+    with bar(quiet or as_json) as progress, shards_at(place, question, quiet) as shards:
         found = sample_futures(
             model,
             histories,
-            horizon=clock.duration(horizon),
-            n=n,
-            start=starts,
-            events=events,
-            seed=seed,
+            **asked,
+            shards=shards,
             progress=lambda done, of: progress.move("sampling", done, of),
         )
     if output is not None:
@@ -109,6 +128,15 @@ def sample(
     if as_json:
         print_json([one.to_json(clock, at) for one, at in zip(found, began, strict=True)])
         return
+    _say(found, shown, time_unit, clock, began)
+    if output is not None:
+        out().print(f"futures: {output}")
+
+
+def _say(found: Sequence[Futures], shown: int, time_unit: str, clock: Clock, began: list[int | None]) -> None:
+    """The futures of few histories, or a row for each of many."""
+    from foretell.cli.show import out
+
     console = out()
     if len(found) > FULLY_SHOWN:
         console.print(_short_table(found, clock, began))
@@ -116,8 +144,17 @@ def sample(
         for one, at in zip(found, began, strict=True):
             console.print(_table(one, shown, time_unit, clock, at))
             console.print(_remark(one), markup=False)
-    if output is not None:
-        console.print(f"futures: {output}")
+    if found and found[0].covariates is not None:
+        console.print(COVARIATES[found[0].covariates])
+
+
+def _chosen_covariates(name: str | None, model: IntensityModel) -> FutureCovariates:
+    from foretell.options import check_choice
+
+    if name is not None and not model.has_covariates:
+        raise ForetellError(f"--future-covariates {name}: the model was trained without covariates; leave it out")
+    check_choice("--future-covariates", name or "drawn", list(COVARIATES))
+    return "missing" if name == "missing" else "drawn"
 
 
 def _table(found: Futures, shown: int, time_unit: str, clock: Clock, began: int | None) -> Table:
@@ -140,8 +177,8 @@ def _table(found: Futures, shown: int, time_unit: str, clock: Clock, began: int 
     return table
 
 
-def _short_table(found: list[Futures], clock: Clock, began: list[int | None]) -> Table:
-    """One row a history."""
+def _short_table(found: Sequence[Futures], clock: Clock, began: list[int | None]) -> Table:
+    """One row per history."""
     from foretell.cli.show import make_table
     from foretell.wording import escape
 
@@ -158,7 +195,7 @@ def _short_table(found: list[Futures], clock: Clock, began: list[int | None]) ->
 
 @dataclass(frozen=True)
 class _Counts:
-    """Of events in a future."""
+    """How many events futures have."""
 
     mean: float
     low: int

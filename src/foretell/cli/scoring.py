@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from foretell.cli.open_run import OpenRun, fitted_floors, unfinished
 from foretell.cli.show import (
@@ -19,22 +19,28 @@ from foretell.cli.show import (
     remarks,
     score_table,
 )
+from foretell.cli.work_place import RunQuestion, shards_at
 from foretell.evaluate.compare import RunComparison
 from foretell.evaluate.metrics import EventRecord
 from foretell.evaluate.patterns import check_patterns, guess_participants, parse_pattern
 from foretell.evaluate.record import Origin, read_scores, write_scores
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summarise
+from foretell.shards.place import WorkPlace
+from foretell.shards.shard_map import Shards
 from foretell.train.likelihood_task import scored_alike
 from foretell.train.run import MODEL
 
 
-def score_run(opened: OpenRun, options: ScoringOptions, name: str, progress: Bar) -> ScoredModel:
+def score_run(
+    opened: OpenRun, options: ScoringOptions, name: str, progress: Bar, shards: Shards | None = None
+) -> ScoredModel:
     """New scores of a run."""
     return score(
         opened.model,
         opened.data,
         options,
         progress=lambda what, done, of: progress.move(f"{name}: {what}", done, of),
+        shards=shards,
     )
 
 
@@ -52,14 +58,17 @@ def kept_scores(opened: OpenRun, options: ScoringOptions) -> ScoredModel | None:
     return summarise(model, data, options, EventRecord(kept.events, kept.times, guesses))
 
 
-def show_evaluation(opened: OpenRun, options: ScoringOptions, *, floors: bool, as_json: bool, quiet: bool) -> None:
-    """Scores a run (and the floors), writes its scores into its folder and prints them."""
+def show_evaluation(
+    opened: OpenRun, options: ScoringOptions, place: WorkPlace, *, floors: bool, as_json: bool, quiet: bool
+) -> None:
+    """Scores a run at some place (and the floors here), writes its scores into its folder and prints them."""
     results, run = [], opened.run.path
     with bar(quiet) as progress:
         for floor in fitted_floors(opened, (), progress) if floors else ():
             alike = scored_alike(opened.data, opened.model)
             results.append(score_run(replace(opened, model=floor, data=alike), options, floor.title, progress))
-        results.append(score_run(opened, options, opened.model.title, progress))
+        with shards_at(place, RunQuestion(run, opened.model, opened.data, asdict(options)), quiet) as shards:
+            results.append(score_run(opened, options, opened.model.title, progress, shards))
     written = write_scores(results[-1], opened.data, run, Origin.of(run / MODEL, opened.data, options))
     warning = unfinished(opened.run, opened.model)
     evaluations = [result.evaluation for result in results]

@@ -101,10 +101,10 @@ def epoch_line(record: dict[str, Any]) -> str:
 
 
 def score_table(evaluations: list[Evaluation], time_unit: str = "", participants: bool = False) -> Table:
-    """One row a model, each score with its 95 % interval; with the participants' error over all patterns, where wanted."""
+    """One row per model, each score with its 95 % interval; with the participants' error over all patterns, where wanted."""
     first, scores = evaluations[0], _scores_of(evaluations, closer=False)
     title = f"{first.data}: {first.events} events in {counted(first.sequences, 'sequence')}, window {first.window}"
-    caption = f"nats an event, higher is better; [95 % intervals: {first.bootstrap}]"
+    caption = f"nats per event, higher is better; [95 % intervals: {first.bootstrap}]"
     names = ["model", *(one.column(time_unit) for one in scores), *(["error of who"] if participants else [])]
     table = make_table(title, names, ["model"], caption)
     for one in evaluations:
@@ -205,7 +205,7 @@ def difference_tables(comparison: RunComparison) -> list[Table]:
 def functor_table(comparison: RunComparison) -> Table:
     """Log-likelihood by functor, a column a run; the most frequent functors."""
     names = ["functor", "events", *comparison.names]
-    table = make_table("log-likelihood by functor, nats an event", names, ["functor"])
+    table = make_table("log-likelihood by functor, nats per event", names, ["functor"])
     for one in comparison.functors[:SHOWN_FUNCTORS]:
         cells = [cell(found, False).replace("\n", " ") for found in one.scores["log_likelihood"]]
         table.add_row(escape(one.functor), str(one.events), *cells)
@@ -216,7 +216,7 @@ def functor_table(comparison: RunComparison) -> Table:
 
 
 def participant_table(evaluations: list[Evaluation]) -> Table:
-    """One row a model and pattern: how often the predicted places are wrong, given the time and the other places."""
+    """One row per model and pattern: how often the predicted places are wrong, given the time and the other places."""
     names = ["model", "pattern", "events", "candidates", "error"]
     table = make_table("participants, given time, functor and the places marked +", names, ["model", "pattern"])
     for evaluation in evaluations:
@@ -236,6 +236,12 @@ def cell(estimate: Any, percent: bool) -> str:
     return f"{estimate.value:.{digits}f}\n\\[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
 
 
+def said_unseen(groups: int, events: int) -> str:
+    """What a reader must know of parameter groups that training never met."""
+    which = f"{counted(groups, 'parameter group')} that training never met"
+    return f"the intensities of {counted(events, 'event')} depend on {which}: the mean of the trained ones is used"
+
+
 def remarks(evaluations: list[Evaluation]) -> list[str]:
     """What a reader must know beside the numbers."""
     found = [line for evaluation in evaluations for line in _remarks(evaluation)]
@@ -243,6 +249,7 @@ def remarks(evaluations: list[Evaluation]) -> list[str]:
     if last.unseen_events:
         types = f"{last.unseen_types} types that never occur in training"
         found.append(f"{last.unseen_events} of these events are of {types}")
+    found += [said_unseen(one.unseen_groups, one.unseen_group_events) for one in evaluations if one.unseen_groups]
     return found
 
 
@@ -251,11 +258,11 @@ def _remarks(evaluation: Evaluation) -> list[str]:
     used = evaluation.integral
     if used.fallback:
         found.append(
-            f"quadrature with {used.points} nodes a gap did not settle (it moved by {used.doubling:.1e} nats an "
+            f"quadrature with {used.points} nodes per gap did not settle (it moved by {used.doubling:.1e} nats per "
             f"event when doubled): the integral is from stratified draws instead, standard error {used.standard_error:.1e}"
         )
     elif used.method == "quadrature":
-        found.append(f"integral by quadrature, moved by {used.doubling:.1e} nats an event when doubled")
+        found.append(f"integral by quadrature, moved by {used.doubling:.1e} nats per event when doubled")
     elif used.standard_error is not None:
         found.append(f"integral by {used.method} draws, standard error {used.standard_error:.1e}")
     if evaluation.undefined_times:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.cli import flags
+from foretell.cli.processes import run_processes, without_processes
 from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
 from foretell.reading import parse_toml
@@ -45,6 +48,7 @@ def train(
     database: flags.DatabaseOption = "",
     task: Annotated[str | None, Option(help="classify: learn a property of sequences or events; see --label.")] = None,
     floors: Annotated[bool, Option(help="Also fit Poisson and Hawkes, and say whether the model beats them.")] = True,
+    processes: Annotated[int, Option(help="Processes of this machine that share every step.", min=1)] = 1,
     set_: flags.SetOption = None,
     as_json: flags.SummaryOption = False,
     quiet: flags.QuietOption = False,
@@ -52,6 +56,8 @@ def train(
     given: flags.Given,
 ) -> None:
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
+    if processes > 1 and "WORLD_SIZE" not in os.environ:
+        run_processes(processes, without_processes(sys.argv[1:]))
     if model or (program is not None and preset is not None):
         given["model"]["kind"] = model or "andtt"
     if program is not None:
@@ -65,8 +71,9 @@ def train(
         given["data"]["path"] = source
     add(given, flags.with_participants(columns, participants), set_)
     if resume is not None:
+        epochs = given["train"].pop("epochs", None)
         more = config is not None or run is not None or any(given.values())
-        return resume_run(resume, more, as_json, quiet, floors)
+        return resume_run(resume, more, as_json, quiet, floors, epochs)
     check_source(config, given, "train")
     _check_program(given["model"])
     train_run((config, given), run, as_json, quiet, floors)
@@ -87,9 +94,20 @@ def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:
             given[section][name] = value  # a bare word is a string
 
 
-def resume_run(folder: Path, anything_else: bool, as_json: bool, quiet: bool, floors: bool = False) -> None:
+def resume_run(
+    folder: Path, anything_else: bool, as_json: bool, quiet: bool, floors: bool = False, epochs: int | None = None
+) -> None:
     if anything_else:
-        raise ForetellError("--resume continues a run exactly as it was begun: give nothing else with it")
+        raise ForetellError(
+            "--resume continues a run exactly as it was begun: give nothing else with it, but for more --epochs"
+        )
+    if epochs is not None:
+        from foretell.train.processes import is_launched
+        from foretell.train.run import RunFolder
+
+        if is_launched():
+            raise ForetellError("--resume with more --epochs: give --epochs to one process first, without torchrun")
+        RunFolder.open(folder).raise_epochs(epochs)
     train_run(None, folder, as_json, quiet, floors)
 
 
@@ -122,8 +140,11 @@ def train_run(
     """A run from a file and flags, or a run folder continued: whatever its configuration asks for."""
     from foretell.cli.show import print_json
     from foretell.train.auto_config import AutoConfig
+    from foretell.train.processes import joined_processes, launched_rank
     from foretell.train.run import RunFolder, held
 
+    first = launched_rank() == 0  # the process that writes and prints
+    quiet = quiet or not first
     if what is None:
         assert folder is not None
         run = RunFolder.open(folder)
@@ -131,8 +152,10 @@ def train_run(
     else:
         run, auto = None, _read_config(*what, quiet=quiet or as_json)
         folder = default_folder(auto.config) if folder is None else folder
-    with held(run):
-        summary, config = _train(auto, run, folder, floors, as_json, quiet)
+    with held(run if first else None), joined_processes():
+        summary, config = _train(auto, run, folder if first else None, floors and first, as_json, quiet)
+    if not first:
+        return
     if as_json:
         print_json(summary)
     else:
@@ -140,20 +163,24 @@ def train_run(
 
 
 def _train(
-    auto: AutoConfig, run: RunFolder | None, folder: Path, floors: bool, as_json: bool, quiet: bool
+    auto: AutoConfig, run: RunFolder | None, folder: Path | None, floors: bool, as_json: bool, quiet: bool
 ) -> tuple[dict[str, Any], RunConfig]:
-    """The summary of a finished run, and its configuration with whole paths; `run` is the one that is continued."""
+    """The summary of a finished run, and its configuration with whole paths; `run` is the one that is continued.
+
+    A process that does not write has no `folder`.
+    """
     import torch
 
     from foretell.cli.floors_beside import told_of
     from foretell.cli.open_run import own_data, own_program, settled_splits
+    from foretell.train.data_facts import data_facts
     from foretell.train.fit import choose_device
-    from foretell.train.run import RunFolder, data_facts, held
-    from foretell.train.splits import load_run
+    from foretell.train.run import RunFolder, held
+    from foretell.train.splits import load_run, with_whole_paths
 
     config = auto.config
-    dataset = load_run(config) if run is None else own_data(run)
-    config = _with_whole_paths(config)
+    dataset = load_run(config, loaded=auto.loaded) if run is None else own_data(run)
+    config = with_whole_paths(config)
     assert dataset.train is not None
     choose_device(config.train.device)
     dtype = getattr(torch, config.train.dtype)
@@ -164,15 +191,16 @@ def _train(
     # stopped before its first checkpoint, a run begins again
     fresh, resuming = run is None, run is not None and run.checkpoint.exists()
     network, taken = started_from(config, network, dataset.train, run, quiet or as_json)
-    if run is None:
+    if run is None and folder is not None:
         run = RunFolder.create(folder, config, data_facts(dataset) | {"impossible": counts}, auto.lines())
-    with held(run):
-        if fresh:
-            run.keep_program(network)
-            if taken is not None:
-                run.keep_start(RunFolder.open(config.train.init))
-        run.tidy()
-        auto = replace(auto, config=config)
+    with held(run if folder is not None else None):
+        if run is not None and folder is not None:
+            if fresh:
+                run.keep_program(network)
+                if taken is not None:
+                    run.keep_start(RunFolder.open(config.train.init))
+            run.tidy()
+        auto = replace(auto, config=config, loaded=None)
         result, beside = _fitted(auto, network, dataset, run, resuming, fresh, floors, quiet)
         return summary_of(result, config, run, dataset, taken) | told_of(auto, beside, result), config
 
@@ -181,7 +209,7 @@ def _fitted(
     auto: AutoConfig,
     network: IntensityModel,
     dataset: Dataset,
-    run: RunFolder,
+    run: RunFolder | None,
     resume: bool,
     fresh: bool,
     floors: bool,
@@ -191,12 +219,13 @@ def _fitted(
     from foretell.cli.floors_beside import floors_beside
     from foretell.cli.show import bar, epoch_line
     from foretell.train.fit import TrainingInterrupt, train_from_config
+    from foretell.train.processes import process_group
     from foretell.train.trainer import stopping
 
     config = auto.config
-    with bar(quiet) as progress, stopping() as asked:
+    with bar(quiet) as progress, stopping(patient=process_group().size > 1) as asked:
         try:
-            beside = floors_beside(network, dataset, config, run, auto.floors, progress) if floors else {}
+            beside = floors_beside(network, dataset, config, run, auto.floors, progress) if floors and run else {}
             result = train_from_config(
                 config,
                 network,
@@ -209,11 +238,12 @@ def _fitted(
             )
             return result, beside
         except ForetellError:
-            if fresh and not run.has_model:
+            if fresh and run is not None and not run.has_model:
                 run.discard()  # nothing was learned: the next try may have the folder
             raise
         except TrainingInterrupt:
-            typer.echo(f"interrupted; continue with: foretell train --resume {run.path}", err=True)
+            if run is not None:
+                typer.echo(f"interrupted; continue with: foretell train --resume {run.path}", err=True)
             raise typer.Exit(130) from None
 
 
@@ -238,22 +268,6 @@ def _read_config(path: Path | None, given: dict[str, Any], *, quiet: bool) -> Au
         auto = resolve(table, source, progress=progress.move)
         progress.keep(auto.sentence())
     return auto
-
-
-def _with_whole_paths(config: RunConfig) -> RunConfig:
-    """Whole paths of data, program and start, so that the run can be opened again from anywhere."""
-    from foretell.data.sources import is_source, whole_source
-
-    if is_source(config.data.path):
-        config = replace(config, data=replace(config.data, path=whole_source(config.data.path)))
-    elif Path(config.data.path).exists():
-        config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
-    program = getattr(config.model, "program", "")
-    if program and Path(program).is_file():  # the name of a shipped one is found anyway
-        config = replace(config, model=replace(config.model, program=str(Path(program).resolve())))
-    if config.train.init:
-        config = replace(config, train=replace(config.train, init=str(Path(config.train.init).resolve())))
-    return config
 
 
 def with_start(table: dict[str, Any]) -> dict[str, Any]:
@@ -307,11 +321,11 @@ def _data_name(path: str) -> str:
 
 
 def summary_of(
-    result: AnyTraining, config: RunConfig, run: RunFolder, dataset: Dataset, taken: TransferReport | None
+    result: AnyTraining, config: RunConfig, run: RunFolder | None, dataset: Dataset, taken: TransferReport | None
 ) -> dict[str, Any]:
     """The JSON of a finished run."""
     summary: dict[str, Any] = {
-        "run": str(run.path),
+        "run": None if run is None else str(run.path),
         "best_epoch": result.best_epoch,
         "best": result.best,
         "epochs": len(result.records),
@@ -339,7 +353,7 @@ def said(summary: dict[str, Any], config: RunConfig) -> str:
     if config.task is None:
         floors = f"\n{summary['verdict']}" if summary.get("verdict") else ""
         window = "" if config.train.window == "all" else f", window {config.train.window}"
-        words = f"best log-likelihood on {where}: {best:.4f} nats an event (epoch {epoch}{window}){floors}"
+        words = f"best log-likelihood on {where}: {best:.4f} nats per event (epoch {epoch}{window}){floors}"
         if config.train.objective == "nce":
             words += f"\nlooked at {summary['states']:,} states and {summary['intensities']:,} intensities"
     else:

@@ -184,7 +184,7 @@ def _say(found: TuningResult, picture: Path | None) -> None:
             table.add_row(*(escape(cell) for cell in shown))
         out().print(table)
         typer.echo(
-            f"judged on dev, nats an event; test was not opened\n"
+            f"judged on dev, nats per event; test was not opened\n"
             f"best: {found.folder / BEST}    next: foretell train {found.folder / BEST}"
             + (f"\npicture: {picture}" if picture is not None else "")
         )

@@ -48,7 +48,7 @@ def why(
     done = replayed(checked, only, impossible, limit, 1, None, True)
     say_counts(done, impossible, chosen.name)
     timeline, began = done.timelines[0], only[0].start
-    state = timeline.states - 1
+    state = timeline.states - 1 if asked is None else timeline.state_at(asked)
     explanation = explain(timeline, fact, state)
     if as_json:
         time = timeline.time_of(state) if asked is None else asked

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from foretell.data.columns import Columns
+from foretell.data.covariate_columns import with_covariates
 from foretell.data.dataset import OTHER, SPLITS, Card, Dataset, EventData, Origin, describe_load, not_from_zero
 from foretell.data.placing import PlacedEvents, placed
-from foretell.data.raw import Problem, RawEvents
+from foretell.data.raw import MOST_SHOWN, Problem, RawEvents
 from foretell.data.read_options import ReadOptions
 from foretell.data.sequence import MOST_TYPES, Vocabulary
 from foretell.errors import DataError
@@ -66,10 +67,12 @@ def assemble(
         raw.ids,
         raw.metadata,
         starts=made.starts[place],
+        scored_from=_scored_from(raw, ends, problems),
         ends_assumed=assumed if assumed.any() else None,
         attributes=raw.attributes,
         sequence_attributes=raw.sequence_attributes,
     )
+    columns = _with_covariates(raw, columns, options, problems)
     if origin == "first-event":
         problems += [
             Problem(int(raw.places[where]), f"{raw.where(where)}: {text}") for where, text in not_from_zero(columns)
@@ -81,14 +84,43 @@ def assemble(
     report = describe_load(
         columns,
         raw.path,
-        attributes=(*raw.attributes, *raw.sequence_attributes),
+        attributes=tuple(
+            name for name in (*raw.attributes, *raw.sequence_attributes) if name not in options.covariate_names.columns
+        ),
         unused_columns=raw.unused_columns,
         unknown_types=unknown,
         unknown=options.unknown,
     )
     for sentence in (*raw.said, *report.warnings):
         options.tell(raw.path, sentence)
-    return EventData(columns, vocabulary, origin, name, report, made.clock), []
+    return EventData(columns, vocabulary, origin, name, report, made.clock, covariates=options.covariate_names), []
+
+
+def _scored_from(raw: RawEvents, ends: np.ndarray, problems: list[Problem]) -> np.ndarray | None:
+    """Times up to which sequences are history, or None where none is; those outside of a sequence are added to the problems."""
+    later = np.where(np.isnan(raw.score_from), 0.0, raw.score_from)
+    for sequence in np.flatnonzero((later != 0.0) & ~((later > 0.0) & (later <= ends)))[:MOST_SHOWN].tolist():
+        found = f"score_from is {later[sequence]:g}, expected a time from 0 to t_end = {ends[sequence]:g}"
+        problems.append(Problem(int(raw.places[sequence]), f"{raw.where(sequence)}: {found}"))
+        later[sequence] = 0.0
+    return later if later.any() else None
+
+
+def _with_covariates(raw: RawEvents, columns: Columns, options: ReadOptions, problems: list[Problem]) -> Columns:
+    """Columns with the named covariates in place; what is wrong with them is added to the problems."""
+    if not options.covariate_names:
+        return columns
+
+    def tell(sentence: str) -> None:
+        options.tell(raw.path, sentence)
+
+    try:
+        return with_covariates(
+            columns, options.covariate_names, raw.unused_columns, tell, trained=options.clock is not None
+        )
+    except DataError as error:
+        problems += [Problem(0, text) for text in error.problems]
+        return columns
 
 
 def without_unknown(columns: Columns, known: np.ndarray, origin: Origin) -> tuple[Columns, Origin]:
@@ -150,7 +182,7 @@ def assemble_file(
 
 
 def _other_mistakes(made: PlacedEvents) -> list[str]:
-    """Of files whose times or vocabulary could not be settled: what is wrong with them anyway."""
+    """What else is wrong with files whose times or vocabulary could not be settled."""
     return [message for raw in made.files for message in raw.located(raw.problems if made.problems else raw.mistakes())]
 
 
@@ -174,7 +206,7 @@ def _resolve(
     else:
         used = np.unique(codes)
         there = np.zeros(len(names), dtype=bool)
-        there[used] = True
+        there[used[used < len(names)]] = True  # where no name of a file can be one, its events still have a code
         places = [vocabulary.find(name) for name in names]
         places = [place if here else 0 for place, here in zip(places, there.tolist(), strict=True)]
         written, among = [f"event `{name}`" for name in names], "known event types"

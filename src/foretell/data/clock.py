@@ -7,6 +7,7 @@ A sequence's times are float64 numbers of `unit`s since its start, which is an a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -14,15 +15,11 @@ from typing import Literal
 import numpy as np
 
 from foretell.data.timestamps import NS, find_zone, parse_time
+from foretell.durations import UNITS, duration_seconds, seconds_in
 from foretell.errors import ForetellError
 from foretell.wording import did_you_mean
 
-UNITS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 604800.0, "years": 31_557_600.0}
 READABLE = ("seconds", "minutes", "hours", "days", "years")  # what a unit is chosen from
-SHORT = {"s": "seconds", "sec": "seconds", "min": "minutes", "m": "minutes", "h": "hours", "hr": "hours", "d": "days"}
-SHORT |= {"w": "weeks", "y": "years", "yr": "years"}
-FINE = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_DURATION = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([^\W\d_]+)")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -112,13 +109,10 @@ class Clock:
 NO_CLOCK = Clock()  # plain numbers
 
 
-def seconds_in(unit: str) -> float | None:
-    """Seconds in a unit by its name, in singular or plural or short, or None."""
-    word = unit.strip().lower()
-    for name in (word, f"{word}s", SHORT.get(word, "")):
-        if name in UNITS:
-            return UNITS[name]
-    return FINE.get(word)
+def clock_from(values: Mapping[str, object]) -> Clock:
+    """A clock from what `to_json` gives of its unit."""
+    seconds = values.get("seconds_per_unit")
+    return Clock(str(values.get("unit", "")), float(seconds) if isinstance(seconds, int | float) else None)
 
 
 def readable_unit(gaps: np.ndarray) -> str:
@@ -126,18 +120,6 @@ def readable_unit(gaps: np.ndarray) -> str:
     positive = gaps[gaps > 0]
     middle = float(np.median(positive)) / NS if len(positive) else 0.0
     return next((name for name in reversed(READABLE) if middle >= UNITS[name]), "seconds")
-
-
-def duration_seconds(text: str) -> float | None:
-    """Seconds of `10d`, `1d12h`, `2 hours`; None where the text is no duration."""
-    total, place = 0.0, 0
-    while match := _DURATION.match(text, place):
-        seconds = seconds_in(match[2])
-        if seconds is None:
-            return None
-        total += float(match[1]) * seconds
-        place = match.end()
-    return total if place and not text[place:].strip() else None
 
 
 def iso_text(instant: int, zone: str = "UTC") -> str:

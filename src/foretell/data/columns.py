@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
 
+from foretell.data.attributes import Attribute, AttributeTable, SequenceAttributes, joined_tables
 from foretell.data.sequence import NO_METADATA, EventSequence, offsets_of, read_only
 from foretell.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
-class Attribute:
-    """A further column of a table: numbers, times, or codes of a few texts.
+class ShardMap:
+    """Runs of sequences that lie together in mapped files, and how to tell the system that their pages may go."""
 
-    `values` are float64 (NaN is missing), int64, datetime64[ns] (NaT is missing) or, with `categories`, int32 codes
-    (-1 is missing).
-    """
-
-    values: np.ndarray
-    categories: tuple[str, ...] | None = None
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def take(self, places: np.ndarray | None) -> Attribute:
-        """Some of the values, by place or by a mask; None: all."""
-        return self if places is None else Attribute(self.values[places], self.categories)
-
-    def texts(self) -> list[str | None]:
-        """The values of a column with categories as text."""
-        assert self.categories is not None, "numbers have no text"
-        return [None if code < 0 else self.categories[code] for code in self.values.tolist()]
+    starts: np.ndarray  # int64 [shards + 1]: the first sequence of each, and the number of sequences
+    release: Callable[[], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +30,15 @@ class Columns(Sequence[EventSequence]):
     types: np.ndarray  # int32 [events]
     offsets: np.ndarray  # int64 [sequences + 1]
     t_ends: np.ndarray  # float64 [sequences]
-    ids: tuple[str, ...]
-    metadata: tuple[Mapping[str, object], ...]
+    ids: Sequence[str]
+    metadata: Sequence[Mapping[str, object]]
     unscored: np.ndarray | None = None  # bool [events]: True where an event is history only; None: nowhere
     starts: np.ndarray | None = None  # int64 [sequences]: absolute time of 0, nanoseconds since 1970; None: not known
     scored_from: np.ndarray | None = None  # float64 [sequences]: what happens up to then is history only; None: 0
     ends_assumed: np.ndarray | None = None  # bool [sequences]: t_end is only the last event's time; None: nowhere
     attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [events]: further columns of a table
     sequence_attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [sequences]
+    shards: ShardMap | None = None  # the arrays are mapped from files; None: they are in memory
 
     def __post_init__(self) -> None:
         assert all(len(one) == len(self.times) for one in self.attributes.values())
@@ -78,6 +65,9 @@ class Columns(Sequence[EventSequence]):
             return sequences
         several = list(sequences)
         marked = any(one.unscored is not None for one in several)
+        further = AttributeTable({}, {})
+        if any(one.attributes is not None for one in several):
+            further = joined_tables([one.attributes for one in several], [len(one) for one in several])
         return cls(
             times=np.concatenate([np.zeros(0), *(one.times for one in several)]),
             types=np.concatenate([np.zeros(0, np.int32), *(one.types for one in several)]),
@@ -89,7 +79,16 @@ class Columns(Sequence[EventSequence]):
             starts=_given(np.int64, [one.start for one in several]),
             scored_from=_given(np.float64, [one.scored_from or None for one in several], 0.0),
             ends_assumed=_given(np.bool_, [one.end_assumed or None for one in several], False),
+            attributes=further.of_events,
+            sequence_attributes=further.of_sequences,
         )
+
+    @cached_property
+    def attribute_table(self) -> AttributeTable | None:
+        """What sequences point into; None: there are no further columns."""
+        if not self.attributes and not self.sequence_attributes:
+            return None
+        return AttributeTable(self.attributes, self.sequence_attributes)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -108,6 +107,7 @@ class Columns(Sequence[EventSequence]):
             return self.select(range(*index.indices(len(self))))
         place = range(len(self))[index]
         start, stop = self.offsets[place], self.offsets[place + 1]
+        table = self.attribute_table
         return EventSequence.trusted(
             times=self.times[start:stop],
             types=self.types[start:stop],
@@ -118,6 +118,7 @@ class Columns(Sequence[EventSequence]):
             start=None if self.starts is None else int(self.starts[place]),
             scored_from=0.0 if self.scored_from is None else float(self.scored_from[place]),
             end_assumed=False if self.ends_assumed is None else bool(self.ends_assumed[place]),
+            attributes=None if table is None else SequenceAttributes(table, int(start), place),
         )
 
     def __iter__(self) -> Iterator[EventSequence]:
@@ -130,15 +131,30 @@ class Columns(Sequence[EventSequence]):
         offsets = offsets_of(lengths)
         events = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return Columns(
-            **self._at_events(events),
+            **self.at_events(events),
             offsets=offsets,
             t_ends=self.t_ends[chosen],
-            ids=tuple(self.ids[place] for place in chosen),
-            metadata=tuple(self.metadata[place] for place in chosen),
+            ids=tuple(self.ids[int(place)] for place in chosen),
+            metadata=tuple(self.metadata[int(place)] for place in chosen),
             starts=None if self.starts is None else self.starts[chosen],
             scored_from=None if self.scored_from is None else self.scored_from[chosen],
             ends_assumed=None if self.ends_assumed is None else self.ends_assumed[chosen],
             sequence_attributes={name: one.take(chosen) for name, one in self.sequence_attributes.items()},
+        )
+
+    def span(self, start: int, stop: int) -> Columns:
+        """Sequences that follow one another, over the same arrays."""
+        first, last = self.offsets[start], self.offsets[stop]
+        given: dict[str, Any] = {name: getattr(self, name) for name in ("starts", "scored_from", "ends_assumed")}
+        given = {name: None if one is None else one[start:stop] for name, one in given.items()}
+        return Columns(
+            **self.at_events(slice(int(first), int(last))),
+            offsets=self.offsets[start : stop + 1] - first,
+            t_ends=self.t_ends[start:stop],
+            ids=tuple(self.ids[place] for place in range(start, stop)),
+            metadata=tuple(self.metadata[place] for place in range(start, stop)),
+            **given,
+            sequence_attributes={name: one.take(slice(start, stop)) for name, one in self.sequence_attributes.items()},
         )
 
     def keep(self, kept: np.ndarray, t_ends: np.ndarray | None = None) -> Columns:
@@ -150,9 +166,9 @@ class Columns(Sequence[EventSequence]):
         else:
             early = None if self.scored_from is None else np.minimum(self.scored_from, t_ends)
             bounds = {"t_ends": t_ends, "scored_from": early, "ends_assumed": None}
-        return Columns(**self._at_events(kept), offsets=offsets_of(lengths), **same, **bounds)
+        return Columns(**self.at_events(kept), offsets=offsets_of(lengths), **same, **bounds)
 
-    def _at_events(self, events: np.ndarray) -> dict[str, Any]:
+    def at_events(self, events: np.ndarray | slice) -> dict[str, Any]:
         """What is per event, at some events."""
         return {
             "times": self.times[events],
@@ -173,3 +189,14 @@ def _given(dtype: type, values: list[Any], otherwise: object = None) -> np.ndarr
 
 def _unscored(sequence: EventSequence) -> np.ndarray:
     return np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored
+
+
+COUNTED_AT_A_TIME = 1 << 22
+
+
+def counts_of_types(types: np.ndarray, size: int) -> np.ndarray:
+    """How often each of `size` types happens, int64; some at a time, since counting copies what it counts."""
+    counts = np.zeros(size, dtype=np.int64)
+    for start in range(0, len(types), COUNTED_AT_A_TIME):
+        counts += np.bincount(types[start : start + COUNTED_AT_A_TIME], minlength=size)
+    return counts

@@ -20,11 +20,18 @@ import numpy as np
 from foretell.data.columns import Attribute
 from foretell.data.event_table import EventTable, gathered
 from foretell.data.files import Mistakes, text_file, text_lines, whole_file
-from foretell.data.raw import PlaceUnit, RawEvents
-from foretell.data.read_options import ROLES, ReadOptions
-from foretell.data.tables import CodedColumn, TimeColumn, empty_table, event_table, text_attribute, text_times
+from foretell.data.raw import MOST_COLUMNS, PlaceUnit, RawEvents, too_many_columns
+from foretell.data.read_options import BOUNDS, ROLES, ReadOptions
+from foretell.data.tables import (
+    CodedColumn,
+    TimeColumn,
+    empty_table,
+    event_table,
+    text_attribute,
+    text_times,
+)
 from foretell.data.written_attributes import attribute_columns, cell_texts
-from foretell.data.written_times import written_bounds, written_times
+from foretell.data.written_times import written_bounds, written_score_from, written_times
 
 if TYPE_CHECKING:
     from foretell.data.dataset import EventData
@@ -107,6 +114,8 @@ def _in_blocks(path: Path, content: bytes) -> TextTable | None:
         separator = separator_of(line)
         if not _plainly_quoted(content, separator):
             return None
+        if line.count(separator) >= MOST_COLUMNS:
+            return None
         header = [name.strip() for name in next(csv.reader([line], delimiter=separator, strict=True))]
         names = [f"c{number}" for number in range(len(header))]
         text = pa.dictionary(pa.int32(), pa.string())
@@ -164,17 +173,20 @@ def _line_by_line(path: Path, mistakes: Mistakes) -> tuple[TextTable | None, int
     """The table of a file, and the line of its header; None without a header."""
     limit = csv.field_size_limit(sys.maxsize)
     try:
-        records = _records(path, mistakes)
-        place, header = next(records, (0, None))
+        rows = records(path, mistakes)
+        place, header = next(rows, (0, None))
         if header is None:
             if not mistakes.problems:
                 mistakes.fault(0, "the file is empty; expected a header: sequence,time,event")
             return None, 0
+        mistakes.problems.extend(too_many_columns(len(header), place))
+        if len(header) > MOST_COLUMNS:
+            return None, place
         header = [name.strip() for name in header]
         tables: list[dict[str, int]] = [{} for _ in header]
         codes: list[list[int]] = [[] for _ in header]
         places: list[int] = []
-        for line, cells in records:
+        for line, cells in rows:
             if len(cells) != len(header):
                 mistakes.fault(line, f"{len(cells)} cells, but the header has {len(header)} columns")
                 continue
@@ -189,7 +201,7 @@ def _line_by_line(path: Path, mistakes: Mistakes) -> tuple[TextTable | None, int
     return TextTable(str(path), header, columns, np.array(places, dtype=np.int64)), place
 
 
-def _records(path: Path, mistakes: Mistakes) -> Iterator[tuple[int, list[str]]]:
+def records(path: Path, mistakes: Mistakes) -> Iterator[tuple[int, list[str]]]:
     """The rows of a file with the line where each starts; blank lines are left out."""
     line = 0
     lines = text_lines(path, mistakes)
@@ -225,8 +237,8 @@ def write_csv(data: EventData, path: Path) -> None:
     """
     separator = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     columns, extra = data.columns, any(sequence.metadata for sequence in data)
-    starts, ends = written_bounds(data)
-    header = ["sequence", "time", "event", *(["t_start"] if starts else []), *(["t_end"] if ends else [])]
+    bounds = dict(zip(BOUNDS, (*written_bounds(data), written_score_from(data)), strict=True))
+    header = ["sequence", "time", "event", *(name for name, one in bounds.items() if one)]
     names, times = [_cell(name) for name in data.vocabulary.names], written_times(data)
     further = attribute_columns(columns, {*ROLES, *header})
     cells = [[_cell(text) if text else "" for text in cell_texts(one)] for one in further.values()]
@@ -242,7 +254,7 @@ def write_csv(data: EventData, path: Path) -> None:
             zip(columns.offsets[:-1].tolist(), columns.offsets[1:].tolist(), strict=True)
         ):
             name = _cell(columns.ids[place])
-            tail = "".join(f"{separator}{one[place]}" for one in (starts, ends) if one)
+            tail = "".join(f"{separator}{one[place]}" for one in bounds.values() if one)
             kinds = columns.types[first:last].tolist()
             rows = [
                 f"{name}{separator}{time}{separator}{names[kind]}{tail}{rest}"

@@ -14,7 +14,8 @@ import numpy as np
 import tomli_w
 
 from foretell.data.clock import NO_CLOCK, Clock
-from foretell.data.columns import Columns
+from foretell.data.columns import Columns, counts_of_types
+from foretell.data.covariates import NO_NAMES, CovariateEncoding, CovariateNames
 from foretell.data.frame_output import NO_ORIGIN, FrameKind, FrameOrigin, events_frame, html_table
 from foretell.data.parquet import events_as_arrow
 from foretell.data.sequence import MOST_TYPES, NO_METADATA, EventSequence, Vocabulary
@@ -41,6 +42,8 @@ class Card:
     time_format: str = ""  # what times are: number, iso, unix-s, …
     timezone: str = ""  # of times without a zone
     start: str = ""  # where windows start: first-event, day, week, month, or a time
+    covariates: tuple[str, ...] = ()  # columns of events that models use
+    static: tuple[str, ...] = ()  # columns of sequences that models use
 
     @classmethod
     def read(cls, path: Path, default_name: str) -> Card:
@@ -62,9 +65,14 @@ class Card:
             problems.append(f'{path}: origin is {origin!r}, expected "window" or "first-event"{hint}')
         if types is not None and (type(types) is not int or not 1 <= types <= MOST_TYPES):
             problems.append(f"{path}: types is {types!r}, expected the number of event types, 1 to {MOST_TYPES}")
+        lists = {key: table.pop(key, []) for key in ("covariates", "static")}
+        for key, value in lists.items():
+            if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+                problems.append(f"{path}: {key} is {value!r}, expected a list of names of columns")
         if problems:
             raise DataError(problems)
-        return cls(name, origin, types=types, about=table, **texts)
+        covariates, static = (tuple(value) for value in lists.values())
+        return cls(name, origin, types=types, about=table, covariates=covariates, static=static, **texts)
 
     def to_toml(self) -> str:
         """The card as the text of a TOML file."""
@@ -72,6 +80,7 @@ class Card:
         if self.types is not None:
             table["types"] = self.types
         table |= {key: text for key in ("time_format", "timezone", "start") if (text := getattr(self, key))}
+        table |= {key: list(names) for key in ("covariates", "static") if (names := getattr(self, key))}
         table |= dict(self.about)
         try:
             return tomli_w.dumps(table)
@@ -120,7 +129,7 @@ class LoadReport:
                 f"used, so the quiet after it is not scored"
             )
         if self.attributes:
-            said.append(f"columns kept as attributes, which no model uses: {', '.join(self.attributes)}")
+            said.append(f"columns kept as attributes, used only if named as covariates: {', '.join(self.attributes)}")
         if self.unused_columns:
             said.append(f"columns not used (free text): {', '.join(self.unused_columns)}")
         if self.unknown_types:
@@ -157,7 +166,26 @@ def grid_name(spacing: float) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EventData:
-    """One split. `origin="first-event"` says that each sequence's first event, at time 0, is history, not scored."""
+    """One split of a data set: sequences of events over one vocabulary.
+
+    Args:
+        sequences: the sequences, checked when they were made.
+        vocabulary: the event types that the sequences' integers stand for.
+        origin: "window": sequences are observed from time 0 on. "first-event": the first event, at time 0, is history and is not scored.
+        name: what messages call the data.
+        report: what loading noticed; computed where it is not given.
+        clock: the unit of times and, where it is known, the time zone.
+        frame: the kind of data frame that the events came in.
+        covariates: the columns that models use.
+
+    Raises:
+        DataError: an event is outside the vocabulary, or a sequence contradicts `origin`.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
+        >>> len(data), data.event_count, data[0].times.tolist()
+        (2, 3, [0.5, 2.0])
+    """
 
     sequences: Sequence[EventSequence]
     vocabulary: Vocabulary
@@ -166,6 +194,7 @@ class EventData:
     report: LoadReport | None = field(default=None, repr=False)
     clock: Clock = NO_CLOCK
     frame: FrameOrigin = NO_ORIGIN  # the data frame that the events came in
+    covariates: CovariateNames = NO_NAMES  # the columns that models use
 
     def __post_init__(self) -> None:
         columns = Columns.of(self.sequences)
@@ -231,7 +260,12 @@ class EventData:
 
     def type_counts(self) -> np.ndarray:
         """How often each type of the vocabulary happens, int64."""
-        return np.bincount(self.columns.types, minlength=len(self.vocabulary))
+        return counts_of_types(self.columns.types, len(self.vocabulary))
+
+    def encoding(self) -> CovariateEncoding | None:
+        """How the covariates of these data are encoded, if they are what a model is trained on; None: there are none."""
+        table = self.columns.attribute_table
+        return None if table is None or not self.covariates else CovariateEncoding.fit(self.covariates, table)
 
     def names_of(self, sequence: EventSequence) -> list[str]:
         """The names of a sequence's events, in order."""
@@ -260,7 +294,23 @@ class EventData:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """The splits of a data set over one vocabulary, with its card and the place it was read from."""
+    """A data set: up to three splits over one vocabulary.
+
+    `load` and `from_frame` make one.
+
+    Args:
+        train: what models learn from, or None.
+        dev: what epochs and settings are compared on, or None.
+        test: what is scored in the end, or None.
+        vocabulary: the event types of all splits.
+        card: name, time unit and other facts, as `dataset.toml` has them.
+        path: where the data were read from.
+
+    Example:
+        >>> data = ft.load("robocup")
+        >>> {name: split.event_count for name, split in data.splits().items()}
+        {'train': 2192, 'dev': 816, 'test': 778}
+    """
 
     train: EventData | None
     dev: EventData | None

@@ -34,6 +34,7 @@ class EventTable:
     places: np.ndarray  # int64 [rows]: the line or row of each, from 1
     t_starts: np.ndarray | None = None  # [sequences], as `times`; NaT or NaN where there is none
     t_ends: np.ndarray | None = None  # [sequences], likewise
+    score_from: np.ndarray | None = None  # [sequences], likewise
     metadata: Sequence[Mapping[str, object]] | None = None  # [sequences]
     attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [rows]: further columns
     sequence_attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [sequences]
@@ -86,6 +87,7 @@ def gathered(table: EventTable, terms: bool = False) -> RawEvents:
         offsets=offsets,
         t_starts=_bounds(table, table.t_starts),
         t_ends=_bounds(table, table.t_ends),
+        score_from=_bounds(table, table.score_from),
         ids=tuple(table.ids),
         metadata=tuple(table.metadata) if table.metadata is not None else (NO_METADATA,) * len(table.ids),
         places=first,
@@ -102,7 +104,7 @@ def gathered(table: EventTable, terms: bool = False) -> RawEvents:
 
 
 def _bounds(table: EventTable, values: np.ndarray | None) -> np.ndarray:
-    """Starts or ends as given, or as many that are not."""
+    """Starts, ends or times to score from as given, or as many that are not."""
     if values is not None:
         return values
     stamped = table.times.dtype.kind == "M"

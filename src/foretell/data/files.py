@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import io
@@ -15,6 +16,7 @@ from typing import IO, Protocol
 from foretell.data.raw import Problem
 from foretell.errors import DataError, ForetellError
 from foretell.reading import UnreadableFile, open_unpacked
+from foretell.wording import printable
 
 MOST_MISTAKES = 1_000  # of one file; after so many, it is probably of another kind
 MOST_BLANK = 1_000_000  # lines of one file
@@ -60,6 +62,9 @@ def text_lines(path: Path, gatherer: NotesMistakes) -> Iterator[tuple[int, str]]
     with _noting_damage(gatherer, lambda: number), _opened(path, gatherer) as stream:
         blank = 0
         for number, line in enumerate(stream, start=1):
+            if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                gatherer.fault(1, "this is UTF-16 text; save it as UTF-8")
+                return
             if len(gatherer.problems) >= MOST_MISTAKES:
                 gatherer.fault(number, f"{MOST_MISTAKES:,} mistakes before this line: the rest was not read")
                 return
@@ -128,6 +133,10 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:
         raise ForetellError(f"{path}: cannot be written: {error.strerror}") from None
+    except UnicodeEncodeError as error:
+        half = printable(error.object[error.start : error.start + 1])
+        reason = f"it would hold {half}, which is not Unicode; the name of a file may be wrong"
+        raise ForetellError(f"{path}: cannot be written: {reason}") from None
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -3,13 +3,15 @@
 easytpp  EasyTPP's JSON: one object per sequence, in a JSON array or one per line, with the lists `time_since_start` and `type_event`;
          `dim_process`, `seq_len` (checked) and `seq_idx` where given
 gatech   the pickles of the neural Hawkes line of work: `{"dim_process": K, "train": [[{"time_since_start", …}, …], …]}`; a file may
-         carry all split names, with lists that are empty but for one
+         carry all split names, with lists that are empty but for one; `log_lik` of the paper's repository, the true log-likelihood and
+         number of events of each sequence, becomes metadata
 ndtt     the pickles of the NDTT code: a list of sequences, each `[{"name": …, "time": …}, …]`; `bos` at time 0 is dropped, the time
-         of the last event, `eos`, becomes `t_end`
+         of the last event, `eos`, becomes `t_end`. `dev_mask.pkl` beside `dev.pkl`, a time per sequence, is from when on it is scored
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +23,14 @@ from foretell.data.dataset import Card, Dataset, Origin
 from foretell.data.files import text_lines
 from foretell.data.gatherer import Gatherer
 from foretell.data.raw import RawEvents
+from foretell.data.sequence import NO_METADATA
 from foretell.errors import DataError
 from foretell.reading import parse_json
 
 Reader = Literal["gatech", "easytpp", "ndtt"]
 READERS: tuple[Reader, ...] = get_args(Reader)
 PICKLE_SUFFIXES = (".pkl", ".pickle")
+LOG_LIK, MASK = "log_lik", "_mask"
 JSON_SUFFIXES = (".json", ".json.gz", ".jsonl", ".jsonl.gz")
 SPLIT_OF = {"train": "train", "dev": "dev", "test": "test", "valid": "dev", "val": "dev", "validation": "dev"}
 EASYTPP_KEYS = (
@@ -191,7 +195,9 @@ def _gatech(path: Path, content: object) -> ForeignFile:
     if not _is_gatech(content):
         raise DataError(f"{path}: expected a dict with `dim_process` and a split, found {type(content).__name__}")
     splits = {
-        str(key): value for key, value in content.items() if key != "dim_process" and isinstance(value, list) and value
+        str(key): value
+        for key, value in content.items()
+        if key not in ("dim_process", LOG_LIK) and isinstance(value, list) and value
     }
     if not splits:
         raise DataError(f"{path}: no split with sequences; found the keys {', '.join(map(str, content))}")
@@ -199,12 +205,26 @@ def _gatech(path: Path, content: object) -> ForeignFile:
     for name, sequences in splits.items():
         label = str(path) if len(splits) == 1 else f"{path}[{name}]"
         gatherer = Gatherer(label, "sequence")
+        true = _true_likelihoods(path, content, len(sequences)) if len(splits) == 1 else None
         for number, rows in enumerate(sequences, start=1):
             found = _rows_of(gatherer, number, rows, "time_since_start", "type_event")
             if found is not None:
-                gatherer.add(number, times=found[0], events=None, types=found[1])
+                about = NO_METADATA if true is None else {LOG_LIK: true[number - 1]}
+                gatherer.add(number, times=found[0], events=None, types=found[1], metadata=about)
         raws[name] = gatherer.finish()
     return ForeignFile(raws, _type_count(path, content["dim_process"]))
+
+
+def _true_likelihoods(path: Path, content: Mapping[object, object], count: int) -> list[object] | None:
+    """What the paper's repository keeps beside each of its sequences: `(log-likelihood, events)`."""
+    found = content.get(LOG_LIK)
+    if not isinstance(found, list):
+        return None
+    if len(found) != count:
+        raise DataError(
+            f"{path}: {LOG_LIK} has {len(found)} entries, but there are {count} sequences; expected one each"
+        )
+    return [list(one) if isinstance(one, tuple) else one for one in found]
 
 
 def _ndtt(path: Path, content: object) -> ForeignFile:
@@ -212,14 +232,34 @@ def _ndtt(path: Path, content: object) -> ForeignFile:
     if not isinstance(content, list):
         raise DataError(f"{path}: expected a list of sequences, found {type(content).__name__}")
     gatherer = Gatherer(str(path), "sequence")
+    mask = _mask(path, len(content))
     for number, rows in enumerate(content, start=1):
         found = _rows_of(gatherer, number, rows, "time", "name")
         if found is not None:
-            _add_between_marks(gatherer, number, *found)
+            _add_between_marks(gatherer, number, *found, cutoff=mask[number - 1])
     return ForeignFile({path.stem: gatherer.finish()})
 
 
-def _add_between_marks(gatherer: Gatherer, number: int, times: list[Any], names: list[Any]) -> None:
+def _mask(path: Path, count: int) -> list[object]:
+    """From when on each sequence is scored: the content of the file beside this one, or None for all."""
+    beside = path.with_name(f"{path.stem}{MASK}{path.suffix}")
+    if not beside.exists():
+        return [None] * count
+    found = pickles.load(beside)
+    if not isinstance(found, list) or len(found) != count:
+        what = f"a list of {len(found)}" if isinstance(found, list) else f"a {type(found).__name__}"
+        raise DataError(f"{beside}: expected a list with one time for each of the {count} sequences, found {what}")
+    return found
+
+
+def _scored_after(times: list[Any], cutoff: object) -> object:
+    """The NDTT code also scores an event at the very time of its mask, where we score what comes after `score_from`."""
+    return math.nextafter(float(cutoff), 0.0) if isinstance(cutoff, int | float) and cutoff in times else cutoff
+
+
+def _add_between_marks(
+    gatherer: Gatherer, number: int, times: list[Any], names: list[Any], cutoff: object = None
+) -> None:
     end = None
     if names and names[-1] == "eos":
         end = times[-1]
@@ -233,7 +273,8 @@ def _add_between_marks(gatherer: Gatherer, number: int, times: list[Any], names:
         if mark in names:
             gatherer.fault(number, f"{mark} is event {names.index(mark)} of the others, expected it {place}")
             return
-    gatherer.add(number, times=times, events=names, t_end=end)
+    bounds = {"t_end": end, "score_from": _scored_after(times, cutoff)}
+    gatherer.add(number, times=times, events=names, bounds=bounds)
 
 
 def _rows_of(

@@ -21,7 +21,7 @@ from foretell.data.event_table import gathered
 from foretell.data.frame_output import FrameKind, FrameOrigin
 from foretell.data.parquet import arrow_table, pyarrow_modules
 from foretell.data.raw import RawEvents
-from foretell.data.read_options import ColumnMap, ReadOptions, Unknown, in_keywords
+from foretell.data.read_options import BOUNDS, ColumnMap, ReadOptions, Unknown, in_keywords
 from foretell.data.sequence import Vocabulary
 from foretell.data.timestamps import find_zone
 from foretell.errors import DataError, ForetellError
@@ -41,12 +41,15 @@ class FrameOptions(TypedDict, total=False):
     args: Sequence[str]
     t_start: str
     t_end: str
+    score_from: str
     time_format: str
     timezone: str
     start: str
     observed_until: str
     sorted: bool
     unknown: Unknown
+    covariates: Sequence[str]
+    static: Sequence[str]
 
 
 def from_frame(
@@ -69,14 +72,18 @@ def from_frame(
         time, event: the columns of times and of event types.
         split: a column with `train`, `dev` or `test`; default: everything is `train`.
         vocabulary: the event types, those of a model, say; default: those that occur.
+        **how: how columns are read, any of the following.
         args: columns whose values become arguments, `buy(books)`.
         t_start, t_end: columns with the bounds of a sequence's observation; default: `t_start`, `t_end`, where they exist.
+        score_from: the column with the time up to which a sequence is history that is not scored; default: `score_from`, where it exists.
         time_format: `iso`, `number`, `unix-s`, …, or a pattern such as `%d/%m/%Y`.
         timezone: the zone of times without one, and of what is shown; default: that of the column, or UTC.
         start: where windows start: `first-event`, `day`, `week`, `month`, or a time.
         observed_until: when the log was exported: the end of every sequence that has none.
         sorted: rows out of order are a mistake.
         unknown: what becomes of events outside `vocabulary`: `error`, `skip` or `other`.
+        covariates: columns of events that models use, `amount`, `channel:category`.
+        static: columns with one value per sequence that models use.
 
     Returns:
         A `Dataset`; `data.train` has the events.
@@ -87,7 +94,8 @@ def from_frame(
     Example:
         >>> import pandas as pd
         >>> orders = pd.DataFrame({"customer": ["a", "a"], "when": ["2024-03-01", "2024-03-05"], "product": ["tea", "milk"]})
-        >>> data = ft.from_frame(orders, sequence="customer", time="when", event="product")
+        >>> ft.from_frame(orders, sequence="customer", time="when", event="product").train.event_count
+        2
     """
     options = frame_options(sequence, time, event, how)
     if split is None:
@@ -108,10 +116,12 @@ def from_frame(
 def frame_options(sequence: str | None, time: str, event: str, how: FrameOptions) -> ReadOptions:
     """What is said of a frame, checked."""
     given = cast(dict[str, Any], dict(how))
-    bounds = {name: given.pop(name) for name in ("t_start", "t_end") if name in given}
+    bounds = {name: given.pop(name) for name in BOUNDS if name in given}
     args = given.pop("args", None)
-    if isinstance(args, str):
-        raise ForetellError(f"args = {args!r}: expected a list of columns")
+    for name, value in (("args", args), *((key, given.get(key)) for key in ("covariates", "static"))):
+        if isinstance(value, str):
+            raise ForetellError(f"{name} = {value!r}: expected a list of columns")
+    given |= {key: tuple(given[key]) for key in ("covariates", "static") if key in given}
     columns = ColumnMap(sequence, time, event, args=None if args is None else tuple(args), **bounds)
     return _in_words(lambda: ReadOptions(columns, **given, keywords=True))
 
@@ -140,7 +150,7 @@ def _in_words(work: Callable[[], T]) -> T:
 def _read(frame: Any, options: ReadOptions, *more: str) -> tuple[pyarrow.Table, FrameOrigin, ReadOptions]:
     """A frame as an Arrow table, what it was, and the options with the zone of its times."""
     columns = options.columns
-    roles = [columns.sequence or "sequence", columns.time, columns.event, columns.t_start, columns.t_end, *more]
+    roles = [columns.sequence or "sequence", columns.time, columns.event, *columns.bounds, *more]
     table, kind = _as_arrow(_without_index(frame, [*roles, *(columns.args or ())]), roles)
     zone = _zone_of(table, columns.time)
     if zone and not options.timezone:

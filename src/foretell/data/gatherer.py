@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from foretell.data.raw import LARGEST_TYPE, NameTable, PlaceUnit, Problem, RawEvents, TimeNotes
+from foretell.data.read_options import BOUNDS
 from foretell.data.sequence import NO_METADATA, encodable, offsets_of
 from foretell.data.timestamps import parse_times
 from foretell.errors import short
@@ -17,13 +18,16 @@ from foretell.errors import short
 NUMBERS = frozenset({int, float})
 TEXT = frozenset({str})
 LARGEST_EXACT = 2**53
+Bounds = Mapping[str, float | str | None]  # as written, by the names in `BOUNDS`
 
 
 class Gatherer:
     """Collects a file's sequences into flat columns, and its mistakes instead of stopping at the first."""
 
-    def __init__(self, path: str, unit: PlaceUnit, timezone: str = "UTC", terms: bool = False) -> None:
+    def __init__(self, path: str, unit: PlaceUnit, timezone: str = "UTC", terms: bool = False, before: int = 0) -> None:
+        """`before`: how many sequences of the file came before these; it numbers those without an id."""
         self.path = path
+        self.before = before
         self.unit: PlaceUnit = unit
         self.timezone = timezone
         self.problems: list[Problem] = []
@@ -40,11 +44,19 @@ class Gatherer:
         self._named: bool | None = None
         self._kind_place = 0
         self._ids: dict[str, int] = {}  # with their lines or rows
-        self._sequences: list[
-            tuple[int, float | str | None, float | str | None, Mapping[str, object]]
-        ] = []  # length, start, end, …
+        self._sequences: list[tuple[int, Bounds, Mapping[str, object]]] = []  # their lengths first
         self._pairs: dict[int, int] = {}
         self._pair_codes: dict[int, int] = {}
+
+    @property
+    def events(self) -> int:
+        """Events of the sequences that were kept."""
+        return self._kept
+
+    @property
+    def seen(self) -> int:
+        """Sequences so far, those with mistakes included."""
+        return self._seen
 
     def fault(self, place: int, text: str) -> None:
         """Notes a mistake."""
@@ -55,13 +67,12 @@ class Gatherer:
         place: int,
         times: object,
         events: object,
-        t_end: object = None,
+        bounds: Mapping[str, object] = NO_METADATA,
         id: object = None,
         metadata: Mapping[str, object] = NO_METADATA,
         types: object = None,
-        t_start: object = None,
     ) -> None:
-        """One sequence as a file gives it. Anything may be of the wrong type; then it becomes a problem."""
+        """One sequence as a file gives it, `bounds` by their names. Anything may be of the wrong type; then it becomes a problem."""
         before = len(self.problems)
         name = self._identify(place, id)
         where = f"sequence {name!r}"
@@ -76,14 +87,14 @@ class Gatherer:
         numbers = None
         if events is not None and types is not None:
             numbers = self._list_of(place, where, "types", types, {int}, "integers >= 0")
-        bounds = self._bound(place, where, "t_start", t_start), self._bound(place, where, "t_end", t_end)
+        known = {label: self._bound(place, where, label, bounds.get(label)) for label in BOUNDS}
         if clock is None or kinds is None or len(self.problems) > before:
             return
         for other, values in ((label, kinds), ("types", numbers)):
             if values is not None and len(values) != len(clock):
                 counts = f"{len(clock)} times but {len(values)} {other}"
                 self.fault(place, f"{where}: {counts}: the lists are ragged; each event needs one of both")
-        self._check_kind(place, where, stamped if clock else None, bounds)
+        self._check_kind(place, where, stamped if clock else None, known)
         if len(self.problems) == before:
             self._append_times(place, where, clock)
         self._append_events(place, where, kinds, named, label)
@@ -95,13 +106,13 @@ class Gatherer:
             return
         self._kept += len(clock)
         self._ids[name] = place
-        self._sequences.append((len(clock), *bounds, metadata))
+        self._sequences.append((len(clock), known, metadata))
 
     def finish(self) -> RawEvents:
         """Everything gathered; the columns hold the sequences without structural mistakes."""
         if not self._ids and not self.problems:
             self.fault(0, "the file has no sequences; expected at least one")
-        lengths, t_starts, t_ends, metadata = zip(*self._sequences, strict=True) if self._ids else ((), (), (), ())
+        lengths, bounds, metadata = zip(*self._sequences, strict=True) if self._ids else ((), (), ())
         times, offsets = self._finished_times(), offsets_of(lengths)
         if times.dtype.kind == "M":
             for event in np.flatnonzero(np.isnat(times)).tolist():
@@ -115,8 +126,9 @@ class Gatherer:
             codes=np.array(self._codes, dtype=np.int32),
             names=tuple(self._table.names) if self._named else None,
             offsets=offsets,
-            t_starts=self._finished_bounds("t_start", t_starts),
-            t_ends=self._finished_bounds("t_end", t_ends),
+            t_starts=self._finished_bounds("t_start", bounds),
+            t_ends=self._finished_bounds("t_end", bounds),
+            score_from=self._finished_bounds("score_from", bounds),
             ids=tuple(self._ids),
             metadata=metadata,
             places=np.array(list(self._ids.values()), dtype=np.int64),
@@ -133,7 +145,8 @@ class Gatherer:
             return floats
         return np.array(self._whole, dtype=np.int64)  # nanoseconds, which float64 cannot tell apart
 
-    def _finished_bounds(self, label: str, values: tuple[Any, ...]) -> np.ndarray:
+    def _finished_bounds(self, label: str, bounds: Sequence[Bounds]) -> np.ndarray:
+        values: list[Any] = [one[label] for one in bounds]
         if not self._stamped:
             return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         found = self._parsed(["" if value is None else value for value in values])
@@ -156,23 +169,17 @@ class Gatherer:
         name, place = list(self._ids.items())[sequence]
         self.fault(place, f"sequence {name!r}: {text}")
 
-    def _check_kind(
-        self, place: int, where: str, stamped: bool | None, bounds: tuple[float | str | None, float | str | None]
-    ) -> None:
+    def _check_kind(self, place: int, where: str, stamped: bool | None, bounds: Bounds) -> None:
         """A file has timestamps everywhere, starts and ends included, or nowhere."""
         kinds = {"times": stamped}
-        kinds |= {
-            name: isinstance(value, str)
-            for name, value in zip(("t_start", "t_end"), bounds, strict=True)
-            if value is not None
-        }
+        kinds |= {name: isinstance(value, str) for name, value in bounds.items() if value is not None}
         for label, kind in kinds.items():
             if kind is None:
                 continue
             if self._stamped is None:
                 self._stamped, self._stamp_place = kind, place
             if kind != self._stamped:
-                value = "text" if label == "times" else short(bounds[label == "t_end"])
+                value = "text" if label == "times" else short(bounds[label])
                 found, expected = (
                     (f"{label} is {value}", "a number") if kind else (f"{label} is a number", "text in ISO 8601")
                 )
@@ -182,7 +189,7 @@ class Gatherer:
     def _identify(self, place: int, id: object) -> str:
         self._seen += 1
         if id is None:
-            number = self._seen - 1
+            number = self.before + self._seen - 1
             while str(number) in self._ids:
                 number += 1
             return str(number)

@@ -1,7 +1,7 @@
 """JSON lines ↔ sequences: one object per line, `{"id": …, "times": […], "events": […], "t_end": …}`.
 
-Times, `t_start` and `t_end` are numbers, or text in ISO 8601. `types` (integers) may stand in place of `events` or beside it; `id`,
-`t_start` and `t_end` may be missing; other keys are kept as metadata.
+Times, `t_start`, `t_end` and `score_from` are numbers, or text in ISO 8601. `types` (integers) may stand in place of `events` or beside it;
+`id` and these three may be missing; other keys are kept as metadata.
 """
 
 from __future__ import annotations
@@ -13,35 +13,39 @@ from typing import TYPE_CHECKING
 from foretell.data.files import text_file, text_lines
 from foretell.data.gatherer import Gatherer
 from foretell.data.raw import RawEvents
-from foretell.data.read_options import ReadOptions
+from foretell.data.read_options import BOUNDS, ReadOptions
 from foretell.data.sequence import NO_METADATA
 from foretell.data.written_attributes import free_names, plain_values
-from foretell.data.written_times import written_bounds, written_times
+from foretell.data.written_times import written_bounds, written_score_from, written_times
 from foretell.reading import check_nesting
 
 if TYPE_CHECKING:
     from foretell.data.dataset import EventData
 
 
-KEYS = ("id", "times", "events", "types", "t_start", "t_end")
+KEYS = ("id", "times", "events", "types", *BOUNDS)
 
 
 def read_jsonlines(path: Path, options: ReadOptions) -> RawEvents:
     """All sequences of a file, and all its mistakes."""
     gatherer = Gatherer(str(path), "line", options.zone, options.terms)
     for number, line in text_lines(path, gatherer):
-        if line.isspace():
-            continue
-        try:
-            record = json.loads(line.rstrip())
-        except json.JSONDecodeError as error:
-            gatherer.fault(number, f"not JSON: {error.msg} at column {error.colno}")
-            continue
-        except (ValueError, RecursionError) as error:
-            gatherer.fault(number, f"not JSON that can be read: {error}")
-            continue
-        add_record(gatherer, number, record)
+        add_line(gatherer, number, line)
     return gatherer.finish()
+
+
+def add_line(gatherer: Gatherer, number: int, line: str) -> None:
+    """One line; a blank one is none."""
+    if line.isspace():
+        return
+    try:
+        record = json.loads(line.rstrip())
+    except json.JSONDecodeError as error:
+        gatherer.fault(number, f"not JSON: {error.msg} at column {error.colno}")
+    except (ValueError, RecursionError) as error:
+        gatherer.fault(number, f"not JSON that can be read: {error}")
+    else:
+        add_record(gatherer, number, record)
 
 
 def add_record(gatherer: Gatherer, number: int, record: object) -> None:
@@ -70,8 +74,7 @@ def add_record(gatherer: Gatherer, number: int, record: object) -> None:
         times=record["times"],
         events=record.get("events"),
         types=record.get("types"),
-        t_start=record.get("t_start"),
-        t_end=record.get("t_end"),
+        bounds=record,
         id=record.get("id"),
         metadata=metadata,
     )
@@ -85,6 +88,7 @@ def write_jsonlines(data: EventData, path: Path) -> None:
     numbered, stamped = data.vocabulary.numbered, data.columns.starts is not None
     times = written_times(data) if stamped else []
     starts, ends = written_bounds(data)
+    later = written_score_from(data)
     attributes = free_names(data.columns.attributes, KEYS)
     of_events = {key: plain_values(one) for key, one in attributes.items()}
     further = free_names(data.columns.sequence_attributes, {*KEYS, *attributes})
@@ -102,6 +106,8 @@ def write_jsonlines(data: EventData, path: Path) -> None:
                 record["t_start"] = starts[place]
             if ends and ends[place]:
                 record["t_end"] = ends[place] if stamped else sequence.t_end
+            if later and later[place]:
+                record["score_from"] = later[place] if stamped else sequence.scored_from
             record |= {key: value for key, value in sequence.metadata.items() if key not in KEYS}
             record |= {key: values[first:last] for key, values in of_events.items()}
             record |= {key: values[place] for key, values in of_sequences.items() if values[place] is not None}

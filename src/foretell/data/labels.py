@@ -58,7 +58,7 @@ class Labels:
 
 
 def find_labels(splits: Iterable[EventData], field: str) -> Labels:
-    """Of all splits together, so that a label which only one of them has is known to all."""
+    """The labels of all splits together, so that one which only one split has is known to all."""
     parts = list(splits)
     problems: list[str] = []
     words: set[str] = set()

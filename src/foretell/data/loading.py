@@ -6,7 +6,7 @@ import difflib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from foretell.data.assembling import assemble_file, assemble_splits
@@ -14,11 +14,21 @@ from foretell.data.csv_files import read_csv, write_csv
 from foretell.data.dataset import CARD_FILE, SPLITS, Card, Dataset, EventData, Origin
 from foretell.data.files import text_file
 from foretell.data.jsonlines import read_jsonlines, write_jsonlines
+from foretell.data.packed.opening import is_packed, open_packed
+from foretell.data.packed.opening import split_names as packed_splits
 from foretell.data.parquet import read_parquet, write_parquet
 from foretell.data.raw import RawEvents
 from foretell.data.read_options import ColumnMap, ReadOptions, read_options
 from foretell.data.sequence import Vocabulary
-from foretell.data.sources import OCEL_SUFFIXES, ForeignSplits, is_source, read_files, read_folder, read_source
+from foretell.data.sources import (
+    OCEL_SUFFIXES,
+    ForeignSplits,
+    is_foreign_folder,
+    is_source,
+    read_files,
+    read_folder,
+    read_source,
+)
 from foretell.data.sources.xes_writer import write_xes
 from foretell.errors import DataError, ForetellError
 from foretell.reading import check_regular, parse_json, read_document, read_limits
@@ -49,16 +59,33 @@ def load(
     unseen: Sequence[str] = (),
     options: ReadOptions | None = None,
 ) -> Dataset:
-    """A data set: a folder of splits, one file (its events are `train`), the name of an embedded one, `hf:NAME` or `sql:DATABASE|SELECT …`.
+    """Read a data set: a folder of splits, one file, embedded data, or a source such as the Hugging Face hub or SQL.
 
-    `columns` says which column of a long table plays which part: `{"sequence": "patient", "time": "when", "event": "code"}`; `options`
-    says more of how to read. Files of splits that are to stay `unseen` are not opened; types that only they have are known if the card
-    or `types.json` tells of them.
+    Formats are recognised by name: JSON lines, CSV, TSV, Parquet, XES, OCEL, MEDS. Of a single file all events are `train`.
+
+    Args:
+        path_or_name: a folder with `train`, `dev` and `test` files, a file, the name of embedded data (`"robocup"`), `hf:NAME`, or
+            `sql:DATABASE|SELECT …`.
+        columns: which column of a long table plays which part: `{"sequence": "patient", "time": "when", "event": "code"}`.
+        unseen: names of splits whose files are not opened. Event types that only they have are known if the card or `types.json` has them.
+        options: how to read times, windows, covariates and unknown events; replaces `columns`.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataError: all mistakes of the files at once, each with its place.
+
+    Example:
+        >>> ft.load("robocup").vocabulary[0]
+        'kickoff(purple1)'
     """
     path, options = Path(path_or_name), read_options(columns, options)
     if is_source(str(path_or_name)):
         return _assembled(read_source(str(path_or_name), options), str(path_or_name), options, unseen)
     if path.is_dir():
+        if is_packed(path):
+            return open_packed(path, options, unseen)
         foreign = read_folder(path, options)
         if foreign is not None:
             return _assembled(foreign, str(path), options, unseen)
@@ -89,7 +116,29 @@ def load_file(
     name: str | None = None,
     options: ReadOptions | None = None,
 ) -> EventData:
-    """One file as a split; with a vocabulary (a model's, say), events outside it are mistakes, unless `options.unknown` says otherwise."""
+    """Read one file as a split.
+
+    Args:
+        path: a file in any format that `load` reads.
+        vocabulary: the event types, a model's for instance; events outside it are mistakes, unless `options.unknown` says otherwise. None:
+            the types that occur.
+        columns: as in `load`.
+        origin: "window", or "first-event" where each sequence starts with an event at time 0 that is not scored.
+        name: what messages call the data; default: the file's name.
+        options: as in `load`.
+
+    Returns:
+        The events.
+
+    Raises:
+        DataError: all mistakes of the file at once, each with its place.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
+        >>> ft.save(data, "visits.csv")
+        >>> ft.load_file("visits.csv", data.vocabulary)
+        EventData('visits', 1 sequences, 2 events)
+    """
     path, options = Path(path), read_options(columns, options)
     if path.is_dir():
         raise DataError(f"{path}: this is a folder, expected a file of events")
@@ -99,7 +148,21 @@ def load_file(
 
 
 def save(data: EventData, path: str | Path) -> None:
-    """Writes a split as JSON lines (`.jsonl`, `.jsonl.gz`), CSV, TSV, Parquet or XES, by the suffix."""
+    """Write a split as JSON lines, CSV, TSV, Parquet or XES.
+
+    The file appears when it is complete; an error leaves an old one as it was.
+
+    Args:
+        data: the events.
+        path: the file; its suffix is the format: `.jsonl`, `.jsonl.gz`, `.csv`, `.csv.gz`, `.tsv`, `.tsv.gz`, `.parquet`, `.xes`,
+            `.xes.gz`.
+
+    Raises:
+        DataError: the suffix is none of these.
+
+    Example:
+        >>> ft.save(ft.load("robocup").test, "final.jsonl.gz")
+    """
     writers = {
         ".jsonl": write_jsonlines,
         ".csv": write_csv,
@@ -111,7 +174,18 @@ def save(data: EventData, path: str | Path) -> None:
 
 
 def save_dataset(dataset: Dataset, folder: str | Path, suffix: str = ".jsonl.gz") -> None:
-    """Writes the splits, the card and, where types have names, `types.json` into a folder."""
+    """Write the splits of a data set, its card and, where types have names, `types.json` into a folder.
+
+    Args:
+        dataset: the data set.
+        folder: the folder; it is made where it does not exist.
+        suffix: the format of the splits, as in `save`.
+
+    Example:
+        >>> ft.save_dataset(ft.load("robocup"), "robocup-csv", ".csv")
+        >>> ft.load("robocup-csv").train.event_count
+        2192
+    """
     folder = Path(folder)
     vocabulary = dataset.vocabulary
     for name, data in dataset.splits().items():
@@ -155,6 +229,8 @@ def _format(path: Path) -> str:
     suffix = suffix_of(path)
     if suffix is None:
         hint = "; convert it first: foretell data convert" if path.suffix in (".pkl", ".json", ".pickle") else ""
+        if path.suffix in (".log", ".txt"):
+            hint = "; lines of text are taken apart by a query, --sql: see docs/guide/sql.md, A log of a web server"
         raise DataError(f"{path}: unknown format {path.suffix!r}, expected one of {', '.join(SUFFIXES)}{hint}")
     return suffix.removesuffix(".gz")
 
@@ -185,24 +261,61 @@ def split_names(path_or_name: str | Path) -> set[str]:
     """The splits that a folder or embedded data set has files of; of a single file, none."""
     path = Path(path_or_name)
     folder = path if path.is_dir() else None if path.exists() else embedded_folder(str(path_or_name))
+    if folder is not None and is_packed(folder):
+        return packed_splits(folder)
     return set() if folder is None else set(split_files(folder, READ_SUFFIXES))
 
 
-def _load_folder(folder: Path, options: ReadOptions, name: str, unseen: Sequence[str] = ()) -> Dataset:
+@dataclass(frozen=True)
+class DatasetFiles:
+    """The files of a data set before they are read: one per split, the card, the names that `types.json` lists, and how to read.
+
+    `card` is None where the data set is one file alone.
+    """
+
+    files: Mapping[str, Path]
+    card: Card | None
+    vocabulary: Vocabulary | None
+    options: ReadOptions
+
+
+def dataset_files(path_or_name: str | Path, options: ReadOptions, unseen: Sequence[str] = ()) -> DatasetFiles | None:
+    """The files that `load` would read, or None where a data set is no file and no folder of files of ours."""
+    path = Path(path_or_name)
+    if is_source(str(path_or_name)) or (path.is_dir() and (is_packed(path) or is_foreign_folder(path))):
+        return None
+    if path.is_dir():
+        return _folder_files(path, options, path.resolve().name, unseen)
+    if path.exists():
+        return DatasetFiles({"train": path}, None, None, options)
+    embedded = embedded_folder(str(path_or_name))
+    if embedded is None:
+        raise DataError(_not_found(path, embedded_names()))
+    return _folder_files(embedded, ReadOptions(), str(path_or_name), unseen)
+
+
+def _folder_files(folder: Path, options: ReadOptions, name: str, unseen: Sequence[str]) -> DatasetFiles:
     card_file = folder / CARD_FILE
     card = Card.read(card_file, name) if card_file.is_file() else Card(name)
     names_file = folder / TYPES_FILE
     given = _read_names(names_file, card) if names_file.is_file() else None
     files = {split: path for split, path in split_files(folder, READ_SUFFIXES).items() if split not in unseen}
-    options = _with_card(options, card, card_file)
-    return assemble_splits(read_splits(files, options, given), card, folder, given, options)
+    return DatasetFiles(files, card, given, _with_card(options, card, card_file))
+
+
+def _load_folder(folder: Path, options: ReadOptions, name: str, unseen: Sequence[str] = ()) -> Dataset:
+    found = _folder_files(folder, options, name, unseen)
+    assert found.card is not None
+    raws = read_splits(found.files, found.options, found.vocabulary)
+    return assemble_splits(raws, found.card, folder, found.vocabulary, found.options)
 
 
 def _with_card(options: ReadOptions, card: Card, path: Path) -> ReadOptions:
-    """What the card says of times, where the user says nothing."""
-    said = {key: text for key in ("time_format", "timezone", "start") if (text := getattr(card, key))}
+    """What the card says of times and covariates, where the user says nothing."""
+    keys = ("time_format", "timezone", "start", "covariates", "static")
+    said = {key: value for key in keys if (value := getattr(card, key))}
     try:
-        return replace(options, **{key: text for key, text in said.items() if not getattr(options, key)})
+        return replace(options, **{key: value for key, value in said.items() if not getattr(options, key)})
     except DataError:
         raise
     except ForetellError as error:

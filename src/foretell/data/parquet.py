@@ -16,7 +16,7 @@ import numpy as np
 from foretell.data.columns import Attribute
 from foretell.data.event_table import EventTable, gathered
 from foretell.data.files import replacing
-from foretell.data.raw import PlaceUnit, Problem, RawEvents, TimeNotes
+from foretell.data.raw import MOST_COLUMNS, PlaceUnit, Problem, RawEvents, TimeNotes
 from foretell.data.read_options import ROLES, ReadOptions
 from foretell.data.tables import (
     CodedColumn,
@@ -29,7 +29,7 @@ from foretell.data.tables import (
 )
 from foretell.data.timestamps import FIRST_YEAR, LAST_YEAR, localised
 from foretell.data.written_attributes import attribute_columns
-from foretell.data.written_times import end_instants, ends_known, event_instants, starts_known
+from foretell.data.written_times import end_instants, ends_known, event_instants, score_instants, starts_known
 from foretell.errors import ForetellError
 from foretell.reading import open_regular, read_limits
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     import pyarrow
 
     from foretell.data.dataset import EventData
-
-MOST_COLUMNS = 10_000
 
 
 def read_parquet(path: Path, options: ReadOptions) -> RawEvents:
@@ -67,7 +65,7 @@ def arrow_table(table: pyarrow.Table, path: str, options: ReadOptions, places: n
     """The events of an Arrow table, one row each, and its mistakes; `path` is how messages call it, `places` are its rows' numbers."""
     places = np.arange(1, table.num_rows + 1) if places is None else places
     source = ArrowTable(path, list(table.column_names), table, places)
-    wrong = _wrong_kinds(source, options)
+    wrong = wrong_kinds(source, options)
     return empty_table(path, "row", wrong) if wrong else event_table(source, options)
 
 
@@ -164,7 +162,7 @@ def _in_order(codes: np.ndarray, texts: list[str]) -> CodedColumn:
     return CodedColumn(place[codes], [texts[number] for number in order.tolist()])
 
 
-def _wrong_kinds(source: ArrowTable, options: ReadOptions) -> list[Problem]:
+def wrong_kinds(source: ArrowTable, options: ReadOptions) -> list[Problem]:
     """Columns whose type cannot be what they are used as."""
     types, columns = pyarrow_modules()[0].types, options.columns
 
@@ -175,11 +173,12 @@ def _wrong_kinds(source: ArrowTable, options: ReadOptions) -> list[Problem]:
         return types.is_integer(kind) or text(kind)
 
     def when(kind: pyarrow.DataType) -> bool:
-        return label(kind) or types.is_floating(kind) or types.is_timestamp(kind) or types.is_date(kind)
+        number = types.is_floating(kind) or types.is_decimal(kind)
+        return label(kind) or number or types.is_timestamp(kind) or types.is_date(kind)
 
     times = "numbers, timestamps or text"
     wanted = [
-        *((name, when, times) for name in (columns.time, columns.t_start, columns.t_end)),
+        *((name, when, times) for name in (columns.time, *columns.bounds)),
         (columns.sequence or "sequence", label, "text or integers"),
         (columns.event, label, "text or integers"),
         (columns.metadata, text, "text"),
@@ -231,6 +230,12 @@ def events_as_arrow(data: EventData, zone: str = "UTC") -> pyarrow.Table:
     if known.any():
         made["t_end"] = (
             per_sequence(columns.t_ends, pa.float64(), known) if ends is None else per_sequence(ends, stamp, known)
+        )
+    later = columns.scored_from
+    if later is not None and later.any():
+        instants = score_instants(data)
+        made["score_from"] = per_sequence(
+            later if instants is None else instants, pa.float64() if instants is None else stamp, later > 0.0
         )
     for name, one in attribute_columns(columns, {*ROLES, *made}).items():
         made[name] = _arrow_attribute(one, filled)

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from foretell.data.clock import EPOCH, Clock, iso_text, readable_unit, seconds_in
+from foretell.data.clock import EPOCH, Clock, iso_text, readable_unit
 from foretell.data.dataset import Origin
 from foretell.data.raw import MOST_SHOWN, Problem, RawEvents
 from foretell.data.read_options import START_RULES, ReadOptions
@@ -26,6 +26,7 @@ from foretell.data.timestamps import (
     parse_time,
     unix_format,
 )
+from foretell.durations import seconds_in
 from foretell.wording import counted
 
 FAR = 20.0  # a first time this many times as far from 0 as all others are from it is no start of a window
@@ -45,9 +46,16 @@ class PlacedEvents:
 
 
 def placed(
-    files: Sequence[RawEvents], options: ReadOptions, time_unit: str = "", given_origin: Origin = "window"
+    files: Sequence[RawEvents],
+    options: ReadOptions,
+    time_unit: str = "",
+    given_origin: Origin = "window",
+    given_first: bool | None = None,
 ) -> PlacedEvents:
-    """All files of a data set; `time_unit` and `given_origin` are what its card says."""
+    """All files of a data set; `time_unit` and `given_origin` are what its card says.
+
+    `given_first` says of a part of a file whether the first events of the whole file are given; None: these are all of it.
+    """
     made = PlacedEvents(list(files), [None] * len(files), Clock.of_unit(time_unit), given_origin, [], [])
     timed = [raw for raw in files if len(raw.times) or _given(raw.t_ends).any()]
     stamped = [raw for raw in timed if raw.stamped or raw.t_ends.dtype.kind == "M"]
@@ -66,7 +74,7 @@ def placed(
                 how = "--time-format number reads them as plain numbers"
                 made.said.append(f"times are read as Unix {UNIX_WORDS[unix]}; {how}")
     if stamped:
-        return _place_timestamps(made, options, time_unit)
+        return _place_timestamps(made, options, time_unit, given_first)
     return _place_numbers(made, options)
 
 
@@ -76,7 +84,7 @@ def _given(bounds: np.ndarray) -> np.ndarray:
 
 def _numbers(raw: RawEvents) -> list[np.ndarray]:
     """Every number of a file that is a time."""
-    parts = [raw.times, raw.t_starts[_given(raw.t_starts)], raw.t_ends[_given(raw.t_ends)]]
+    parts = [raw.times, *(one[_given(one)] for one in (raw.t_starts, raw.t_ends, raw.score_from))]
     return [part if part.dtype.kind == "i" or np.isfinite(part).all() else np.zeros(1) for part in parts]
 
 
@@ -88,7 +96,8 @@ def _as_timestamps(raw: RawEvents, form: str) -> RawEvents:
         return found
 
     times = from_unix(raw.times, form).astype("datetime64[ns]")
-    return replace(raw, times=times, t_starts=bounds(raw.t_starts), t_ends=bounds(raw.t_ends))
+    found = {name: bounds(getattr(raw, name)) for name in ("t_starts", "t_ends", "score_from")}
+    return replace(raw, times=times, **found)
 
 
 def _place_numbers(made: PlacedEvents, options: ReadOptions) -> PlacedEvents:
@@ -105,8 +114,8 @@ def _place_numbers(made: PlacedEvents, options: ReadOptions) -> PlacedEvents:
         made.said.append(f"times are plain numbers: they are taken as {unit} since each sequence's start")
         clock = replace(options.clock, absolute=False)
     for place, raw in enumerate(made.files):
-        times, ends = raw.times.astype(np.float64), raw.t_ends.astype(np.float64)
-        starts = raw.t_starts.astype(np.float64)
+        times = raw.times.astype(np.float64)
+        starts, ends, later = (one.astype(np.float64) for one in (raw.t_starts, raw.t_ends, raw.score_from))
         lengths = np.diff(raw.offsets)
         if options.until_number is not None:
             ends = np.where(np.isnan(ends), options.until_number, ends)
@@ -120,8 +129,9 @@ def _place_numbers(made: PlacedEvents, options: ReadOptions) -> PlacedEvents:
             origin = "first-event"
         shift = np.nan_to_num(starts, nan=0.0)
         if shift.any():
-            times, ends = times - np.repeat(shift, lengths), ends - shift
-        made.files[place] = replace(raw, times=times, t_starts=np.full(len(shift), np.nan), t_ends=ends)
+            times, ends, later = times - np.repeat(shift, lengths), ends - shift, later - shift
+        nothing = np.full(len(shift), np.nan)
+        made.files[place] = replace(raw, times=times, t_starts=nothing, t_ends=ends, score_from=later)
         far = _far_from_zero(times, raw.offsets)
         if far is not None and origin == "window":
             made.said.append(far)
@@ -146,11 +156,13 @@ def _far_from_zero(times: np.ndarray, offsets: np.ndarray) -> str | None:
     )
 
 
-def _place_timestamps(made: PlacedEvents, options: ReadOptions, time_unit: str) -> PlacedEvents:
+def _place_timestamps(
+    made: PlacedEvents, options: ReadOptions, time_unit: str, of_whole: bool | None = None
+) -> PlacedEvents:
     arranged = [_arranged(raw, options, made) for raw in made.files]
     if made.problems:
         return made
-    settled = [_bounds(raw, options, made) for raw in arranged]
+    settled = [_bounds(raw, options, made, of_whole) for raw in arranged]
     if made.problems:
         return made
     unit = options.clock.unit if options.clock is not None else time_unit
@@ -169,15 +181,20 @@ def _place_timestamps(made: PlacedEvents, options: ReadOptions, time_unit: str) 
     given_first = settled[0][2] if settled else True
     for place, (raw, (starts, ends, _)) in enumerate(zip(arranged, settled, strict=True)):
         lengths = np.diff(raw.offsets)
-        known = _given(ends)
-        numbers = np.full(len(ends), np.nan)
-        numbers[known] = clock.numbers(ends[known].astype(np.int64), starts[known])
+        until, later = (_since(starts, one.astype("datetime64[ns]"), clock) for one in (ends, raw.score_from))
         times = clock.numbers(raw.times.astype(np.int64), np.repeat(starts, lengths))
         nothing = np.full(len(starts), np.nan)
-        made.files[place] = replace(raw, times=times, t_starts=nothing, t_ends=numbers)
+        made.files[place] = replace(raw, times=times, t_starts=nothing, t_ends=until, score_from=later)
         made.starts[place] = starts
     _say_clock(made, arranged, clock, given_first, options)
     return replace(made, clock=clock, origin="first-event" if given_first else "window")
+
+
+def _since(starts: np.ndarray, instants: np.ndarray, clock: Clock) -> np.ndarray:
+    """Numbers since the starts; NaN where there is no instant."""
+    found, known = np.full(len(instants), np.nan), _given(instants)
+    found[known] = clock.numbers(instants[known].astype(np.int64), starts[known])
+    return found
 
 
 def _inside(offsets: np.ndarray, events: int) -> np.ndarray:
@@ -216,7 +233,9 @@ def _arranged(raw: RawEvents, options: ReadOptions, made: PlacedEvents) -> RawEv
     )
 
 
-def _bounds(raw: RawEvents, options: ReadOptions, made: PlacedEvents) -> tuple[np.ndarray, np.ndarray, bool]:
+def _bounds(
+    raw: RawEvents, options: ReadOptions, made: PlacedEvents, of_whole: bool | None = None
+) -> tuple[np.ndarray, np.ndarray, bool]:
     """Starts (int64), ends (datetime64, NaT where not given) and whether the start is the first event, which is then not scored."""
     lengths, problems = np.diff(raw.offsets), []
     some = lengths > 0
@@ -225,14 +244,15 @@ def _bounds(raw: RawEvents, options: ReadOptions, made: PlacedEvents) -> tuple[n
     last = np.full(len(lengths), NAT)
     last[some] = raw.times[raw.offsets[1:][some] - 1]
     ends, starts = raw.t_ends.astype("datetime64[ns]"), raw.t_starts.astype("datetime64[ns]")
+    endless = np.isnat(ends)
     if options.observed_until:
         until = parse_time(options.observed_until, options.zone)
         if until is None:
             made.problems.append(f"--observed-until {options.observed_until}: the times are dates; expected a date")
             return starts, ends, False
-        ends[np.isnat(ends)] = np.datetime64(until, "ns")
+        ends[endless] = np.datetime64(until, "ns")
     missing = np.isnat(starts)
-    given_first = bool(missing.all()) and options.start in ("", "first-event")
+    given_first = bool(missing.all()) and options.start in ("", "first-event") and of_whole is not False
     if options.start and missing.any():
         starts[missing] = _ruled(first[missing], options)
     elif given_first:
@@ -244,14 +264,17 @@ def _bounds(raw: RawEvents, options: ReadOptions, made: PlacedEvents) -> tuple[n
             else "no events and no t_start"
         )
         problems.append(Problem(int(raw.places[sequence]), f"{raw.where(sequence)}: {said}"))
-    for what, wrong, at in (
-        ("the first event is before the start", first < starts, (first, starts)),
-        ("the last event is after the end", last > ends, (last, ends)),
-        ("the end is before the start", ends < starts, (ends, starts)),
+    late = last > ends
+    for what, wrong, at, flag in (
+        ("the first event is before the start", first < starts, (first, starts), missing & bool(options.start)),
+        ("the last event is after the end", late, (last, ends), endless & bool(options.observed_until)),
+        ("the end is before the start", (ends < starts) & ~late, (ends, starts), np.zeros_like(missing)),
     ):
         for sequence in np.flatnonzero(wrong)[:MOST_SHOWN].tolist():
             one, other = (iso_text(int(values[sequence].astype(np.int64)), options.zone) for values in at)
-            problems.append(Problem(int(raw.places[sequence]), f"{raw.where(sequence)}: {what}: {one} and {other}"))
+            by = f", by --{'observed-until' if wrong is late else 'start'}" if flag[sequence] else ""
+            said = f"{raw.where(sequence)}: {what}: {one} and {other}{by}"
+            problems.append(Problem(int(raw.places[sequence]), said))
     for sequence in np.flatnonzero(~some & np.isnat(ends)).tolist():
         said = "no events and no t_end; a sequence without events needs a t_end"
         problems.append(Problem(int(raw.places[sequence]), f"{raw.where(sequence)}: {said}"))
@@ -289,15 +312,15 @@ def _say_clock(
     zoneless, twice, never = (sum(getattr(one, name) for one in notes) for name in ("zoneless", "twice", "never"))
     if zoneless and not options.timezone:
         made.said.append(
-            f"{counted(zoneless, 'time')} have no zone: they are taken as UTC (--timezone Europe/Berlin says otherwise)"
+            f"times without a zone ({zoneless:,}) are taken as UTC (--timezone Europe/Berlin says otherwise)"
         )
     if twice:
         made.said.append(
-            f"{counted(twice, 'time')} happen twice in {options.zone}, when clocks go back: the first is taken"
+            f"times that happen twice in {options.zone}, when clocks go back ({twice:,}): the first is taken"
         )
     if never:
         made.said.append(
-            f"{counted(never, 'time')} do not exist in {options.zone}, when clocks go forward: they are taken an hour later"
+            f"times that do not exist in {options.zone}, when clocks go forward ({never:,}), are taken an hour later"
         )
     if given_first and not options.start:
         how = "a t_start column or --start day says otherwise"

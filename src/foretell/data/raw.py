@@ -17,6 +17,7 @@ from foretell.data.sequence import time_mistakes
 from foretell.terms import NameProblem, event_name
 
 LARGEST_TYPE = 2**31 - 2
+MOST_COLUMNS = 10_000  # of a table
 MOST_SHOWN = 1_000  # sequences whose mistakes are looked at one by one
 PlaceUnit = Literal["line", "row", "sequence", "event"]
 
@@ -26,6 +27,15 @@ class Problem(NamedTuple):
 
     place: int
     text: str
+
+
+def too_many_columns(count: int, place: int) -> list[Problem]:
+    """The mistake of a table with more columns than any has that holds one event per row."""
+    if count <= MOST_COLUMNS:
+        return []
+    return [
+        Problem(place, f"{count:,} columns; expected a table with one event per row, and {MOST_COLUMNS:,} at the most")
+    ]
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,7 @@ class RawEvents:
     offsets: np.ndarray  # int64 [sequences + 1]
     t_starts: np.ndarray  # [sequences]; NaT or NaN where none is given
     t_ends: np.ndarray  # [sequences]; likewise
+    score_from: np.ndarray  # [sequences]; likewise
     ids: tuple[str, ...]
     metadata: tuple[Mapping[str, object], ...]
     places: np.ndarray  # int64 [sequences], the line or row where each one starts

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from foretell.data.clock import Clock
+from foretell.data.covariates import CovariateNames, check_names
 from foretell.data.timestamps import check_format, find_zone, parse_time
 from foretell.errors import DataError, ForetellError
 from foretell.wording import did_you_mean
 
 log = logging.getLogger("foretell")
 
-ROLES = ("sequence", "time", "event", "t_start", "t_end", "metadata")
+BOUNDS = ("t_start", "t_end", "score_from")  # times that a sequence has one of each
+ROLES = ("sequence", "time", "event", *BOUNDS, "metadata")
 START_RULES = ("first-event", "day", "week", "month")
 Unknown = Literal["error", "skip", "other"]
 
@@ -32,6 +34,7 @@ class ColumnMap:
     event: str = "event"
     t_start: str = "t_start"
     t_end: str = "t_end"
+    score_from: str = "score_from"
     metadata: str = "metadata"
     args: tuple[str, ...] | None = None
 
@@ -57,6 +60,11 @@ class ColumnMap:
             raise DataError(problems)
         args = tuple(given.pop(f"arg{number}") for number in numbers)
         return cls(**given, args=args or None)
+
+    @property
+    def bounds(self) -> list[str]:
+        """The columns of `BOUNDS`, in that order."""
+        return [self.t_start, self.t_end, self.score_from]
 
     def arguments(self, header: list[str]) -> tuple[str, ...]:
         """The argument columns that a table with this header has."""
@@ -93,9 +101,14 @@ class ReadOptions:
     sorted: bool = False  # rows of a sequence out of order are a mistake, also where there are timestamps
     terms: bool = False  # names with parentheses must be terms
     unknown: Unknown = "error"  # what becomes of event types that a given vocabulary does not have
+    covariates: tuple[str, ...] = ()  # columns of events that models use: `amount`, `channel:category`
+    static: tuple[str, ...] = ()  # columns of sequences that models use
     clock: Clock | None = None  # a run's, whose unit is used
     keywords: bool = False  # messages name arguments of Python, not options of the command line, and are said once
     told: set[str] = field(default_factory=set, repr=False, compare=False)  # what has been said
+    kept: list[tuple[str, str]] | None = field(
+        default=None, repr=False, compare=False
+    )  # sentences go here, not to the log
 
     def __post_init__(self) -> None:
         if self.time_format:
@@ -110,9 +123,18 @@ class ReadOptions:
             raise ForetellError(f"--observed-until {self.observed_until!r}: expected {expected}")
         if self.unknown not in get_args(Unknown):
             raise ForetellError(f"--unknown {self.unknown!r}: expected {', '.join(get_args(Unknown))}")
+        check_names(self.covariate_names)
+
+    @property
+    def covariate_names(self) -> CovariateNames:
+        """The columns that models use."""
+        return CovariateNames(self.covariates, self.static)
 
     def tell(self, path: object, sentence: str) -> None:
         """Log what was assumed of a source; what was said of an earlier one, but for its numbers, is not said again."""
+        if self.kept is not None:
+            self.kept.append((str(path), sentence))
+            return
         kind = re.sub(r"[0-9][0-9,.]*", "#", sentence)
         if kind not in self.told:
             log.warning("%s: %s", path, in_keywords(sentence) if self.keywords else sentence)

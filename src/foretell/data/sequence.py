@@ -12,21 +12,43 @@ from typing import Any
 
 import numpy as np
 
+from foretell.data.attributes import SequenceAttributes
 from foretell.errors import DataError
 from foretell.terms import NameProblem, event_name
 from foretell.wording import did_you_mean
 
+FACTS = "facts"  # key of the metadata: facts that come with the sequence, for programs with `:- given(…).`
 NO_METADATA: Mapping[str, object] = {}  # shared and never changed; a mapping proxy could not be sent to a process
 MOST_TYPES = 1_000_000  # more than that is a mistaken id, not a vocabulary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EventSequence:
-    """Events `types[i]` at `times[i]`, observed on `[0, t_end]`. Order in the arrays is the order of the events.
+    """One sequence of events, observed on the window `[0, t_end]`.
 
-    `unscored` (bool, one an event) is True where an event is history only; None: nowhere. Files do not have it. What happens up to
-    `scored_from`, silence included, is history, too. `start` is the absolute time of 0, in nanoseconds since 1970, where it is known;
-    `end_assumed` says that `t_end` is the time of the last event because nothing says until when the sequence was observed.
+    The arrays are checked and become read-only. Events at equal times are in the order in which they happened.
+
+    Args:
+        times: float64, sorted, from 0 to `t_end`.
+        types: the event types, as indices of a vocabulary.
+        t_end: until when the sequence was observed. The silence after the last event counts in the likelihood.
+        id: what messages and results call the sequence.
+        metadata: anything else that is known about it.
+        unscored: bool per event, True where an event is history only; None: all are scored. Files do not have it.
+        start: the absolute time of 0 in nanoseconds since 1970, where it is known.
+        scored_from: what happens up to this time, silence included, is history.
+        end_assumed: True where `t_end` is the last event's time because nothing else is known.
+        attributes: further columns, of the events and of the sequence.
+
+    Raises:
+        DataError: every mistake in the arrays (NaN, unsorted, negative, beyond `t_end`, unequal lengths).
+
+    Example:
+        >>> ft.EventSequence([0.5, 2.0, 2.0], [0, 1, 0], t_end=10.0, id="anna").t_end
+        10.0
+        >>> ft.EventSequence([2.0, 0.5], [0, 1], t_end=10.0)
+        Traceback (most recent call last):
+        foretell.errors.DataError: sequence '0': times[1] = 0.5 comes after 2.0: unsorted; sort the events by time
     """
 
     times: np.ndarray
@@ -38,6 +60,7 @@ class EventSequence:
     start: int | None = None
     scored_from: float = 0.0
     end_assumed: bool = False
+    attributes: SequenceAttributes | None = None
 
     def __post_init__(self) -> None:
         problems: list[str] = []
@@ -52,7 +75,7 @@ class EventSequence:
             problems += [text for _, text in time_mistakes(times, float(end))]
         unscored = None if self.unscored is None else np.array(self.unscored)
         if unscored is not None and (unscored.dtype != np.bool_ or unscored.shape != types.shape):
-            problems.append(f"unscored has type {unscored.dtype} and shape {unscored.shape}, expected a bool an event")
+            problems.append(f"unscored has type {unscored.dtype} and shape {unscored.shape}, expected a bool per event")
         if not problems and not 0.0 <= self.scored_from <= float(end):
             problems.append(f"scored_from is {self.scored_from!r}, expected a time from 0 to t_end = {end!r}")
         if not isinstance(self.id, str) or not self.id or not encodable(self.id):
@@ -92,7 +115,21 @@ class EventSequence:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The event types: `names[k]` is the name of type `k`. Names are spelled as `terms.event_name` spells them."""
+    """The event types: `names[k]` is the name of type `k`.
+
+    Names that are terms, such as `pass(purple1, purple2)`, are spelled in one way, without spaces.
+
+    Args:
+        names: the names, each once.
+
+    Raises:
+        DataError: a name twice, or one that is no name.
+
+    Example:
+        >>> vocabulary = ft.Vocabulary(("visit", "test"))
+        >>> vocabulary.index("test"), vocabulary[0], "scan" in vocabulary
+        (1, 'visit', False)
+    """
 
     names: tuple[str, ...]
     _places: Mapping[str, int] = field(init=False, repr=False, compare=False)

@@ -10,6 +10,7 @@ import numpy as np
 
 from foretell.data.clock import iso_text
 from foretell.data.dataset import Dataset, EventData, LoadReport
+from foretell.data.leaks import Leak, find_leaks
 from foretell.data.written_times import end_instants
 
 MOST_FREQUENT = 10
@@ -47,6 +48,7 @@ class SplitSummary:
     gaps: Gaps | None
     t_end_max: float | None
     t_end_missing: int
+    history_before: int  # sequences of which only what comes after a time is scored
     types_used: int
     ties: float
     grid: float | None
@@ -70,6 +72,7 @@ class DataSummary:
     first: str | None = None  # when the first sequence starts and the last one ends, where times are dates
     last: str | None = None
     attributes: tuple[str, ...] = ()
+    leaks: tuple[Leak, ...] = ()  # columns that nearly determine what comes next, in the first split
 
     def as_json(self) -> dict[str, object]:
         """Plain lists, dicts, numbers and text."""
@@ -94,6 +97,7 @@ def summarise(dataset: Dataset) -> DataSummary:
         splits={name: _split(data) for name, data in splits.items()},
         **_calendar(dataset),
         attributes=tuple(dict.fromkeys(name for data in splits.values() for name in (data.report or _NONE).attributes)),
+        leaks=find_leaks(next(iter(splits.values()))) if splits else (),
     )
 
 
@@ -121,6 +125,7 @@ def _split(data: EventData) -> SplitSummary:
         gaps=Gaps(*_spread(gaps)) if len(gaps) else None,
         t_end_max=float(data.columns.t_ends.max()) if len(data) else None,
         t_end_missing=report.missing_ends,
+        history_before=0 if data.columns.scored_from is None else int((data.columns.scored_from > 0.0).sum()),
         types_used=int((data.type_counts() > 0).sum()),
         ties=report.ties,
         grid=report.grid,

@@ -6,7 +6,7 @@ Poisson, `λ_e = rate_e`; Hawkes, `λ_e(t) = μ_e + Σ_f Σ_j α_efj Σ_s exp(�
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,16 +40,26 @@ class Process(Protocol):
 
 def simulate(process: Process, sequences: int, t_end: float, seed: int, name: str = "simulated") -> EventData:
     """Independent sequences of a process. The first ones do not depend on how many are asked for."""
+    (found,) = simulate_parts(process, sequences, t_end, seed, name, sequences)
+    return found
+
+
+def simulate_parts(
+    process: Process, sequences: int, t_end: float, seed: int, name: str = "simulated", at_a_time: int = 1 << 12
+) -> Iterator[EventData]:
+    """What `simulate` draws, some sequences at a time."""
     if sequences < 1:
         raise ForetellError(f"{sequences} sequences: expected at least 1")
     if not np.isfinite(t_end) or t_end <= 0:
         raise ForetellError(f"t_end is {t_end:g}: expected a finite number > 0")
-    drawn: list[EventSequence] = []
-    for number, source in enumerate(np.random.SeedSequence(seed).spawn(sequences)):
-        times, types = process.draw(t_end, np.random.default_rng(source))
-        truth = nll(process, times, types, t_end)
-        drawn.append(EventSequence(times, types, t_end, str(number), {"nll_true": truth}))
-    return EventData(drawn, Vocabulary.of_size(process.type_count), "window", name)
+    root, vocabulary = np.random.SeedSequence(seed), Vocabulary.of_size(process.type_count)
+    for first in range(0, sequences, at_a_time):
+        drawn: list[EventSequence] = []
+        for number, source in enumerate(root.spawn(min(at_a_time, sequences - first)), start=first):
+            times, types = process.draw(t_end, np.random.default_rng(source))
+            truth = nll(process, times, types, t_end)
+            drawn.append(EventSequence(times, types, t_end, str(number), {"nll_true": truth}))
+        yield EventData(drawn, vocabulary, "window", name)
 
 
 def nll(process: Process, times: np.ndarray, types: np.ndarray, t_end: float) -> float:
@@ -59,7 +69,7 @@ def nll(process: Process, times: np.ndarray, types: np.ndarray, t_end: float) ->
 
 @dataclass(frozen=True)
 class PoissonProcess:
-    """Constant rates, one a type."""
+    """Constant rates, one per type."""
 
     rates: tuple[float, ...]
 

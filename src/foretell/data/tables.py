@@ -1,8 +1,8 @@
 """Long tables, one row per event: the columns that matter → an `EventTable`.
 
-Columns `sequence, time, event` (the names can be mapped), `arg1 …` to build `functor(arg1,…)`, `t_start`, `t_end`, and `metadata` (a
-JSON object); others are kept as attributes. A row whose time and event are empty stands for a sequence without events. Everything is
-done on distinct values and on whole columns; only rows with mistakes are looked at one by one.
+Columns `sequence, time, event` (the names can be mapped), `arg1 …` to build `functor(arg1,…)`, the bounds `t_start`, `t_end`, `score_from`,
+and `metadata` (a JSON object); others are kept as attributes. A row whose time and event are empty stands for a sequence without events.
+Everything is done on distinct values and on whole columns; only rows with mistakes are looked at one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from foretell.data.columns import Attribute
 from foretell.data.event_table import EventTable
-from foretell.data.raw import LARGEST_TYPE, NO_NOTES, PlaceUnit, Problem, TimeNotes
+from foretell.data.raw import LARGEST_TYPE, NO_NOTES, PlaceUnit, Problem, TimeNotes, too_many_columns
 from foretell.data.read_options import ReadOptions
 from foretell.data.sequence import NO_METADATA
 from foretell.data.timestamps import EXPECTED_TIME, UNIX_FACTORS, parse_times
@@ -103,13 +103,15 @@ class _Rows:
 
 def event_table(source: TableSource, options: ReadOptions, place: int = 0) -> EventTable:
     """A table with its mistakes; `place` is that of the header."""
-    problems: list[Problem] = []
+    problems = too_many_columns(len(source.header), place)
+    if problems:
+        return empty_table(source.path, source.unit, problems)
     columns, header = options.columns, source.header
     arguments = columns.arguments(header)
     sequence = columns.sequence or "sequence"
     alone = columns.sequence is None and sequence not in header
     parts = [*([] if alone else [sequence]), columns.time, columns.event, *arguments]
-    _check_header(parts, [columns.t_start, columns.t_end, columns.metadata], header, place, problems)
+    _check_header(parts, [*columns.bounds, columns.metadata], header, place, problems)
     if problems:
         return empty_table(source.path, source.unit, problems)
     count = len(source.places)
@@ -124,7 +126,7 @@ def event_table(source: TableSource, options: ReadOptions, place: int = 0) -> Ev
     rows.refuse(times.given & ~has_event, lambda row: f"column {columns.event!r} is empty")
     rows.refuse(~times.given & has_event, lambda row: f"column {columns.time!r} is empty")
     event = _with_arguments(rows, event, [source.coded(name).stripped() for name in arguments])
-    bounds = [_bounds(rows, name, times, options) for name in (columns.t_start, columns.t_end)]
+    bounds = [_bounds(rows, name, times, options) for name in columns.bounds]
     metadata = _metadata(rows, columns.metadata)
     return _finished(rows, times, event, bounds, metadata, parts, options)
 
@@ -156,8 +158,9 @@ def _finished(
     kept = np.flatnonzero(rows.kept)
     first[rows.sequences[kept][::-1]] = source.places[kept[::-1]]
     number = np.cumsum(used) - 1
+    bounds = [None if one is None else one[used] for one in bounds]
     types, names, doubt = _types(rows, event, events)
-    others = [name for name in source.header if name not in (*parts, columns.t_start, columns.t_end, columns.metadata)]
+    others = [name for name in source.header if name not in (*parts, *columns.bounds, columns.metadata)]
     attributes = {name: source.attribute(name) for name in others}
     return EventTable(
         path=source.path,
@@ -168,8 +171,9 @@ def _finished(
         events=types,
         names=names,
         places=source.places[events],
-        t_starts=None if bounds[0] is None else bounds[0][used],
-        t_ends=None if bounds[1] is None else bounds[1][used],
+        t_starts=bounds[0],
+        t_ends=bounds[1],
+        score_from=bounds[2],
         metadata=None if metadata is None else [one for one, here in zip(metadata, used.tolist(), strict=True) if here],
         attributes={name: one.take(events) for name, one in attributes.items() if one is not None},
         sequence_places=first[used],
@@ -207,7 +211,7 @@ def _times(rows: _Rows, name: str, options: ReadOptions) -> TimeColumn:
 
 
 def _bounds(rows: _Rows, name: str, times: TimeColumn, options: ReadOptions) -> np.ndarray | None:
-    """The start or end of each sequence, which all of its rows that have one agree on."""
+    """One time of `BOUNDS` for each sequence, which all of its rows that have one agree on."""
     if name not in rows.source.header:
         return None
     found = _times(rows, name, options)
@@ -340,7 +344,8 @@ def text_times(cells: CodedColumn, options: ReadOptions) -> TimeColumn:
     numbers, right = read_numbers(values) if form in ("auto", "number", *UNIX_FACTORS) else (np.zeros(0), filled)
     if form in ("number", *UNIX_FACTORS) or (len(numbers) and right[filled].all()):
         return column(numbers, right, "a number")
-    found = parse_times(values, options.zone, form if "%" in form else "")
+    often = np.bincount(cells.codes, minlength=len(values))
+    found = parse_times(values, options.zone, form if "%" in form else "", often)
     if form == "auto" and not found.valid.any():
         return column(numbers, right, EXPECTED_TIME)
     instants = found.instants.astype("datetime64[ns]")

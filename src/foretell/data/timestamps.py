@@ -35,7 +35,7 @@ class ParsedTimes:
 
     instants: np.ndarray  # int64 nanoseconds since 1970, in UTC
     valid: np.ndarray  # bool
-    zoneless: int = 0  # texts without a zone
+    zoneless: int = 0  # times without a zone
     twice: int = 0  # of these, local times that happen twice when clocks go back: the first is taken
     never: int = 0  # local times that clocks skip when they go forward: read by the offset before
 
@@ -70,8 +70,10 @@ def parse_time(text: str, zone: str = "UTC") -> int | None:
     return int(found.instants[0]) if found.valid[0] else None
 
 
-def parse_times(texts: Sequence[str], zone: str = "UTC", pattern: str = "") -> ParsedTimes:
-    """Texts → times; `zone` is that of those without one."""
+def parse_times(
+    texts: Sequence[str], zone: str = "UTC", pattern: str = "", counts: np.ndarray | None = None
+) -> ParsedTimes:
+    """Texts → times; `zone` is that of those without one, and `counts` how often each text is there (once)."""
     if pattern:
         local, valid, has_zone = _slowly(texts, lambda text: datetime.strptime(text, pattern))
     else:
@@ -80,10 +82,11 @@ def parse_times(texts: Sequence[str], zone: str = "UTC", pattern: str = "") -> P
             rest = np.flatnonzero(~valid)
             local[rest], valid[rest], has_zone[rest] = _slowly([texts[n] for n in rest.tolist()], _from_iso)
     bare = valid & ~has_zone
-    zoneless = int(bare.sum())
+    often = np.ones(len(local), dtype=np.int64) if counts is None else counts
+    zoneless = int(often[bare].sum())
     if not zoneless or find_zone(zone) is UTC:
         return ParsedTimes(local, valid, zoneless)
-    found = localised(local[bare], zone)
+    found = localised(local[bare], zone, often[bare])
     local[bare] = found.instants
     return ParsedTimes(local, valid, zoneless, found.twice, found.never)
 
@@ -198,8 +201,11 @@ def _offset(
     return seconds, utc | (sign == 32) | (signed & right & (hours <= 23)), utc | signed, end
 
 
-def localised(local: np.ndarray, zone: str) -> ParsedTimes:
-    """Local nanoseconds of a zone → UTC, hour by hour: only hours in which an offset changes are looked at time by time."""
+def localised(local: np.ndarray, zone: str, counts: np.ndarray | None = None) -> ParsedTimes:
+    """Local nanoseconds of a zone → UTC, hour by hour: only hours in which an offset changes are looked at time by time.
+
+    `counts` says how often each time is there (once).
+    """
     where = find_zone(zone)
     if where is UTC:
         return ParsedTimes(local, np.ones(len(local), dtype=bool))
@@ -208,7 +214,8 @@ def localised(local: np.ndarray, zone: str) -> ParsedTimes:
     offset, twice, never = offsets[place], 0, 0
     for row in np.flatnonzero(np.isnan(offset)).tolist():
         early, late = (_offset_at(int(local[row]) // NS, where, fold) for fold in (0, 1))
-        twice, never = twice + (early > late), never + (early < late)
+        often = 1 if counts is None else int(counts[row])
+        twice, never = twice + often * (early > late), never + often * (early < late)
         offset[row] = early
     return ParsedTimes(local - offset.astype(np.int64) * NS, np.ones(len(local), dtype=bool), 0, twice, never)
 

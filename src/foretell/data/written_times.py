@@ -25,6 +25,14 @@ def end_instants(data: EventData) -> np.ndarray | None:
     return None if data.columns.starts is None else data.clock.instants(data.columns.t_ends, data.columns.starts)
 
 
+def score_instants(data: EventData) -> np.ndarray | None:
+    """Nanoseconds since 1970 from which sequences are scored; None without an absolute clock, or where all are scored from 0."""
+    columns = data.columns
+    if columns.starts is None or columns.scored_from is None:
+        return None
+    return data.clock.instants(columns.scored_from, columns.starts)
+
+
 def ends_known(data: EventData) -> np.ndarray:
     """bool [sequences]: True where t_end was given, and not taken from the last event."""
     assumed = data.columns.ends_assumed
@@ -51,3 +59,12 @@ def written_bounds(data: EventData) -> tuple[list[str], list[str]]:
     ends = [end if here else "" for end, here in zip(ends, known.tolist(), strict=True)]
     starts = [] if columns.starts is None or not starts_known(data) else iso_texts(columns.starts)
     return starts, ends if known.any() else []
+
+
+def written_score_from(data: EventData) -> list[str]:
+    """Times to score sequences from as text, empty where that is 0; an empty list where it is so everywhere."""
+    found, instants = data.columns.scored_from, score_instants(data)
+    if found is None or not found.any():
+        return []
+    texts = [repr(one) for one in found.tolist()] if instants is None else iso_texts(instants)
+    return [text if later else "" for text, later in zip(texts, found.tolist(), strict=True)]

@@ -1,21 +1,31 @@
-"""A model and held-out data in, scores with their uncertainty out.
-
-The package is also the function: `foretell.evaluate(model, data)` is `foretell.evaluate.scores.evaluate`, whether or not something has
-imported the package, and so put it in the function's place, before.
-"""
+"""Scores of models on held-out data. The package is also the function: `foretell.evaluate(model, data)`."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        from foretell.evaluate.scores import evaluate
+    """So that an import of the package, which puts it in the function's place, changes nothing; help and signature are the function's."""
 
-        return evaluate(*args, **options)
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return _function()(*args, **options)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__doc__":
+            return inspect.getdoc(_function())
+        if name == "__signature__":
+            return inspect.signature(_function())
+        return super().__getattribute__(name)
+
+
+def _function() -> Any:
+    from foretell.evaluate.scores import evaluate
+
+    return evaluate
 
 
 sys.modules[__name__].__class__ = _CallablePackage

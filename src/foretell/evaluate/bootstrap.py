@@ -171,7 +171,7 @@ class Units:
         )
 
     def summed(self, values: np.ndarray) -> np.ndarray:
-        """From one number a row to one a unit."""
+        """From one number per row to one per unit."""
         values = values.astype(np.float64)
         return np.bincount(self.sequence, weights=values, minlength=self.sequences) if self.whole_sequences else values
 

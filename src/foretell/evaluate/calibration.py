@@ -37,7 +37,7 @@ def residuals(events: EventScores) -> np.ndarray:
 
 
 def residual_variances(events: EventScores) -> np.ndarray:
-    """Of the residuals, where the integrals were drawn: as with these, what is left of a sequence belongs to the next event."""
+    """Variances of the residuals where integrals were drawn; what is left of a sequence belongs to the next event, as with residuals."""
     passed = np.cumsum(events.integral_variance)
     at = (passed - events.tail_variance)[events.is_event]
     return np.maximum(np.diff(at, prepend=0.0), 0.0)

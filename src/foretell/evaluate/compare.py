@@ -55,7 +55,7 @@ class CorrectedTest:
 
 @dataclass(frozen=True)
 class Difference:
-    """Of two runs in one metric: first less second."""
+    """The difference between two runs in one metric: first less second."""
 
     metric: str
     title: str
@@ -88,7 +88,7 @@ class Difference:
     def _amount(self, value: float, time_unit: str) -> str:
         if self.kind == "share":
             return f"{100.0 * value:.1f} percentage points"
-        return f"{value:.3g} {time_unit}".rstrip() if self.kind == "time" else f"{value:.3g} nats an event"
+        return f"{value:.3g} {time_unit}".rstrip() if self.kind == "time" else f"{value:.3g} nats per event"
 
     def to_json(self) -> dict[str, Any]:
         made = asdict(self) | {"tests": [one.to_json() for one in self.tests], "significant": self.significant}
@@ -241,7 +241,7 @@ def difference_of(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> Difference:
-    """Of two runs in one metric, with its interval and its tests; p is not corrected yet."""
+    """The difference between two runs in one metric, with its interval and tests; p is not corrected yet."""
     both = (one.counts > 0) & (other.counts > 0) if one.kind == "time" else np.ones(len(one.counts), dtype=bool)
     one, other = one.where(both), other.where(both)  # times that only one of them can tell are no pair
     ratios = [one.ratio(units), other.ratio(units)]

@@ -1,34 +1,41 @@
-"""Why an A-NDTT or S2-NDTT expects what it expects just before a time: a model, a history, a time, perhaps an event in; shares out.
+"""Why a model expects what it expects just before a time: a model, a history, a time, perhaps an event in; shares out.
 
-For the event and every embedded fact in its proofs: what each rule contributes, from which facts, and which past events it attends to, or
-what is left of them in states, all ranked. `models/rules/andtt_explain` computes it.
+Without rules: which past events matter (`leave_out`). With rules, for the event and every embedded fact in its proofs: what each rule
+contributes, from which facts, and which past events it attends to, or what is left of them in cells and states, all ranked.
+`models/rules/andtt_explain` computes it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from foretell.data import Clock, EventSequence
+from foretell.data.arguments import check_history
 from foretell.data.clock import NO_CLOCK
 from foretell.errors import ForetellError
+from foretell.evaluate.leave_out import MOST_LEFT_OUT, PastExplanation, explain_by_past
 from foretell.ground.explain import why
 from foretell.ground.timeline import Timeline
 from foretell.lang.syntax import pretty_rule
-from foretell.models.base import IntensityModel
+from foretell.models.base import IntensityModel, check_model
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.andtt_attention import Head, Look, look_back
 from foretell.models.rules.andtt_explain import Anatomy, Contribution, ProofPart, take_apart
+from foretell.models.rules.listed_model import listed_model
+from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.ndtt_explain import look_into_cells
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.models.rules.s2ndtt_explain import look_into_states
 from foretell.terms import split
 
 Kind = Literal["own", "deduce", "add"]
+ExplainedModel = ANDTT | S2NDTT | NDTT
 
 
 @dataclass(frozen=True)
@@ -149,11 +156,46 @@ class Explanation:
         }
 
 
-def explain(model: IntensityModel, history: EventSequence, at: float, event: str | None = None) -> Explanation:
-    """`event` is a possible event, as in data files; by default the one with the highest intensity."""
-    model = check_explained(model)
+def explain(
+    model: IntensityModel,
+    history: EventSequence,
+    at: float,
+    event: str | None = None,
+    *,
+    most: int | None = MOST_LEFT_OUT,
+    progress: Callable[[int, int], None] | None = None,
+) -> Explanation | PastExplanation:
+    """Why an event is expected just before a time: by rules, or, without any, by leaving past events out.
+
+    Args:
+        model: the model.
+        history: the sequence; only its events before `at` are looked at.
+        at: the time.
+        event: a possible event, as in data files; default: the one with the highest intensity.
+        most: without rules, how many of the latest events are left out one by one; None: all.
+        progress: called with how many histories are done, and how many there are.
+
+    Returns:
+        With rules, the facts and proofs behind the event and which past events each rule attends to. Without, how much each past event
+        raises or lowers the intensity.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test", "visit"]], [[0.5, 2.0, 3.0]], t_ends=[10.0])
+        >>> ft.explain(ft.NHP(data.vocabulary, dim=4), data[0], 5.0, "test").event
+        'test'
+    """
+    check_model(model)
+    check_history(history)
     at = checked_time(history, at)
     history = history.first(int(np.searchsorted(history.times, at, side="left")))  # what happens later has no say
+    if not isinstance(model, RuleModel):
+        return explain_by_past(model, history, at, event, most, progress)
+    return explain_by_rules(model, history, at, event)
+
+
+def explain_by_rules(model: IntensityModel, history: EventSequence, at: float, event: str | None) -> Explanation:
+    """`history` has the events before `at`, and no others."""
+    model = listed_model(check_explained(model), "explain")
     look = look_at(model, history, at)
     found = _possible(model, history, look)
     chosen = _chosen(look, event, found)
@@ -161,7 +203,7 @@ def explain(model: IntensityModel, history: EventSequence, at: float, event: str
     number = look.timeline.grounding.find(functor, args)
     assert number is not None, f"{chosen} is possible, and so it is a fact"
     anatomy = take_apart(model, look, number)
-    last = look.timeline.after(look.state) if look.seen else None
+    last = look.timeline.last_name if look.seen else None
     names = _Names(model, look, history)
     return Explanation(
         history.id,
@@ -175,23 +217,17 @@ def explain(model: IntensityModel, history: EventSequence, at: float, event: str
     )
 
 
-def look_at(model: ANDTT | S2NDTT, history: EventSequence, at: float) -> Look:
-    """The database just before a time, and what additions give to facts: by attention, or by what is left of them in states."""
-    return look_back(model, history, at) if isinstance(model, ANDTT) else look_into_states(model, history, at)
+def look_at(model: ExplainedModel, history: EventSequence, at: float) -> Look:
+    """The database just before a time, and what additions give to facts: by attention, or by what is left of them in cells."""
+    if isinstance(model, ANDTT):
+        return look_back(model, history, at)
+    return look_into_states(model, history, at) if isinstance(model, S2NDTT) else look_into_cells(model, history, at)
 
 
-def check_explained(model: IntensityModel) -> ANDTT | S2NDTT:
-    """Only models of rules can be taken apart by rules, and gates of cells mix the events that moved them."""
-    if isinstance(model, RuleModel) and not isinstance(model, ANDTT | S2NDTT):
-        raise ForetellError(
-            f"this model is {model.title}, in which a fact has a cell and does not look back at single events; "
-            "explain needs an A-NDTT or S2-NDTT: a run trained with --program P.ndtt and without --model, or with --model s2ndtt"
-        )
-    if not isinstance(model, ANDTT | S2NDTT):
-        raise ForetellError(
-            f"this model is {model.title}, which has no rules; explain needs a model of rules: "
-            "a run trained with --program P.ndtt, or ft.ANDTT(program)"
-        )
+def check_explained(model: IntensityModel) -> ExplainedModel:
+    """Models of rules that a package outside adds may have nothing that can be taken apart."""
+    if not isinstance(model, ANDTT | S2NDTT | NDTT):
+        raise ForetellError(f"this model is {model.title}; explain knows the rules of A-NDTT, NDTT and S2-NDTT")
     return model
 
 
@@ -238,9 +274,7 @@ def _chosen(look: Look, event: str | None, possible: dict[str, float]) -> str:
 
 
 def _where(timeline: Timeline, look: Look) -> str:
-    last = (
-        f"after {timeline.after(look.state)} at {timeline.time_of(look.state):g}" if look.seen else "before any event"
-    )
+    last = f"after {timeline.last_name} at {timeline.last_event(look.state):g}" if look.seen else "before any event"
     return f"sequence {timeline.sequence}, just before time {look.time:g}, {last}"
 
 
@@ -321,8 +355,9 @@ class _Names:
 
     def _addition(self, instance: int, event: int, weight: float) -> AttendedEvent:
         name, *conditions = (self.grounding.text(fact) for fact in self.grounding.body[instance])
-        time = 0.0 if event == 0 else float(self.history.times[event - 1])
-        return AttendedEvent(name, event, time, self.look.time - time, tuple(conditions), weight)
+        number = self.look.timeline.event_number(event)
+        time = 0.0 if number == 0 else float(self.history.times[number - 1])
+        return AttendedEvent(name, number, time, self.look.time - time, tuple(conditions), weight)
 
 
 def _share(part: float, whole: float) -> float:

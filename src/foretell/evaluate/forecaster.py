@@ -31,9 +31,10 @@ from foretell.models.capabilities import GrowsVocabulary, HasRules
 from foretell.models.registry import find_model
 from foretell.sampling.core.futures import sample_futures
 from foretell.train.config import RunConfig
+from foretell.train.data_facts import data_facts
 from foretell.train.fit import fit
 from foretell.train.keyword_settings import AUTO, READING, settings_table, settled_config
-from foretell.train.run import RunFolder, data_facts
+from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary, with_splits
 from foretell.train.trainer import Callback
 
@@ -41,7 +42,7 @@ ABOUT = "forecaster.json"  # beside the files of a run
 
 
 class Forecaster:
-    """Learns what happens next, and when, from a data frame with one row per event.
+    """An estimator that learns what happens next, and when, from a data frame with one row per event.
 
     Args:
         model: a kind of model, `anhp`, `hawkes`, …; `auto` is what `foretell train` takes.
@@ -54,9 +55,15 @@ class Forecaster:
         records_: a record per epoch.
 
     Example:
-        >>> forecaster = ft.Forecaster().fit(orders, sequence="customer", time="when", event="product")
-        >>> forecaster.predict(orders, horizon="7d")
-        >>> forecaster.simulate(orders, horizon="30d", n=100)
+        >>> import pandas as pd
+        >>> when = pd.date_range("2024-03-01", periods=40, freq="6h")
+        >>> orders = pd.DataFrame({"customer": ["a", "b"] * 20, "when": when, "product": ["tea", "tea", "milk", "milk"] * 10})
+        >>> forecaster = ft.Forecaster("hawkes").fit(orders, sequence="customer", time="when", event="product")
+        >>> list(forecaster.predict(orders, horizon="7d").sequence)
+        ['a', 'b']
+        >>> futures = forecaster.simulate(orders, horizon="30d", n=10)
+        >>> list(futures.columns)
+        ['sequence', 'sample', 'time', 'event']
     """
 
     model_: IntensityModel
@@ -154,16 +161,42 @@ class Forecaster:
     def simulate(
         self, frame: Any, horizon: str | float, n: int = 100, *, observed_until: str = "", seed: int = 0
     ) -> Any:
-        """`n` futures of each sequence over a horizon: a frame, one row per event: `sequence`, `sample`, `time`, `event`."""
+        """Draw futures of each sequence.
+
+        Args:
+            frame: the histories.
+            horizon: how long the futures last: a number in the model's unit, or a duration such as `"30d"`.
+            n: futures per sequence.
+            observed_until: when the frame was exported; futures begin then. Default: with each sequence's end.
+            seed: of the draws.
+
+        Returns:
+            A frame with one row per event: `sequence`, `sample`, `time`, `event`.
+        """
         data = self._read(frame, observed_until)
         return sample_futures(self.model_, data, horizon=self._duration(horizon), n=n, seed=seed).to_frame()
 
     def score(self, frame: Any) -> float:
-        """The log-likelihood of a frame's events, in nats per event: higher is better."""
+        """The log-likelihood of a frame's events, in nats per event: higher is better.
+
+        Args:
+            frame: the events.
+
+        Returns:
+            The score.
+        """
         return float(self.evaluate(frame, times=False).log_likelihood.value)
 
     def evaluate(self, frame: Any, **options: Any) -> Evaluation:
-        """Every score with its interval; `options` as in `foretell.evaluate`."""
+        """Every score with its interval.
+
+        Args:
+            frame: the events.
+            **options: as in `foretell.evaluate`.
+
+        Returns:
+            The scores.
+        """
         return evaluate(self.model_, self._read(frame), **options)
 
     def _duration(self, horizon: str | float) -> float:
@@ -177,11 +210,25 @@ class Forecaster:
         return _settled(self.model_, data, self._config)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """What it was made with."""
+        """What the forecaster was made with, as scikit-learn asks for it.
+
+        Args:
+            deep: without meaning here; scikit-learn passes it.
+
+        Returns:
+            `model`, `program` and the settings.
+        """
         return {"model": self.model, "program": self.program, **self.settings}
 
     def set_params(self, **params: Any) -> Self:
-        """Change what it was made with; takes effect at the next `fit`."""
+        """Change what the forecaster was made with; takes effect at the next `fit`.
+
+        Args:
+            **params: `model`, `program` or settings.
+
+        Returns:
+            The forecaster itself.
+        """
         self.model, self.program = params.pop("model", self.model), params.pop("program", self.program)
         self.settings = {**self.settings, **params}
         return self
@@ -200,7 +247,12 @@ class Forecaster:
         return f"Forecaster({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a folder, which is also a run that `foretell predict` and others open."""
+        """Write a run folder, which `foretell predict` and the other commands open, too.
+
+        Args:
+            path: the folder.
+            overwrite: replace a forecaster that is there.
+        """
         if not hasattr(self, "model_"):
             raise ForetellError("this forecaster has learned nothing yet: call fit first")
         run = RunFolder(Path(path))
@@ -226,7 +278,15 @@ class Forecaster:
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> Self:
-        """What `save` wrote."""
+        """Read what `save` wrote.
+
+        Args:
+            path: the folder.
+            device: where the model's tensors go.
+
+        Returns:
+            The forecaster.
+        """
         run = RunFolder.open(path)
         try:
             about = json.loads((run.path / ABOUT).read_text(encoding="utf-8"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -15,12 +15,15 @@ from torch import Tensor
 from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
+from foretell.ground.product_rows import product_names
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import ExactIntegral
+from foretell.models.capabilities import ExactIntegral, exact_integral_of
 from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.loglik import Points, in_parts, integral_terms, quadrature, stratified, uniform
 from foretell.options import Integral, Window
-from foretell.train.likelihood_task import batches_of
+from foretell.shards.shard_map import ShardItem, Shards, cuts_of, tables_of
+from foretell.shards.store import Table, joined
+from foretell.train.likelihood_task import batch_at, batch_items
 
 UNMET = -1  # the type of an event that the model's vocabulary lacks
 
@@ -29,12 +32,14 @@ def with_all_names(model: IntensityModel, data: EventData) -> IntensityModel:
     """With a name for every event that is possible at some time in the data."""
     if not isinstance(model, RuleModel):
         return model
-    grounding, facts = model.histories.grounding, set[int]()
+    grounding, facts, products = model.histories.grounding, set[int](), dict[str, None]()
     for one in data:
-        _, timeline = model.histories.timeline(model.vocabulary, one.types, one.times, one.unscored)
+        _, timeline = model.histories.timeline(model.vocabulary, one)
         facts.update(np.unique(timeline.holds[:, 0]).tolist())
+        products.update(product_names(timeline))
     facts.update(grounding.always.tolist())
-    return with_names(model, (grounding.text(fact) for fact in facts if grounding.is_event(fact)))
+    names = (grounding.text(fact) for fact in facts if grounding.is_event(fact))
+    return with_names(model, (*names, *products))
 
 
 def with_names(model: IntensityModel, names: Iterable[str]) -> IntensityModel:
@@ -53,14 +58,17 @@ def known_types(types: Tensor, model: IntensityModel) -> Tensor:
 
 
 SHARP = 4  # draws for each node that quadrature would have had, where intensities are high for a moment
-QUADRATURE_TOLERANCE = 1e-3  # nats an event between n and 2n nodes; above it, evaluation falls back to draws
+QUADRATURE_TOLERANCE = 1e-3  # nats per event between n and 2n nodes; above it, evaluation falls back to draws
+
+
+IntegralMethod = Literal["closed form", "quadrature", "stratified", "uniform"]
 
 
 @dataclass(frozen=True)
 class IntegralEstimate:
-    """How the integral was computed, and how far it can be trusted; nats an event."""
+    """How the integral was computed, and how far it can be trusted; nats per event."""
 
-    method: Literal["closed form", "quadrature", "stratified", "uniform"]
+    method: IntegralMethod
     points: int  # a gap; for uniform draws, an event
     doubling: float | None  # quadrature: |n nodes − 2n nodes|
     standard_error: float | None  # draws
@@ -97,7 +105,7 @@ class EventScores:
 
     @property
     def log_likelihood(self) -> np.ndarray:
-        """Of each row: its event's log-intensity less the integrals it carries."""
+        """For each row its event's log-intensity less the integrals that it carries."""
         return self.log_intensity - self.integral - self.tail
 
     @property
@@ -121,25 +129,57 @@ def score_events(
     window: Window = "all",
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    shards: Shards | None = None,
 ) -> EventScores:
+    """Scores of all events; `shards` say where batches are scored, which changes no number."""
     if points < 1:
         raise ForetellError(f"points = {points}: expected 1 or more")
-    if isinstance(model, ExactIntegral):
-        return _score(model, data, _closed_form, "closed form", 0, window, progress)
+    scoring = partial(_score, model, data, window, progress=progress, shards=shards)
+    if exact_integral_of(model) is not None:
+        return scoring(_Integration("closed form", 0))
     doubling = None
     if integral == "quadrature" and model.short_time is not None:
         integral, points = "stratified", SHARP * points  # what no polynomial follows within a gap
     if integral == "quadrature":
-        scores = _score(model, data, partial(_by_quadrature, nodes=points), integral, points, window, progress)
+        scores = scoring(_Integration(integral, points))
         doubling = scores.used.doubling
         assert doubling is not None
         if doubling <= QUADRATURE_TOLERANCE:
             return scores
         integral = "stratified"
-    generator = torch.Generator(model.device).manual_seed(seed)
-    by_draws = partial(_by_draws, method=integral, points=points, generator=generator)
-    drawn = _score(model, data, by_draws, integral, points, window, progress)
+    drawn = scoring(_Integration(integral, points, seed))
     return replace(drawn, used=replace(drawn.used, doubling=doubling, fallback=doubling is not None))
+
+
+@dataclass(frozen=True)
+class _Integration:
+    method: IntegralMethod
+    points: int
+    seed: int = 0
+
+    @property
+    def draws(self) -> bool:
+        return self.method in ("stratified", "uniform")
+
+    def gaps(self, model: IntensityModel, history: Any, batch: Batch, generator: torch.Generator) -> _GapIntegrals:
+        if self.method == "closed form":
+            return _closed_form(model, history, batch)
+        if self.method == "quadrature":
+            return _by_quadrature(model, history, batch, nodes=self.points)
+        return _by_draws(model, history, batch, method=self.method, points=self.points, generator=generator)
+
+    def halves(self) -> tuple[int, int]:
+        """Two independent sets of draws: their mean is the estimate, their difference gives its variance."""
+        return max(1, self.points // 2), max(1, self.points - self.points // 2)
+
+    def pass_over(self, lengths: np.ndarray, generator: torch.Generator) -> None:
+        """Take what a batch with sequences of these lengths draws, and forget it."""
+        rows, longest = len(lengths), int(lengths.max(initial=0))
+        shapes = [(rows, longest + 1, half) for half in self.halves()]
+        if self.method == "uniform":
+            shapes = [(rows, max(1, longest) * self.points)]
+        for shape in shapes:
+            torch.rand(*shape, generator=generator, dtype=torch.float64, device=generator.device)
 
 
 @dataclass(frozen=True)
@@ -147,9 +187,6 @@ class _GapIntegrals:
     value: Tensor  # [B, G]
     variance: Tensor  # [B, G]
     doubled: Tensor  # [B, G]: the same with twice the nodes
-
-
-Integrator = Callable[[IntensityModel, Any, Batch], _GapIntegrals]
 
 
 def _closed_form(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
@@ -165,14 +202,20 @@ def _by_quadrature(model: IntensityModel, history: Any, batch: Batch, *, nodes: 
 
 
 def _by_draws(
-    model: IntensityModel, history: Any, batch: Batch, *, method: Integral, points: int, generator: torch.Generator
+    model: IntensityModel,
+    history: Any,
+    batch: Batch,
+    *,
+    method: IntegralMethod,
+    points: int,
+    generator: torch.Generator,
 ) -> _GapIntegrals:
     if method == "uniform":
         drawn = uniform(batch, batch.lengths.clamp(min=1) * points, generator)
         return _uniform_gaps(batch, drawn, integral_terms(model, history, batch, drawn).double())
-    # Two independent sets of draws: their mean is the estimate, their difference gives its variance.
-    halves = [max(1, points // 2), max(1, points - points // 2)]
-    sets = [stratified(batch, half, generator, short=model.short_time) for half in halves]
+    sets = [
+        stratified(batch, half, generator, short=model.short_time) for half in _Integration(method, points).halves()
+    ]
     first, second = (_summed(model, history, batch, half) for half in sets)
     return _GapIntegrals((first + second) / 2.0, (first - second).square() / 4.0, (first + second) / 2.0)
 
@@ -202,41 +245,83 @@ def _uniform_gaps(batch: Batch, drawn: Points, terms: Tensor) -> _GapIntegrals:
 def _score(
     model: IntensityModel,
     data: EventData,
-    integrate: Integrator,
-    method: Literal["closed form", "quadrature", "stratified", "uniform"],
-    points: int,
     window: Window,
+    how: _Integration,
+    *,
     progress: Callable[[int, int], None] | None,
+    shards: Shards | None,
 ) -> EventScores:
-    rows: list[dict[str, np.ndarray]] = []
-    log_likelihoods, scored = np.zeros(len(data)), np.zeros(len(data), dtype=np.int64)
-    doubling, variance, done = 0.0, 0.0, 0
-    wide = with_all_names(model, data)
-    for indices, batch in batches_of(data, model, window, 2 * max(points, 1)):
-        history = model.encode(batch)
-        state = wide.state(history, wide.collator.plan_queries(batch, Queries.of_events(batch)))
-        logs = wide.log_intensities(state).double()
-        gaps = integrate(model, history, batch)
-        doubling += float((gaps.value - gaps.doubled).abs().sum())
-        variance += float(gaps.variance.sum())
-        table = _rows(indices, batch, model, state, logs, gaps)
-        rows.append(table)
-        np.add.at(log_likelihoods, table["sequence"], table["log_intensity"] - table["integral"] - table["tail"])
-        scored[indices] = batch.scored.cpu().numpy()
-        done += len(indices)
-        if progress is not None:
-            progress(done, len(data))
-    events = max(int(scored.sum()), 1)
-    whole = {name: np.concatenate([table[name] for table in rows]) for name in rows[0]} if rows else _no_rows()
-    order = np.lexsort((whole["event"], whole["sequence"]))
+    scoring = _Scoring(model, with_all_names(model, data), data, window, how)
+    items = batch_items(data, model, 2 * max(how.points, 1))
+    items = [replace(item, value=(item.value, None)) for item in items]
+    if shards is not None and how.draws:
+        items = _with_draws(items, scoring)
+    found = tables_of(f"scores-{how.method.replace(' ', '-')}", score_batches, scoring, items, shards, progress)
+    whole = joined(found) if found else _no_rows()
+    log_likelihoods = np.zeros(len(data))
+    np.add.at(log_likelihoods, whole["sequence"], whole["log_intensity"] - whole["integral"] - whole["tail"])
+    scored = np.bincount(whole["sequence"][whole["event"] >= 0], minlength=len(data))
+    first = np.sort(
+        np.unique(whole.pop("batch"), return_index=True)[1]
+    )  # row of each batch, in the order they are added up in
+    doubling, variance = (float(np.cumsum([0.0, *whole.pop(name)[first]])[-1]) for name in ("doubling", "variance"))
+    events, order = max(int(scored.sum()), 1), np.lexsort((whole["event"], whole["sequence"]))
     used = IntegralEstimate(
-        method,
-        points,
-        doubling / events if method == "quadrature" else None,
-        float(np.sqrt(variance)) / events if method in ("stratified", "uniform") else None,
+        how.method,
+        how.points,
+        doubling / events if how.method == "quadrature" else None,
+        float(np.sqrt(variance)) / events if how.draws else None,
     )
     ordered = {name: column[order] for name, column in whole.items()}
     return EventScores(**ordered, log_likelihoods=log_likelihoods, scored=scored, used=used)
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    """What scoring a batch needs beside its sequences."""
+
+    model: IntensityModel
+    wide: IntensityModel  # with a name for every event that is possible
+    data: EventData
+    window: Window
+    how: _Integration
+
+    def generator(self) -> torch.Generator:
+        return torch.Generator(self.model.device).manual_seed(self.how.seed)
+
+
+def _with_draws(items: list[ShardItem], scoring: _Scoring) -> list[ShardItem]:
+    """The first item of each shard gets the state of the generator that it has after all batches before, so that draws are the same."""
+    generator, found = scoring.generator(), []
+    begins = {start for start, _ in cuts_of(items)}
+    for place, item in enumerate(items):
+        indices, _ = item.value
+        state = generator.get_state().numpy().tobytes() if place in begins else None
+        found.append(replace(item, value=(indices, state)))
+        scoring.how.pass_over(scoring.data.lengths[indices], generator)
+    return found
+
+
+@torch.no_grad()
+def score_batches(scoring: _Scoring, items: Sequence[tuple[np.ndarray, bytes | None]]) -> Iterator[Table]:
+    """A table of rows for each batch: sequences by number, and the state of the generator where the one before was not drawn here."""
+    model, generator = scoring.model, scoring.generator()
+    for indices, state_before in items:
+        if state_before is not None:
+            generator.set_state(torch.from_numpy(np.frombuffer(state_before, dtype=np.uint8).copy()))
+        with model.evaluating():
+            batch = batch_at(scoring.data, indices, model, scoring.window)
+            history = model.encode(batch)
+            state = scoring.wide.state(history, scoring.wide.collator.plan_queries(batch, Queries.of_events(batch)))
+            logs = scoring.wide.log_intensities(state).double()
+            gaps = scoring.how.gaps(model, history, batch, generator)
+            table = _rows(indices.tolist(), batch, model, state, logs, gaps)
+        about = {
+            "batch": int(indices[0]),
+            "doubling": float((gaps.value - gaps.doubled).abs().sum()),
+            "variance": float(gaps.variance.sum()),
+        }
+        yield table | {name: np.full(len(table["event"]), value) for name, value in about.items()}
 
 
 def _rows(
@@ -259,7 +344,7 @@ def _rows(
     nothing = torch.zeros(len(bare), dtype=torch.float64, device=row.device)
     found = {
         "sequence": torch.cat([names[row], names[bare]]),
-        "event": torch.cat([event, torch.full_like(bare, -1)]),
+        "event": torch.cat([batch.event_of(row, event), torch.full_like(bare, -1)]),
         "time": torch.cat([batch.times[row, event], batch.t_end[bare]]),
         "type": torch.cat([batch.types[row, event], torch.full_like(bare, -1)]).int(),
         "log_intensity": torch.cat([log_intensity[row, event], nothing]),
@@ -277,6 +362,6 @@ def _rows(
 def _no_rows() -> dict[str, np.ndarray]:
     log_intensities = ("log_intensity", "log_total", "log_predicted")
     floats = ("time", *log_intensities, "integral", "tail", "integral_variance", "tail_variance")
-    whole = {name: np.empty(0) for name in floats}
-    whole |= {name: np.empty(0, dtype=np.int64) for name in ("sequence", "event")}
+    whole = {name: np.empty(0) for name in (*floats, "doubling", "variance")}
+    whole |= {name: np.empty(0, dtype=np.int64) for name in ("sequence", "event", "batch")}
     return whole | {name: np.empty(0, dtype=np.int32) for name in ("type", "predicted_type")}

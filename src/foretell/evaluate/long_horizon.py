@@ -1,8 +1,7 @@
 """Whole futures against what happened: optimal transport distance and T-mAP, as the benchmark HoTPP (Karpukhin et al., 2024) has them.
 
 In: a model, held-out data, a horizon and a number of sampled futures. From time to time in each sequence futures are sampled, and the
-events of the next `horizon` are compared with them. Out: both scores with their 95 % intervals, and every parameter.
-
+events of the next `horizon` are compared with them. Out: both scores with 95 % intervals, and every parameter.
 - **Optimal transport distance** (`transport_distances`, lower is better): of the first `steps` events, averaged over futures.
 - **T-mAP** (`temporal_precision`, higher is better): average precision of sampled events as predictions of true ones.
 """
@@ -20,6 +19,7 @@ from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import NOTHING, Estimate, Units, estimates, interval
 from foretell.models.base import IntensityModel
+from foretell.shards.shard_map import Shards
 
 STEPS = 10  # events of the optimal transport distance: HoTPP's `otd_steps`, in all of its data sets
 WINDOWS_OF_DELTA = 5.0  # HoTPP on StackOverflow: horizon 10, δ = 2
@@ -96,16 +96,17 @@ def score_futures(
     seed: int = 0,
     *,
     progress: Callable[[int, int], None] | None = None,
+    shards: Shards | None = None,
 ) -> FutureScores:
     from foretell.sampling.core.futures import sample_futures
 
     starts = starting_points(data, asked.horizon)
     if not starts:
-        raise ForetellError(
-            f"horizon = {asked.horizon:g}: no sequence of {data.name} is watched so long after one of its events; ask for less"
-        )
+        short = f"no sequence of {data.name} is watched so long after one of its events; ask for less"
+        raise ForetellError(f"horizon = {asked.horizon:g}: {short}")
     histories = [data[place].first(event + 1, float(data[place].times[event])) for place, event in starts]
-    drawn = sample_futures(model, histories, horizon=asked.horizon, n=asked.n, seed=seed, progress=progress)
+    asking: Any = {"horizon": asked.horizon, "n": asked.n, "seed": seed, "progress": progress, "shards": shards}
+    drawn = sample_futures(model, histories, **asking)
     numbers = {name: kind for kind, name in enumerate(data.vocabulary.names)}  # and then those that futures alone have
     windows = []
     for (place, event), one in zip(starts, drawn, strict=True):
@@ -202,7 +203,7 @@ def _by_type(times: np.ndarray, types: np.ndarray) -> dict[int, np.ndarray]:
 
 
 def transport_distances(pairs: Sequence[tuple[np.ndarray, np.ndarray]], costs: Sequence[float]) -> np.ndarray:
-    """Of pairs of ascending times, each of one type: [pairs, costs] (Mei, Qin and Eisner, 2019).
+    """Distances between pairs of ascending times, each of one type: [pairs, costs] (Mei, Qin and Eisner, 2019).
 
     The cheapest way to turn one sequence into the other by moving an event in time (the distance moved) and by inserting or deleting one
     (`cost` each). Events of different types are never matched, and in one dimension an optimal matching does not cross, so each type is an

@@ -123,7 +123,7 @@ class Metric:
         return self.kind == "nats" if known is None else known.higher_is_better
 
     def where(self, chosen: np.ndarray) -> Metric:
-        """Of some rows alone."""
+        """The metric over some rows alone."""
         spread = None if self.variances is None else self.variances * chosen
         return replace(self, values=self.values * chosen, counts=self.counts * chosen, variances=spread)
 
@@ -239,7 +239,7 @@ def _wrong_types_without_time(record: EventRecord) -> ScoreColumns:
 
 @_score("participants", "error of who", "share", needs="participants", short="participants' error", main=True)
 def _wrong_participants(record: EventRecord) -> dict[str, ScoreColumns]:
-    """Of each pattern, and of all of them together where there are several."""
+    """The errors of each pattern, and of all together where there are several."""
     found = {}
     for one in record.guesses:
         rows = _rows_of(record.events, one)
@@ -283,7 +283,10 @@ def functors_of(names: Sequence[str]) -> tuple[list[str], np.ndarray]:
 def by_functor(
     runs: Sequence[Sequence[Metric]], types: np.ndarray, names: Sequence[str], units: Units, seed: int = 0
 ) -> list[FunctorScores]:
-    """Of each functor that happens, most frequent first. `types` [rows] point into `names`; -1: no event. Runs have the same metrics."""
+    """The scores of each functor that happens, most frequent first. `types` [rows] point into `names`; -1: no event.
+
+    Runs have the same metrics.
+    """
     functors, place = functors_of(names)
     of_row = np.where(types >= 0, place[np.maximum(types, 0)] if len(names) else -1, -1)
     counts = np.bincount(of_row[of_row >= 0], minlength=len(functors))

@@ -115,6 +115,7 @@ LEAST_WEIGHT = 1e-3
 MOST_IN_A_PANEL = 4.0  # ∫ λ: the polynomial through the nodes follows exp(−4) to 1e-10 …
 MOST_LATER = 10.0  # … and exp(−10) to 1e-4, which is plenty once S is below 1e-2
 NARROWEST = 1e-9  # of the first panel
+PASSED = 1e-13  # of a time: how near to it an expiry is over
 PACKED_BELOW = 0.75  # of what is asked: once fewer are still marching, the others are left out
 ABREAST = 4  # rows that an average history with marching places is shared out among: padding is then about an eighth
 FEWEST = 4  # places a row, where there are so many: each row brings a copy of its history
@@ -138,6 +139,27 @@ class Places:
     gap_by_gap: bool = False  # True: place g of every row sees g events
 
 
+class Expiries:
+    """Where additions expire: what comes behind the seen events of a row are expiries, which a march passes one after the other."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.times, self.lengths = batch.times, batch.lengths.unsqueeze(1)
+
+    @classmethod
+    def of(cls, batch: Batch) -> Expiries | None:
+        return None if batch.rules is None or batch.rules.event is None else cls(batch)
+
+    def seen(self, first: Tensor, times: Tensor) -> Tensor:
+        """How many changes are seen at times [R, Q·P], at least the first ones."""
+        return torch.maximum(first, torch.searchsorted(self.times, times.contiguous()).minimum(self.lengths))
+
+    def next(self, now: Tensor) -> Tensor:
+        """The first expiry after each time [R, Q], or infinity; one that is as near as rounding is over."""
+        place = torch.searchsorted(self.times, now + PASSED * (1.0 + now.abs()), right=True)
+        edge = torch.nn.functional.pad(self.times, (0, 1), value=math.inf)
+        return torch.where(place < self.lengths, edge.gather(1, place.clamp(max=self.times.shape[1])), math.inf)
+
+
 @dataclass(frozen=True)
 class Horizon:
     first: float  # width of the first panel
@@ -147,7 +169,7 @@ class Horizon:
 
 @dataclass(frozen=True)
 class NextEventDensity:
-    """Of each place; times count from its start."""
+    """The density of the next event of each sequence; times count from its start."""
 
     mean: Tensor  # float64 [B, n]: given that something happens by the end, where more than SURVIVAL_BELOW is left then
     error: Tensor  # float64 [B, n]: what the mean may be off by
@@ -206,6 +228,7 @@ class _Running:
         self.model, self.batch, self.history, self.horizon = model, batch, history, horizon
         self.shape, device = places.start.shape, places.start.device
         self.rule = gauss_kronrod(device)
+        self.expiries = Expiries.of(batch)
         self.start, self.seen, self.active = (_flat(one) for one in (places.start, places.seen, places.wanted))
         count = len(self.start) - 1
         self.ranks = _Ranks(batch, history, torch.arange(count, device=device).view(self.shape), places.gap_by_gap)
@@ -228,6 +251,9 @@ class _Running:
         rule, place = self.rule, self.ranks.place
         used, at, hazard, before = (one[place] for one in (self.active, self.elapsed, self.hazard, self.mean))
         width = torch.minimum(self.width[place], self.end[place] - at)
+        if self.expiries is not None:
+            now = self.start[place] + at
+            width = torch.minimum(width, self.expiries.next(now) - now)
         times = (self.start[place] + at)[..., None] + width[..., None] * rule.nodes
         by_type, rate = self._rates(times)
         whole = width * (rate @ rule.kronrod)
@@ -277,7 +303,7 @@ class _Running:
         """Once many have arrived, the rest go on in fewer rows, each with the history of its places."""
         marching = self.active.nonzero().squeeze(1)
         rows, per_row = self.shape
-        if per_row == 1 or len(marching) > PACKED_BELOW * self.ranks.place.numel():
+        if per_row == 1 or self.expiries is not None or len(marching) > PACKED_BELOW * self.ranks.place.numel():
             return
         row = marching // per_row
         counts = torch.bincount(row, minlength=rows)
@@ -297,14 +323,20 @@ class _Running:
     def _rates(self, times: Tensor) -> tuple[Tensor, Tensor]:
         """Intensities of all types at times [R, Q, P], and of anything at all: [R, Q, P, K], and [R, Q, P] in float64."""
         ranks, per_place = self.ranks, times.shape[2]
-        if per_place not in ranks.asked:
+        if self.expiries is not None:
+            seen = self.seen[ranks.place][..., None].expand_as(times).flatten(1)
+            asked = Queries.seeing(times.flatten(1), self.expiries.seen(seen, times.flatten(1)))
+            queries = self.model.collator.plan_queries(ranks.batch, asked)
+        elif per_place in ranks.asked:
+            queries = ranks.asked[per_place].at(times.flatten(1))
+        else:
             if ranks.gap_by_gap:
                 queries = Queries.by_gap(times)
             else:
                 seen = self.seen[ranks.place][..., None].expand_as(times)
                 queries = Queries.seeing(times.flatten(1), seen.flatten(1))
-            ranks.asked[per_place] = self.model.collator.plan_queries(ranks.batch, queries)
-        state = self.model.state(ranks.history, ranks.asked[per_place].at(times.flatten(1)))
+            queries = ranks.asked[per_place] = self.model.collator.plan_queries(ranks.batch, queries)
+        state = self.model.state(ranks.history, queries)
         by_type = self.model.intensities(state)
         # In a model of rules events may happen that its vocabulary lacks.
         total = self.model.total(state) if isinstance(self.model, HasRules) else by_type.sum(-1)

@@ -7,18 +7,23 @@ the time given that something does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 
+from foretell.batches.batch import batch_of
 from foretell.data import EventData
 from foretell.evaluate.likelihood import known_types, with_all_names
 from foretell.evaluate.next_event_density import NODES, Horizon, Places, Tolerance, march
+from foretell.evaluate.silent_future import expires, silent_futures
 from foretell.models.base import IntensityModel
 from foretell.options import Window
-from foretell.train.likelihood_task import batches_of
+from foretell.shards.shard_map import Shards, tables_of
+from foretell.shards.store import Table
+from foretell.train.likelihood_task import batch_at, batch_items
 
 SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels grow from there …
 SHORT_GAPS_OF_ONE = 0.05  # … and where one sequence alone is looked at
@@ -26,7 +31,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of a predicted time
 HORIZON = 100.0  # in largest observation times of the data
 UNDEFINED_ABOVE = 1e-3  # of no_event: the mean is then not reported
 
-# Where `λ` is smooth the tolerance decides, and the mean is good to five digits. Where it wiggles on all scales, some 400 nodes an event
+# Where `λ` is smooth the tolerance decides, and the mean is good to five digits. Where it wiggles on all scales, some 400 nodes per event
 # leave the mean off by about a hundredth of itself: an RMSE changes by a hundredth of a percent. The few that are off by more are
 # done again.
 QUICK = Tolerance(tolerance=1e-4, finest=1.0 / 16.0)
@@ -62,16 +67,19 @@ def predict_next_times(
     window: Window = "all",
     cares: tuple[Tolerance, ...] = (QUICK, AGAIN),
     progress: Callable[[int, int], None] | None = None,
+    shards: Shards | None = None,
 ) -> NextTimes:
     """By the first of `cares`; what is then off by more than AGAIN_ABOVE of the wait, by the next."""
     last = HORIZON * longest_time(model, data)
     horizon = Horizon(_short_gap(data.gaps(), SHORT_GAPS, last / (100.0 * HORIZON)), last)
-    found = _marched(model, data, window, horizon, cares[0], None, progress)
+    wide = with_all_names(model, data)
+    marching = _Marching(model, wide, data, window, horizon, cares[0])
+    found = _marched(marching, progress, shards)
     for care in cares[1:]:
         again = (found["error"] > AGAIN_ABOVE * found["wait"]) & (found["no_event"] <= UNDEFINED_ABOVE)
         if not again.any():
             break
-        found[again] = _marched(model, data, window, horizon, care, found[again], None)
+        found[again] = _marched(replace(marching, care=care, only=found[again]), None, shards)
     predicted = np.where(found["no_event"] > UNDEFINED_ABOVE, np.nan, found["start"] + found["wait"])
     median = found["start"] + found["median"]
     return NextTimes(
@@ -87,59 +95,129 @@ _ROW = np.dtype(
 )
 
 
-@torch.no_grad()
-def _marched(
-    model: IntensityModel,
-    data: EventData,
-    window: Window,
-    horizon: Horizon,
-    care: Tolerance,
-    only: np.ndarray | None,
-    progress: Callable[[int, int], None] | None,
-) -> np.ndarray:
-    """From before every scored event, or `only` from before some of them: then more sequences are looked at side by side."""
-    chosen = np.arange(len(data)) if only is None else np.unique(only["sequence"])
-    wanted = np.ones(data.event_count, dtype=bool)
-    nodes = float(NODES)
-    if only is not None:
-        wanted[:] = False
-        wanted[data.columns.offsets[only["sequence"]] + only["event"]] = True
-        nodes *= len(only["event"]) / max(1, int(data.lengths[chosen].sum()))
-    wide = with_all_names(model, data)
-    parts = [np.empty(0, dtype=_ROW)]
-    done = 0
-    for indices, batch in batches_of(data.select(chosen), model, window, max(1, round(nodes))):
-        names = chosen[indices]
-        columns = batch.event_counts.shape[1]
-        marks = np.zeros((len(names), columns), dtype=bool)
+@dataclass(frozen=True)
+class _Marching:
+    """What a march from the events of a batch needs beside its sequences."""
+
+    model: IntensityModel
+    wide: IntensityModel  # with a name for every event that is possible
+    data: EventData
+    window: Window
+    horizon: Horizon
+    care: Tolerance
+    only: np.ndarray | None = (
+        None  # None: before every scored event; else before these alone, and more sequences side by side
+    )
+
+    @cached_property
+    def chosen(self) -> np.ndarray:
+        """The sequences."""
+        return np.arange(len(self.data)) if self.only is None else np.unique(self.only["sequence"])
+
+    @cached_property
+    def wanted(self) -> np.ndarray:
+        """bool [events of the data]"""
+        if self.only is None:
+            return np.ones(self.data.event_count, dtype=bool)
+        wanted = np.zeros(self.data.event_count, dtype=bool)
+        wanted[self.data.columns.offsets[self.only["sequence"]] + self.only["event"]] = True
+        return wanted
+
+    @cached_property
+    def nodes(self) -> float:
+        """Queries per gap, on average."""
+        if self.only is None:
+            return float(NODES)
+        return NODES * len(self.only["event"]) / max(1, int(self.data.lengths[self.chosen].sum()))
+
+    def marks(self, names: np.ndarray, columns: int) -> torch.Tensor:
+        """bool [sequences, columns]: from before which events."""
+        marks, offsets = np.zeros((len(names), columns), dtype=bool), self.data.columns.offsets
         for row, name in enumerate(names.tolist()):
-            own = wanted[data.columns.offsets[name] : data.columns.offsets[name + 1]]
+            own = self.wanted[offsets[name] : offsets[name + 1]]
             marks[row, : len(own)] = own
-        counts = batch.event_counts & torch.from_numpy(marks).to(batch.times.device)
-        history = model.encode(batch)
-        at_a_time = max(1, int(model.queries_at_a_time // (nodes * len(batch))))
-        for first in range(0, columns, at_a_time):
-            part = slice(first, min(first + at_a_time, columns))
-            start, here = batch.scored_start[:, part], counts[:, part]
-            seen = torch.arange(part.start, part.stop, device=start.device).expand_as(start)
-            whole = first == 0 and part.stop == columns
-            found = march(wide, batch, history, Places(start, seen, here, gap_by_gap=whole), horizon, care, (0.5,))
-            row, event = here.nonzero(as_tuple=True)
-            times = (
-                one[row, event] for one in (start, found.mean, found.error, found.survival, found.quantiles[..., 0])
-            )
-            table = (
-                torch.from_numpy(names).to(row.device)[row],
-                event + first,
-                *times,
-                known_types(found.masses[row, event].argmax(-1), model),
-            )
-            parts.append(np.rec.fromarrays([column.cpu().numpy() for column in table], dtype=_ROW))
-        done += len(names)
-        if progress is not None:
-            progress(done, len(chosen))
-    whole = np.concatenate(parts)
+        return torch.from_numpy(marks)
+
+
+def _marched(
+    marching: _Marching, progress: Callable[[int, int], None] | None, shards: Shards | None = None
+) -> np.ndarray:
+    """A row for each event that is marched to, in the order of the data."""
+    if expires(marching.model):
+        return _by_prefix(marching, progress)
+    nodes = max(1, round(marching.nodes))
+    items = batch_items(marching.data.select(marching.chosen), marching.model, nodes)
+    name = "next-times" if marching.only is None else "next-times-again"
+    found = tables_of(name, march_batches, marching, items, shards, progress)
+    tables = [np.rec.fromarrays([table[name] for name in _ROW.names or ()], dtype=_ROW) for table in found]
+    whole = np.concatenate([np.empty(0, dtype=_ROW), *tables])
     return whole[np.lexsort((whole["event"], whole["sequence"]))]
+
+
+@torch.no_grad()
+def march_batches(marching: _Marching, items: Sequence[np.ndarray]) -> Iterator[Table]:
+    """A table for each batch of the chosen sequences, with a row for each event."""
+    model, wide = marching.model, marching.wide
+    for indices in items:
+        names = marching.chosen[indices]
+        with model.evaluating():
+            batch = batch_at(marching.data, names, model, marching.window)
+            columns = batch.event_counts.shape[1]
+            counts = batch.event_counts & marching.marks(names, columns).to(batch.times.device)
+            history = model.encode(batch)
+            at_a_time = max(1, int(model.queries_at_a_time // (marching.nodes * len(batch))))
+            parts = [np.empty(0, dtype=_ROW)]
+            for first in range(0, columns, at_a_time):
+                part = slice(first, min(first + at_a_time, columns))
+                start, here = batch.scored_start[:, part], counts[:, part]
+                seen = torch.arange(part.start, part.stop, device=start.device).expand_as(start)
+                whole = first == 0 and part.stop == columns
+                places = Places(start, seen, here, gap_by_gap=whole)
+                found = march(wide, batch, history, places, marching.horizon, marching.care, (0.5,))
+                row, event = here.nonzero(as_tuple=True)
+                times = (
+                    one[row, event] for one in (start, found.mean, found.error, found.survival, found.quantiles[..., 0])
+                )
+                table = (
+                    torch.from_numpy(names).to(row.device)[row],
+                    event + first,
+                    *times,
+                    known_types(found.masses[row, event].argmax(-1), model),
+                )
+                parts.append(np.rec.fromarrays([column.cpu().numpy() for column in table], dtype=_ROW))
+        rows = np.concatenate(parts)
+        yield {name: np.ascontiguousarray(rows[name]) for name in _ROW.names or ()}
+
+
+@torch.no_grad()
+def _by_prefix(marching: _Marching, progress: Callable[[int, int], None] | None) -> np.ndarray:
+    """Where additions expire: what would expire if nothing happened is another matter after each event."""
+    model, data, horizon, care = marching.model, marching.data, marching.horizon, marching.care
+    parts = [np.empty(0, dtype=_ROW)]
+    at_a_time = max(1, model.queries_at_a_time // NODES)
+    for name, one in enumerate(data):
+        batch = batch_of([one], data.origin, window=marching.window, unscored=model.unscored)
+        counts = (
+            batch.event_counts[0].numpy() & marching.wanted[data.columns.offsets[name] : data.columns.offsets[name + 1]]
+        )
+        starts = batch.scored_start[0].numpy()
+        events = np.flatnonzero(counts)
+        for chunk in np.array_split(events, -(-len(events) // at_a_time) or 1):
+            if not len(chunk):
+                continue
+            chosen = [(one, place, float(starts[place])) for place in chunk.tolist()]
+            future = silent_futures(model, data, chosen, horizon.last)
+            start = torch.from_numpy(starts[chunk]).to(model.device).unsqueeze(1)
+            places = Places(start, future.seen, torch.ones_like(future.seen, dtype=torch.bool))
+            history = future.model.encode(future.batch)
+            found = march(future.model, future.batch, history, places, horizon, care, (0.5,))
+            times = (start, found.mean, found.error, found.survival, found.quantiles[..., 0])
+            kinds = known_types(found.masses[:, 0].argmax(-1), model)
+            columns = (np.full(len(chunk), name), chunk, *(column[:, 0].cpu().numpy() for column in times))
+            parts.append(np.rec.fromarrays([*columns, kinds.cpu().numpy()], dtype=_ROW))
+        if progress is not None:
+            progress(name + 1, len(data))
+    return np.concatenate(parts)
 
 
 def _short_gap(gaps: np.ndarray, quantile: float, otherwise: float) -> float:
@@ -156,7 +234,7 @@ def waiting_times(
     seen: Sequence[int] | np.ndarray,
     quantiles: tuple[float, ...] = QUANTILES,
 ) -> np.ndarray:
-    """Of sequence `place`, after the first `seen` events each: waiting times [len(seen), quantiles], from the last of these on.
+    """Quantiles of the wait for the next event of sequence `place` after its first `seen` events: [len(seen), quantiles].
 
     NaN: so much of the probability is never reached; the event may never come.
     """
@@ -164,6 +242,8 @@ def waiting_times(
     gaps, no_gap = np.diff(data[place].times, prepend=0.0), max(data[place].t_end, 1e-9) / 1000.0
     horizon = Horizon(_short_gap(gaps, SHORT_GAPS_OF_ONE, no_gap), HORIZON * longest_time(model, data))
     with model.evaluating():
+        if expires(model):
+            return _waiting_by_prefix(model, data, place, seen, horizon, quantiles)
         batch = model.collator.batch(data, [place], device=model.device)
         history = model.encode(batch)
         wanted = torch.as_tensor(np.asarray(seen, dtype=np.int64), device=model.device)
@@ -171,4 +251,30 @@ def waiting_times(
             start = batch.gap_start[0][chunk][None]
             places = Places(start, chunk[None], torch.ones_like(start, dtype=torch.bool))
             rows.append(march(model, batch, history, places, horizon, QUICK, quantiles).quantiles[0].cpu().numpy())
+    return np.concatenate(rows)
+
+
+def _waiting_by_prefix(
+    model: IntensityModel,
+    data: EventData,
+    place: int,
+    seen: Sequence[int] | np.ndarray,
+    horizon: Horizon,
+    quantiles: tuple[float, ...],
+) -> np.ndarray:
+    """Where additions expire."""
+    one, rows = data[place], [np.empty((0, len(quantiles)))]
+    starts = np.concatenate([[0.0], one.times])
+    counts = np.asarray(seen, dtype=np.int64)
+    at_a_time = max(1, model.queries_at_a_time // NODES)
+    for first in range(0, len(counts), at_a_time):
+        chunk = counts[first : first + at_a_time]
+        future = silent_futures(
+            model, data, [(one, count, float(starts[count])) for count in chunk.tolist()], horizon.last
+        )
+        start = torch.from_numpy(starts[chunk]).to(model.device).unsqueeze(1)
+        places = Places(start, future.seen, torch.ones_like(future.seen, dtype=torch.bool))
+        history = future.model.encode(future.batch)
+        found = march(future.model, future.batch, history, places, horizon, QUICK, quantiles)
+        rows.append(found.quantiles[:, 0].cpu().numpy())
     return np.concatenate(rows)

@@ -8,7 +8,7 @@ the most intense event of that functor, for a model of rules among those that ar
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,10 @@ from foretell.batches.batch import Queries, Window
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.shards.shard_map import Shards, tables_of
+from foretell.shards.store import Table, joined
 from foretell.terms import NameProblem, normalise, split
-from foretell.train.likelihood_task import batches_of
+from foretell.train.likelihood_task import batch_at, batch_items
 from foretell.wording import did_you_mean, listed, shown
 
 _TERM = re.compile(r"\s*(?P<functor>'(?:[^'\\]|\\.)*'|[^\s()']+)\s*\((?P<places>.*)\)\s*\Z", re.S)
@@ -167,7 +169,7 @@ def parse_pattern(text: str) -> ParticipantPattern:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Of one pattern, event by event."""
+    """What was guessed for one pattern, event by event."""
 
     pattern: str
     sequence: np.ndarray  # int64
@@ -200,14 +202,52 @@ def check_patterns(model: IntensityModel, patterns: Sequence[ParticipantPattern]
 
 @torch.no_grad()
 def guess_participants(
-    model: IntensityModel, data: EventData, patterns: Sequence[ParticipantPattern], window: Window = "all"
+    model: IntensityModel,
+    data: EventData,
+    patterns: Sequence[ParticipantPattern],
+    window: Window = "all",
+    shards: Shards | None = None,
 ) -> list[Guesses]:
-    groups = [_groups(model.vocabulary, pattern) for pattern in patterns]
-    rows = [[np.zeros((0, 4), dtype=np.int64)] for _ in patterns]
-    for indices, batch in batches_of(data, model, window, 1):
-        history = model.encode(batch)
-        queries = model.collator.plan_queries(batch, Queries.of_events(batch))
-        logs = model.log_intensities(model.state(history, queries))
+    """Guesses for each pattern, in the order of the data."""
+    guessing = _Guessing(model, data, patterns, window)
+    found = joined(tables_of("participants", guess_batches, guessing, batch_items(data, model, 1), shards, None))
+    made = []
+    for place, pattern in enumerate(patterns):
+        chosen = found["pattern"] == place if found else []
+        table = {name: column[chosen] for name, column in found.items()} or dict.fromkeys(
+            COLUMNS, np.zeros(0, np.int64)
+        )
+        order = np.lexsort((table["event"], table["sequence"]))
+        sequence, event, wrong, candidates = (table[name][order] for name in COLUMNS)
+        made.append(Guesses(pattern.text, sequence, event, wrong.astype(bool), candidates))
+    return made
+
+
+COLUMNS = ("sequence", "event", "wrong", "candidates")
+
+
+@dataclass(frozen=True)
+class _Guessing:
+    """What guessing the participants in a batch needs beside its sequences."""
+
+    model: IntensityModel
+    data: EventData
+    patterns: Sequence[ParticipantPattern]
+    window: Window
+
+
+@torch.no_grad()
+def guess_batches(guessing: _Guessing, items: Sequence[np.ndarray]) -> Iterator[Table]:
+    """A table for each batch, with a row for each event that matches a pattern."""
+    model = guessing.model
+    groups = [_groups(model.vocabulary, pattern) for pattern in guessing.patterns]
+    for indices in items:
+        with model.evaluating():
+            batch = batch_at(guessing.data, indices, model, guessing.window)
+            history = model.encode(batch)
+            queries = model.collator.plan_queries(batch, Queries.of_events(batch))
+            logs = model.log_intensities(model.state(history, queries))
+        rows = [np.zeros((0, 5), dtype=np.int64)]
         types, counts = batch.types.cpu().numpy(), batch.event_counts.cpu().numpy()
         for place, group in enumerate(groups):
             row, event = np.nonzero(counts & (group[types] >= 0))
@@ -219,10 +259,8 @@ def guess_participants(
             found = found.masked_fill(~matches, -torch.inf)
             guessed = found.argmax(-1).cpu().numpy()
             candidates = (found > -torch.inf).sum(-1).cpu().numpy()
-            rows[place].append(np.stack([np.asarray(indices)[row], event, guessed != true, candidates], axis=1))
-    made = []
-    for pattern, found in zip(patterns, rows, strict=True):
-        table = np.concatenate(found)
-        table = table[np.lexsort((table[:, 1], table[:, 0]))]
-        made.append(Guesses(pattern.text, table[:, 0], table[:, 1], table[:, 2].astype(bool), table[:, 3]))
-    return made
+            of_pattern = np.full(len(row), place)
+            own = batch.event_of(torch.from_numpy(row), torch.from_numpy(event)).cpu().numpy()
+            rows.append(np.stack([of_pattern, indices[row], own, guessed != true, candidates], axis=1))
+        table = np.concatenate(rows)
+        yield {name: table[:, place] for place, name in enumerate(("pattern", *COLUMNS))}

@@ -40,7 +40,7 @@ class PairedTest:
 def permutation_test(
     first: ArrayLike, second: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> PairedTest:
-    """Of two models' scores, place by place of the same units."""
+    """A paired permutation test of two models' scores on the same units."""
     if permutations < 1:
         raise ForetellError(f"permutations = {permutations}: expected 1 or more")
     if seed < 0:
@@ -79,7 +79,10 @@ def compare_values(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> PairedTest:
-    """Of two models' values row by row; `sequence` says which rows belong together. The difference is their sum's, over `events`."""
+    """A paired test of two models' values row by row; `sequence` says which rows belong together.
+
+    The difference is that of the sums, per event.
+    """
     one, other = (_units(values, sequence, over) for values in (first, second))
     found = permutation_test(one, other, permutations=permutations, seed=seed)
     count = len(first) if events is None else events

@@ -6,29 +6,36 @@ samples, the next event is drawn `n` times by exact thinning. Both give the same
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
 
+from foretell.batches.batch import Batch
 from foretell.data import EventData, EventSequence, ResultList
+from foretell.data.arguments import check_history, check_split
 from foretell.errors import ForetellError
 from foretell.evaluate.likelihood import with_names
 from foretell.evaluate.next_event_density import Horizon, Places, Tolerance, march
 from foretell.evaluate.next_time import HORIZON, QUANTILES, UNDEFINED_ABOVE, longest_time
 from foretell.evaluate.patterns import EventPattern, PossibleNames, never_matches, parse_event_pattern
 from foretell.evaluate.prediction import LikelyEvent, MatchingEvents, NextEventDistribution, Prediction
+from foretell.evaluate.silent_future import expires, silent_futures
 from foretell.ground.impossible import naming_impossible
-from foretell.models.base import IntensityModel
+from foretell.models.base import IntensityModel, check_model
 from foretell.models.capabilities import HasRules
 from foretell.models.rules.rule_model import RuleModel
-from foretell.sampling.core.futures import NextEvents, sample_next
+from foretell.sampling.core.future import NextEvents
+from foretell.sampling.core.futures import sample_next
+from foretell.shards.shard_map import ShardItem, Shards, tables_of
+from foretell.shards.store import Table
 from foretell.terms import split
-from foretell.train.likelihood_task import batches_of
+from foretell.train.likelihood_task import batch_at, batch_items
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,25 @@ class PredictOptions(TypedDict, total=False):
 
 
 def predict(model: IntensityModel, history: EventSequence, **asking: Unpack[PredictOptions]) -> Prediction:
-    """The next event of one history, whose types are the model's; `start` is its `t_end` unless another time is given."""
+    """What happens next in one sequence, and when, with probabilities.
+
+    Args:
+        model: the model.
+        history: what has happened so far; nothing happens between its last event and `start`.
+        **asking: `start` (default: the history's `t_end`) and the other options of `predict_each`.
+
+    Returns:
+        Mean, median and intervals of the next time, and the likeliest events.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data).model
+        >>> answer = ft.predict(model, data[0])
+        >>> round(answer.mean - answer.start, 3), answer.events[0].event
+        (3.75, 'visit')
+    """
+    check_model(model)
+    check_history(history)
     return predict_each(model, EventData([history], model.vocabulary), **asking)[0]
 
 
@@ -123,11 +148,34 @@ def predict_each(
     seed: int = 0,
     horizon: float | None = None,
     progress: Callable[[int, int], None] | None = None,
+    shards: Shards | None = None,
 ) -> ResultList[Prediction]:
-    """The next event of every sequence of the data: the `top` events, `by` quadrature or from `n` draws, and who matches a `pattern`.
+    """What happens next in every sequence, and when, with probabilities.
 
-    With a `horizon`, a length of time, probabilities are those of happening next and within it.
+    Args:
+        model: the model.
+        data: the histories.
+        start: the time from which on the next event is expected; default: each history's `t_end`.
+        pattern: a term with variables, `pass(P,Q)`: how likely each event that matches it is to be the next.
+        top: how many of the likeliest events are named.
+        by: "quadrature", "samples", or "both".
+        n: draws per history, where samples are drawn.
+        seed: of the draws.
+        horizon: a length of time; probabilities are then those of happening next and within it.
+        progress: called with how many histories are done, and how many there are.
+        shards: where they are computed, which changes no number; default: here.
+
+    Returns:
+        A prediction for each sequence; `to_frame()` has a row for each of the likeliest events.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data).model
+        >>> [round(one.events[0].probability, 3) for one in ft.predict_each(model, data, horizon=2.0)]
+        [0.258, 0.258]
     """
+    check_model(model)
+    check_split(data)
     if horizon is not None and not 0.0 < horizon < math.inf:
         raise ForetellError(f"horizon = {horizon}: expected a positive length of time")
     if by not in get_args(By):
@@ -145,10 +193,10 @@ def predict_each(
     with model.evaluating(), naming_impossible(program, seen):
         longest = HORIZON * longest_time(model, data)
         until = Horizon(FIRST_PANEL * longest / HORIZON, longest if horizon is None else horizon, horizon is not None)
-        outlooks = _by_quadrature(model, seen, asked, until, progress)
+        outlooks = _by_quadrature(model, seen, asked, until, progress, shards)
         drawn: list[NextEventDistribution | None] = [None] * len(seen)
         if by != "quadrature":
-            drawn = list(_by_samples(model, seen, asked, outlooks, n, seed))
+            drawn = list(_by_samples(_Draws(model, seen, asked, outlooks, n, seed), shards))
     made: ResultList[Prediction] = ResultList()
     for sequence, quadrature, samples in zip(seen, outlooks, drawn, strict=True):
         if by == "samples":
@@ -160,7 +208,7 @@ def predict_each(
 
 
 def seen_until(data: EventData, start: float | Sequence[float]) -> EventData:
-    """The same sequences with nothing after `start` (one time, or one for each), and observed until then.
+    """The sequences with nothing after `start` (one time, or one for each), and observed until then.
 
     Where they were not, nothing is taken to have happened.
     """
@@ -189,6 +237,7 @@ def _by_quadrature(
     asked: PredictionRequest,
     until: Horizon,
     progress: Callable[[int, int], None] | None,
+    shards: Shards | None,
 ) -> list[NextEventDistribution]:
     wide, possible = _with_all_possible(model, data)
     if asked.pattern is not None and isinstance(model, RuleModel):
@@ -197,17 +246,36 @@ def _by_quadrature(
     data = replace(data, vocabulary=wide.vocabulary, origin="window")
     gaps = data.gaps()
     until = replace(until, first=float(min(until.first, gaps[gaps > 0.0].min(initial=math.inf))))
-    found: list[NextEventDistribution | None] = [None] * len(data)
-    done = 0
-    for indices, batch in batches_of(data, wide, "all", 1):
-        start, seen = batch.t_end.unsqueeze(1), batch.lengths.unsqueeze(1)
-        places = Places(start, seen, torch.ones_like(seen, dtype=torch.bool))
-        with torch.no_grad():
-            marched = march(wide, batch, wide.encode(batch), places, until, CLOSE, QUANTILES)
-        for row, index in enumerate(indices):
+    counts = None if possible is None else [len(names) for names in possible]
+    asking = _Quadrature(wide, data, asked, until, counts)
+    tables = tables_of("next-events", outlook_batches, asking, batch_items(data, wide, 1), shards, progress)
+    return _in_order(tables)
+
+
+@dataclass(frozen=True)
+class _Quadrature:
+    """What the outlook from the ends of sequences needs beside their numbers."""
+
+    wide: IntensityModel  # with a name for every event that is possible
+    data: EventData
+    asked: PredictionRequest
+    until: Horizon
+    possible: list[int] | None  # events that may be next in each sequence; None: those that have a probability
+
+
+@torch.no_grad()
+def outlook_batches(asking: _Quadrature, items: Sequence[np.ndarray]) -> Iterator[Table]:
+    """A table for each batch, with the outlook of each of its sequences."""
+    wide, data, until = asking.wide, asking.data, asking.until
+    for indices in items:
+        with wide.evaluating():
+            own, batch, places = _ends(wide, data, indices, until)
+            marched = march(own, batch, own.encode(batch), places, until, CLOSE, QUANTILES)
+        found = []
+        for row, index in enumerate(indices.tolist()):
             begin = data[index].t_end
             masses = marched.masses[row, 0].double().cpu().numpy()
-            count = len(possible[index]) if possible is not None else int((masses > 0.0).sum())
+            count = asking.possible[index] if asking.possible is not None else int((masses > 0.0).sum())
             moments = Moments(
                 mean=begin + float(marched.mean[row, 0]),
                 mean_error=float(marched.error[row, 0]),
@@ -216,16 +284,37 @@ def _by_quadrature(
                 defined=has_mean(float(marched.survival[row, 0])),
                 horizon=begin + float(marched.end[row, 0]),
             )
-            probabilities = dict(zip(wide.vocabulary.names, masses.tolist(), strict=True))
-            found[index] = _distribution(asked, "quadrature", moments, probabilities, count)
-        done += len(indices)
-        if progress is not None:
-            progress(done, len(data))
-    return [one for one in found if one is not None]
+            probabilities = dict(zip(own.vocabulary.names, masses.tolist(), strict=True))
+            found.append(_distribution(asking.asked, "quadrature", moments, probabilities, count))
+        yield _outlook_table(indices, found)
+
+
+def _outlook_table(sequences: np.ndarray, found: Sequence[NextEventDistribution]) -> Table:
+    """Outlooks as they are kept: JSON, in which every float comes back as it was."""
+    return {"sequence": np.asarray(sequences), "outlook": [json.dumps(asdict(one)) for one in found]}
+
+
+def _in_order(tables: Sequence[Table]) -> list[NextEventDistribution]:
+    rows = [row for table in tables for row in zip(table["sequence"].tolist(), table["outlook"], strict=True)]
+    return [NextEventDistribution.from_dict(json.loads(text)) for _, text in sorted(rows)]
+
+
+def _ends(
+    model: IntensityModel, data: EventData, indices: np.ndarray, until: Horizon
+) -> tuple[IntensityModel, Batch, Places]:
+    """A batch of whole histories, whose ends are looked at, and the model with all names that are needed there."""
+    if expires(model):
+        chosen = [(data[one], len(data[one]), data[one].t_end) for one in indices.tolist()]
+        future = silent_futures(model, data, chosen, until.last)
+        start = torch.tensor([[end] for _, _, end in chosen], dtype=torch.float64, device=model.device)
+        return future.model, future.batch, Places(start, future.seen, torch.ones_like(start, dtype=torch.bool))
+    batch = batch_at(data, indices, model, "all")
+    start, seen = batch.t_end.unsqueeze(1), batch.lengths.unsqueeze(1)
+    return model, batch, Places(start, seen, torch.ones_like(seen, dtype=torch.bool))
 
 
 def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[IntensityModel, list[list[str]] | None]:
-    """The same model with a name for every event that is possible at the end of some history, and which those are."""
+    """The model with a name for every event that is possible at the end of some history, and which those are."""
     if not isinstance(model, HasRules):
         return model, None
     # Just after the last event: what it made possible counts.
@@ -244,24 +333,36 @@ def _may_come(model: RuleModel) -> PossibleNames:
 # By samples
 
 
-def _by_samples(
-    model: IntensityModel,
-    data: EventData,
-    asked: PredictionRequest,
-    quadrature: list[NextEventDistribution],
-    n: int,
-    seed: int,
-) -> list[NextEventDistribution]:
-    """With the same horizons, so that both mean the same by `no_event`; each history has random numbers of its own."""
-    found = []
-    for place, (one, known) in enumerate(zip(data, quadrature, strict=True)):
-        (drawn,) = sample_next(model, [one], n=n, horizon=known.horizon - one.t_end, seed=seed_of(seed, place))
-        found.append(_drawn_outlook(asked, drawn, known))
-    return found
+@dataclass(frozen=True)
+class _Draws:
+    """What draws of next events need beside the numbers of the sequences."""
+
+    model: IntensityModel
+    data: EventData
+    asked: PredictionRequest
+    quadrature: list[NextEventDistribution]  # with the same horizons, so that both mean the same by `no_event`
+    n: int
+    seed: int
+
+
+def _by_samples(draws: _Draws, shards: Shards | None) -> list[NextEventDistribution]:
+    items = [ShardItem(place, len(one) + draws.n) for place, one in enumerate(draws.data)]
+    return _in_order(tables_of("next-event-draws", draw_outlooks, draws, items, shards, None))
+
+
+def draw_outlooks(draws: _Draws, places: Sequence[int]) -> Iterator[Table]:
+    """A table for each sequence; each has random numbers of its own."""
+    for place in places:
+        one, known = draws.data[place], draws.quadrature[place]
+        with draws.model.evaluating():
+            (drawn,) = sample_next(
+                draws.model, [one], n=draws.n, horizon=known.horizon - one.t_end, seed=seed_of(draws.seed, place)
+            )
+        yield _outlook_table(np.array([place]), [_drawn_outlook(draws.asked, drawn, known)])
 
 
 def seed_of(seed: int, place: int) -> int:
-    """Of the draws of one history among several."""
+    """The seed of the draws of one history among several."""
     return int(np.random.SeedSequence((seed, place)).generate_state(1, np.uint64)[0])
 
 

@@ -49,6 +49,15 @@ class NextEventDistribution:
     who: MatchingEvents | None
     draws: int | None = None
 
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> NextEventDistribution:
+        """From what `dataclasses.asdict` made of one, as it comes back from JSON."""
+        who = found["who"]
+        if who is not None:
+            who = MatchingEvents(**{**who, "events": tuple(LikelyEvent(**one) for one in who["events"])})
+        pairs = {name: (found[name][0], found[name][1]) for name in ("interval_50", "interval_90")}
+        return cls(**{**found, **pairs, "events": tuple(LikelyEvent(**one) for one in found["events"]), "who": who})
+
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = dataclasses.asdict(self)
         found |= {name: list(found[name]) for name in ("interval_50", "interval_90")}

@@ -12,13 +12,14 @@ from rich.table import Table
 
 from foretell.batches.batch import make_batch
 from foretell.data import Clock, EventData, FrameFormat, FrameOrigin, FrameResult, ResultList, Vocabulary
+from foretell.data.arguments import check_split
 from foretell.data.clock import NO_CLOCK
 from foretell.data.frame_output import NO_ORIGIN, FrameColumns
 from foretell.data.written_times import event_instants
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.two_sided import checked_sight, embed_rows, event_rows, sight
-from foretell.models.base import IntensityModel
+from foretell.models.base import IntensityModel, check_model
 from foretell.models.build import Network
 from foretell.models.capabilities import HasRules
 from foretell.models.task_heads import Classifier, MaskedANHP, TaskHead
@@ -90,7 +91,25 @@ def intensities_at(
     *,
     grid: int | None = None,
 ) -> ResultList[IntensityTable]:
-    """At the same times for every sequence, or at a list of times for each, or on an even grid over each."""
+    """Intensities of all event types at given times, each from the events with a smaller time.
+
+    Args:
+        model: the model.
+        data: the histories.
+        times: one list for all sequences, or a list for each.
+        grid: in place of `times`, so many evenly spaced times over each sequence's window.
+
+    Returns:
+        For each sequence its `times`, how many events had happened (`seen`), and `intensities`, float64 [times, types].
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data).model
+        >>> ft.intensities_at(model, data, [1.0, 5.0])[0].intensities.round(2).tolist()
+        [[0.15, 0.15], [0.15, 0.15]]
+    """
+    check_model(model)
+    check_split(data)
     if grid is not None and grid < 2:
         raise ForetellError(f"grid = {grid}: expected 2 times or more")
     answers: ResultList[IntensityTable] = ResultList()
@@ -138,12 +157,26 @@ def embeddings_of(
     history: Sight | None = None,
     visible: Sequence[np.ndarray] | None = None,
 ) -> EventEmbeddings:
-    """The embedding of every event, [events, (L + 1)·D] or [events, D]; one array a sequence.
+    """The embedding of every event, an array per sequence: [events, (L + 1)·D], or [events, D] of the top layer.
 
-    `history` is what events see: the past (`causal`, the default of models of what happens next), or all other events (`two-sided`, that
-    of pretrained encoders); a classifier has its own. `visible`, a bool [events, events] for each sequence, is one of the caller's: True
-    where the row sees the column.
+    Args:
+        model: a model with embeddings, a pretrained encoder or a classifier.
+        data: the sequences.
+        layers: "all": those of all layers side by side. "top": the last layer's.
+        history: what events see: "causal", the past (the default of models of what happens next), or "two-sided", all other events (that of
+            pretrained encoders). A classifier has its own.
+        visible: for each sequence a bool array [events, events] in place of `history`: True where the row's event sees the column's.
+
+    Returns:
+        The arrays, in the order of the data; `to_frame()` has a row per event.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
+        >>> ft.embeddings_of(ft.ANHP(data.vocabulary, dim=8, layers=1), data, "top")[0].shape
+        (2, 8)
     """
+    check_model(model)
+    check_split(data)
     if layers not in ("all", "top"):
         raise ForetellError(f'layers = {layers!r}: expected "all" or "top"')
     known = history if history is not None else _own_history(model)

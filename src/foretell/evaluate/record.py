@@ -64,15 +64,21 @@ class Origin:
         return cls(digest, digest_of(data), options.window, options.integral, options.points, options.seed)
 
 
+AT_A_TIME = 1 << 20  # events
+
+
 def digest_of(data: EventData) -> str:
-    """Of everything about the data that a score depends on."""
+    """A hash of everything about the data that a score depends on."""
     columns = data.columns
     found = hashlib.sha256(json.dumps([data.origin, list(columns.ids)]).encode())
-    used = np.unique(columns.types)
+    used = np.flatnonzero(data.type_counts())
     names = np.array([data.vocabulary.names[kind] for kind in used])  # numbers differ from vocabulary to vocabulary
     found.update(json.dumps(names.tolist()).encode())
-    for array in (columns.times, np.searchsorted(used, columns.types), columns.offsets, columns.t_ends):
-        found.update(np.ascontiguousarray(array).tobytes())
+    found.update(np.ascontiguousarray(columns.times).data)
+    for start in range(0, len(columns.types), AT_A_TIME):
+        found.update(np.searchsorted(used, columns.types[start : start + AT_A_TIME]).tobytes())
+    for array in (columns.offsets, columns.t_ends):
+        found.update(np.ascontiguousarray(array).data)
     if columns.unscored is not None and columns.unscored.any():
         found.update(columns.unscored.tobytes())
     if columns.scored_from is not None and columns.scored_from.any():
@@ -169,7 +175,7 @@ def read_scores(
 
 
 def _digest(text: bytes) -> str:
-    """Of a summary: the same in every row of its table."""
+    """A hash of a summary; every row of its table has it."""
     return hashlib.sha256(text).hexdigest()[:16]
 
 

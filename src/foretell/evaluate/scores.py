@@ -11,6 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from foretell.data import EventData, FrameFormat, FrameResult
+from foretell.data.arguments import check_split
 from foretell.data.frame_output import NO_FORMAT, FrameColumns
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, Units, estimates
@@ -21,9 +22,12 @@ from foretell.evaluate.metrics import SCORES, EventRecord, Metric, metrics_of, p
 from foretell.evaluate.next_time import NextTimes, predict_next_times
 from foretell.evaluate.patterns import Guesses, check_patterns, guess_participants, parse_pattern
 from foretell.ground.impossible import naming_impossible
-from foretell.models.base import IntensityModel
-from foretell.models.capabilities import HasRules
+from foretell.models.base import IntensityModel, check_model
+from foretell.models.capabilities import GrowsVocabulary, HasRules, UnseenGroups
 from foretell.options import Integral, Window
+from foretell.shards.shard_map import Shards
+
+UNSEEN_GROUPS = ("unseen_groups", "unseen_group_events")  # in JSON where there are some
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Evaluation(FrameResult):
     bootstrap: str
     unseen_types: int  # types that never occurred in the model's training data and do here
     unseen_events: int  # events of such types
+    unseen_groups: int = 0  # parameter groups of rules that training never met: the mean of trained ones
+    unseen_group_events: int = 0  # events whose intensities depend on such groups
     participants: list[ParticipantError] = field(default_factory=list)  # one per pattern, then all together
     futures: FutureScores | None = None
     format: FrameFormat = field(default=NO_FORMAT, repr=False, compare=False)
@@ -87,7 +93,7 @@ class Evaluation(FrameResult):
                 scores.pop("undefined_times", None)
                 scores["undefined_times"] = self.undefined_times
         for name, value in dataclasses.asdict(dataclasses.replace(self, format=NO_FORMAT)).items():
-            if name == "format":
+            if name == "format" or (name in UNSEEN_GROUPS and not self.unseen_groups):
                 continue
             made |= scores if name == "scores" else {name: value}
         return plain(made)
@@ -151,9 +157,31 @@ def evaluate(
     futures: FutureOptions | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Log-likelihood (in total, of time, of type), next times, next types given the time and without it, goodness of fit.
+    """Score a model on held-out data: log-likelihood with its time and type parts, next times and types, goodness of fit, with intervals.
 
-    `predict` are patterns such as `pass(+P,-Q)`; `futures` asks for sampled futures and how far they are from what happened.
+    Args:
+        model: the model.
+        data: a split such as `data.test`, over the model's vocabulary.
+        integral: how the intensity is integrated: "quadrature" (doubled until it settles, else draws), "stratified" or "uniform".
+        points: nodes or draws per gap.
+        window: "all", or "events-2-to-I", which leaves out the first event and the silence at the end.
+        times: predict next times, too; the slowest part.
+        seed: of draws and of the bootstrap.
+        predict: patterns such as `pass(+P,-Q)`, where `-` marks what is to be told.
+        futures: also sample futures and measure how far they are from what happened.
+        progress: called with what is done, how much of it, and of how much.
+
+    Returns:
+        The scores; `print` shows them, `to_frame()` and `to_json()` give them as data.
+
+    Raises:
+        ForetellError: the data have other event types than the model.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data).model
+        >>> round(ft.evaluate(model, data).log_likelihood.value, 3)
+        -3.295
     """
     options = ScoringOptions(integral, points, window, times, seed, predict, futures)
     return score(model, data, options, progress=progress).evaluation
@@ -165,10 +193,11 @@ def score(
     options: ScoringOptions | None = None,
     *,
     progress: Progress | None = None,
+    shards: Shards | None = None,
 ) -> ScoredModel:
-    """What `evaluate` gives, with the numbers of every event."""
-    if not isinstance(data, EventData):
-        raise ForetellError(f"no data to score: expected a split such as data.test, found {data!r}")
+    """What `evaluate` gives, with the numbers of every event; `shards` say where they are computed, which changes none."""
+    check_model(model)
+    check_split(data)
     if data.vocabulary != model.vocabulary:
         raise ForetellError(f"{data.name}: its event types are not those of the model")
     options = ScoringOptions() if options is None else options
@@ -182,14 +211,16 @@ def score(
     program = model.program if isinstance(model, HasRules) else None
     with model.evaluating(), naming_impossible(program, data):
         how = {"integral": options.integral, "points": options.points, "window": window, "seed": seed}
-        events = score_events(model, data, **how, progress=told("log-likelihood"))
+        events = score_events(model, data, **how, progress=told("log-likelihood"), shards=shards)
         if not events.is_event.any():
             raise ForetellError(f"{data.name}: no event counts in the window {window!r}, so there is nothing to score")
-        times = predict_next_times(model, data, window=window, progress=told("next times")) if options.times else None
-        guesses = tuple(guess_participants(model, data, patterns, window)) if patterns else ()
+        times = None
+        if options.times:
+            times = predict_next_times(model, data, window=window, progress=told("next times"), shards=shards)
+        guesses = tuple(guess_participants(model, data, patterns, window, shards)) if patterns else ()
         futures = None
         if options.futures is not None:
-            futures = score_futures(model, data, options.futures, seed, progress=told("futures"))
+            futures = score_futures(model, data, options.futures, seed, progress=told("futures"), shards=shards)
     return summarise(model, data, options, EventRecord(events, times, guesses), futures)
 
 
@@ -208,6 +239,7 @@ def summarise(
     values = estimates([one.ratio(units) for one in metrics], resampling)
     found = {one.key: value for one, value in zip(metrics, values, strict=True)}
     happened = events.type[events.is_event]
+    groups = model.unseen_groups(data) if isinstance(model, GrowsVocabulary) else UnseenGroups((), 0)
     evaluation = Evaluation(
         model=model.title,
         data=data.name,
@@ -222,6 +254,8 @@ def summarise(
         bootstrap=resampling.describe(),
         unseen_types=len(set(model.unseen) & set(happened.tolist())),
         unseen_events=int(np.isin(happened, model.unseen).sum()),
+        unseen_groups=len(groups.names),
+        unseen_group_events=groups.events,
         participants=_participants(record.guesses, found),
         futures=futures,
         format=FrameFormat.of(data),
@@ -230,7 +264,7 @@ def summarise(
 
 
 def _participants(guesses: Sequence[Guesses], found: dict[str, Estimate]) -> list[ParticipantError]:
-    """Of each pattern, and of all of them together where there are several."""
+    """The errors of each pattern, and of all together where there are several."""
     made = [
         ParticipantError(
             one.pattern,

@@ -15,10 +15,12 @@ import torch
 
 from foretell.batches.batch import length_buckets, make_batch
 from foretell.data import EventData
+from foretell.data.arguments import check_split
 from foretell.data.labels import NO_LABEL, Labels, Of
 from foretell.errors import ForetellError
 from foretell.evaluate.bootstrap import Estimate, Resampling, Units, estimates, interval
 from foretell.evaluate.scores import plain
+from foretell.models.base import check_model
 from foretell.models.task_heads import PSEUDO_COUNT, Classifier, MaskedANHP
 from foretell.objective.masked import corrupt, masked_terms
 
@@ -75,7 +77,25 @@ class LabelPrediction:
 
 @torch.no_grad()
 def predict_labels(model: Classifier, data: EventData) -> list[LabelPrediction]:
-    """One for each sequence, in the order of the data."""
+    """The probabilities of every label, for each sequence or each of its events.
+
+    Args:
+        model: a classifier, from `classify`.
+        data: the sequences.
+
+    Returns:
+        One prediction per sequence, in the order of the data.
+
+    Example:
+        >>> one = ft.EventSequence([0.5], [0], t_end=2.0, id="a", metadata={"ill": "yes"})
+        >>> two = ft.EventSequence([0.7], [1], t_end=2.0, id="b", metadata={"ill": "no"})
+        >>> data = ft.EventData([one, two], ft.Vocabulary(("visit", "test")))
+        >>> model = ft.classify(ft.ANHP(data.vocabulary, dim=8, heads=1), data, label="ill", epochs=1).model
+        >>> [answer.probabilities.shape for answer in ft.predict_labels(model, data)]
+        [(1, 2), (1, 2)]
+    """
+    check_model(model)
+    check_split(data)
     found: list[LabelPrediction | None] = [None] * len(data)
     with model.evaluating():
         rng = np.random.default_rng(0)
@@ -88,7 +108,31 @@ def predict_labels(model: Classifier, data: EventData) -> list[LabelPrediction]:
 
 
 def score_labels(model: Classifier, data: EventData, *, seed: int = 0) -> LabelEvaluation:
-    """Intervals are over sequences where there are enough of them, else over blocks of labels."""
+    """Accuracy and cross-entropy of a classifier, with intervals, beside those of always naming the commonest label.
+
+    Intervals are over sequences where there are enough of them, else over blocks of labels.
+
+    Args:
+        model: a classifier, from `classify`.
+        data: sequences with labels; those without are counted and left out.
+        seed: of the bootstrap.
+
+    Returns:
+        The scores.
+
+    Raises:
+        ForetellError: no sequence has a label.
+
+    Example:
+        >>> one = ft.EventSequence([0.5], [0], t_end=2.0, id="a", metadata={"ill": "yes"})
+        >>> two = ft.EventSequence([0.7], [1], t_end=2.0, id="b", metadata={"ill": "no"})
+        >>> data = ft.EventData([one, two], ft.Vocabulary(("visit", "test")))
+        >>> model = ft.classify(ft.ANHP(data.vocabulary, dim=8, heads=1), data, label="ill", epochs=1).model
+        >>> ft.score_labels(model, data).labels
+        2
+    """
+    check_model(model)
+    check_split(data)
     targets = Labels(model.label, model.of, model.labels).targets(data)
     every = np.concatenate([np.zeros(0, dtype=np.int64), *targets])
     known = every != NO_LABEL
@@ -169,7 +213,29 @@ class MaskedEvaluation:
 def score_masked(
     model: MaskedANHP, data: EventData, *, mask: float, drop: float, rounds: int = ROUNDS, seed: int = 0
 ) -> MaskedEvaluation:
-    """Each round masks and removes others; the rounds of a sequence stay together in the bootstrap."""
+    """How well a pretrained encoder tells masked types: accuracy and cross-entropy, with intervals.
+
+    Each round masks and removes other events; the rounds of a sequence stay together in the bootstrap.
+
+    Args:
+        model: what `pretrain` gave.
+        data: the sequences.
+        mask: share of the events that lose their type.
+        drop: share of the events that are removed.
+        rounds: how often the data are masked anew.
+        seed: of masks, and of the bootstrap.
+
+    Returns:
+        The scores.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test", "visit"]], [[0.5, 2.0, 3.0]], t_ends=[10.0])
+        >>> model = ft.pretrain(ft.ANHP(data.vocabulary, dim=8, heads=1), data, epochs=1, mask=0.5).model
+        >>> ft.score_masked(model, data, mask=0.5, drop=0.0, rounds=3).rounds
+        3
+    """
+    check_model(model)
+    check_split(data)
     sequences, rights, losses = [], [], []
     with model.evaluating():
         for number in range(rounds):

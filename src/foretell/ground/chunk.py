@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 
@@ -18,11 +18,24 @@ import numpy as np
 from foretell.data import EventData
 from foretell.errors import DataError
 from foretell.ground.database import FactKey
-from foretell.ground.engine import EndedRows, Engine, ReplayLimits
+from foretell.ground.engine import EndedRows, Engine, EventEffect, ReplayLimits
+from foretell.ground.expiry import EXPIRY, Expiry, ExpiryQueue, lifetimes_of
 from foretell.ground.explain import why
-from foretell.ground.timeline import Grounding, Timeline, with_erasures
+from foretell.ground.given import given_facts
+from foretell.ground.row_arrays import ragged, unravel, with_events
+from foretell.ground.timeline import NO_ROWS, Grounding, Timeline, with_erasures
 from foretell.options import Impossible
 
+
+@dataclass(frozen=True)
+class ReplayHorizon:
+    """When additions end: how long those of a rule live, by its place, and until when that is looked at."""
+
+    lifetimes: Mapping[int, float]
+    until: float
+
+
+NOTHING_EXPIRES = ReplayHorizon({}, 0.0)
 EXPLAINED = 5  # impossible events of a chunk for which the failing conditions are looked for
 
 
@@ -36,13 +49,27 @@ class ReplayOptions:
 class SequenceRows:
     """One sequence, in the numbering of its chunk."""
 
-    kept: np.ndarray  # int32: places, among the sequence's events, of those that were applied
+    kept: np.ndarray  # int32: places, among the sequence's events, of those that were applied; -1: an expiry
     events: np.ndarray  # int32
     possible: np.ndarray  # bool
     holds: np.ndarray  # int32 [·, 3]
     proofs: np.ndarray  # int32 [·, 3]
     additions: np.ndarray  # int32 [·, 2]: instantiation, event
     removals: np.ndarray  # int32 [·, 2]
+    part_holds: np.ndarray  # int32 [·, 3]
+    part_proofs: np.ndarray  # int32 [·, 3]
+    expired: np.ndarray  # int32 [·, 2]: which of the additions, and the expiry that ended it
+    expiry_times: np.ndarray  # float64: of the expiries, in order
+
+    @property
+    def kept_events(self) -> np.ndarray:
+        """`kept` without the expiries."""
+        return self.kept[self.kept >= 0]
+
+    @property
+    def possible_events(self) -> np.ndarray:
+        """`possible` without the expiries."""
+        return self.possible[self.kept >= 0]
 
 
 ARRAYS = tuple(one.name for one in fields(SequenceRows))
@@ -62,8 +89,8 @@ class Chunk:
         names = {"functors": self.functors, "constants": self.constants, "impossible": self.impossible}
         stored = {
             "names": np.frombuffer(json.dumps(names).encode(), dtype=np.uint8),
-            "facts": _ragged(self.facts),
-            "instances": _ragged(self.instances),
+            "facts": ragged(self.facts),
+            "instances": ragged(self.instances),
         }
         for name in ARRAYS:
             parts = [getattr(sequence, name) for sequence in self.sequences]
@@ -79,20 +106,8 @@ class Chunk:
             cuts = np.cumsum(stored[f"{name}.sizes"])[:-1]
             columns[name] = np.split(stored[name], cuts) if len(stored[f"{name}.sizes"]) else []
         sequences = [SequenceRows(*parts) for parts in zip(*(columns[name] for name in ARRAYS), strict=True)]
-        facts, instances = _unravel(stored["facts"]), _unravel(stored["instances"])
+        facts, instances = unravel(stored["facts"]), unravel(stored["instances"])
         return Chunk(names["functors"], names["constants"], facts, instances, sequences, names["impossible"])
-
-
-def _ragged(rows: list[tuple[int, ...]]) -> np.ndarray:
-    return np.asarray([value for row in rows for value in (len(row), *row)], dtype=np.int32)
-
-
-def _unravel(stored: np.ndarray) -> list[tuple[int, ...]]:
-    flat, rows, place = stored.tolist(), [], 0
-    while place < len(flat):
-        rows.append(tuple(flat[place + 1 : place + 1 + flat[place]]))
-        place += 1 + flat[place]
-    return rows
 
 
 def make_chunk(engine: Engine, sequences: list[SequenceRows], impossible: int) -> Chunk:
@@ -138,8 +153,14 @@ def adopt(engine: Engine, chunk: Chunk) -> list[SequenceRows]:
             rows.kept,
             fact[rows.events],
             rows.possible,
-            _renumbered(rows.holds, fact),
-            *(_renumbered(one, made) for one in (rows.proofs, rows.additions, rows.removals)),
+            holds=_renumbered(rows.holds, fact),
+            proofs=_renumbered(rows.proofs, made),
+            additions=_renumbered(rows.additions, made),
+            removals=_renumbered(rows.removals, made),
+            part_holds=_renumbered(rows.part_holds, fact),
+            part_proofs=_renumbered(rows.part_proofs, made),
+            expired=rows.expired,
+            expiry_times=rows.expiry_times,
         )
         for rows in chunk.sequences
     ]
@@ -151,7 +172,7 @@ def _table(base: int, beyond: Iterable[int]) -> np.ndarray:
 
 
 def _renumbered(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """The same rows, their first column looked up in a table."""
+    """The rows with their first column looked up in a table."""
     return np.column_stack([table[rows[:, 0]], rows[:, 1:]])
 
 
@@ -161,18 +182,31 @@ def adopt_chunks(
     """Timelines of all sequences in the engine's numbering, of which `grounding` is what was known of it so far."""
     rows = [rows for chunk in chunks for rows in adopt(engine, chunk)]
     grounding = grounding_of(engine) if grounding is None else grounding
-    return [timeline_of(grounding, one.id, one.times, found) for one, found in zip(data, rows, strict=True)]
+    lifetimes = lifetimes_of(engine.program, data.clock)
+    return [timeline_of(grounding, one.id, one.times, found, lifetimes) for one, found in zip(data, rows, strict=True)]
 
 
-def timeline_of(grounding: Grounding, sequence: str, times: np.ndarray, rows: SequenceRows) -> Timeline:
-    additions = with_erasures(grounding, rows.additions, rows.removals)
-    applied = np.asarray(times)[rows.kept], rows.events, rows.possible
-    return Timeline(grounding, sequence, *applied, rows.holds, rows.proofs, additions, rows.removals)
+def timeline_of(
+    grounding: Grounding, sequence: str, times: np.ndarray, rows: SequenceRows, lifetimes: Mapping[int, float]
+) -> Timeline:
+    additions = with_erasures(grounding, rows.additions, rows.removals, rows.expired)
+    is_expiry = rows.kept < 0
+    when = np.empty(len(rows.kept), dtype=np.float64)
+    when[~is_expiry] = np.asarray(times, dtype=np.float64)[rows.kept[~is_expiry]]
+    when[is_expiry] = rows.expiry_times
+    applied = when, rows.events, rows.possible
+    found = rows.holds, rows.proofs, additions, rows.removals
+    return Timeline(grounding, sequence, *applied, *found, is_expiry, lifetimes, rows.part_holds, rows.part_proofs)
 
 
 def grounding_of(engine: Engine) -> Grounding:
     """In the engine's own numbering, which only ever grows: what it has learned by now and will learn."""
     made, symbols = engine.instances, engine.symbols
+    parts, keys = engine.wiring.part_functors, symbols.keys
+    facts = [fact for fact in range(engine.base_facts) if engine.permanent[fact]]
+    proofs = sorted(engine.permanent_proofs)
+    own, of_parts = _parted(facts, [keys[fact][0] in parts for fact in facts])
+    own_proofs, part_proofs = _parted(proofs, [keys[made.head[one]][0] in parts for one in proofs])
     return Grounding(
         engine.program,
         symbols.functors,
@@ -183,9 +217,18 @@ def grounding_of(engine: Engine) -> Grounding:
         made.head,
         made.body,
         made.groups,
-        np.asarray([fact for fact in range(engine.base_facts) if engine.permanent[fact]], dtype=np.int32),
-        np.asarray(sorted(engine.permanent_proofs), dtype=np.int32),
+        own,
+        own_proofs,
+        engine.wiring.products.products,
+        of_parts,
+        part_proofs,
     )
+
+
+def _parted(values: Sequence[int], is_part: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
+    """The others, and what is of parts of products."""
+    found, chosen = np.asarray(values, dtype=np.int32), np.asarray(is_part, dtype=bool)
+    return found[~chosen], found[chosen]
 
 
 # --- one sequence after the other
@@ -195,20 +238,24 @@ def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chu
     """Raises `DataError` with the first impossible event of each sequence, unless told otherwise; what is `unscored` may be impossible."""
     fact_of = facts_of_kinds(engine, data.vocabulary.names)
     sequences, problems = [], []
-    impossible = 0
+    impossible, lifetimes = 0, lifetimes_of(engine.program, data.clock)
     for sequence in data:
-        walked = SequenceReplay(engine)
+        walked = SequenceReplay(engine, given_facts(engine.program, sequence.id, sequence.metadata), lifetimes)
+        times = sequence.times.tolist() if lifetimes else None
         for place, kind in enumerate(np.asarray(sequence.types).tolist()):
             event = fact_of(kind)
+            if times is not None:
+                walked.expire(times[place])
             given = sequence.unscored is not None and bool(sequence.unscored[place])
             allowed = engine.is_possible(event)
             if allowed or given or options.impossible == "exogenous":
-                walked.take(event, place, allowed and not given)
+                walked.take(event, place, allowed and not given, 0.0 if times is None else times[place])
             elif options.impossible == "error":
                 told = _explained if len(problems) < EXPLAINED else _named
                 problems.append(told(walked, sequence.id, place, sequence.times, event))
                 break
             impossible += not (allowed or given)
+        walked.expire(sequence.t_end)
         sequences.append(walked.rows())
     if problems:
         raise DataError(problems)
@@ -232,38 +279,67 @@ def walk(
     times: np.ndarray,
     sequence: str,
     unscored: np.ndarray | None = None,
+    given: Sequence[str] = (),
+    horizon: ReplayHorizon = NOTHING_EXPIRES,
 ) -> Timeline:
     """One sequence, in the numbering of an engine that may have seen others; only what is `unscored` may be impossible."""
-    walked = SequenceReplay(engine)
+    walked = SequenceReplay(engine, given, horizon.lifetimes)
     for place, name in enumerate(names):
-        event, given = engine.event(name), unscored is not None and bool(unscored[place])
+        walked.expire(float(times[place]))
+        event, is_history = engine.event(name), unscored is not None and bool(unscored[place])
         allowed = engine.is_possible(event)
-        if not allowed and not given:
+        if not allowed and not is_history:
             raise DataError(_explained(walked, sequence, place, times, event))
-        walked.take(event, place, allowed and not given)
+        walked.take(event, place, allowed and not is_history, float(times[place]))
+    walked.expire(horizon.until)
     return walked.timeline(sequence, times, grounding)
 
 
 class SequenceReplay:
-    """One sequence through the engine."""
+    """One sequence through the engine; `lifetimes` of additions by rule, where some end by themselves."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, given: Sequence[str] = (), lifetimes: Mapping[int, float] | None = None) -> None:
         self.engine = engine
-        engine.start()
+        self.queue: ExpiryQueue | None = None
+        if lifetimes:
+            self.queue = ExpiryQueue(lifetimes, engine.instances.rule, engine.instances.head)
+        self.expired, self.expiry_times = array("i"), array("d")
+        engine.start(given)
         self.changes = EndedRows()
         self.kept, self.events, self.possible = array("i"), array("i"), bytearray()
         self.additions, self.counts = array("i"), array("i")
         self.removals, self.removal_counts = array("i"), array("i")
-        self._apply(engine.bos)
+        self._apply(engine.bos, 0.0)
 
-    def take(self, event: int, place: int, allowed: bool) -> None:
+    def take(self, event: int, place: int, allowed: bool, time: float = 0.0) -> None:
         self.kept.append(place)
         self.events.append(event)
         self.possible.append(allowed and self.engine.is_declared_event(event))
-        self._apply(event)
+        self._apply(event, time)
 
-    def _apply(self, event: int) -> None:
+    def expire(self, before: float) -> None:
+        """All that ends before a time."""
+        if self.queue is None:
+            return
+        while (due := self.queue.due(before)) is not None:
+            self._end(due)
+
+    def _end(self, due: Expiry) -> None:
+        self.kept.append(-1)
+        self.events.append(self.engine.event(EXPIRY))
+        self.possible.append(False)
+        self.counts.append(0)
+        self.removal_counts.append(0)
+        self.expiry_times.append(due.time)
+        for addition in due.additions:
+            self.expired.extend((addition, len(self.events)))
+        facts = tuple(fact for fact in due.facts if not self.engine.permanent[fact])
+        self.engine.apply(EventEffect([], [], [], (), facts), len(self.events) + 1, self.changes)
+
+    def _apply(self, event: int, time: float) -> None:
         fired = self.engine.fire(event)
+        if self.queue is not None:
+            self.queue.happened(time, fired, len(self.additions))
         self.additions.extend(fired.additions)
         self.counts.append(len(fired.additions))
         self.removals.extend(fired.removals)
@@ -275,24 +351,36 @@ class SequenceReplay:
         end = len(self.events) + 2
         holds = [*self.changes.holds, *((fact, since, end) for fact, since in self.engine.open_facts.items())]
         proofs = [*self.changes.proofs, *((one, since, end) for one, since in self.engine.open_proofs.items())]
+        held, part_holds = self._parted(holds, [row[0] for row in holds])
+        proved, part_proofs = self._parted(proofs, [self.engine.instances.head[row[0]] for row in proofs])
         return SequenceRows(
             np.asarray(self.kept, dtype=np.int32),
             np.asarray(self.events, dtype=np.int32),
             np.frombuffer(bytes(self.possible), dtype=np.bool_),
-            np.asarray(holds, dtype=np.int32).reshape(-1, 3),
-            np.asarray(proofs, dtype=np.int32).reshape(-1, 3),
-            _with_events(self.additions, self.counts),
-            _with_events(self.removals, self.removal_counts),
+            held,
+            proved,
+            with_events(self.additions, self.counts),
+            with_events(self.removals, self.removal_counts),
+            part_holds,
+            part_proofs,
+            np.asarray(self.expired, dtype=np.int32).reshape(-1, 2),
+            np.asarray(self.expiry_times, dtype=np.float64),
         )
+
+    def _parted(self, rows: list[tuple[int, int, int]], facts: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Rows about these facts: the others, and those of parts of products."""
+        found = np.asarray(rows, dtype=np.int32).reshape(-1, 3)
+        parts, keys = self.engine.wiring.part_functors, self.engine.keys
+        if not parts:
+            return found, NO_ROWS
+        chosen = np.asarray([keys[fact][0] in parts for fact in facts], dtype=bool)
+        return found[~chosen], found[chosen]
 
     def timeline(self, sequence: str, times: np.ndarray, grounding: Grounding | None = None) -> Timeline:
         """So far, in the engine's own numbering."""
-        return timeline_of(grounding_of(self.engine) if grounding is None else grounding, sequence, times, self.rows())
-
-
-def _with_events(instances: array[int], counts: array[int]) -> np.ndarray:
-    events = np.repeat(np.arange(len(counts), dtype=np.int32), np.asarray(counts, dtype=np.int64))
-    return np.column_stack([np.asarray(instances, dtype=np.int32), events]).reshape(-1, 2)
+        known = grounding_of(self.engine) if grounding is None else grounding
+        lifetimes = {} if self.queue is None else self.queue.lifetimes
+        return timeline_of(known, sequence, times, self.rows(), lifetimes)
 
 
 def _named(walked: SequenceReplay, sequence: str, place: int, times: Sequence[float] | np.ndarray, event: int) -> str:

@@ -6,13 +6,27 @@ every bucket it read is the same. An instantiation is found once by a join and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from foretell.lang.syntax import Atom, Compare, Constant, Equalities, Kind, Not, Rule, Term, Variable, literal_terms
-from foretell.terms import split
+from foretell.lang.syntax import (
+    COMPARISONS,
+    ORDERS,
+    Atom,
+    Compare,
+    Constant,
+    Count,
+    Equalities,
+    Kind,
+    Not,
+    Rule,
+    Term,
+    Variable,
+    literal_terms,
+)
+from foretell.terms import is_integer, split
 
 FactKey = tuple[int, ...]  # functor, then the arguments
 
@@ -29,16 +43,28 @@ class _Numbering(dict[Any, int]):
         return number
 
 
+class _Constants(_Numbering):
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: list[int | None] = []  # of each: the integer that it is
+
+    def __missing__(self, key: str) -> int:
+        self.numbers.append(int(key) if is_integer(key) else None)
+        return super().__missing__(key)
+
+
 class Symbols:
     """Names as integers: functors, constants and facts are numbered once, and everything inside the database is a number."""
 
     def __init__(self) -> None:
-        functors, constants, facts = _Numbering(), _Numbering(), _Numbering()
+        functors, constants, facts = _Numbering(), _Constants(), _Numbering()
         self.functor: Callable[[str], int] = functors.__getitem__
         self.constant: Callable[[str], int] = constants.__getitem__
         self.fact: Callable[[FactKey], int] = facts.__getitem__
+        self.find: Callable[[FactKey], int | None] = facts.get  # a fact that has come up
         self.functors: list[str] = functors.keys_in_order
         self.constants: list[str] = constants.keys_in_order
+        self.numbers = constants.numbers
         self.keys: list[FactKey] = facts.keys_in_order
 
     def named(self, name: str) -> int:
@@ -65,6 +91,41 @@ class AtomPattern:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderPattern:
+    """`X < Y`: slots whose values are integers in this order."""
+
+    slots: tuple[int, int]
+    compare: Callable[[int, int], bool]
+    numbers: list[int | None]  # what constants stand for: the symbols' own list
+
+    def holds(self, binding: list[int]) -> bool:
+        left, right = (self.numbers[binding[slot]] for slot in self.slots)
+        return left is not None and right is not None and self.compare(left, right)
+
+
+@dataclass(frozen=True, slots=True)
+class CountPattern:
+    """`count(cart(U,_)) >= 2`: how many facts match, or the smallest or largest number at a place, compared with a slot's value."""
+
+    atom: AtomPattern
+    choose: Callable[[Iterable[int]], int] | None  # None: count
+    place: int  # in a fact's key, of the numbers to choose from
+    compare: Callable[[int, int], bool]
+    right: int
+    symbols: Symbols
+
+    def holds(self, facts: dict[int, None], right: int) -> bool:
+        """`right` is a constant."""
+        number, numbers, keys = self.symbols.numbers[right], self.symbols.numbers, self.symbols.keys
+        if number is None:
+            return False
+        if self.choose is None:
+            return self.compare(len(facts), number)
+        found = [one for fact in facts if (one := numbers[keys[fact][self.place]]) is not None]
+        return bool(found) and self.compare(self.choose(found), number)
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledRule:
     index: int  # place in the program's rules
     kind: Kind
@@ -72,6 +133,8 @@ class CompiledRule:
     positives: tuple[AtomPattern, ...]  # in program order; on `add` and `remove` the event comes first
     negatives: tuple[AtomPattern, ...]
     unequal: tuple[tuple[int, int], ...]
+    orders: tuple[OrderPattern, ...]
+    counts: tuple[CountPattern, ...]
     group: tuple[int, ...]  # slots of the variables in parameter names: each binding of them is an `r` of its own
     template: tuple[int, ...]  # a binding before anything is bound: -1 for variables, then the constants
     variables: int
@@ -84,14 +147,19 @@ def compile_rule(index: int, rule: Rule, symbols: Symbols) -> CompiledRule | Non
         return None
     slots = _Slots(rule, symbols, equalities)
     head = slots.pattern(rule.head)
-    positives, negatives, unequal = [], [], []
+    positives, negatives, unequal, orders, counts = [], [], [], [], []
     for literal in rule.body:
         if isinstance(literal, Atom):
             positives.append(slots.pattern(literal))
         elif isinstance(literal, Not):
             negatives.append(slots.pattern(literal.atom, negated=True))
-        elif not literal.equal:
+        elif isinstance(literal, Count):
+            counts.append(slots.count(literal))
+        elif literal.sign == "!=":
             unequal.append((slots.of(literal.left), slots.of(literal.right)))
+        elif not literal.equal:
+            sides = slots.of(literal.left), slots.of(literal.right)
+            orders.append(OrderPattern(sides, ORDERS[literal.sign], symbols.numbers))
     if any(a == b for a, b in unequal):
         return None
     count = len(slots.variables)
@@ -102,6 +170,8 @@ def compile_rule(index: int, rule: Rule, symbols: Symbols) -> CompiledRule | Non
         tuple(positives),
         tuple(negatives),
         tuple((a, b) for a, b in unequal if min(a, b) < count),
+        tuple(orders),
+        tuple(counts),
         tuple(slots.of(Variable(name, rule.span)) for name in rule.parameter_variables),
         (*[-1] * count, *slots.constants),
         count,
@@ -117,8 +187,9 @@ class _Slots:
         self.variables: dict[str, int] = {}
         met = list(rule.head.args)
         for one in rule.body:
-            if isinstance(one, Not):
+            if isinstance(one, Not | Count):
                 met += [arg for arg in one.atom.args if isinstance(arg, Constant) or not arg.is_anonymous]
+                met += [one.right] if isinstance(one, Count) else []
             elif isinstance(one, Atom) or not one.equal:
                 met += literal_terms(one)
         for term in map(equalities.root, met):
@@ -138,6 +209,12 @@ class _Slots:
         )
         return AtomPattern(self.symbols.functor(atom.functor), slots)
 
+    def count(self, one: Count) -> CountPattern:
+        choose = {"count": None, "min": min, "max": max}[one.word]
+        place = 0 if choose is None else 1 + one.place
+        atom = self.pattern(one.atom, negated=True)
+        return CountPattern(atom, choose, place, COMPARISONS[one.sign], self.of(one.right), self.symbols)
+
 
 # --- facts that are true now
 
@@ -151,12 +228,17 @@ def getter(places: tuple[int, ...]) -> Getter:
 
 
 class Bucket:
-    __slots__ = ("facts", "version", "watchers")
+    __slots__ = ("counters", "facts", "version", "watchers")
 
     def __init__(self) -> None:
         self.facts: dict[int, None] = {}
         self.version = 0
         self.watchers: dict[int, None] = {}  # active proofs that need this bucket to stay empty
+        self.counters: dict[int, None] = {}  # active proofs that count what is in it
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.facts or self.watchers or self.counters)
 
 
 class Index:
@@ -179,7 +261,7 @@ class Index:
 
     def _sweep(self) -> None:
         """Drop what is empty and unwatched; a new version tells whoever remembers having read it."""
-        empty = [key for key, one in self.buckets.items() if not one.facts and not one.watchers and key != ()]
+        empty = [key for key, one in self.buckets.items() if one.is_idle and key != ()]
         for key in empty:
             self.buckets.pop(key).version += 1
         self.sweep_at = max(SWEEP, 2 * len(self.buckets))
@@ -194,7 +276,7 @@ class Index:
         bucket = self.buckets[key]
         del bucket.facts[fact]
         bucket.version += 1
-        if not bucket.facts and not bucket.watchers and key != ():
+        if key != () and bucket.is_idle:
             del self.buckets[key]  # whoever read it sees by its version that it changed
 
 
@@ -228,6 +310,21 @@ class Relation:
 # --- instantiations
 
 
+class BucketCount(NamedTuple):
+    """A count of one instantiation."""
+
+    among: Index
+    key: Any
+    pattern: CountPattern
+    right: int  # the constant that it is compared with
+
+    def holds(self) -> bool:
+        return self.pattern.holds(self.among.bucket(self.key).facts, self.right)
+
+
+NO_GROUP = -1  # of instantiations that have no parameters
+
+
 class Instances:
     """Every instantiation of a rule that was ever found: an integer for (rule, body facts), with its head and its group `r`."""
 
@@ -237,6 +334,7 @@ class Instances:
         self.head: list[int] = []
         self.body: list[tuple[int, ...]] = []
         self.absent: list[Sequence[tuple[Index, Any]]] = []  # what must stay empty: negated conditions
+        self.counted: list[Sequence[BucketCount]] = []
         self.watched: list[Sequence[int]] = []  # body facts that can become false
         self.active = bytearray()
         self._ids: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -256,20 +354,22 @@ class Instances:
         rule: int,
         body: tuple[int, ...],
         head: int,
-        group_values: tuple[int, ...],
+        group: tuple[int, ...],
         absent: Sequence[tuple[Index, Any]] = (),
+        counted: Sequence[BucketCount] = (),
         watched: Sequence[int] = (),
         remember: bool = True,
     ) -> int:
-        """`remember=False` for rows of tables, which nothing ever looks for again."""
+        """`group`: a rule and its values, or nothing; `remember=False` for rows of tables, which nothing ever looks for again."""
         number = len(self.rule)
         if remember:
             self._ids[rule, body] = number
         self.rule.append(rule)
-        self.group.append(self._group_ids[rule, *group_values])
+        self.group.append(self._group_ids[group] if group else NO_GROUP)
         self.head.append(head)
         self.body.append(body)
         self.absent.append(absent)
+        self.counted.append(counted)
         self.watched.append(watched)
         self.active.append(0)
         return number

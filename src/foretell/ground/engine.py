@@ -14,10 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from foretell.errors import ForetellError
-from foretell.ground.database import CompiledRule, FactKey, Instances, Symbols
+from foretell.ground.database import BucketCount, CompiledRule, FactKey, Instances, Symbols
+from foretell.ground.expiry import EXPIRY
 from foretell.ground.join import JoinPlan, Reads
 from foretell.ground.loading import BOS, Wiring, load
+from foretell.ground.products import PartPattern, candidates, large
 from foretell.ground.settle import ProofGraph
+from foretell.lang.products import ProductRule, product_rules
 from foretell.lang.program import Program
 
 
@@ -70,9 +73,19 @@ class EndedRows:
 class Engine:
     def __init__(self, program: Program, limits: ReplayLimits | None = None) -> None:
         self.program, self.limits = program, limits or ReplayLimits()
+        some = candidates(program)
+        self._load(some)
+        if some:
+            many = large(program, some, self.wiring.products.products, self._part_size)
+            if len(many) < len(some):
+                self._load(many)
+
+    def _load(self, products: Sequence[ProductRule]) -> None:
+        """The program alone, with these of its rules as products."""
+        program = self.program
         self.symbols = Symbols()
         self.keys = self.symbols.keys
-        self.wiring = Wiring(program, self.symbols)
+        self.wiring = Wiring(program, self.symbols, products)
         self.relations, self.instances = self.wiring.relations, Instances()
         self.steps = self.limits.steps
         self.live = 0  # active proofs
@@ -89,10 +102,19 @@ class Engine:
         load(self)
         self.is_loading = False
         self.bos = self.fact((self.symbols.functor(BOS),))
+        if program.expires:
+            self.event(EXPIRY)  # known from the start, and so in no chunk
         self._initial_facts, self._initial_proofs = dict(self.open_facts), dict(self.open_proofs)
         self.base_functors = len(self.symbols.functors)
         self.base_constants, self.base_facts = len(self.symbols.constants), len(self.keys)
         self.base_groups, self.base_instances = len(self.instances.groups), len(self.instances)
+
+    def _part_size(self, part: PartPattern) -> int:
+        """Facts of a part: as many as there are where they never change, else any of the program's constants may come to be among them."""
+        count = sum(key[0] == part.functor and self.true[fact] for fact, key in enumerate(self.keys))
+        if self.relations[part.functor].is_static:
+            return count
+        return max(1, count, self.base_constants ** len(part.places))
 
     @property
     def is_fresh(self) -> bool:
@@ -119,7 +141,15 @@ class Engine:
 
     def is_possible(self, event: int) -> bool:
         """A declared event is possible while it is true; others may always happen."""
-        return bool(self.true[event]) or not self.is_declared_event(event)
+        return bool(self.true[event]) or not self.is_declared_event(event) or self._is_in_product(event)
+
+    def _is_in_product(self, event: int) -> bool:
+        key = self.keys[event]
+        return any(one.allows(key, self._is_true) for one in self.wiring.products_of.get(key[0], ()))
+
+    def _is_true(self, key: FactKey) -> bool:
+        fact = self.symbols.find(key)
+        return fact is not None and bool(self.true[fact])
 
     def is_declared_event(self, event: int) -> bool:
         return self.wiring.is_event[self.keys[event][0]]
@@ -132,21 +162,35 @@ class Engine:
         if self.steps < 0:
             raise self.overrun(rule)
         head = self.fact((rule.head.functor, *[binding[slot] for slot in rule.head.slots]))
-        group = tuple([binding[slot] for slot in rule.group])
+        group = (rule.index, *[binding[slot] for slot in rule.group])
         absent = [(index, key(binding)) for index, key in self.wiring.absent[rule.index]]
+        counted: Sequence[BucketCount] = ()
+        if rule.counts:
+            places = self.wiring.counted[rule.index]
+            counted = [BucketCount(index, key(binding), one, binding[one.right]) for index, key, one in places]
         watched = [] if self.is_loading or rule.kind != "deduce" else self.breakable(facts)
-        return self.instances.make(rule.index, facts, head, group, absent, watched)
+        if (
+            rule.head.functor in self.wiring.part_functors
+        ):  # its proofs have the groups of the rule that it is a part of
+            whole = self.wiring.products.group_rule.get(rule.index)
+            group = () if whole is None else (whole, *group[1:])
+        return self.instances.make(rule.index, facts, head, group, absent, counted, watched)
 
     def breakable(self, body: Sequence[int]) -> list[int]:
         """Those facts of a body that can become false."""
         return [fact for fact in dict.fromkeys(body) if not self.permanent[fact]]
 
     def overrun(self, rule: CompiledRule) -> GroundingError:
-        numbered = self.program.rules[rule.index]
+        place = self.wiring.written.get(rule.index, rule.index)
+        numbered = self.program.rules[place]
+        reason = product_rules(self.program)[1].get(place)
+        listed = (
+            "" if reason is None else f"; its possible events are listed, and not kept as a product, because {reason}"
+        )
         return GroundingError(
             f"{numbered.rule.span.place}: {numbered.name} has too many instantiations: gave up after {self.limits.steps} steps, "
             f"or {self.limits.instances} proofs that hold at one time; join its conditions on shared variables, or "
-            f"split it into rules with fewer variables (--limit raises the limit)"
+            f"split it into rules with fewer variables (--limit raises the limit){listed}"
         )
 
     # A change of the facts that events added, carried through
@@ -185,7 +229,7 @@ class Engine:
                 readers = reading[key[0]]
                 if not readers.is_read:
                     continue
-                if readers.negated:
+                if readers.negated or readers.counted:
                     negated[key[0]] = None
                 if true[fact]:
                     for plan in readers.above.of_fact(fact, key):
@@ -206,7 +250,10 @@ class Engine:
                         of(head_component[plan.rule.index]).freed.append((plan, fact))
 
     def _negations(self, functor: int, changed: Iterable[int]) -> list[tuple[JoinPlan | None, int, int]]:
-        """Keys under which there are facts no more, and those under which there are some again: `not` came to hold, or ceased to."""
+        """Keys under which there are facts no more, and those under which there are some again: `not` came to hold, or ceased to.
+
+        And keys under which something changed at all: a count may hold now, or no longer.
+        """
         found: list[tuple[JoinPlan | None, int, int]] = []
         for index, plans in self.wiring.reading[functor].negated:
             change: dict[object, tuple[int, int]] = {}  # net change in number, and a fact with that key
@@ -222,14 +269,25 @@ class Engine:
                     found.extend((None, instance, fact) for instance in bucket.watchers)
                 elif not size and net < 0:
                     found.extend((plan, -1, fact) for plan in plans)
+        for index, plans in self.wiring.reading[functor].counted:
+            of_key = {index.key_of(self.keys[fact]): fact for fact in changed if self.keys[fact][0] == functor}
+            for place, fact in of_key.items():
+                bucket = index.buckets.get(place)
+                for instance in bucket.counters if bucket is not None else ():
+                    if not all(one.holds() for one in self.instances.counted[instance]):
+                        found.append((None, instance, fact))
+                found.extend((plan, -1, fact) for plan in plans)
         return found
 
     # Events
 
-    def start(self) -> None:
-        """Back to the state before `bos`: nothing was added."""
+    def start(self, given: Iterable[str] = ()) -> None:
+        """Back to the state before `bos`: nothing was added but what is given with the sequence."""
         self._transition(list(self._now_added), (), 0, None)
         self.open_facts, self.open_proofs = dict(self._initial_facts), dict(self._initial_proofs)
+        facts = [self.event(name) for name in given]
+        if facts:
+            self._transition((), facts, 0, None)
 
     def fire(self, event: int) -> EventEffect:
         """What an event does in the present state."""

@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from foretell.errors import ForetellError
+from foretell.ground.product_rows import listed
 from foretell.ground.timeline import Timeline
 from foretell.ground.whynot import Failure, failures
-from foretell.lang.syntax import chained
+from foretell.lang.reachable import chained
 from foretell.terms import NameProblem, normalise, split
 from foretell.wording import did_you_mean
 
@@ -26,15 +27,18 @@ class Addition:
     event_index: int
     time: float
     conditions: tuple[str, ...]  # the event first
+    until: float | None = None  # where it ends by itself
 
     def words(self) -> str:
         when = "at the start" if self.event_index == 0 else f"by event {self.event_index} at {self.time:g}"
         rest = f" with {', '.join(self.conditions[1:])}" if self.conditions[1:] else ""
-        return f"added {when}: {self.conditions[0]}{rest}  ({self.rule}, {self.place})"
+        until = "" if self.until is None else f", until {self.until:g}"
+        return f"added {when}: {self.conditions[0]}{rest}{until}  ({self.rule}, {self.place})"
 
     def to_json(self) -> dict[str, Any]:
         event, *conditions = self.conditions
-        return {**asdict(self), "event": event, "conditions": conditions}
+        found = {**asdict(self), "event": event, "conditions": conditions}
+        return {name: value for name, value in found.items() if name != "until" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,11 @@ class Proof:
     rule: str
     place: str
     body: tuple[str, ...]
+    given: bool = False  # with the sequence
 
     def words(self) -> str:
+        if self.given:
+            return f"given with the sequence: {self.place}"
         return f"{'deduced by' if self.body else 'a fact of the program:'} {self.rule}, {self.place}"
 
 
@@ -123,7 +130,26 @@ class WhyAnswer:
 
 
 def why(timeline: Timeline, fact: str, state: int) -> WhyAnswer:
-    """Why `fact` (a name, as in data files) holds in a state, or why not."""
+    """Why a fact holds in a state of the database, or why not.
+
+    Args:
+        timeline: the timeline of one sequence, from `replay`.
+        fact: its name, as in data files.
+        state: 0 is before everything, 1 after `bos`, n + 1 after n events.
+
+    Returns:
+        A proof, or the conditions that fail.
+
+    Raises:
+        ForetellError: the program has no such functor, or the sequence no such state.
+
+    Example:
+        >>> program = ft.Program.from_text("user(ann). :- event(buy). buy(U) :- user(U). has(U) <- buy(U).")
+        >>> data = ft.EventData.from_names([["buy(ann)"]], [[1.0]])
+        >>> timeline = ft.replay(program, data).timelines[0]
+        >>> [ft.why(timeline, "has(ann)", state).holds for state in (1, 2)]
+        [False, True]
+    """
     if not isinstance(timeline, Timeline):
         found = type(timeline).__name__
         raise ForetellError(
@@ -138,12 +164,23 @@ def why(timeline: Timeline, fact: str, state: int) -> WhyAnswer:
         raise ForetellError(f"`{name}`: the program has no functor `{functor}`{hint}")
     if known.arity is not None and known.arity != len(args):
         raise ForetellError(f"`{name}` has {len(args)} arguments; the program has `{known}`")
+    timeline = _with_rows(timeline, functor, args)
     number = timeline.grounding.find(functor, args)
     tree = _Tree(timeline, state)
     if number is not None and tree.is_true(number):
         return WhyAnswer(name, timeline.sequence, state, True, tree.because(number), ())
     found = tuple(failures(timeline, functor, args, state))
     return WhyAnswer(name, timeline.sequence, state, False, {}, found, tuple(_remarks(timeline, functor, args, state)))
+
+
+def _with_rows(timeline: Timeline, functor: str, args: tuple[str, ...]) -> Timeline:
+    """With the event in question listed, if it is one of a product."""
+    grounding = timeline.grounding
+    products = grounding.products_of(functor)
+    if not products or any(arg not in grounding.constants for arg in args):
+        return timeline
+    constants = {name: number for number, name in enumerate(grounding.constants)}
+    return listed(timeline, [(products[0].functor, *(constants[arg] for arg in args))])
 
 
 def _name(fact: str) -> str:
@@ -206,7 +243,7 @@ class _Tree:
     @cached_property
     def rank(self) -> dict[int, int]:
         """How many rounds of deduction each fact needs: a proof that uses only facts of lower rank leads to the ground."""
-        given = [fact for fact in self.additions if self.is_true(fact)]
+        given = [*(fact for fact in self.additions if self.is_true(fact)), *self.timeline.given]
         rank = dict.fromkeys(given, 0)
         proofs = [(head, self.grounding.body[one]) for head, instances in self.proofs.items() for one in instances]
         for number in chained(proofs, given):
@@ -224,7 +261,7 @@ class _Tree:
             proofs = self._well_founded(one)[:SHOWN_PROOFS]
             made[self.grounding.text(one)] = self._node(one, proofs)
             for other in reversed([other for proof in proofs for other in self.grounding.body[proof]]):
-                if other not in seen:
+                if other not in seen and not self.grounding.is_brought(other):
                     seen.add(other)
                     waiting.append(other)
         return made
@@ -240,10 +277,17 @@ class _Tree:
         recent = sorted(rows, key=lambda row: -row[1])[:SHOWN_ADDITIONS]
         time_of = self.timeline.time_of
         additions = tuple(
-            Addition(*self._source(one), event, time_of(event + 1), self._body(one)) for one, event in recent
+            Addition(
+                *self._source(one),
+                self.timeline.event_number(event),
+                time_of(event + 1),
+                self._body(one),
+                self.timeline.end_of(one, event),
+            )
+            for one, event in recent
         )
         more = len(self.proofs.get(fact, ())) - len(proofs) + len(rows) - len(additions)
-        shown = tuple(Proof(*self._source(one), self._body(one)) for one in proofs)
+        shown = tuple(Proof(*self._source(one), self._body(one), self._is_given(one)) for one in proofs)
         return ProofExplanation(self.grounding.text(fact), shown, additions, more)
 
     def _source(self, instance: int) -> tuple[str, str]:
@@ -253,4 +297,8 @@ class _Tree:
         return self.grounding.group_name(self.grounding.group[instance]), span.place
 
     def _body(self, instance: int) -> tuple[str, ...]:
-        return tuple(self.grounding.text(fact) for fact in self.grounding.body[instance])
+        grounding = self.grounding
+        return tuple(grounding.text(fact) for fact in grounding.body[instance] if not grounding.is_brought(fact))
+
+    def _is_given(self, instance: int) -> bool:
+        return any(map(self.grounding.is_brought, self.grounding.body[instance]))

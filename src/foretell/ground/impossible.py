@@ -98,7 +98,27 @@ class WithoutImpossible:
 def settle_impossible(
     program: Program, data: EventData, impossible: Impossible, limits: ReplayLimits | None = None
 ) -> WithoutImpossible:
-    """`skip` leaves such events out: they fire nothing. `exogenous` keeps them: they fire rules and are not scored. `error` raises."""
+    """Find the events that a program makes impossible, and leave them out or mark them.
+
+    Args:
+        program: the rules.
+        data: one split.
+        impossible: "error" raises; "skip" leaves such events out, so that they fire nothing; "exogenous" keeps them: they fire rules and
+            are not scored.
+        limits: how large the database may get.
+
+    Returns:
+        The data (`data`), and how many events were impossible (`impossible`).
+
+    Raises:
+        DataError: with "error", every impossible event.
+
+    Example:
+        >>> program = ft.Program.from_text("user(ann). :- event(buy). buy(U) :- user(U).")
+        >>> data = ft.EventData.from_names([["buy(ann)", "buy(bob)"]], [[1.0, 2.0]])
+        >>> ft.settle_impossible(program, data, "skip").impossible
+        1
+    """
     check_declared(program, data)
     found = replay_chunk(Engine(program), data, ReplayOptions(impossible, limits or ReplayLimits()))
     if not found.impossible:
@@ -132,20 +152,23 @@ def _check_first_kept(data: EventData, sequences: Sequence[SequenceRows]) -> Non
         f"`{data.vocabulary.names[int(one.types[0])]}`, and the program makes that very event impossible: it cannot be left out; "
         "say --impossible=exogenous, which keeps it as history, or correct the program"
         for one, rows in zip(data, sequences, strict=True)
-        if len(one) and 0 not in rows.kept[:1]
+        if len(one) and 0 not in rows.kept_events[:1]
     ]
     if problems:
         raise DataError(problems)
 
 
 def _without(sequence: EventSequence, rows: SequenceRows, is_event: np.ndarray) -> EventSequence:
-    marks = None if sequence.unscored is None else sequence.unscored[rows.kept]
-    return replace(sequence, times=sequence.times[rows.kept], types=sequence.types[rows.kept], unscored=marks)
+    kept = rows.kept_events
+    marks = None if sequence.unscored is None else sequence.unscored[kept]
+    further = None if sequence.attributes is None else sequence.attributes.keep(np.asarray(kept))
+    events = {"times": sequence.times[kept], "types": sequence.types[kept], "attributes": further}
+    return replace(sequence, **events, unscored=marks)
 
 
 def _marked(sequence: EventSequence, rows: SequenceRows, is_event: np.ndarray) -> EventSequence:
     """Events of functors that are declared exogenous were unscored before, and are not marked."""
-    marks = ~rows.possible & is_event[sequence.types]
+    marks = ~rows.possible_events & is_event[sequence.types]
     return replace(sequence, unscored=marks if sequence.unscored is None else marks | sequence.unscored)
 
 

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from foretell.ground.database import FREE, AtomPattern, Bucket, CompiledRule, FactKey, Getter, Index, Relation, getter
+from foretell.ground.database import (
+    FREE,
+    AtomPattern,
+    Bucket,
+    CompiledRule,
+    CountPattern,
+    FactKey,
+    Getter,
+    Index,
+    OrderPattern,
+    Relation,
+    getter,
+)
 
 NEGATED = -1
 Reads = list[tuple[Bucket, int]]
@@ -54,23 +66,33 @@ class JoinLevel(BoundCondition):
 
 
 @dataclass(frozen=True, slots=True)
+class CountedCondition:
+    """A count, and the bucket to look into, where all its variables are bound."""
+
+    index: Index
+    key: Getter
+    is_static: bool
+    pattern: CountPattern
+
+
+@dataclass(frozen=True, slots=True)
 class Filters:
     unequal: tuple[tuple[int, int], ...]
     conditions: tuple[BoundCondition, ...]
+    orders: tuple[OrderPattern, ...] = ()
+    counts: tuple[CountedCondition, ...] = ()
 
 
 class JoinPlan:
-    """`trigger`: the place of a positive condition, or `negated` the place of a negated one, or neither."""
+    """`trigger`: the place of a positive condition, or `changed`, one that is negated or counted, or neither."""
 
-    def __init__(self, rule: CompiledRule, trigger: int | None = None, negated: int | None = None) -> None:
-        self.rule, self.trigger, self.negated = rule, trigger, negated
+    def __init__(self, rule: CompiledRule, trigger: int | None = None, changed: AtomPattern | None = None) -> None:
+        self.rule, self.trigger = rule, trigger
         self.levels: list[JoinLevel] | None = None
         self.outgrown: list[tuple[dict[int, None], int]] = []  # facts of a relation, and how many are too many
         self.first = Filters((), ())
         self.kept: dict[int, tuple[Reads, list[int]]] = {}
-        pattern = rule.negatives[negated] if negated is not None else None
-        if trigger is not None:
-            pattern = rule.positives[trigger]
+        pattern = changed if trigger is None else rule.positives[trigger]
         self.binds, self.repeats = _binds(pattern, set(range(rule.variables, len(rule.template))))
         self.constants = tuple(
             (1 + place, rule.template[slot])
@@ -145,7 +167,7 @@ class JoinPlan:
         return kept is not None and not kept[0] and not kept[1]
 
     def from_absence(self, fact: int, database: Database) -> list[int]:
-        """Instantiations in which the negated condition is one that this fact, now false, used to break."""
+        """Instantiations in which the negated condition is one that this fact, now false, used to break; or that count it."""
         key = database.keys[fact]
         if not all(key[a] == key[b] for a, b in self.repeats) or not all(key[a] == c for a, c in self.constants):
             return []
@@ -209,6 +231,9 @@ def _passes(filters: Filters, binding: list[int], facts: list[int], reads: Reads
     for a, b in filters.unequal:
         if binding[a] == binding[b]:
             return False
+    for order in filters.orders:
+        if not order.holds(binding):
+            return False
     for one in filters.conditions:
         bucket = one.index.bucket(one.key(binding))
         if not one.is_static:
@@ -220,6 +245,12 @@ def _passes(filters: Filters, binding: list[int], facts: list[int], reads: Reads
             return False
         else:
             facts[one.literal] = next(iter(bucket.facts))
+    for one in filters.counts:
+        bucket = one.index.bucket(one.key(binding))
+        if not one.is_static:
+            reads.append((bucket, bucket.version))
+        if not one.pattern.holds(bucket.facts, binding[one.pattern.right]):
+            return False
     return True
 
 
@@ -233,6 +264,8 @@ class _Pending:
         self.filters: list[tuple[str, int]] = [("holds", place) for place in self.open]
         self.filters += [("absent", place) for place in range(len(rule.negatives))]
         self.filters += [("unequal", place) for place in range(len(rule.unequal))]
+        self.filters += [("order", place) for place in range(len(rule.orders))]
+        self.filters += [("count", place) for place in range(len(rule.counts))]
         self.missing: list[int] = []  # unbound slots of each filter
         self.users: dict[int, list[int]] = {}  # filters by slot
         self.ready: list[int] = []
@@ -247,6 +280,10 @@ class _Pending:
     def _slots(self, kind: str, place: int) -> tuple[int, ...]:
         if kind == "unequal":
             return self.rule.unequal[place]
+        if kind == "order":
+            return self.rule.orders[place].slots
+        if kind == "count":
+            return *self.rule.counts[place].atom.slots, self.rule.counts[place].right
         return (self.rule.positives if kind == "holds" else self.rule.negatives)[place].slots
 
     def candidates(self) -> list[int]:
@@ -267,18 +304,27 @@ class _Pending:
                     self.ready.append(number)
                 elif kind == "holds" and place in self.open:
                     self.near[place] = None
-        holds, absent, unequal = [], [], []
+        holds, absent, unequal, orders, counts = [], [], [], [], []
         for number in self.ready:
             kind, place = self.filters[number]
             if kind == "unequal":
                 unequal.append(self.rule.unequal[place])
             elif kind == "absent":
                 absent.append(self._bound(NEGATED, self.rule.negatives[place]))
+            elif kind == "order":
+                orders.append(self.rule.orders[place])
+            elif kind == "count":
+                counts.append(self._counted(self.rule.counts[place]))
             elif place in self.open:
                 self.close(place)
                 holds.append(self._bound(place, self.rule.positives[place]))
         self.ready = []
-        return Filters(tuple(unequal), (*holds, *absent))
+        return Filters(tuple(unequal), (*holds, *absent), tuple(orders), tuple(counts))
+
+    def _counted(self, pattern: CountPattern) -> CountedCondition:
+        relation = self.database.relations[pattern.atom.functor]
+        positions, key = bound_places(pattern.atom)
+        return CountedCondition(relation.index(positions, self.database.keys), key, relation.is_static, pattern)
 
     def _bound(self, literal: int, pattern: AtomPattern) -> BoundCondition:
         relation = self.database.relations[pattern.functor]

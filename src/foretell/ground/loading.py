@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from foretell.ground.database import (
     AtomPattern,
     CompiledRule,
+    CountPattern,
     FactKey,
     Getter,
     Index,
@@ -18,8 +19,10 @@ from foretell.ground.database import (
     getter,
 )
 from foretell.ground.join import JoinPlan, bound_places
+from foretell.ground.products import EventProduct, compile_products
+from foretell.lang.products import ProductRule
 from foretell.lang.program import BOS, Program
-from foretell.lang.syntax import chained, closure
+from foretell.lang.reachable import chained, closure
 
 if TYPE_CHECKING:
     from foretell.ground.engine import Engine
@@ -76,17 +79,23 @@ class Reading:
     inside: Triggers = field(default_factory=Triggers)  # rules of the same, recursive component
     as_event: Triggers = field(default_factory=Triggers)  # `<-` rules
     negated: list[tuple[Index, list[JoinPlan]]] = field(default_factory=list)  # by the places that `not` binds
+    counted: list[tuple[Index, list[JoinPlan]]] = field(default_factory=list)  # by the places that a count binds
     is_read: bool = False  # whether any condition but an event's asks for it
 
 
 class Wiring:
-    def __init__(self, program: Program, symbols: Symbols) -> None:
+    def __init__(self, program: Program, symbols: Symbols, products: Sequence[ProductRule] = ()) -> None:
         self.program, self.symbols = program, symbols
         for name in program.functors:
             symbols.functor(name)
         symbols.functor(BOS)
         compiled = (compile_rule(place, one.rule, symbols) for place, one in enumerate(program.rules))
         self.rules = {rule.index: rule for rule in compiled if rule is not None}
+        self.products = compile_products(program, symbols, products)
+        self.rules |= {rule.index: rule for rule in self.products.rules}
+        self.products_of: dict[int, list[EventProduct]] = {}  # by functor of events
+        for one in self.products.products:
+            self.products_of.setdefault(one.functor, []).append(one)
         count = len(symbols.functors)
         self.component = [0] * count  # of each functor
         self.recursive: list[bool] = []  # of each component
@@ -94,6 +103,12 @@ class Wiring:
             self.recursive.append(one.recursive)
             for name in one.functors:
                 self.component[symbols.functor(name)] = number
+        for name in self.products.heads:  # behind all that they are deduced from
+            self.component[symbols.functor(name)] = len(self.recursive)
+            self.recursive.append(False)
+        patterns = ((one.rule, part) for one in self.products.products for part in (*one.parts, *one.blockers))
+        self.written = {part.rule: place for place, part in patterns}  # the rule of the program that a part is of
+        self.part_functors = frozenset(map(symbols.functor, self.products.heads))
         dynamic = self._dynamic_functors()
         self.relations = [Relation(number not in dynamic) for number in range(count)]
         kinds = {symbols.functor(name): functor.kind for name, functor in program.functors.items()}
@@ -103,8 +118,10 @@ class Wiring:
         self.all_of: list[list[JoinPlan]] = [[] for _ in self.recursive]
         self.head_component: dict[int, int] = {}  # of each rule
         self.absent: dict[int, list[tuple[Index, Getter]]] = {}  # the negated conditions of each rule
+        self.counted: dict[int, list[tuple[Index, Getter, CountPattern]]] = {}  # and its counts
         for rule in self.rules.values():
-            self._place(rule)
+            if rule.index not in self.products.by_rule:
+                self._place(rule)
         for place, table in enumerate(program.tables):
             self.head_component[len(program.rules) + place] = self.component[symbols.functor(table.functor)]
 
@@ -117,13 +134,19 @@ class Wiring:
             index = self.relations[pattern.functor].index(positions, self.symbols.keys)
             self.absent[rule.index].append((index, key))
             self.reading[pattern.functor].is_read = True
+        self.counted[rule.index] = []
+        for count in rule.counts:
+            positions, key = bound_places(count.atom)
+            index = self.relations[count.atom.functor].index(positions, self.symbols.keys)
+            self.counted[rule.index].append((index, key, count))
+            self.reading[count.atom.functor].is_read = True
         for pattern in rule.positives if rule.kind == "deduce" else rule.positives[1:]:
             self.reading[pattern.functor].is_read = True
         if rule.kind != "deduce":
             event = rule.positives[0]
             self.reading[event.functor].as_event.add(JoinPlan(rule, trigger=0), event)
             return
-        if not rule.positives and not rule.negatives:
+        if not rule.positives and not rule.negatives and not rule.counts and not rule.orders:
             self.facts_of[target].append(rule)
             return
         self.all_of[target].append(JoinPlan(rule))
@@ -132,25 +155,20 @@ class Wiring:
             is_inside = self.component[pattern.functor] == target and self.recursive[target]
             (reading.inside if is_inside else reading.above).add(JoinPlan(rule, trigger=place), pattern)
         for place, pattern in enumerate(rule.negatives):
-            self._negate(
-                self.reading[pattern.functor], self.absent[rule.index][place][0], JoinPlan(rule, negated=place)
-            )
-
-    def _negate(self, reading: Reading, index: Index, plan: JoinPlan) -> None:
-        for known, plans in reading.negated:
-            if known is index:
-                plans.append(plan)
-                return
-        reading.negated.append((index, [plan]))
+            index = self.absent[rule.index][place][0]
+            _watch(self.reading[pattern.functor].negated, index, JoinPlan(rule, changed=pattern))
+        for index, _, count in self.counted[rule.index]:
+            _watch(self.reading[count.atom.functor].counted, index, JoinPlan(rule, changed=count.atom))
 
     def _dynamic_functors(self) -> set[int]:
-        """Functors whose facts events can change: those that are added, and all that is deduced from such."""
+        """Functors whose facts events or sequences can change: those that are added or given, and all that is deduced from such."""
         readers: dict[int, list[int]] = {}
         for rule in self.rules.values():
             if rule.kind == "deduce":
-                for pattern in (*rule.positives, *rule.negatives):
+                for pattern in (*rule.positives, *rule.negatives, *(one.atom for one in rule.counts)):
                     readers.setdefault(pattern.functor, []).append(rule.head.functor)
-        return closure([rule.head.functor for rule in self.rules.values() if rule.kind == "add"], readers)
+        changing = [rule.head.functor for rule in self.rules.values() if rule.kind == "add"]
+        return closure([*changing, *map(self.symbols.functor, self.program.given.values())], readers)
 
     def know(self, functor: int) -> None:
         """Room for a functor that only the data have."""
@@ -159,6 +177,14 @@ class Wiring:
             self.relations.append(Relation(True))
             self.is_event.append(False)
             self.reading.append(Reading())
+
+
+def _watch(watched: list[tuple[Index, list[JoinPlan]]], index: Index, plan: JoinPlan) -> None:
+    for known, plans in watched:
+        if known is index:
+            plans.append(plan)
+            return
+    watched.append((index, [plan]))
 
 
 def load(engine: Engine) -> None:
@@ -189,7 +215,7 @@ def _load_table(engine: Engine, place: int) -> None:
     constant, rule = engine.symbols.constant, len(engine.program.rules) + place
     for row in table.rows:
         key = (functor, *[constant(cell) for cell in row])
-        engine.founding.activate(engine.instances.make(rule, (), engine.fact(key), key[1:], remember=False))
+        engine.founding.activate(engine.instances.make(rule, (), engine.fact(key), (rule, *key[1:]), remember=False))
 
 
 def _settle_permanent(engine: Engine) -> None:
@@ -198,7 +224,10 @@ def _settle_permanent(engine: Engine) -> None:
     breakable = {
         rule.index
         for rule in engine.wiring.rules.values()
-        if any(not relations[pattern.functor].is_static for pattern in rule.negatives)
+        if any(
+            not relations[pattern.functor].is_static
+            for pattern in (*rule.negatives, *(one.atom for one in rule.counts))
+        )
     }
     sound = [number for number in range(len(instances)) if instances.rule[number] not in breakable]
     rules = [(instances.head[number], instances.body[number]) for number in sound]
@@ -218,6 +247,8 @@ def _watch_the_rest(engine: Engine) -> None:
             engine.uses.setdefault(fact, {})[instance] = None
         for index, key in instances.absent[instance]:
             index.bucket(key).watchers[instance] = None
+        for one in instances.counted[instance]:
+            one.among.bucket(one.key).counters[instance] = None
     for fact in range(len(engine.keys)):
         if engine.true[fact] and not engine.permanent[fact]:
             engine.open_facts[fact] = 0

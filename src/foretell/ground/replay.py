@@ -17,25 +17,32 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
 from foretell.data import EventData
+from foretell.data.arguments import check_split
 from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.ground.chunk import Chunk, ReplayOptions, adopt_chunks, replay_chunk
 from foretell.ground.engine import Engine, ReplayLimits
+from foretell.ground.expiry import lifetimes_of
+from foretell.ground.given import given_facts
 from foretell.ground.impossible import check_declared
+from foretell.ground.promises import BrokenPromise, broken_promises, with_promises
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
 from foretell.options import Impossible
+from foretell.shards.place import THIS_PROCESS, WorkPlace, parse_place
+from foretell.shards.pool import ShardTask, SharedInput, Stop
+from foretell.shards.shard_map import make_pool, results_of
 
 log = logging.getLogger("foretell")
 
-FORMAT = 4  # of the files, and of the numbering that they rely on: raise it whenever the engine changes either
+FORMAT = 7  # of the files, and of the numbering that they rely on: raise it whenever the engine changes either
 VARIABLE = "FORETELL_CACHE"
 CHUNK_EVENTS = 20_000  # a chunk is whole sequences with at least this many events
 START_SECONDS = 1.0  # what processes take to start
@@ -49,6 +56,7 @@ class Replay:
     timelines: list[Timeline]
     impossible: int  # events that the program made impossible: skipped or kept as history
     undeclared: int  # events taken to be exogenous because nothing declares them
+    broken: tuple[BrokenPromise, ...] = ()  # each with the first place where it is
 
     def __repr__(self) -> str:
         return f"Replay({len(self.timelines)} timelines, {self.impossible} impossible and {self.undeclared} undeclared events)"
@@ -63,21 +71,52 @@ def replay(
     cache: Path | str | None = None,
     limits: ReplayLimits | None = None,
     progress: Progress | None = None,
+    on: str = "this",
 ) -> Replay:
-    """Timelines of all sequences of a split. Undeclared events are treated as the program was told to (`undeclared`)."""
+    """Replay events under a program: which facts hold, and which events are possible, after each event of each sequence.
+
+    Undeclared events are treated as the program was told to (`undeclared`). Promises are checked; timelines know nothing of them.
+
+    Args:
+        program: the rules.
+        data: one split.
+        impossible: events that the rules forbid: "error", "skip" (left out), or "exogenous" (kept, not predicted).
+        workers: processes; 0: one per core where they save time.
+        cache: a folder that keeps timelines, found again by program and data.
+        limits: how large the database may get.
+        progress: called with how many events are done, and how many there are.
+        on: where sequences are replayed: "this" process, "processes:4", "ray", or a cluster, "ray://HOST:PORT".
+
+    Returns:
+        `timelines`, one per sequence, how many events were impossible, and promises that are broken.
+
+    Raises:
+        DataError: an event is impossible, or not declared.
+
+    Example:
+        >>> program = ft.Program.from_text("user(ann). :- event(buy). buy(U) :- user(U). bought(U) <- buy(U).")
+        >>> data = ft.EventData.from_names([["buy(ann)"]], [[1.0]])
+        >>> len(ft.replay(program, data).timelines)
+        1
+    """
+    place = parse_place(on)
     if not isinstance(program, Program):
         raise ForetellError(f"program: expected a Program, found {type(program).__name__}; Program.from_file reads one")
-    if not isinstance(data, EventData):
-        raise ForetellError(
-            f"data: expected the events of one split, found {type(data).__name__}; give data.train, or load_file(path)"
-        )
+    check_split(data)
     if impossible not in get_args(Impossible):
         raise ForetellError(f"impossible = {impossible!r}: expected one of {', '.join(get_args(Impossible))}")
     undeclared = check_declared(program, data)
     options = ReplayOptions(impossible, limits or ReplayLimits())
     engine = Engine(program, options.limits)
-    chunks = replay_chunks(engine, data, options, workers, cache, progress)
-    return Replay(adopt_chunks(engine, chunks, data), sum(chunk.impossible for chunk in chunks), undeclared)
+    chunks = replay_chunks(engine, data, options, workers, cache, progress, place)
+    found = Replay(adopt_chunks(engine, chunks, data), sum(chunk.impossible for chunk in chunks), undeclared)
+    if not program.promises:
+        return found
+    promising, names = with_promises(program)
+    engine = Engine(promising, options.limits)
+    chunks = replay_chunks(engine, data, options, workers, cache, progress, place)
+    broken = broken_promises(program.promises, names, adopt_chunks(engine, chunks, data))
+    return replace(found, broken=tuple(broken))
 
 
 def replay_chunks(
@@ -87,10 +126,12 @@ def replay_chunks(
     workers: int = 1,
     cache: Path | str | None = None,
     progress: Progress | None = None,
+    on: WorkPlace = THIS_PROCESS,
 ) -> list[Chunk]:
     """The chunks of a split, found on disk or replayed each by an engine of its own, so that they are the same however work is shared out.
 
-    `engine` has the program loaded. `workers` are processes; 0: one per core where they save more time than they take to start.
+    `engine` has the program loaded. `workers` are processes; 0: one per core where they save more time than they take to start. Another
+    place (`on`) than this process has workers of its own.
     """
     parts = list(chunks_of(data))
     store = None if cache is None else Cache(Path(cache))
@@ -111,6 +152,10 @@ def replay_chunks(
         own = engine if place == 0 and engine.is_fresh else Engine(engine.program, options.limits)
         finish(place, replay_chunk(own, parts[place], options))
 
+    if on.kind != "this":
+        for at, chunk in in_shards(engine.program, [(at, parts[at]) for at in todo], options, on):
+            finish(at, chunk)
+        todo = []
     if workers == 0 and len(todo) > 1:
         began = time.perf_counter()
         first = todo.pop(0)
@@ -143,6 +188,28 @@ def chunks_of(data: EventData) -> Iterator[EventData]:
 
 
 # --- in other processes
+
+
+def in_shards(
+    program: Program, parts: list[tuple[int, EventData]], options: ReplayOptions, place: WorkPlace
+) -> Iterator[tuple[int, Chunk]]:
+    """(place, chunk) as they are done by the workers of a place; one that dies takes only its own chunk with it."""
+    if not parts:
+        return
+    shared, pool = SharedInput((program, options)), make_pool(place)
+    try:
+        tasks = [ShardTask(at, replay_shard, shared, data) for at, data in parts]
+        yield from results_of(pool, tasks, "replay", lambda line: log.warning("%s", line))
+    except BaseException:
+        pool.close(now=True)
+        raise
+    pool.close()
+
+
+def replay_shard(shared: tuple[Program, ReplayOptions], data: EventData, stop: Stop) -> Chunk:
+    """A chunk, in a worker."""
+    program, options = shared
+    return replay_chunk(Engine(program, options.limits), data, options)
 
 
 _program: Program | None = None
@@ -193,17 +260,27 @@ def default_folder() -> Path:
 
 
 def chunk_hash(program: Program, data: EventData, impossible: str) -> str:
-    """Of the program, the events in their order, and the options that change what is replayed; times do not matter."""
-    digest = hashlib.sha256(f"{FORMAT}\n{program.digest}\n{program.undeclared}\n{impossible}\n".encode())
+    """A hash of the program, the events in their order, and the options that change what is replayed.
+
+    Times matter where additions expire.
+    """
+    options = program.undeclared, program.products, impossible
+    digest = hashlib.sha256("\n".join([str(FORMAT), program.digest, *options, ""]).encode())
     # Numbers are stored, and they follow the order in which things are declared, though the meaning does not.
     order = [*program.functors, "", *(name for one in program.components for name in one.functors), ""]
     order += [str((table.functor, table.rows)) for table in program.tables]
     digest.update("\n".join(order).encode("utf-8", "surrogatepass"))
+    lifetimes = lifetimes_of(program, data.clock)
+    digest.update("".join(f"{place} lives {one!r}\n" for place, one in lifetimes.items()).encode())
     used: dict[int, None] = {}
     for sequence in data:
         types = np.asarray(sequence.types, dtype=np.int32)
         digest.update(len(types).to_bytes(8, "little"))
         digest.update(types.tobytes())
+        if lifetimes:
+            digest.update(np.append(sequence.times, sequence.t_end).astype(np.float64).tobytes())
+        for name in given_facts(program, sequence.id, sequence.metadata):
+            digest.update(f"given {name}\n".encode("utf-8", "surrogatepass"))
         if sequence.unscored is not None and sequence.unscored.any():  # such events may be impossible
             digest.update(b"unscored" + sequence.unscored.tobytes())
         used.update(dict.fromkeys(np.unique(types).tolist()))

@@ -32,6 +32,7 @@ class ProofGraph:
         engine = self.engine
         instances, true, support, uses = engine.instances, engine.true, engine.support, engine.uses
         active, heads, watched, absent = instances.active, instances.head, instances.watched, instances.absent
+        counted = instances.counted
         changed: list[int] = []
         for fact in work.added:
             if not true[fact]:
@@ -57,6 +58,8 @@ class ProofGraph:
                     using[instance] = None
             for index, key in absent[instance]:
                 index.bucket(key).watchers[instance] = None
+            for one in counted[instance]:
+                one.among.bucket(one.key).counters[instance] = None
             if not true[head]:
                 true[head] = 1
                 changed.append(head)
@@ -74,7 +77,7 @@ class ProofGraph:
                 support[head] -= 1
                 if not support[head]:
                     doubtful.append(head)
-                if len(watched[instance]) > 1 or absent[instance]:
+                if len(watched[instance]) > 1 or absent[instance] or counted[instance]:
                     self._unregister(instance)  # else it was registered with the fact that is gone, and nowhere else
         for fact in doubtful:
             if true[fact] and not support[fact] and not engine.added[fact]:
@@ -91,6 +94,8 @@ class ProofGraph:
                 using.pop(instance, None)
         for index, key in instances.absent[instance]:
             index.bucket(key).watchers.pop(instance, None)
+        for one in instances.counted[instance]:
+            one.among.bucket(one.key).counters.pop(instance, None)
 
     def _publish(self, changed: list[int], now: int, rows: EndedRows | None) -> None:
         """Enter changes of a plain component in the relations, where anyone reads them, and in the records."""
@@ -151,6 +156,8 @@ class ProofGraph:
                 engine.uses.setdefault(fact, {})[instance] = None
             for index, key in instances.absent[instance]:
                 index.bucket(key).watchers[instance] = None
+            for one in instances.counted[instance]:
+                one.among.bucket(one.key).counters[instance] = None
         if engine.wiring.recursive[engine.wiring.component[engine.keys[head][0]]]:
             self.supports.setdefault(head, {})[instance] = None
             if not engine.true[head]:

@@ -1,23 +1,26 @@
 """What the rules make true, when, and why: tables of intervals over integers, not snapshots.
 
-States count the events applied so far: state 0 is before `bos`, state 1 after it, state i + 1 after the i-th event. `[from, to)` are
-states; an addition's `event` is 0 for `bos` and i for the i-th event, and `erased` the event that removed it (NEVER: none did).
+States count the changes applied so far: state 0 is before `bos`, state 1 after it, state i + 1 after the i-th change, which is the i-th
+event where nothing expires, and else an event or an expiry. `[from, to)` are states; an addition's `event` is 0 for `bos` and i for the
+i-th change, and `erased` the change that removed or ended it (NEVER: none did).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from foretell.errors import ForetellError
 from foretell.ground.database import FactKey
+from foretell.ground.products import EventProduct
 from foretell.lang.program import Program
 
 NEVER = np.iinfo(np.int32).max
+NOTHING, NO_ROWS = np.zeros(0, dtype=np.int32), np.zeros((0, 3), dtype=np.int32)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,11 +38,22 @@ class Grounding:
     groups: Sequence[tuple[int, ...]]  # rule, then the values of the variables in its parameter names
     always: np.ndarray  # int32: facts that hold in every state of every sequence
     always_proofs: np.ndarray  # int32: instantiations that do
+    products: tuple[EventProduct, ...] = ()  # possible events that are not listed among facts
+    part_always: np.ndarray = field(
+        default_factory=lambda: NOTHING
+    )  # int32: what of their parts holds in every state of every sequence
+    part_always_proofs: np.ndarray = field(default_factory=lambda: NOTHING)  # int32
 
     def text(self, fact: int) -> str:
-        functor, *args = self.keys[fact]
+        return self.text_of(self.keys[fact])
+
+    def text_of(self, key: FactKey) -> str:
+        functor, *args = key
         name = self.functors[functor]
         return f"{name}({','.join([self.constants[arg] for arg in args])})" if args else name
+
+    def products_of(self, functor: str) -> list[EventProduct]:
+        return [one for one in self.products if self.functors[one.functor] == functor]
 
     def is_event(self, fact: int) -> bool:
         known = self.program.functors.get(self.functors[self.keys[fact][0]])
@@ -70,6 +84,14 @@ class Grounding:
         rules = self.program.rules
         return rules[rule].name if rule < len(rules) else f"table {self.program.tables[rule - len(rules)].functor}"
 
+    @cached_property
+    def brought(self) -> frozenset[str]:
+        """Functors of what sequences bring, before any rule: no facts that anyone asks for."""
+        return frozenset(self.program.given.values())
+
+    def is_brought(self, fact: int) -> bool:
+        return bool(self.brought) and self.functors[self.keys[fact][0]] in self.brought
+
     def group_name(self, group: int) -> str:
         """The `r` of the equations: the rule, and the values of the variables in its parameter names."""
         rule, *numbers = self.groups[group]
@@ -96,9 +118,15 @@ class Timeline:
     proofs: np.ndarray  # int32 [·, 3]: instantiation, from, to; likewise
     additions: np.ndarray  # int32 [·, 3]: instantiation, event, erased; sorted by (r, head, event)
     removals: np.ndarray  # int32 [·, 2]: instantiation, event; in order of time
+    is_expiry: np.ndarray  # bool [n]: True where additions end, at `times`, and nothing happens
+    lifetimes: Mapping[int, float] = field(default_factory=dict)  # of additions that end by themselves, by rule
+    part_holds: np.ndarray = field(
+        default_factory=lambda: NO_ROWS
+    )  # int32 [·, 3]: of the parts of products, as `holds`
+    part_proofs: np.ndarray = field(default_factory=lambda: NO_ROWS)  # int32 [·, 3]: likewise, as `proofs`
 
     def __repr__(self) -> str:
-        return f"Timeline({self.sequence!r}, {len(self.events)} events, {self.states} states)"
+        return f"Timeline({self.sequence!r}, {int((~self.is_expiry).sum())} events, {self.states} states)"
 
     @property
     def states(self) -> int:
@@ -106,7 +134,7 @@ class Timeline:
 
     @property
     def possible(self) -> np.ndarray:
-        """int32 [·, 3]: possible event, from, to; with what is possible for ever."""
+        """int32 [·, 3]: possible event, from, to; with what is possible for ever, and without what products make possible."""
         always = self.grounding.always
         whole = np.column_stack([always, np.zeros_like(always), np.full_like(always, self.states)])
         rows = np.concatenate([whole, self.holds])
@@ -114,10 +142,14 @@ class Timeline:
         return rows[chosen]
 
     def state_at(self, time: float) -> int:
-        """The state at a time: the events before it are applied, one at the very time is not."""
+        """The state at a time: the changes before it are applied, one at the very time is not."""
         if not 0.0 <= time < math.inf:
             raise ForetellError(f"time {time}: expected a number from 0 on")
         return 1 + int(np.searchsorted(self.times, time, side="left"))
+
+    def state_after(self, events: int) -> int:
+        """The state right after so many events."""
+        return 1 if not events else 2 + int(np.flatnonzero(~self.is_expiry)[events - 1])
 
     def check_state(self, state: int) -> None:
         if type(state) is not int or not 0 <= state < self.states:
@@ -130,12 +162,51 @@ class Timeline:
         """The event that led to a state."""
         if state == 0:
             return None
-        return "bos" if state == 1 else self.grounding.text(int(self.events[state - 2]))
+        if state == 1:
+            return "bos"
+        return "an expiry" if self.is_expiry[state - 2] else self.grounding.text(int(self.events[state - 2]))
+
+    def change_in_words(self, state: int) -> str:
+        """What led to a state: `event 3 (buy(u))`, or an expiry."""
+        if state < 2 or self.is_expiry[state - 2]:
+            return str(self.after(state))
+        return f"event {self.event_number(state - 1)} ({self.after(state)})"
+
+    def end_of(self, instance: int, event: int) -> float | None:
+        """When an addition ends by itself; None: it does not."""
+        lives = self.lifetimes.get(self.grounding.rule[instance])
+        return None if lives is None else self.time_of(event + 1) + lives
+
+    def last_event(self, state: int) -> float:
+        """When the last event before a state was; 0 for `bos`."""
+        events = np.flatnonzero(~self.is_expiry[: max(state - 1, 0)])
+        return float(self.times[events[-1]]) if len(events) else 0.0
+
+    @property
+    def last_name(self) -> str:
+        """The last event of all."""
+        return self.grounding.text(int(self.events[~self.is_expiry][-1]))
+
+    def event_number(self, change: int) -> int:
+        """Which event of the sequence a change is, from 1 on; 0 for `bos`."""
+        return change - int(self.is_expiry[:change].sum())
 
     def facts_at(self, state: int) -> list[int]:
         """Everything true, possible events included."""
         self.check_state(state)
-        return [*self.grounding.always.tolist(), *_during(self.holds, state)]
+        return [*self.grounding.always.tolist(), *_during(self.shown_holds, state)]
+
+    @cached_property
+    def shown_holds(self) -> np.ndarray:
+        """`holds` without what the sequence brought, which rules make facts of."""
+        return self.holds[~np.isin(self.holds[:, 0], self.given)] if self.given else self.holds
+
+    @cached_property
+    def given(self) -> tuple[int, ...]:
+        """What the sequence brought, as facts before any rule."""
+        if not self.grounding.brought:
+            return ()
+        return tuple(fact for fact in self.holds[:, 0].tolist() if self.grounding.is_brought(fact))
 
     def proofs_at(self, state: int) -> list[int]:
         return [*self.grounding.always_proofs.tolist(), *_during(self.proofs, state)]
@@ -149,7 +220,7 @@ class Timeline:
         """(state, facts) for every state in turn, each change made once."""
         begins: dict[int, list[int]] = {}
         ends: dict[int, list[int]] = {}
-        for fact, start, stop in self.holds.tolist():
+        for fact, start, stop in self.shown_holds.tolist():
             begins.setdefault(start, []).append(fact)
             ends.setdefault(stop, []).append(fact)
         now = dict.fromkeys(self.grounding.always.tolist())
@@ -166,10 +237,10 @@ def _during(rows: np.ndarray, state: int) -> list[int]:
     return rows[(rows[:, 1] <= state) & (state < rows[:, 2]), 0].tolist()
 
 
-def with_erasures(grounding: Grounding, additions: np.ndarray, removals: np.ndarray) -> np.ndarray:
+def with_erasures(grounding: Grounding, additions: np.ndarray, removals: np.ndarray, expired: np.ndarray) -> np.ndarray:
     """(instantiation, event) → (instantiation, event, erased), sorted by (r, head, event).
 
-    The next removal of its head erases an addition.
+    The next removal of its head erases an addition, or an expiry ends it before; `expired` has which and when.
     """
     head_of = np.asarray(grounding.head, dtype=np.int64)
     groups = np.asarray(grounding.group, dtype=np.int64)[additions[:, 0]]
@@ -183,5 +254,6 @@ def with_erasures(grounding: Grounding, additions: np.ndarray, removals: np.ndar
         found = ends[np.minimum(place, len(ends) - 1)]
         matches = (place < len(ends)) & (found // stride == heads)
         erased[matches] = (found % stride)[matches]
+    erased[expired[:, 0]] = np.minimum(erased[expired[:, 0]], expired[:, 1])
     order = np.lexsort((additions[:, 0], when, groups))
     return np.column_stack([additions, erased])[order].astype(np.int32)

@@ -8,7 +8,19 @@ from operator import itemgetter
 
 from foretell.ground.timeline import NEVER, Timeline
 from foretell.lang.program import NumberedRule
-from foretell.lang.syntax import Atom, Compare, Constant, Literal, Not, Rule, Term, Variable, pretty_rule
+from foretell.lang.syntax import (
+    Atom,
+    Compare,
+    Constant,
+    Count,
+    Literal,
+    Not,
+    Rule,
+    Term,
+    Variable,
+    literal_terms,
+    pretty_rule,
+)
 
 Binding = dict[str, str]  # variable → constant
 SHOWN_EVENTS = 3
@@ -25,7 +37,8 @@ class Failure:
     reasons: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        yield f"{self.rule} ({self.place}) could {'add' if self.kind == 'add' else 'deduce'} it: {self.text}"
+        what = {"add": "add it", "given": "come with the sequence"}.get(self.kind, "deduce it")
+        yield f"{self.rule} ({self.place}) could {what}: {self.text}"
         for reason in self.reasons:
             yield f"  {reason}"
 
@@ -39,6 +52,10 @@ def failures(timeline: Timeline, functor: str, args: tuple[str, ...], state: int
             continue
         binding: Binding | None = _match(rule.head.args, args, {})
         if binding is None:
+            continue
+        if functor in timeline.grounding.program.given and numbered.is_made:
+            told = f"sequence {timeline.sequence} has no such fact among its `facts`"
+            found.append(Failure(numbered.name, rule.span.place, f":- given({functor}).", "given", (told,)))
             continue
         binding = _with_equalities(rule.body, binding)
         if binding is None:
@@ -109,17 +126,16 @@ def _failing(past: _Past, body: tuple[Literal, ...], binding: Binding, state: in
 def _decidable(literal: Literal, binding: Binding) -> bool:
     if isinstance(literal, Atom):
         return True
-    if isinstance(literal, Not):
-        return all(one.is_anonymous or one.name in binding for one in literal.atom.variables())
-    sides = [side for side in (literal.left, literal.right) if isinstance(side, Variable)]
-    return all(side.name in binding for side in sides)
+    variables = (term for term in literal_terms(literal) if isinstance(term, Variable))
+    counts = isinstance(literal, Not | Count)
+    return all(one.name in binding or (counts and one.is_anonymous) for one in variables)
 
 
 def _try(past: _Past, literal: Literal, binding: Binding, state: int) -> tuple[list[Binding], str]:
     """All ways to go on, or the reason why there is none."""
     if isinstance(literal, Compare):
-        left, right = _value(literal.left, binding), _value(literal.right, binding)
-        if (left == right) == literal.equal:
+        left, right = (_value(side, binding) or "" for side in (literal.left, literal.right))
+        if literal.holds(left, right):
             return [binding], ""
         return [], f"`{literal}` fails: {f'both are {left}' if left == right else f'they are {left} and {right}'}"
     if isinstance(literal, Not):
@@ -128,6 +144,20 @@ def _try(past: _Past, literal: Literal, binding: Binding, state: int) -> tuple[l
                 true = _written(literal.atom.functor, fact)
                 return [], f"`not {_shown(literal.atom, binding)}` fails: `{true}` is true"
         return [binding], ""
+    if isinstance(literal, Count):
+        facts = [
+            one
+            for one in past.facts(state, literal.atom.functor)
+            if _match(literal.atom.args, one, binding) is not None
+        ]
+        number, right = literal.of(facts), _value(literal.right, binding) or ""
+        if literal.holds(number, right):
+            return [binding], ""
+        counted = f"{literal.word}({_shown(literal.atom, binding)})"
+        return (
+            [],
+            f"`{counted} {literal.sign} {right}` fails: {'there is none' if number is None else f'it is {number}'}",
+        )
     matches = (_match(literal.args, fact, binding) for fact in past.facts(state, literal.functor))
     following = [found for found in matches if found is not None]
     if following:
@@ -141,7 +171,7 @@ def _not_added(
     past: _Past, numbered: NumberedRule, binding: Binding, functor: str, args: tuple[str, ...], state: int
 ) -> list[str]:
     timeline, rule = past.timeline, numbered.rule
-    erased = _erased(timeline, numbered.number - 1, functor, args, state)
+    erased = _erased(timeline, numbered.place - 1, functor, args, state)
     event = rule.body[0]
     assert isinstance(event, Atom), "the first condition of `<-` is an event"
     reasons = [] if erased is None else [erased[1]]
@@ -149,6 +179,8 @@ def _not_added(
     for place in range(state - 1, -1 if erased is None else erased[0], -1):
         if place == 0:
             name, values = "bos", ()
+        elif timeline.is_expiry[place - 1]:
+            continue
         else:
             fact = int(timeline.events[place - 1])
             name, values = timeline.grounding.functors[timeline.grounding.keys[fact][0]], past.args(fact)
@@ -158,7 +190,8 @@ def _not_added(
         matching += 1
         if len(reasons) < SHOWN_EVENTS:
             reason = _failing(past, rule.body[1:], found, place) if rule.body[1:] else "it was removed"
-            when = "at the start" if place == 0 else f"at event {place}, time {timeline.time_of(place + 1):g}"
+            number = timeline.event_number(place)
+            when = "at the start" if place == 0 else f"at event {number}, time {timeline.time_of(place + 1):g}"
             reasons.append(f"{when}, `{_written(name, values)}`: {reason}")
         elif matching > 1000:
             break
@@ -172,7 +205,7 @@ def _not_added(
 
 
 def _erased(timeline: Timeline, rule: int, functor: str, args: tuple[str, ...], state: int) -> tuple[int, str] | None:
-    """If this rule added the fact once: the event that removed it, and in words when."""
+    """If this rule added the fact once: what removed or ended its last addition, and in words when."""
     grounding = timeline.grounding
     fact = grounding.find(functor, args)
     ended = [
@@ -185,10 +218,13 @@ def _erased(timeline: Timeline, rule: int, functor: str, args: tuple[str, ...], 
     event, erased = max(ended)
     removers = [one for one, when in timeline.removals.tolist() if when == erased and grounding.head[one] == fact]
     by = f" ({grounding.rule_name(grounding.rule[removers[0]])})" if removers else ""
+    number = timeline.event_number(event)
+    when = "at the start" if event == 0 else f"by event {number} at {timeline.time_of(event + 1):g}"
+    at = f"{timeline.time_of(erased + 1):g}"
+    if erased and timeline.is_expiry[erased - 1]:
+        return erased, f"it was added {when} and expired at {at}"
     cause = grounding.text(int(timeline.events[erased - 1])) if erased else "bos"
-    when = "at the start" if event == 0 else f"by event {event} at {timeline.time_of(event + 1):g}"
-    removed = f"removed by event {erased}, `{cause}` at {timeline.time_of(erased + 1):g}{by}"
-    return erased, f"it was added {when} and {removed}"
+    return erased, f"it was added {when} and removed by event {timeline.event_number(erased)}, `{cause}` at {at}{by}"
 
 
 def _match(pattern: tuple[Term, ...], values: tuple[str, ...], binding: Binding) -> Binding | None:

@@ -4,53 +4,65 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 
 from foretell.lang.diagnostics import Diagnostic, ProgramError
-from foretell.lang.functors import Functors, Reach, check_reach, resolve
-from foretell.lang.program import Component, NumberedRule, Program, UncheckedProgram, check_names, dimension
+from foretell.lang.functors import Functors, resolve
+from foretell.lang.program import Functor, NumberedRule, Program, UncheckedProgram, check_names, dimension
+from foretell.lang.reach import Reach, check_reach
+from foretell.lang.reachable import closure
 from foretell.lang.source import Span
 from foretell.lang.statement import ARGUMENTS
+from foretell.lang.stratify import Order, edges_of, order
 from foretell.lang.syntax import (
     Atom,
     Compare,
+    Constant,
+    Count,
     Equalities,
+    GivenDeclaration,
     Not,
     Rule,
+    Statement,
     Term,
     Variable,
-    closure,
     conditions,
     literal_terms,
     pretty_rule,
     rule_terms,
 )
 from foretell.options import Undeclared
-from foretell.terms import constant
+from foretell.terms import constant, plain
 from foretell.wording import LONGEST, as_functor, shown
 
 
 def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Program:
     functors = resolve(gathered, undeclared)
-    dependence = order(functors.by_name, edges_of(gathered.rules))
+    given, brought = _given_rules(gathered.declarations, functors.by_name, len(gathered.rules))
+    rules = [*gathered.rules, *given]
+    by_name = {**functors.by_name, **{one.name: one for one in brought.values()}}
+    dependence = order(by_name, edges_of(rules))
     found = [*gathered.found, *functors.found]
-    for one in gathered.rules:
-        found += check_variables(one.rule)
-        found += _names_without_use(one.rule)
+    for rule, beside in _with_heads_beside(gathered):
+        found += check_variables(rule, beside)
+        found += _names_without_use(rule)
+    found += _automatic_names(gathered)
     found += check_reach(Reach(gathered, functors, undeclared))
     found += _repeated(gathered)
     found += _declarations_as_facts(gathered)
     found += _cycles(dependence)
-    found += check_names(gathered.rules, gathered.tables, functors.by_name, dim)
+    found += check_names(rules, gathered.tables, by_name, dim)
     found += _cyclic_proofs(gathered, functors, dim)
-    found = in_order(found, gathered)
+    found = in_order(_once(found), gathered)
     if any(one.severity == "error" for one in found):
         raise ProgramError(found)
     return Program(
-        rules=tuple(gathered.rules),
+        rules=tuple(rules),
         tables=tuple(gathered.tables),
-        functors=functors.by_name,
+        promises=tuple(gathered.promises),
+        given={name: one.name for name, one in brought.items()},
+        features=functors.features,
+        functors=by_name,
         components=dependence.components,
         stratum=dependence.stratum,
         undeclared=undeclared,
@@ -58,6 +70,60 @@ def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Pr
         sources=tuple(gathered.sources),
         digest=digest(gathered, functors, undeclared),
     )
+
+
+def _given_rules(
+    declarations: Iterable[Statement], functors: Mapping[str, Functor], count: int
+) -> tuple[list[NumberedRule], dict[str, Functor]]:
+    """`age(X1,X2) :- 'given age'(X1,X2) :: given(age).` for `:- given(age).`, and functors of what the sequences bring.
+
+    `count` facts and rules come before them. What no rule looks at has none.
+    """
+    made: list[NumberedRule] = []
+    brought: dict[str, Functor] = {}
+    for one in declarations:
+        arity = functors[one.functor].arity if isinstance(one, GivenDeclaration) and one.functor in functors else None
+        if not isinstance(one, GivenDeclaration) or arity is None or one.functor in brought:
+            continue
+        name = constant(f"given {plain(one.functor)}")
+        while name in functors:
+            name = constant(f"{plain(name)} too")
+        args = tuple(Variable(f"X{place + 1}", one.span) for place in range(arity))
+        shared = Atom("given", (Constant(one.functor, one.span),), one.span, one.span)
+        head, body = (Atom(functor, args, one.span, one.span) for functor in (one.functor, name))
+        made.append(NumberedRule(0, Rule("deduce", head, (body,), shared, shared, one.span), count + len(made) + 1))
+        brought[one.functor] = Functor(name, arity, "fact", 0, None)
+    return made, brought
+
+
+def _with_heads_beside(gathered: UncheckedProgram) -> Iterator[tuple[Rule, frozenset[str]]]:
+    """Every rule with the variables in all heads of the statement that it comes from."""
+    heads: dict[int, set[str]] = {}
+    for rule in gathered.bodies():
+        heads.setdefault(id(rule.span), set()).update(one.name for one in rule.head.variables())
+    for rule in gathered.bodies():
+        yield rule, frozenset(heads[id(rule.span)])
+
+
+def _once(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """One of each: what several rules come from is one statement, with the same mistake."""
+    return list({(one.code, id(one.span.source), one.span.start, one.message): one for one in found}.values())
+
+
+def _automatic_names(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
+    """`:: rule3` where the program has a third rule, whose parameters have that name already."""
+    automatic = {one.name: ("the rule", one.rule.span) for one in gathered.rules if not one.rule.is_fact}
+    automatic |= {f"features({one.functor})": ("the table", one.span) for one in gathered.tables if one.features}
+    for one in gathered.rules:
+        for name in (one.rule.beta, one.rule.matrix):
+            taken = None if name is None else automatic.get(str(name))
+            if name is not None and taken is not None:
+                what, span = taken
+                message = (
+                    f"{shown(str(name))} is what the parameters of {what} at {span.place} are called by themselves"
+                )
+                hint = "use another name; to share the parameters of two rules, give both a name of your own"
+                yield Diagnostic("automatic-name", name.span, message, hint)
 
 
 def _names_without_use(rule: Rule) -> Iterator[Diagnostic]:
@@ -84,7 +150,7 @@ def _repeated(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
 
 def _declarations_as_facts(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
     """`event(admit).` where no rule knows an `event`: its `:-` was forgotten."""
-    known = {atom.functor for one in gathered.rules for atom, _ in conditions(one.rule.body)}
+    known = {atom.functor for rule in gathered.bodies() for atom, _ in conditions(rule.body)}
     known |= {one.rule.head.functor for one in gathered.rules if not one.rule.is_fact}
     known |= {table.functor for table in gathered.tables} | gathered.unread
     for one in gathered.rules:
@@ -100,9 +166,10 @@ def _declarations_as_facts(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
 
 def _cycles(dependence: Order) -> Iterator[Diagnostic]:
     for edge, way in dependence.negated_cycles:
-        shown_way = " :- ".join([edge.head, f"not {edge.body}", *way[1:]][:8])
-        message = f"{shown(edge.head)} depends on itself through `not`: {shown(shown_way)}"
-        hint = "what is true must not depend on its own absence: break the cycle, or use `<-`, which looks at the past"
+        shown_way = " :- ".join([edge.head, f"{edge.word} {edge.body}", *way[1:]][:8])
+        message = f"{shown(edge.head)} depends on itself through `{edge.word}`: {shown(shown_way)}"
+        what = "absence" if edge.word == "not" else "number"
+        hint = f"what is true must not depend on its own {what}: break the cycle, or use `<-`, which looks at the past"
         yield Diagnostic("negation-cycle", edge.atom.span, message, hint)
 
 
@@ -130,27 +197,34 @@ def in_order(found: list[Diagnostic], gathered: UncheckedProgram) -> list[Diagno
 
 
 def digest(gathered: UncheckedProgram, functors: Functors, undeclared: Undeclared) -> str:
-    """Of what the program means: comments, layout, paths and the order of declarations leave it as it is."""
+    """A hash of what the program means; comments, layout, paths and the order of declarations do not change it."""
     made = sha256()
     made.update(f"undeclared={undeclared}\n".encode())
     for functor in sorted(functors.by_name.values(), key=lambda one: one.name):
         made.update(f"{functor.name} {functor.arity} {functor.kind} {functor.dim} {functor.key}\n".encode())
     for one in gathered.rules:
         made.update(f"{pretty_rule(one.rule)}\n".encode())
+    for functor in sorted({one.functor for one in gathered.declarations if isinstance(one, GivenDeclaration)}):
+        made.update(f"given {functor}\n".encode())
     for table in gathered.tables:
         made.update(f"table {table.functor} {table.arity}\n".encode())
         made.update("\n".join(map(",".join, table.rows)).encode())
+        if table.features:
+            made.update(f"features {table.features} {table.numbers}\n".encode())
+    for name, columns in sorted(functors.features.items()):
+        made.update(f"features {name} {columns}\n".encode())
     return made.hexdigest()
 
 
-def check_variables(rule: Rule) -> Iterator[Diagnostic]:
+def check_variables(rule: Rule, beside: frozenset[str] = frozenset()) -> Iterator[Diagnostic]:
+    """`beside` are variables of other heads with the same body."""
     bound = bound_variables(rule)
     unbound: set[str] = set()
     for variable, code, message, hint in _unbound(rule, bound):
         if variable.name not in unbound:  # one mistake, wherever else it shows
             unbound.add(variable.name)
             yield Diagnostic(code, variable.span, message, hint)
-    yield from _used_once(rule, unbound)
+    yield from _used_once(rule, unbound | (beside - {one.name for one in rule.head.variables()}))
     never = never_fires(rule)
     if never is not None:
         span, message = never
@@ -196,8 +270,15 @@ def _unbound(rule: Rule, bound: set[str]) -> Iterator[tuple[Variable, str, str, 
                     message = f"{shown(str(variable))} under `not` is not bound by another condition"
                     hint = bind if uses[variable.name] > 1 else "bind it, or write `_` for 'no value at all'"
                     yield variable, "unbound-negation", message, f"{hint}{_constant_meant(variable)}"
-        elif isinstance(literal, Compare):
-            for variable in _distinct(literal_terms(literal), bound):
+            continue
+        if isinstance(literal, Count):
+            for variable in _distinct(literal.atom.args, bound):
+                if not variable.is_anonymous:
+                    message = f"{shown(str(variable))} inside `{literal.word}` is not bound by another condition"
+                    yield variable, "unbound-count", message, "bind it, or write `_` where any value will do"
+        if isinstance(literal, Compare | Count):
+            sides = literal_terms(literal) if isinstance(literal, Compare) else (literal.right,)
+            for variable in _distinct(sides, bound):
                 message = f"{shown(str(variable))} is compared and not bound by another condition"
                 yield variable, "unbound-comparison", message, f"{bind}{_constant_meant(variable)}"
 
@@ -242,8 +323,13 @@ def never_fires(rule: Rule) -> tuple[Span, str] | None:
             if not equalities.unite(left, right):
                 return one.span, f"{shown(str(left))} is not {shown(str(right))}"
     for one in rule.body:
-        if isinstance(one, Compare) and not one.equal and root(one.left) == root(one.right):
+        if not isinstance(one, Compare) or one.equal:
+            continue
+        left, right = root(one.left), root(one.right)
+        if left == right and one.sign in ("!=", "<", ">"):
             return one.span, f"both sides of {shown(str(one))} are the same"
+        if isinstance(left, Constant) and isinstance(right, Constant) and not one.holds(left.text, right.text):
+            return one.span, f"{shown(f'{left} {one.sign} {right}')} is false"
     # an event that occurs need not be a fact, so the first condition of `<-` contradicts nothing
     required = rule.body if rule.kind == "deduce" else rule.body[1:]
     holds = {(one.functor, tuple(map(root, one.args))) for one in required if isinstance(one, Atom)}
@@ -251,120 +337,3 @@ def never_fires(rule: Rule) -> tuple[Span, str] | None:
         if isinstance(one, Not) and (one.atom.functor, tuple(map(root, one.atom.args))) in holds:
             return one.span, f"{shown(str(one.atom))} is asked for and ruled out"
     return None
-
-
-# --- which functor is deduced from which
-
-
-MOST_CYCLES = 20  # that are searched for and shown
-
-
-@dataclass(frozen=True)
-class Edge:
-    """`head :- …, body, …`."""
-
-    head: str
-    body: str
-    negated: bool
-    atom: Atom
-
-
-@dataclass(frozen=True)
-class Order:
-    components: tuple[Component, ...]
-    stratum: Mapping[str, int]
-    negated_cycles: tuple[tuple[Edge, tuple[str, ...]], ...]  # an edge through `not`, and the functors of the way back
-
-
-def edges_of(rules: Iterable[NumberedRule]) -> list[Edge]:
-    return [
-        Edge(one.rule.head.functor, atom.functor, negated, atom)
-        for one in rules
-        if one.rule.kind == "deduce"
-        for atom, negated in conditions(one.rule.body)
-    ]
-
-
-def order(functors: Iterable[str], edges: Iterable[Edge]) -> Order:
-    edges = list(edges)
-    below: dict[str, dict[str, None]] = {functor: {} for functor in functors}
-    for edge in edges:
-        below.setdefault(edge.head, {})[edge.body] = None
-        below.setdefault(edge.body, {})
-    groups = strong_components({name: list(found) for name, found in below.items()})
-    group_of = {name: number for number, group in enumerate(groups) for name in group}
-    recursive = {group_of[edge.head] for edge in edges if group_of[edge.head] == group_of[edge.body]}
-    negated = [edge for edge in edges if edge.negated and group_of[edge.head] == group_of[edge.body]]
-    negated = list({(edge.head, edge.body): edge for edge in reversed(negated)}.values())[::-1][:MOST_CYCLES]
-    cycles = tuple((edge, path(edge.body, edge.head, below, set(groups[group_of[edge.head]]))) for edge in negated)
-    level = [0] * len(groups)
-    out: list[list[Edge]] = [[] for _ in groups]
-    for edge in edges:
-        out[group_of[edge.head]].append(edge)
-    for number in range(len(groups)):  # a group comes after those it depends on
-        for edge in out[number]:
-            if group_of[edge.body] != number:
-                level[number] = max(level[number], level[group_of[edge.body]] + edge.negated)
-    places = sorted(range(len(groups)), key=lambda number: level[number])  # stable: dependence stays in order
-    components = tuple(Component(tuple(groups[number]), number in recursive) for number in places)
-    return Order(components, {name: level[group_of[name]] for name in group_of}, cycles)
-
-
-def strong_components(below: Mapping[str, list[str]]) -> list[list[str]]:
-    """Tarjan's algorithm with a stack of its own; each group comes after all that it depends on."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    on_stack: set[str] = set()
-    stack: list[str] = []
-    groups: list[list[str]] = []
-    for root in below:
-        if root in index:
-            continue
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
-        work = [(root, iter(below[root]))]
-        while work:
-            node, rest = work[-1]
-            after = next(rest, None)
-            if after is None:
-                work.pop()
-                if work:
-                    parent = work[-1][0]
-                    low[parent] = min(low[parent], low[node])
-                if low[node] == index[node]:
-                    group = []
-                    while True:
-                        member = stack.pop()
-                        on_stack.discard(member)
-                        group.append(member)
-                        if member == node:
-                            break
-                    groups.append(sorted(group, key=index.__getitem__))
-            elif after not in index:
-                index[after] = low[after] = len(index)
-                stack.append(after)
-                on_stack.add(after)
-                work.append((after, iter(below[after])))
-            elif after in on_stack:
-                low[node] = min(low[node], index[after])
-    return groups
-
-
-def path(start: str, goal: str, below: Mapping[str, Iterable[str]], within: set[str]) -> tuple[str, ...]:
-    """A shortest way from one functor down to another inside a group."""
-    came: dict[str, str | None] = {start: None}
-    queue = [start]
-    for node in queue:
-        if node == goal:
-            break
-        for after in below[node]:
-            if after in within and after not in came:
-                came[after] = node
-                queue.append(after)
-    way = []
-    step: str | None = goal
-    while step is not None:
-        way.append(step)
-        step = came[step]
-    return tuple(reversed(way))

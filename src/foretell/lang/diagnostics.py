@@ -33,6 +33,10 @@ ERRORS = {
     "disjunction": "there is no `or`",
     "negation-sign": "a negation of another language, or where none can be",
     "comparison-sign": "a comparison of another language",
+    "bad-range": "`1..5` or `a(x; y)` that stands for no facts or heads",
+    "not-a-number": "a name where integers are compared",
+    "bad-duration": "`for` with no duration, or where nothing is added",
+    "bad-count": "a count, `min` or `max` that says nothing",
     "parameter-names": "names of parameters that are misplaced, missing or too many",
     "too-many-errors": "so many mistakes that the rest of the file was not read",
     # files
@@ -46,6 +50,7 @@ ERRORS = {
     "unknown-declaration": "a declaration that does not exist",
     "bad-declaration": "a declaration with the wrong arguments",
     "bad-dimension": "a dimension that is no whole number in range",
+    "no-place-for-features": "numbers for what is no event, or has no embedding",
     "declared-twice": "two declarations that contradict each other",
     "reserved-name": "`bos` or `eos` as a name of the program's own",
     # rules
@@ -53,11 +58,13 @@ ERRORS = {
     "unbound-name": "a variable in a parameter name that the body does not bind",
     "unbound-negation": "a variable under `not` that nothing else binds",
     "unbound-comparison": "a compared variable that nothing binds",
+    "unbound-count": "a variable in a count that nothing else binds",
     "two-arities": "a functor with different numbers of arguments",
     "event-first": "a `<-` rule that does not begin with an event",
     "unknown-event": "a `<-` rule whose event nothing declares",
     "never-true": "a condition that nothing can ever make true",
     "negation-cycle": "something that depends on its own absence",
+    "automatic-name": "a parameter named as those of a rule are by themselves",
     "shape-clash": "one parameter name for matrices of two shapes",
 }
 WARNINGS = {
@@ -65,6 +72,7 @@ WARNINGS = {
     "never-fires": "a rule whose conditions contradict each other",
     "removes-nothing": "the removal of what nothing adds",
     "event-never-possible": "an event that no rule makes possible",
+    "constant-rate": "an event of dimension 0, whose rate nothing can change",
     "unused-declaration": "a declaration of what is used nowhere",
     "unused-name": "a parameter name that names nothing",
     "event-as-condition": "an event as a condition of `:-`: it is possible, not past",
@@ -142,7 +150,18 @@ def _columns(cells: list[str]) -> int:
 
 
 class ProgramError(ForetellError):
-    """Every mistake of a program, in the order of the files and lines; warnings come along."""
+    """Every mistake of a program, in the order of the files and lines; its warnings come along.
+
+    Args:
+        diagnostics: mistakes and warnings, each with a stable `code`, a place, a message and often a hint.
+
+    Example:
+        >>> try:
+        ...     ft.Program.from_text("user(ann). buy(U) <- users(U).")
+        ... except ft.ProgramError as error:
+        ...     sorted({one.code for one in error.diagnostics})
+        ['unknown-event']
+    """
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         assert any(one.severity == "error" for one in diagnostics), "a ProgramError names at least one error"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from foretell.lang.source import Span
-from foretell.lang.statement import DECLARATIONS, FUNCTORS
+from foretell.lang.statement import DECLARATIONS
+from foretell.lang.tokens import FUNCTORS
+from foretell.lang.tokens import SIGNS as COMPARES
 from foretell.lang.trouble import FAR, Mistake, Trouble, ends_something, glued, whole_argument
 from foretell.wording import shown
 
@@ -18,7 +20,8 @@ ARITHMETIC = frozenset("+-*/^")
 SIGNS: tuple[tuple[str, str, str, str, str | None], ...] = (
     ("== === =:= ≡", "comparison-sign", " is no comparison of the language", "write `=`", "UNEQUAL"),
     ("\\= \\== <> =\\= !== ~= ≠", "comparison-sign", " is no comparison of the language", "write `!=`", "UNEQUAL"),
-    ("< > >= =< <= => ≤ ≥", "comparison-sign", ": constants have no order", "only `=` and `!=` compare", "UNEQUAL"),
+    ("=< ≤", "comparison-sign", " is no comparison of the language", "write `<=`", "ORDER"),
+    ("=> ≥", "comparison-sign", " is no comparison of the language", "write `>=`", "ORDER"),
     (
         " ".join(WRONG_ARROWS),
         "unknown-arrow",
@@ -66,7 +69,7 @@ def word(t: Trouble) -> Mistake | None:
 
 
 def odd(t: Trouble) -> Mistake | None:
-    if t.type != "ODD":
+    if t.type not in ("ODD", "SEMI") and not (t.text == "<=" and t.arrow is None):
         return None
     text, sign = t.text, shown(t.text)
     if text in WRONG_ARROWS and t.arrow is None and not t.open:
@@ -96,6 +99,9 @@ def sign_of_negation(t: Trouble) -> Mistake | None:
         return _negation(t)
     if t.type == "NOT" and t.arrow is None and (t.before is None or t.before.type == "BANG"):
         return _negation(t)
+    if t.before is not None and t.before.type == "NOT" and (t.type == "COUNT" or t.expected == COMPARES):
+        hint = "remove `not` and turn the sign: `<` for `>=`, `!=` for `=`"
+        return t.say("negation-sign", "`not` before a comparison", hint, t.before.span)
     if t.type == "NOT" and t.before is not None and t.before.type == "NOT":
         return t.say("negation-sign", "a negation of a negation", "remove both")
     return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from foretell.lang.program import BOS, FunctorKind, Program
-from foretell.lang.syntax import Kind, conditions, pretty_rule
+from foretell.lang.syntax import Kind, Not, atom_of, pretty_rule
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,9 @@ def graph_of(program: Program) -> Graph:
             facts[rule.head.functor] += 1
             continue
         found = [
-            GraphCondition(atom.functor, negated, rule.kind != "deduce" and place == 0)
-            for place, (atom, negated) in enumerate(conditions(rule.body))
+            GraphCondition(atom.functor, isinstance(literal, Not), rule.kind != "deduce" and place == 0)
+            for place, literal in enumerate(rule.body)
+            if (atom := atom_of(literal)) is not None
         ]
         waits_for_bos = waits_for_bos or any(condition.functor == BOS for condition in found)
         key = (rule.kind, rule.head.functor, tuple(dict.fromkeys(found)))

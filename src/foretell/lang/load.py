@@ -20,25 +20,16 @@ from lark.lexer import Lexer
 from foretell.errors import ForetellError
 from foretell.lang.check import check
 from foretell.lang.diagnostics import Diagnostic, ProgramError
+from foretell.lang.fact_table import Numbers
 from foretell.lang.mistakes import name_mistake
-from foretell.lang.program import NumberedRule, Program, UncheckedProgram
+from foretell.lang.program import Program, UncheckedProgram
 from foretell.lang.source import Source, Span, neighbours, read_text
-from foretell.lang.statement import (
-    DECLARATIONS,
-    FUNCTORS,
-    Builder,
-    StatementError,
-    Token,
-    Written,
-    WrittenRule,
-    read,
-    spelling,
-    statements,
-    tokenize,
-)
-from foretell.lang.syntax import Include, Rule, SourceFile, Statement, Table
+from foretell.lang.statement import DECLARATIONS, StatementError, read
+from foretell.lang.syntax import Include, Promise, Rule, SourceFile, Statement, Table
 from foretell.lang.tables import LOOKED_FOR, read_table
+from foretell.lang.tokens import FUNCTORS, Token, spelling, statements, tokenize
 from foretell.lang.trouble import Trouble
+from foretell.lang.written import Builder, Written, WrittenRule
 from foretell.options import Undeclared
 from foretell.reading import UnreadableFile, read_limits
 from foretell.wording import as_functor, did_you_mean, shown
@@ -63,7 +54,7 @@ class _NoLexer(Lexer):
         del config
 
     def lex(self, lexer_state: object, parser_state: object) -> Any:
-        raise AssertionError("tokens are made by foretell.lang.statement")
+        raise AssertionError("tokens are made by foretell.lang.tokens")
 
 
 @cache
@@ -94,7 +85,7 @@ def parse(source: Source) -> ParseResult:
                 unread.update(_words(tokens, start, cut))
             else:
                 try:
-                    found.append(read(outcome))
+                    found += read(outcome)
                 except StatementError as refused:
                     errors.append(refused.diagnostic)
                     unread.update(_words(tokens, start, end))
@@ -151,7 +142,7 @@ def _statement(tokens: list[Token], start: int, end: int) -> Written | Trouble:
 
 def _swallowed(tokens: list[Token], start: int, end: int, written: Written) -> Trouble | None:
     """`empl(eve)` without its full stop makes a rule of the declaration on the next line; layout tells."""
-    if not isinstance(written, WrittenRule) or written.kind != "deduce" or len(written.body) != 1:
+    if not isinstance(written, WrittenRule) or len(written.body) != 1 or not _deduces(written):
         return None
     arrow = next(place for place in range(start, end) if tokens[place].type == "RULE")
     token, word = tokens[arrow], tokens[arrow + 1]
@@ -160,6 +151,10 @@ def _swallowed(tokens: list[Token], start: int, end: int, written: Written) -> T
     if not at_margin or arrow == start or word.type != "NAME" or word.text not in DECLARATIONS:
         return None
     return Trouble(tokens, start, arrow, end, frozenset(("STOP",)))
+
+
+def _deduces(written: WrittenRule) -> bool:
+    return written.arrow is not None and written.arrow.type == "RULE"
 
 
 def _words(tokens: list[Token], start: int, end: int) -> set[str]:
@@ -208,14 +203,18 @@ def load_shipped(name: str, *, undeclared: Undeclared, dim: int) -> Program:
 
 
 def gather_file(path: Path) -> UncheckedProgram:
+    return gather(read_source(path), path.parent, path)
+
+
+def read_source(path: Path) -> Source:
+    """Raises `ProgramError` where a file cannot be read."""
     try:
-        text = read_text(path)
+        return Source(str(path), read_text(path))
     except UnreadableFile as error:
         source = Source(str(path), "", is_read=False)
         code = "missing-file" if error.missing else "unreadable-file"
         hint = _near(path) or _nameless(path) if error.missing else error.hint
         raise ProgramError([Diagnostic(code, Span(source, 0, 0), error.reason, hint)]) from None
-    return gather(Source(str(path), text), path.parent, path)
 
 
 @dataclass
@@ -232,7 +231,7 @@ class _Open:
 class _Gathering(UncheckedProgram):
     allowed: tuple[Path, ...] = ()  # folders that includes and tables may lie in
     first_read: dict[tuple[str, Path], Span] = field(default_factory=dict)
-    rows_of: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
+    rows_of: dict[str, dict[tuple[str, ...], Numbers]] = field(default_factory=dict)
     open: list[_Open] = field(default_factory=list)
     entered: set[Path] = field(default_factory=set)  # those of `open`
     first_included: dict[Path, Span] = field(default_factory=dict)
@@ -299,13 +298,14 @@ class _Gathering(UncheckedProgram):
             return
         if self._is_second(one, path):
             return
-        table, found = read_table(one, path, self.rows_of.get(one.functor, frozenset()))
+        table, found = read_table(one, path, self.rows_of.get(one.functor, {}))
         self.found += found
         if table is None:
             self.unread.add(one.functor)
         else:
             self.tables.append(table)
-            self.rows_of.setdefault(one.functor, set()).update(table.rows)
+            numbers = table.numbers or [()] * len(table.rows)
+            self.rows_of.setdefault(one.functor, {}).update(zip(table.rows, numbers, strict=True))
 
     def _is_second(self, one: Table, path: Path) -> bool:
         try:
@@ -337,11 +337,13 @@ def gather(source: Source, folder: Path | None, path: Path | None = None) -> Unc
             if file.identity is not None:
                 state.entered.discard(file.identity)
         elif isinstance(statement, Rule):
-            state.rules.append(NumberedRule(len(state.rules) + 1, statement))
+            state.take(statement)
         elif isinstance(statement, Include):
             state.include(statement, file.folder)
         else:
             state.declarations.append(statement)
+            if isinstance(statement, Promise):
+                state.promises.append(statement)
             if isinstance(statement, Table):
                 state.table(statement, file.folder)
     return state

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from foretell.lang import foreign
 from foretell.lang.source import Span
-from foretell.lang.statement import FUNCTORS
+from foretell.lang.syntax import COUNTING
+from foretell.lang.tokens import FUNCTORS, SIGNS
 from foretell.lang.trouble import ARROWS, Mistake, Trouble, ends_something
 from foretell.wording import LONGEST, as_functor, shown
 
@@ -26,11 +27,13 @@ WORDS = {
     "BANG": "`!`",
     "EQUAL": "`=`",
     "UNEQUAL": "`!=`",
+    "ORDER": "`<`",
     "CLOSE": "`)`",
     "_OPEN": "`(`",
     "_COMMA": "a comma",
     "_COLON": "`:`",
     "_NAMES": "`::`",
+    "FOR": "`for`",
     "$END": "a full stop",
     "STOP": "a full stop",
 }
@@ -64,7 +67,7 @@ def _upper_case(t: Trouble) -> Mistake | None:
     """`Forum(T)`, `X.`, `a :- X, b.`"""
     token, before = t.bad, t.before
     after_variable = before is not None and before.type == "VARIABLE"
-    if after_variable and (t.type == "_OPEN" or t.expected == {"EQUAL", "UNEQUAL"}):
+    if after_variable and (t.type == "_OPEN" or t.expected == SIGNS):
         token = before
         assert token is not None
     elif not (token is not None and token.type == "VARIABLE" and "NAME" in t.expected and not t.open):
@@ -88,6 +91,9 @@ def _opening(t: Trouble) -> Mistake | None:
             return t.say("negation-sign", "`not` takes no parentheses", "write `not g(X)`", outer.span)
         if t.closes_too_few():
             return _not_closed(t)
+        if outer.text in COUNTING and not t.is_declaration:
+            message = f"{shown(outer.text)} counts facts, and nothing is compared with the number"
+            return t.say("bad-count", message, f"write `{outer.text}(cart(U, _)) >= 2`", outer.span)
         if outer.text in ("mparams", "betaparams", "allparams") or not t.is_declaration or len(t.open) > 1:
             message = f"{shown(before.text)} is a term inside a term: arguments are constants and variables"
             return t.say("nested-term", message, "give its parts as arguments of their own", before.span)
@@ -114,7 +120,7 @@ def _unclosed(t: Trouble) -> Mistake | None:
     if not t.open or not (t.before is not None and (ends_something(t.before) or t.before.type in ("_OPEN", "_COMMA"))):
         return None
     begins_anew = not t.at_end and t.starts_line(t.place) and t.span.source.line_column(t.span.start)[1] == 1
-    if t.at_end or t.type in ARROWS | {"_NAMES", "_COLON", "EQUAL", "UNEQUAL"} or begins_anew:
+    if t.at_end or t.type in ARROWS | SIGNS | {"_NAMES", "_COLON"} or begins_anew:
         return replace(_not_closed(t), resume=t.place if begins_anew else None)
     return None
 
@@ -142,6 +148,22 @@ def _stop_meant(t: Trouble) -> Mistake | None:
     return None
 
 
+def _duration(t: Trouble) -> Mistake | None:
+    """`for X`, `for half an hour`, `for 30 m`, and `for 30m` after the name of the matrices."""
+    hint = "write a number in the data's unit, or one with a unit: `session(U) <- login(U) for 30m.`"
+    before = t.before
+    if t.type == "FOR" and before is not None and ends_something(before):
+        return t.say("bad-duration", "`for` stands behind the conditions, before `::`", hint)
+    if before is not None and before.type == "DURATION" and not t.at_end and not t.starts_line(t.place):
+        message = f"{shown(t.text)} after {shown(before.text)}: a duration is one word, behind all conditions"
+        return t.say("bad-duration", message, hint)
+    if t.type == "NAME" and t.text == "for" and t.arrow is not None and before is not None and ends_something(before):
+        if t.open or t.starts_line(t.place):
+            return None
+        return t.say("bad-duration", "`for` without a number: it says how long an addition lives", hint)
+    return None
+
+
 def _comma_meant(t: Trouble) -> Mistake | None:
     before = t.before
     if before is None or not ends_something(before) or t.type not in FUNCTORS | {"VARIABLE", "NOT", "BANG"}:
@@ -162,14 +184,14 @@ def _comma_meant(t: Trouble) -> Mistake | None:
 
 
 def _arrow(t: Trouble) -> Mistake | None:
-    if t.type == "RULE" and t.tokens[t.start].type == "BANG" and t.arrow is None:
-        message = "`:-` where `<-` was meant: a fact is removed when an event occurs"
-        return t.say("wrong-arrow", message, "write `<-`")
     if t.type == "ADD" and t.place == t.start:
         hint = "a rule has a head, `h <- event.`; a declaration begins with `:-`"
         return t.say("wrong-arrow", "`<-` without a head", hint)
     if t.type in ARROWS and t.arrow is None and any(one.type == "_NAMES" for one in t.tokens[t.start : t.place]):
         return t.say("parameter-names", "the matrices are named before the arrow", "put `:: name` after the body")
+    if t.type == "ADD" and t.arrow is not None and t.after is not None and t.after.type == "INTEGER":
+        message = f"`<-` is an arrow, also before {shown(t.after.text)}"
+        return t.say("comparison-sign", message, f"with a space it compares: `< -{t.after.text}`")
     if t.type in ARROWS and t.arrow is not None:
         return t.say("syntax", f"a second arrow, {shown(t.text)}, in one rule", "is a full stop missing before?")
     return None
@@ -189,10 +211,12 @@ def _incomplete(t: Trouble) -> Mistake | None:
     what = "an argument" if t.open else "a condition"
     if t.type in ("_COMMA", "CLOSE") and before is not None and before.type in ("_COMMA", "_OPEN"):
         return t.say("syntax", f"{what} is missing before {shown(t.text)}", "remove a comma")
-    if t.type == "_COMMA" and t.arrow is None and ends_something(before):
-        return t.say("syntax", "a comma after a head", "facts end with a full stop each; a rule has one head")
     if not t.at_end:
         return None
+    if t.arrow is None and ends_something(before) and not t.open and not t.is_declaration:
+        comma = next((one for one in t.tokens[t.start : t.place] if one.type == "_COMMA"), None)
+        if comma is not None:
+            return t.say("syntax", "a comma after a fact", "facts end with a full stop each", comma.span)
     if before is None:
         return t.say("syntax", "a full stop with nothing before it", "remove it")
     if before.type == "_COMMA":
@@ -205,7 +229,7 @@ def _incomplete(t: Trouble) -> Mistake | None:
 
 
 def _comparison_outside(t: Trouble) -> Mistake | None:
-    if t.type not in ("EQUAL", "UNEQUAL") or t.open:
+    if t.type not in SIGNS or t.open:
         return None
     if t.arrow is None:
         return t.say("syntax", "a comparison can only be a condition of a rule", "write it after `:-` or `<-`")
@@ -239,6 +263,7 @@ RULES: tuple[Callable[[Trouble], Mistake | None], ...] = (
     foreign.bare_text,
     foreign.odd,
     foreign.sign_of_negation,
+    _duration,
     _closing,
     _unclosed,
     _stop_meant,

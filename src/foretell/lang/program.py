@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 from pathlib import Path
 from typing import Literal as OneOf
 from typing import get_args
 
 from foretell.errors import ForetellError
 from foretell.lang.diagnostics import Diagnostic
-from foretell.lang.source import Source, Span
-from foretell.lang.syntax import Atom, Constant, Equalities, Rule, Statement, Term, Variable
-from foretell.options import Undeclared
+from foretell.lang.fact_table import FactTable
+from foretell.lang.source import Source
+from foretell.lang.syntax import Atom, Constant, Equalities, Promise, Rule, Statement, Term, Variable
+from foretell.options import Products, Undeclared
 from foretell.wording import counted, printable, shown
 
 FunctorKind = OneOf["fact", "event", "exogenous"]
@@ -39,26 +39,39 @@ class Functor:
 
 @dataclass(frozen=True, slots=True)
 class NumberedRule:
-    """A fact or rule with its place in the program: `rule1`, `rule2`, …"""
+    """A fact or rule with the name that its parameters have by themselves: rules are `rule1`, `rule2`, …, a fact is named after itself."""
 
-    number: int
+    number: int  # among rules, removals too, from 1 on; 0 for a fact
     rule: Rule
+    place: int  # among facts and rules together, from 1 on
 
     @property
     def name(self) -> str:
-        return f"rule{self.number}"
+        return str(self.own_name)
+
+    @property
+    def own_name(self) -> Atom:
+        head = self.rule.head
+        if self.is_made and self.rule.matrix is not None:
+            return self.rule.matrix
+        return head if self.rule.is_fact else Atom(f"rule{self.number}", (), head.span, head.functor_span)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether a declaration stands for it: the program has no such rule, but facts that come with sequences."""
+        return self.number == 0 and not self.rule.is_fact
+
+    @property
+    def earlier_name(self) -> str:
+        """In parameter files of format 1, facts and rules were numbered together; starting values are still drawn under these names."""
+        return f"rule{self.place}"
 
 
-@dataclass(frozen=True)
-class FactTable:
-    """Facts that come from a file: one row each, constants in their one spelling, no row twice."""
-
-    functor: str
-    arity: int
-    rows: list[tuple[str, ...]] = field(repr=False)
-    span: Span = field(repr=False)
-    path: str  # as the program writes it
-    header: tuple[str, ...]  # names of the columns
+def promise_rule(promise: Promise, functor: str = "never") -> Rule:
+    """The promise as a rule: whatever it deduces breaks it. Its head has the variables of the body that are bound."""
+    named = (term for one in promise.body if isinstance(one, Atom) for term in one.variables() if not term.is_anonymous)
+    args = tuple({term.name: term for term in named}.values())
+    return Rule("deduce", Atom(functor, args, promise.span, promise.span), promise.body, None, None, promise.span)
 
 
 @dataclass(eq=False)
@@ -68,12 +81,24 @@ class UncheckedProgram:
     rules: list[NumberedRule] = field(default_factory=list)
     declarations: list[Statement] = field(default_factory=list)
     tables: list[FactTable] = field(default_factory=list)
+    promises: list[Promise] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     found: list[Diagnostic] = field(default_factory=list)
     unread: set[str] = field(
         default_factory=set
     )  # functors of which not all is known: a statement or table was not read
+    last_number: int = 0  # of a rule
     is_complete: bool = True  # False: a file is missing, so that any functor may be made true by it
+
+    def bodies(self) -> Iterator[Rule]:
+        """All rules, and promises as such."""
+        yield from (one.rule for one in self.rules)
+        yield from map(promise_rule, self.promises)
+
+    def take(self, rule: Rule) -> None:
+        """A fact or rule, with the next number."""
+        self.last_number += not rule.is_fact
+        self.rules.append(NumberedRule(0 if rule.is_fact else self.last_number, rule, len(self.rules) + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +111,36 @@ class Component:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
-    """A program that was read and found to be without mistakes; `from_file`, `named` and `from_text` make one."""
+    """A program of rules that was read and has no mistakes.
+
+    `from_file`, `named` and `from_text` make one; a constructor is not called directly.
+
+    Args:
+        rules, tables: facts and rules in the order of the text; facts that come from files.
+        promises: bodies that must never hold.
+        given: functors whose facts come with sequences.
+        features: columns of the data that embeddings of events take in, by functor.
+        functors: all functors with their kind, arity and dimension.
+        components: functors that are deduced from one another, in order of dependence.
+        stratum: for each functor, how many negations lie below it.
+        undeclared: what becomes of events of the data that the program does not declare.
+        warnings, sources: what is doubtful and no mistake; the files that were read.
+        digest: a hash of all that has a meaning; equal programs replay equally.
+        products: how possible events of independent parts are kept; changes no number.
+
+    Example:
+        >>> program = ft.Program.from_text("user(ann). user(bob). :- event(buy). buy(U) :- user(U).")
+        >>> program
+        <Program <program>: 1 rule, 2 facts, 1 event>
+    """
 
     rules: tuple[NumberedRule, ...]
     tables: tuple[FactTable, ...]
+    promises: tuple[Promise, ...]
+    given: Mapping[
+        str, str
+    ]  # functors whose facts come with sequences → the functor that stands for these before any rule
+    features: Mapping[str, tuple[str, ...]]  # of events: columns of the data that their embeddings take in
     functors: Mapping[str, Functor]
     components: tuple[Component, ...]  # of the `:-` rules, in order of dependence
     stratum: Mapping[str, int]  # of each functor: how many negations lie below it
@@ -97,6 +148,7 @@ class Program:
     warnings: tuple[Diagnostic, ...]
     sources: tuple[Source, ...]
     digest: str  # of everything above that has a meaning: equal programs replay equally
+    products: Products = "auto"
 
     def __repr__(self) -> str:
         rules = sum(not one.rule.is_fact for one in self.rules)
@@ -105,11 +157,24 @@ class Program:
         parts = ", ".join(counted(*one) for one in ((rules, "rule"), (facts, "fact"), (events, "event")))
         return f"<Program {printable(self.sources[0].name)}: {parts}>"
 
+    @property
+    def expires(self) -> bool:
+        return any(one.rule.duration is not None for one in self.rules)
+
     @staticmethod
     def from_file(path: str | Path, *, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> Program:
-        """Read and check a program with all it includes; raises `ProgramError` with every mistake of it.
+        """Read and check a program with all it includes.
 
-        Where there is no such file, the name of a shipped program will do: `"robocup"`.
+        Args:
+            path: the file, or the name of a program that ships with foretell: `"robocup"`.
+            undeclared: "error": every event of the data must be declared. "exogenous": others happen, and are not predicted.
+            dim: the dimension of functors whose dimension is not declared; it decides which parameters have one shape.
+
+        Returns:
+            The program.
+
+        Raises:
+            ProgramError: every mistake of the program, with its place.
         """
         from foretell.lang.load import load_program
 
@@ -118,7 +183,16 @@ class Program:
 
     @staticmethod
     def named(name: str, *, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> Program:
-        """A program that ships with foretell: `Program.named("robocup")` is for the data `load("robocup")`."""
+        """A program that ships with foretell: `Program.named("robocup")` is for the data `load("robocup")`.
+
+        Args:
+            name: its name.
+            undeclared: as in `from_file`.
+            dim: as in `from_file`.
+
+        Returns:
+            The program.
+        """
         from foretell.lang.load import load_shipped
 
         _check_choice(undeclared)
@@ -133,7 +207,21 @@ class Program:
         undeclared: Undeclared = "error",
         dim: int = DEFAULT_DIM,
     ) -> Program:
-        """The same for a text; includes and tables are looked for in `folder`."""
+        """Read and check a program that is given as text.
+
+        Args:
+            text: the rules.
+            name: what messages call the text.
+            folder: where includes and tables are looked for.
+            undeclared: as in `from_file`.
+            dim: as in `from_file`.
+
+        Returns:
+            The program.
+
+        Raises:
+            ProgramError: every mistake of the program, with its place.
+        """
         from foretell.lang.load import check, gather
 
         _check_choice(undeclared)
@@ -173,7 +261,7 @@ def dimension(functors: Mapping[str, Functor], name: str, dim: int) -> int:
 
 def shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int, time_dim: int) -> RuleShapes:
     rule = one.rule
-    own = Atom(one.name, (), rule.head.span, rule.head.functor_span)
+    own = one.own_name
     head = dimension(functors, rule.head.functor, dim)
     body = sum(dimension(functors, atom.functor, dim) for atom in rule.body if isinstance(atom, Atom))
     if rule.kind == "remove":
@@ -194,60 +282,13 @@ def cell_shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int,
     shapes = shapes_of(one, functors, dim, 0)
     if shapes.stem != "add":
         return shapes
-    own = Atom(one.name, (), one.rule.head.span, one.rule.head.functor_span)
     head, past = shapes.matrices["V"]
-    return RuleShapes("add", shapes.name, one.rule.beta or own, {"G": (GATES * head if rows is None else rows, past)})
+    return RuleShapes(
+        "add", shapes.name, one.rule.beta or one.own_name, {"G": (GATES * head if rows is None else rows, past)}
+    )
 
 
-# --- counts ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RuleCount:
-    rule: NumberedRule
-    shapes: RuleShapes
-    parameters: int  # of its matrices, all layers, for one binding of the variables in its name, and its exponent
-    shared_with: str | None  # an earlier rule whose matrices these are
-
-
-@dataclass(frozen=True)
-class Counts:
-    rules: tuple[RuleCount, ...]
-    tables: int
-    intensities: int
-    total: int  # each shared matrix once; each group of `:: post(C)` for one value of C
-    per_value: bool  # True: there are such groups, and the total grows with their values
-
-
-def count_parameters(
-    rules: Iterable[NumberedRule],
-    tables: Iterable[FactTable],
-    functors: Mapping[str, Functor],
-    *,
-    dim: int,
-    layers: int,
-    time_dim: int | None = None,
-) -> Counts:
-    time_dim = dim if time_dim is None else time_dim
-    owner: dict[object, str] = {}
-    counts: list[RuleCount] = []
-    total = 0
-    for one in rules:
-        shapes = shapes_of(one, functors, dim, time_dim)
-        matrices = sum(map(prod, shapes.matrices.values())) * (layers if shapes.stem == "add" else 1)
-        shared = owner.setdefault((shapes.stem, _pattern(shapes.name)), one.name) if shapes.matrices else one.name
-        exponent = 0 if shapes.beta is None else 1
-        total += (matrices if shared == one.name else 0) + (
-            exponent and owner.setdefault(("beta", _pattern(shapes.beta or shapes.name)), one.name) == one.name
-        )
-        counts.append(RuleCount(one, shapes, matrices + exponent, None if shared == one.name else shared))
-    rows = sum(len(table.rows) * dimension(functors, table.functor, dim) for table in tables)
-    events = sum(2 + dimension(functors, name, dim) for name, one in functors.items() if one.kind == "event")
-    per_value = any(count.shapes.groups for count in counts)
-    return Counts(tuple(counts), rows, events, total + rows + events, per_value)
-
-
-def _pattern(name: Atom) -> tuple[object, ...]:
+def pattern_of(name: Atom) -> tuple[object, ...]:
     """A name up to the names of its variables."""
     places: dict[str, int] = {}
     args = tuple(
@@ -268,7 +309,7 @@ class _Family:
         self.at: list[dict[str | None, list[int]]] = [{} for _ in range(arity)]  # None: a variable
 
     def is_new(self, shapes: RuleShapes) -> bool:
-        key = (_pattern(shapes.name), tuple(shapes.matrices.items()))
+        key = (pattern_of(shapes.name), tuple(shapes.matrices.items()))
         new = key not in self.seen
         self.seen.add(key)
         return new
@@ -293,7 +334,11 @@ def check_names(
 ) -> Iterator[Diagnostic]:
     """Two rules share a matrix where their names can be bound to the same term; then its shape must be the same."""
     families: dict[tuple[str, str, int], _Family] = {}
+    own: dict[tuple[str, int], list[NumberedRule]] = {}  # facts that are named after themselves, as rows of tables are
     for one in rules:
+        if one.rule.is_fact and one.rule.matrix is None:
+            own.setdefault((one.rule.head.functor, len(one.rule.head.args)), []).append(one)
+            continue
         shapes = shapes_of(one, functors, dim, dim)
         if not shapes.matrices:
             continue
@@ -307,13 +352,17 @@ def check_names(
                 yield _clash(one, shapes, earlier, f"{rule.name} ({rule.rule.span.place})")
                 break
         family.add(shapes, one)
-    for table in tables:
-        shape = {"W": (dimension(functors, table.functor, dim), 1)}
-        family = families.get(("deduce", table.functor, table.arity))
+    plain = (one for one in tables if not one.features)
+    named = [(one.functor, one.arity, one.rows, f"the facts of a table ({one.span.place})") for one in plain]
+    for (functor, arity), facts in own.items():
+        rows = [tuple(str(arg) for arg in one.rule.head.args) for one in facts]
+        named.append((functor, arity, rows, f"the facts from {facts[0].rule.span.place} on"))
+    for functor, arity, rows, where in named:
+        shape = {"W": (dimension(functors, functor, dim), 1)}
+        family = families.get(("deduce", functor, arity))
         for shapes, rule in family.members if family is not None else ():
-            if shapes.matrices != shape and any(_matches(shapes.name, row) for row in table.rows):
-                named = RuleShapes("deduce", shapes.name, None, shape)
-                yield _clash(rule, shapes, named, f"the facts of a table ({table.span.place})")
+            if shapes.matrices != shape and any(_matches(shapes.name, row) for row in rows):
+                yield _clash(rule, shapes, RuleShapes("deduce", shapes.name, None, shape), where)
 
 
 def _clash(one: NumberedRule, here: RuleShapes, there: RuleShapes, where: str) -> Diagnostic:

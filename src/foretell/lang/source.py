@@ -58,7 +58,11 @@ PROGRAM_BYTES = 16 << 20  # of one file of rules; data belong into tables
 
 def read_text(path: Path, most: int | None = PROGRAM_BYTES) -> str:
     """The text of a UTF-8 file, without a byte order mark; raises `UnreadableFile`."""
-    data = read_bytes(path, most)
+    return decoded(read_bytes(path, most))
+
+
+def decoded(data: bytes) -> str:
+    """UTF-8 text without a byte order mark; raises `UnreadableFile`."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,219 +1,56 @@
-"""A program's text → tokens; what the parser makes of those of one statement → a rule or declaration of the syntax tree.
+"""A statement as it is written → rules or a declaration of the syntax tree.
 
-What is no token of the language becomes an `ODD` one, for the parser to name. A statement is taken as it is written first; then `_` is
-numbered, parameter names are told apart and declarations are read.
+`_` is numbered, parameter names are told apart, and what is short for several statements is written out.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
-
-from lark import Transformer, v_args
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from foretell import terms
+from foretell.durations import UNITS, duration_seconds
 from foretell.lang.diagnostics import Diagnostic
-from foretell.lang.source import Source, Span
+from foretell.lang.source import Span
 from foretell.lang.syntax import (
-    ANONYMOUS,
+    ORDERS,
     PARAMETERS,
     Atom,
     Compare,
     Constant,
+    Count,
     Declaration,
+    Duration,
     Embed,
     EventDeclaration,
+    FeatureDeclaration,
+    GivenDeclaration,
     Include,
     Key,
     Kind,
     Literal,
     Not,
+    Promise,
     Rule,
     Statement,
     Table,
     Term,
     Variable,
+    atom_of,
     rule_terms,
 )
-from foretell.wording import LONGEST, as_functor, did_you_mean, listed, shown
-
-_PIECE = re.compile(
-    r"""
-    (?P<space>[\s\ufeff]+|%[^\n]*)
-  | (?P<ODD_NUMBER>-?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?)
-  | (?P<word>-?\w+)
-  | (?P<STRING>'(?:[^'\\\n]|\\[^\n]|'')*+'|"(?:[^"\\\n]|\\[^\n]|"")*+")
-  | (?P<ODD_QUOTE>['"][^\n]*)
-  | (?P<ODD>/\*|//|\\==|\\=|\\\+|=\\=|=:=|:=|===|==>|==|=<|=>|<=>|<=|<>|>=|!==|-->|->|~=|\|\||&&)
-  | (?P<mark>:-|<-|::|!=|[(),.:!=])
-  | (?P<odd>.)
-    """,
-    re.VERBOSE | re.DOTALL,
+from foretell.lang.tokens import Token, spelling
+from foretell.lang.written import (
+    IntegerRange,
+    ManyAtoms,
+    WideTerm,
+    Written,
+    WrittenDeclaration,
+    WrittenHead,
+    WrittenRule,
 )
-MARKS = {":-": "RULE", "<-": "ADD", "::": "_NAMES", ":": "_COLON", "!=": "UNEQUAL", "=": "EQUAL", "!": "BANG"}
-MARKS |= {"(": "_OPEN", ")": "CLOSE", ",": "_COMMA", ".": "STOP"}
-FUNCTORS = frozenset(("NAME", "INTEGER", "STRING"))
-WORDS = frozenset(("NAME", "INTEGER", "VARIABLE", "ODD_WORD", "ODD_NUMBER"))
-
-
-class Token:
-    """A word or mark with its place. `type` is what the grammar knows it by."""
-
-    __slots__ = ("end", "source", "start", "text", "type")
-
-    def __init__(self, type: str, text: str, source: Source, start: int, end: int) -> None:
-        self.type, self.text, self.source, self.start, self.end = type, text, source, start, end
-
-    @property
-    def span(self) -> Span:
-        return Span(self.source, self.start, self.end)
-
-    def __repr__(self) -> str:
-        return f"{self.type}({self.text[:40]!r})"
-
-
-def tokenize(source: Source) -> list[Token]:
-    found: list[Token] = []
-    depth = 0  # of parentheses that are open in a statement
-    for match in _PIECE.finditer(source.text):
-        kind, text = match.lastgroup, match.group()
-        assert kind is not None
-        if kind == "space":
-            continue
-        if kind == "word":
-            kind = _word(text)
-        elif kind == "mark":
-            kind = MARKS[text]
-            depth = depth + 1 if kind == "_OPEN" else max(0, depth - 1) if kind == "CLOSE" else depth
-            if kind == "STOP":
-                kind = "ODD_DOT" if depth and _is_inner_dot(source.text, match.start(), found) else kind
-                depth = depth if kind == "ODD_DOT" else 0
-        elif kind == "odd":
-            kind = "ODD"
-        if found and found[-1].text == "not" and found[-1].type == "NAME" and (kind in FUNCTORS or kind == "VARIABLE"):
-            found[-1].type = "NOT"  # two words side by side can mean nothing else
-        found.append(Token(kind, text, source, match.start(), match.end()))
-    return found
-
-
-def _is_inner_dot(text: str, place: int, found: list[Token]) -> bool:
-    """`staff.csv` or `../teams.ndtt` among arguments, without spaces: that is no end of a statement."""
-    after, last = text[place + 1 : place + 2], found[-1]
-    if not after.isalnum() and (not after or after not in "_./"):
-        return False
-    return (last.type in WORDS and last.end == place) or last.type in ("_OPEN", "_COMMA", "ODD", "ODD_DOT")
-
-
-def _word(text: str) -> str:
-    first = text[0]
-    if first == "_" or first.isupper():
-        return "VARIABLE"
-    if terms.is_integer(text):
-        return "INTEGER"
-    return "NAME" if terms.constant(text) == text else "ODD_WORD"
-
-
-def statements(tokens: list[Token]) -> Iterator[tuple[int, int]]:
-    """Where each begins and ends, its full stop included; only the last of a text may lack one."""
-    start = 0
-    for place, token in enumerate(tokens):
-        # a quote left open has swallowed the rest of its line: its statement ends there if a full stop did
-        if token.type == "STOP" or (token.type == "ODD_QUOTE" and token.text.rstrip().endswith(".")):
-            yield start, place + 1
-            start = place + 1
-    if start < len(tokens):
-        yield start, len(tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class WideTerm:
-    """`event(watch(U,P), 8)` or `post(C)`: a term whose arguments may be terms; `word` is as it was written."""
-
-    functor: Token
-    args: tuple[Variable | Atom, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenRule:
-    kind: Kind
-    head: Atom
-    body: tuple[Literal, ...]
-    beta: Atom | None
-    names: tuple[WideTerm, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenDeclaration:
-    term: WideTerm
-    span: Span
-
-
-Written = WrittenRule | WrittenDeclaration
-Names = tuple[WideTerm, ...] | None
-
-
-def spelling(token: Token) -> str:
-    return terms.unquote(token.text) if token.type == "STRING" else token.text
-
-
-@v_args(inline=True)
-class Builder(Transformer[Token, Written]):
-    """Called by the parser as it goes, without a tree of strings in between."""
-
-    def variable(self, token: Token) -> Variable:
-        return Variable(token.text, token.span, token.text == ANONYMOUS)
-
-    def constant(self, token: Token) -> Constant:
-        return Constant(spelling(token), token.span)
-
-    def atom(self, functor: Token, arguments: tuple[Term, ...] | None, close: Token | None) -> Atom:
-        return Atom(spelling(functor), arguments or (), functor.span.to((close or functor).span), functor.span)
-
-    def wide(self, functor: Token, arguments: tuple[Variable | Atom, ...] | None, close: Token | None) -> WideTerm:
-        return WideTerm(functor, arguments or (), functor.span.to((close or functor).span))
-
-    def _list(self, *found: Any) -> tuple[Any, ...]:
-        return found
-
-    arguments = wide_arguments = body = names = _list
-
-    def negation(self, sign: Token, atom: Atom) -> Not:
-        return Not(atom, sign.span.to(atom.span))
-
-    def compare(self, left: Term, sign: Token, right: Term) -> Compare:
-        return Compare(sign.type == "EQUAL", left, right, left.span.to(right.span))
-
-    def beta(self, name: Atom) -> Atom:
-        return name
-
-    def fact(self, head: Atom, beta: Atom | None, names: Names) -> WrittenRule:
-        return _written("deduce", head.span, head, beta, (), names)
-
-    def deduce(self, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: Names) -> WrittenRule:
-        return _written("deduce", head.span, head, beta, body, names)
-
-    def add(self, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: Names) -> WrittenRule:
-        return _written("add", head.span, head, beta, body, names)
-
-    def remove(
-        self, sign: Token, head: Atom, beta: Atom | None, _: Token, body: tuple[Literal, ...], names: Names
-    ) -> WrittenRule:
-        return _written("remove", sign.span, head, beta, body, names)
-
-    def declaration(self, sign: Token, term: WideTerm) -> WrittenDeclaration:
-        return WrittenDeclaration(term, sign.span.to(term.span))
-
-
-def _written(
-    kind: Kind, start: Span, head: Atom, beta: Atom | None, body: tuple[Literal, ...], names: Names
-) -> WrittenRule:
-    last = (names or body or (beta or head,))[-1]
-    return WrittenRule(kind, head, body, beta, names or (), start.to(last.span))
-
+from foretell.wording import LONGEST, as_functor, did_you_mean, listed, shown
 
 DECLARATIONS = {
     "embed": ":- embed(forum, 8).",
@@ -222,8 +59,19 @@ DECLARATIONS = {
     "key": ":- key(forum, 4).",
     "include": ':- include("teams.ndtt").',
     "table": ':- table(teammate, "teammate.csv").',
+    "features": ":- features(buy, amount).",
+    "given": ":- given(age).",
+    "never": ":- never(has(P, B), has(Q, B), P != Q).",
 }
-ARGUMENTS = {"embed": (2,), "event": (1, 2), "exogenous": (1, 2), "key": (2,), "include": (1,), "table": (2,)}
+ARGUMENTS = {
+    "embed": (2,),
+    "event": (1, 2),
+    "exogenous": (1, 2),
+    "key": (2,),
+    "include": (1,),
+    "table": (2, 3),
+    "given": (1,),
+}
 LARGEST = 1_000_000  # a dimension above it is a mistake, and would not fit any machine
 
 
@@ -235,30 +83,140 @@ class StatementError(Exception):
         super().__init__(message)
 
 
-def read(written: Written) -> Statement:
-    """Raises `StatementError`."""
-    return _rule(written) if isinstance(written, WrittenRule) else _declaration(written)
+def read(written: Written) -> list[Statement]:
+    """One, or several that it is short for; raises `StatementError`."""
+    if isinstance(written, WrittenRule):
+        return _rules(written)
+    return [_promise(written) if isinstance(written, Promise) else _declaration(written)]
 
 
 # --- rules ---------------------------------------------------------------------------------------------------------
 
+MOST_STATEMENTS = 100_000  # that one is short for
 
-def _rule(written: WrittenRule) -> Rule:
-    head = written.head
-    if written.body and head.args and _source_text(head.functor_span) == "not":
-        hint = "to remove a fact when an event occurs: `!forum(T) <- destroy(T).`"
-        raise StatementError("negation-sign", head.functor_span, "`not` cannot stand in a head", hint)
-    for literal in written.body:
+
+def _rules(written: WrittenRule) -> list[Statement]:
+    _check_body(written.body)
+    made: list[Statement] = []
+    _check_size(written)
+    for head in written.heads:
+        for atom in _written_out(head.atom):
+            if written.body and atom.args and _source_text(atom.functor_span) == "not":
+                hint = "to remove a fact when an event occurs: `!forum(T) <- destroy(T).`"
+                raise StatementError("negation-sign", atom.functor_span, "`not` cannot stand in a head", hint)
+            kind: Kind = "deduce" if written.arrow is None or written.arrow.type == "RULE" else "add"
+            if head.removed and kind == "deduce":
+                assert written.arrow is not None
+                message = "`:-` where `<-` was meant: a fact is removed when an event occurs"
+                raise StatementError("wrong-arrow", written.arrow.span, message, "write `<-`")
+            names = _names(written, head)
+            kind = "remove" if head.removed else kind
+            duration = None if written.lives is None else _duration(written.lives, kind)
+            made.append(number_anonymous(Rule(kind, atom, written.body, *names, written.span, duration)))
+    return made
+
+
+def _duration(token: Token, kind: Kind) -> Duration:
+    """`30`, `0.5`, `30m`, `1d12h`."""
+    if kind != "add":
+        what = "removes" if kind == "remove" else "deduces"
+        message = f"`for {token.text}` says how long an addition lives, and this {what} a fact"
+        hint = "a removal is for good" if kind == "remove" else "write `session(U) <- login(U) for 30m.`"
+        raise StatementError("bad-duration", token.span, message, hint)
+    try:
+        number, in_seconds = float(token.text), False
+    except ValueError:
+        seconds = duration_seconds(token.text.removeprefix("-"))
+        if seconds is None:
+            message = f"{shown(token.text)} is no duration"
+            hint = f"write a number in the data's unit, or one with a unit: 30m, 2h, 1d12h ({', '.join(UNITS)})"
+            raise StatementError("bad-duration", token.span, message, hint) from None
+        number, in_seconds = seconds, True
+    if token.text.startswith("-") or not 0.0 < number < math.inf:
+        message = f"an addition lives for a time above 0, not for {shown(token.text)}"
+        raise StatementError("bad-duration", token.span, message, "leave `for` out where it lives until it is removed")
+    return Duration(token.text, number, in_seconds, token.span)
+
+
+def _check_size(written: WrittenRule) -> None:
+    many = [head.atom for head in written.heads if isinstance(head.atom, ManyAtoms)]
+    for one in many:
+        if len({len(args) for args in one.choices}) > 1:
+            counts = listed([str(len(args)) for args in one.choices])
+            message = f"`;` separates whole lists of arguments, and these have {counts}"
+            raise StatementError(
+                "bad-range", one.span, message, "write `edge(a, b; b, c)` for edge(a, b) and edge(b, c)"
+            )
+        empty = next(
+            (one for args in one.choices for one in args if isinstance(one, IntegerRange) and not len(one)), None
+        )
+        if empty is not None:
+            message = f"{shown(_source_text(empty.span))} is empty: it ends before it begins"
+            raise StatementError("bad-range", empty.span, message, "write the smaller number first")
+    count = sum(one.count() for one in many)
+    if count > MOST_STATEMENTS:
+        message = f"this is short for {count:,} statements, at most {MOST_STATEMENTS:,} are read"
+        raise StatementError("bad-range", many[0].span, message, "give so many facts in a table: `:- table(…).`")
+
+
+def _written_out(atom: Atom | ManyAtoms) -> Iterator[Atom]:
+    return iter((atom,)) if isinstance(atom, Atom) else atom.atoms()
+
+
+def _check_body(body: tuple[Literal, ...]) -> None:
+    for literal in body:
+        atom = atom_of(literal)
+        if isinstance(literal, ManyAtoms) or isinstance(atom, ManyAtoms):
+            many = literal if isinstance(literal, ManyAtoms) else atom
+            assert isinstance(many, ManyAtoms)
+            if len(many.choices) > 1:
+                message = "`;` in a condition: there is no `or`"
+                raise StatementError("disjunction", many.span, message, "write two rules, one for each case")
+            message = "a range in a condition: it is short for several facts or heads"
+            hint = "compare a variable instead: `level(X), X >= 1, X <= 5`"
+            raise StatementError("bad-range", many.span, message, hint)
         if isinstance(literal, Atom) and literal.args and _source_text(literal.functor_span) == "not":
             message = "`not` takes a condition, without parentheses"
             hint = "write `not g(X)`; a fact that is called not stands in quotes: 'not'(X)"
             raise StatementError("negation-sign", literal.functor_span, message, hint)
-    return number_anonymous(Rule(written.kind, written.head, written.body, *_names(written), written.span))
+        if isinstance(literal, Count):
+            _check_count(literal)
+        for side in sides_of(literal):
+            if isinstance(side, Constant) and not terms.is_integer(side.text):
+                message = f"{shown(str(literal))} compares integers, and {shown(str(side))} is none"
+                raise StatementError("not-a-number", side.span, message, "only `=` and `!=` compare names")
 
 
-def _names(written: WrittenRule) -> tuple[Atom | None, Atom | None]:
+def sides_of(literal: Literal) -> tuple[Term, ...]:
+    """What must be an integer for a comparison to hold."""
+    if isinstance(literal, Count):
+        return (literal.right,)
+    return (literal.left, literal.right) if isinstance(literal, Compare) and literal.sign in ORDERS else ()
+
+
+def _check_count(one: Count) -> None:
+    free = sum(isinstance(arg, Variable) and arg.is_anonymous for arg in one.atom.args)
+    if one.word == "count" or free == 1:
+        return
+    message = (
+        f"`{one.word}` needs one `_`, where the number stands, and there {'is none' if not free else f'are {free}'}"
+    )
+    hint = f"write `{one.word}(price(I, _)) <= 10`"
+    if free:
+        hint += "; leave the other arguments out by a rule of their own: `price(I, P) :- offer(I, _, P).`"
+    raise StatementError("bad-count", one.atom.span, message, hint)
+
+
+def _promise(written: Promise) -> Promise:
+    _check_body(written.body)
+    head = Atom("never", (), written.span, written.span)
+    numbered = number_anonymous(Rule("deduce", head, written.body, None, None, written.span))
+    return Promise(numbered.body, written.span)
+
+
+def _names(written: WrittenRule, head: WrittenHead) -> tuple[Atom | None, Atom | None]:
     """`: b`, `:: w`, `:: mparams(w), betaparams(b)`, `:: allparams(p)` → the names of the exponent and of the matrices."""
-    beta, matrix = written.beta, None
+    beta, matrix = head.beta, None
     for name in written.names:
         word = name.functor.text
         wrapped = name.functor.type == "NAME" and word in PARAMETERS and bool(name.args)
@@ -273,7 +231,7 @@ def _names(written: WrittenRule) -> tuple[Atom | None, Atom | None]:
                 raise _bad_names(name, "the matrices are named twice", "remove one of the names")
             matrix = atom
         if wrapped and word in ("betaparams", "allparams"):
-            if word == "allparams" and written.kind == "deduce" and not written.body:
+            if word == "allparams" and written.arrow is None:
                 continue  # a fact has no exponent to name
             if beta is not None:
                 raise _bad_names(name, "the pool exponent is named twice", "remove one of the names")
@@ -319,6 +277,8 @@ def number_anonymous(rule: Rule) -> Rule:
             return atom(one)
         if isinstance(one, Not):
             return replace(one, atom=atom(one.atom))
+        if isinstance(one, Count):
+            return replace(one, atom=atom(one.atom), right=fresh(one.right))
         return replace(one, left=fresh(one.left), right=fresh(one.right))
 
     head, body = atom(rule.head), tuple(map(literal, rule.body))
@@ -333,23 +293,31 @@ def _declaration(written: WrittenDeclaration) -> Declaration:
     term = written.term
     word = term.functor.text
     if term.functor.type != "NAME" or word not in DECLARATIONS:
-        hint = f"declarations are {listed(DECLARATIONS)}; a rule needs a head before `:-`"
+        hint = f"declarations are {listed(DECLARATIONS, most=len(DECLARATIONS))}; a rule needs a head before `:-`"
         hint = did_you_mean(word, DECLARATIONS, otherwise=hint)
         raise StatementError("unknown-declaration", term.functor.span, f"{shown(word)} is no declaration", hint)
-    wanted = ARGUMENTS[word]
-    if len(term.args) not in wanted:
+    if word == "never":
+        raise _bad(word, term.span, "`never` takes conditions in parentheses")
+    wanted = ARGUMENTS.get(word)
+    if wanted is None and len(term.args) < 2:
+        raise _bad(word, term.span, f"`{word}` takes an event and its columns")
+    if wanted is not None and len(term.args) not in wanted:
         number = "1 argument" if wanted == (1,) else f"{' or '.join(map(str, wanted))} arguments"
         raise _bad(word, term.span, f"`{word}` takes {number}, not {len(term.args)}")
     if word == "include":
         return Include(_path(term, 0), written.span)
     if word == "table":
-        return Table(_functor(term)[0], _path(term, 1), written.span)
+        return Table(_functor(term)[0], _path(term, 1), _features(term), written.span)
+    if word == "features":
+        return FeatureDeclaration(_functor(term)[0], _columns(word, term.args[1:]), written.span)
     if word == "embed":
         functor = None if isinstance(term.args[0], Variable) and term.args[0].is_anonymous else _functor(term)[0]
         return Embed(functor, _number(term, 0), written.span)
     if word == "key":
         return Key(_functor(term)[0], _number(term, 1), written.span)
     functor, arity = _functor(term, may_have_arguments=True)
+    if word == "given":
+        return GivenDeclaration(functor, arity, written.span)
     dim = _number(term, 0) if len(term.args) == 2 else None
     return EventDeclaration(functor, word == "exogenous", dim, arity, written.span)
 
@@ -387,6 +355,33 @@ def _path(term: WideTerm, place: int) -> str:
     if isinstance(value, Variable) or value.args or text[:1] not in "'\"":
         raise _bad(word, value.span, f"`{word}` takes a path in quotes, not {shown(text)}")
     return terms.plain(value.functor)
+
+
+def _features(term: WideTerm) -> tuple[str, ...]:
+    """The columns in the third argument of a table."""
+    if len(term.args) < 3:
+        return ()
+    value = term.args[2]
+    if isinstance(value, Variable) or value.functor != "features" or not value.args:
+        hint = 'write `:- table(price, "price.csv", features(amount, weight)).`'
+        message = f"a table takes `features(…)` last, not {shown(_source_text(value.span))}"
+        raise _bad("table", value.span, message, hint=hint)
+    return _columns("features", value.args)
+
+
+def _columns(word: str, args: Sequence[Atom | Term]) -> tuple[str, ...]:
+    """Names of columns, each once."""
+    found: list[str] = []
+    for one in args:
+        if isinstance(one, Variable) or (isinstance(one, Atom) and one.args):
+            text = _source_text(one.span)
+            hint = f'a name that is no constant stands in quotes: "{text}"'
+            raise _bad(word, one.span, f"`features` takes names of columns, not {shown(text)}", hint=hint)
+        name = terms.plain(one.functor if isinstance(one, Atom) else one.text)
+        if name in found:
+            raise _bad(word, one.span, f"the column {shown(name)} is named twice", hint="name it once")
+        found.append(name)
+    return tuple(found)
 
 
 def _source_text(span: Span) -> str:

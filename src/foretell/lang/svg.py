@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from foretell.lang.check import strong_components
 from foretell.lang.graph import Arrow, Graph, GraphLayout, Predicate, arrange
+from foretell.lang.stratify import strong_components
 from foretell.wording import printable
 
 LETTER = 7.83  # width of a character of the 13 px monospaced font

@@ -5,16 +5,16 @@ Functors and constants are kept in their one spelling (`eve`, `12`, `'New York'`
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import eq, ge, gt, le, lt, ne
 from typing import Literal as OneOf
 
 from foretell.lang.source import Source, Span
+from foretell.terms import constant, is_integer
 
-Node = TypeVar("Node", bound=Hashable)
 ANONYMOUS = "_"
+COUNTING = ("count", "min", "max")  # words that count facts, before a condition in parentheses
 PARAMETERS = ("mparams", "betaparams", "allparams")  # what follows `::` may be one of these with a name in it
 
 
@@ -67,21 +67,78 @@ class Not:
         return f"not {self.atom}"
 
 
+ORDERS: Mapping[str, Callable[[int, int], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {"=": eq, "!=": ne, **ORDERS}  # of two integers
+
+
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`X = Y` or `X != Y`."""
+    """`X = Y` or `X != Y` of any constants, or `X < Y`, `<=`, `>`, `>=` of integers."""
 
-    equal: bool
+    sign: str
     left: Term
     right: Term
     span: Span = field(compare=False, repr=False)
 
+    @property
+    def equal(self) -> bool:
+        return self.sign == "="
+
+    def holds(self, left: str, right: str) -> bool:
+        """For two constants in their one spelling. What is no integer is neither below nor above anything."""
+        if self.sign not in ORDERS:
+            return (left == right) == self.equal
+        return is_integer(left) and is_integer(right) and ORDERS[self.sign](int(left), int(right))
+
     def __str__(self) -> str:
-        return f"{self.left} {'=' if self.equal else '!='} {self.right}"
+        return f"{self.left} {self.sign} {self.right}"
 
 
-Literal = Atom | Not | Compare
+@dataclass(frozen=True, slots=True)
+class Count:
+    """`count(cart(U,_)) >= 2`: how many facts match; or the smallest or largest integer that stands at the place of the one `_`."""
+
+    word: OneOf["count", "min", "max"]
+    atom: Atom
+    sign: str
+    right: Term
+    span: Span = field(compare=False, repr=False)
+
+    def of(self, facts: Iterable[Sequence[str]]) -> int | None:
+        """The number, from the arguments of the facts that match; None: there is no smallest or largest, since no integer is there."""
+        if self.word == "count":
+            return sum(1 for _ in facts)
+        place = self.place
+        found = [int(args[place]) for args in facts if is_integer(args[place])]
+        return (min if self.word == "min" else max)(found, default=None)
+
+    @property
+    def place(self) -> int:
+        """The place of the `_` whose smallest or largest value is asked for."""
+        return next(place for place, arg in enumerate(self.atom.args) if isinstance(arg, Variable) and arg.is_anonymous)
+
+    def holds(self, value: int | None, right: str) -> bool:
+        return value is not None and is_integer(right) and COMPARISONS[self.sign](value, int(right))
+
+    def __str__(self) -> str:
+        return f"{self.word}({self.atom}) {self.sign} {self.right}"
+
+
+Literal = Atom | Not | Compare | Count
 Kind = OneOf["deduce", "add", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """`for 30m`, or `for 1800` in the data's own unit: how long what a rule adds lives."""
+
+    text: str
+    number: float  # of `seconds`, or of the data's unit
+    in_seconds: bool  # written with a unit
+    span: Span = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +151,7 @@ class Rule:
     beta: Atom | None
     matrix: Atom | None
     span: Span = field(compare=False, repr=False)
+    duration: Duration | None = None  # of an addition; None: it lives until it is removed
 
     @property
     def is_fact(self) -> bool:
@@ -119,6 +177,8 @@ def rule_terms(rule: Rule) -> Iterator[Term]:
 def literal_terms(literal: Literal) -> tuple[Term, ...]:
     if isinstance(literal, Compare):
         return literal.left, literal.right
+    if isinstance(literal, Count):
+        return *literal.atom.args, literal.right
     return literal.atom.args if isinstance(literal, Not) else literal.args
 
 
@@ -186,14 +246,41 @@ class Include:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`:- table(teammate, "teammate.csv").`"""
+    """`:- table(teammate, "teammate.csv").` or `:- table(price, "price.csv", features(amount, weight)).`"""
 
     functor: str
     path: str
+    features: tuple[str, ...]  # columns that are no arguments but numbers
     span: Span = field(compare=False, repr=False)
 
 
-Declaration = Embed | EventDeclaration | Key | Include | Table
+@dataclass(frozen=True, slots=True)
+class FeatureDeclaration:
+    """`:- features(buy, amount).`: columns of events that are numbers in their embeddings."""
+
+    functor: str
+    columns: tuple[str, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenDeclaration:
+    """`:- given(age).` or `:- given(age(P,A)).`: facts that come with a sequence."""
+
+    functor: str
+    arity: int | None
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """`:- never(has(P,B), has(Q,B), P != Q).`: a body that must never be true."""
+
+    body: tuple[Literal, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+Declaration = Embed | EventDeclaration | Key | Include | Table | FeatureDeclaration | GivenDeclaration | Promise
 Statement = Rule | Declaration
 
 
@@ -206,54 +293,18 @@ class SourceFile:
 
 
 def atom_of(literal: Literal) -> Atom | None:
-    """The atom of a condition, negated or not; a comparison has none."""
-    if isinstance(literal, Not):
+    """The atom of a condition, negated, counted or neither; a comparison has none."""
+    if isinstance(literal, Not | Count):
         return literal.atom
     return literal if isinstance(literal, Atom) else None
 
 
 def conditions(body: tuple[Literal, ...]) -> Iterator[tuple[Atom, bool]]:
-    """The atoms of a body, each with whether it is negated."""
+    """The atoms of a body, each with whether it is negated or counted: more facts can make such a condition false."""
     for literal in body:
         atom = atom_of(literal)
         if atom is not None:
-            yield atom, isinstance(literal, Not)
-
-
-def closure(start: Iterable[Node], after: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """All that can be reached."""
-    found = set(start)
-    waiting = list(found)
-    while waiting:
-        new = [one for one in after.get(waiting.pop(), ()) if one not in found]
-        found.update(new)
-        waiting += new
-    return found
-
-
-def chained(rules: Sequence[tuple[Node, Collection[Node]]], given: Iterable[Node]) -> Iterator[int]:
-    """Forward chaining: numbers of the rules (head, body) whose bodies become true, in rounds; `given` is true from the start."""
-    missing: list[int] = []
-    users: dict[Node, list[int]] = {}
-    for number, (_, body) in enumerate(rules):
-        needed = set(body)
-        missing.append(len(needed))
-        for one in needed:
-            users.setdefault(one, []).append(number)
-    true = dict.fromkeys(given)
-    queue, ready = deque(true), [number for number, count in enumerate(missing) if not count]
-    while queue or ready:
-        for number in ready:
-            yield number
-            head = rules[number][0]
-            if head not in true:
-                true[head] = None
-                queue.append(head)
-        ready = []
-        for number in users.get(queue.popleft(), ()) if queue else ():
-            missing[number] -= 1
-            if not missing[number]:
-                ready.append(number)
+            yield atom, not isinstance(literal, Atom)
 
 
 # --- text
@@ -278,18 +329,21 @@ def pretty_rule(rule: Rule) -> str:
     if rule.beta is not None:
         head += f" : {pretty_atom(rule.beta)}"
     body = f" {ARROWS[rule.kind]} {', '.join(map(pretty_literal, rule.body))}" if rule.body else ""
+    body += f" for {rule.duration}" if rule.duration is not None else ""
     return f"{head}{body}{f' :: {_name(rule.matrix)}' if rule.matrix is not None else ''}."
 
 
 def pretty_literal(literal: Literal) -> str:
     if isinstance(literal, Compare):
         return str(literal)
+    if isinstance(literal, Count):
+        return f"{literal.word}({pretty_atom(literal.atom)}) {literal.sign} {literal.right}"
     return f"not {pretty_atom(literal.atom)}" if isinstance(literal, Not) else pretty_atom(literal)
 
 
 def pretty_atom(atom: Atom) -> str:
-    """`not` as a functor is put in quotes: before a word it would negate."""
-    functor = "'not'" if atom.functor == "not" else atom.functor
+    """`not` as a functor is put in quotes: before a word it would negate; and so is one that would count."""
+    functor = f"'{atom.functor}'" if atom.functor in ("not", *COUNTING) else atom.functor
     return f"{functor}({', '.join(map(str, atom.args))})" if atom.args else functor
 
 
@@ -304,45 +358,31 @@ def _declaration(statement: Statement) -> str:
         return f"embed({ANONYMOUS if statement.functor is None else statement.functor}, {statement.dim})"
     if isinstance(statement, EventDeclaration):
         word = "exogenous" if statement.exogenous else "event"
-        places = f"({', '.join(f'X{n + 1}' for n in range(statement.arity))})" if statement.arity else ""
         dim = "" if statement.dim is None else f", {statement.dim}"
-        return f"{word}({statement.functor}{places}{dim})"
+        return f"{word}({statement.functor}{_places(statement.arity)}{dim})"
     if isinstance(statement, Key):
         return f"key({statement.functor}, {statement.length})"
     if isinstance(statement, Include):
         return f"include({_quoted(statement.path)})"
+    if isinstance(statement, GivenDeclaration):
+        return f"given({statement.functor}{_places(statement.arity)})"
+    if isinstance(statement, Promise):
+        return f"never({', '.join(map(pretty_literal, statement.body))})"
+    if isinstance(statement, FeatureDeclaration):
+        return f"features({statement.functor}, {_columns(statement.columns)})"
     assert not isinstance(statement, Rule)
-    return f"table({statement.functor}, {_quoted(statement.path)})"
+    features = f", features({_columns(statement.features)})" if statement.features else ""
+    return f"table({statement.functor}, {_quoted(statement.path)}{features})"
+
+
+def _columns(names: Iterable[str]) -> str:
+    return ", ".join(map(constant, names))
+
+
+def _places(arity: int | None) -> str:
+    return f"({', '.join(f'X{n + 1}' for n in range(arity))})" if arity else ""
 
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def tree(node: object) -> Any:
-    """Dataclasses become objects that name their class; places are left out, but for the line of a statement."""
-    if is_dataclass(node) and not isinstance(node, type):
-        found: dict[str, Any] = {"node": type(node).__name__}
-        for one in fields(node):
-            value = getattr(node, one.name)
-            if not isinstance(value, Span | Source):
-                found[one.name] = tree(value)
-        return found
-    return [tree(one) for one in node] if isinstance(node, tuple | list) else node
-
-
-def tree_lines(value: Any, indent: int = 0) -> Iterator[str]:
-    """Every node on a line with its plain fields, its parts below it."""
-    pad = "  " * indent
-    if isinstance(value, list):
-        for one in value:
-            yield from tree_lines(one, indent)
-        return
-    plain = {name: one for name, one in value.items() if name != "node" and not isinstance(one, list | dict)}
-    words = " ".join(f"{name}={one}" for name, one in plain.items() if one is not None and one is not False)
-    yield f"{pad}{value['node']} {words}".rstrip()
-    for name, one in value.items():
-        if isinstance(one, list | dict) and one:
-            yield f"{pad}  {name}:"
-            yield from tree_lines(one, indent + 2)

@@ -1,4 +1,6 @@
-"""A table file → facts: one row each, constants in their one spelling, no row twice. CSV with a header, and Parquet.
+"""A table file → facts: one row each, constants in their one spelling, no row twice, with the numbers of columns that are features.
+
+Files are CSV with a header, and Parquet.
 
 Mistakes are placed in the CSV file itself; those of a Parquet file at the declaration, with the number of the row.
 """
@@ -7,9 +9,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,16 +19,19 @@ from typing import Any
 
 from foretell import terms
 from foretell.lang.diagnostics import Diagnostic
-from foretell.lang.program import FactTable
+from foretell.lang.fact_table import FactTable, Numbers
 from foretell.lang.source import Source, Span, neighbours, read_text
 from foretell.lang.syntax import Table
 from foretell.reading import UnreadableFile, check_file, read_limits
-from foretell.wording import counted, did_you_mean, shown
+from foretell.wording import counted, did_you_mean, listed, shown
 
 SHOWN_ROWS = 20
 MOST_WRONG = 1_000  # rows; after so many, the rest of the file is not read
 LOOKED_FOR = "a path is relative to the file that names it"
 _FRACTION = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+
+
+_Row = tuple[tuple[str, ...], Numbers]
 
 
 class _Empty(Exception):
@@ -40,6 +45,9 @@ class _Rows:
     columns: list[str]
     table: Table
     path: str
+    features: list[int] = field(
+        default_factory=list
+    )  # places of columns that are numbers, in the order of the declaration
     found: list[Diagnostic] = field(default_factory=list)
     doubts: list[Diagnostic] = field(default_factory=list)
     wrong: int = 0
@@ -53,13 +61,46 @@ class _Rows:
         said = f"{shown(self.table.path)}: {message}"
         self.doubts.append(Diagnostic("doubtful-table", self.table.span, said, hint, "warning"))
 
+    def find_features(self) -> bool:
+        """Places of the columns that are features; False where one is not there."""
+        names = [one.strip() for one in self.columns]
+        for name in self.table.features:
+            if names.count(name) != 1:
+                what = "two columns" if name in names else "no column"
+                hint = did_you_mean(name, names, otherwise=f"there is {listed(names, most=10)}")
+                message = f"{shown(self.table.path)}: {what} {shown(name)} in the header"
+                self.refuse(self.table.span, message, hint)
+        self.features = [names.index(name) for name in self.table.features if name in names]
+        return not self.wrong
+
+    @property
+    def arguments(self) -> list[int]:
+        """Places of the columns that are arguments."""
+        return [place for place in range(len(self.columns)) if place not in self.features]
+
+    def settled(self, read: Sequence[_Row], known: Mapping[tuple[str, ...], Numbers]) -> dict[tuple[str, ...], Numbers]:
+        """Rows that are new, each once; one that comes with other numbers is a mistake."""
+        found: dict[tuple[str, ...], Numbers] = {}
+        for row, numbers in read:
+            first = known[row] if row in known else found.setdefault(row, numbers)
+            if first != numbers:
+                message = (
+                    f"{shown(self.table.path)}: the fact of ({', '.join(row)}) is there twice, with different numbers"
+                )
+                self.refuse(self.table.span, message, "give every fact one row")
+        for place, name in enumerate(self.table.features):
+            if found and all(numbers[place] is None for numbers in found.values()):
+                message = f"{shown(self.table.path)}: the column {shown(name)} has no value in any row"
+                self.refuse(self.table.span, message, "fill it, or leave it out of `features`")
+        return found
+
     def column(self, number: int) -> str:
         name = self.columns[number].strip()
         return f"column {number + 1} ({shown(name)})" if name else f"column {number + 1}"
 
 
 def read_table(
-    table: Table, path: Path, known: AbstractSet[tuple[str, ...]]
+    table: Table, path: Path, known: Mapping[tuple[str, ...], Numbers]
 ) -> tuple[FactTable | None, list[Diagnostic]]:
     """The facts that are not known yet, or None where they cannot be read; and what is wrong or odd with them."""
 
@@ -80,17 +121,15 @@ def read_table(
         if error.missing:
             return refuse("missing-file", error.reason, did_you_mean(path.name, neighbours(path)) or LOOKED_FOR)
         return refuse("unreadable-file", error.reason, error.hint)
+    fresh = rows.settled(read, known) if not rows.wrong else {}
     if rows.wrong > SHOWN_ROWS:
         more = f"… and {rows.wrong - SHOWN_ROWS:,} more rows of {shown(table.path)} are wrong"
         more += "; the rest was not read" if rows.wrong >= MOST_WRONG else ""
         rows.found.append(Diagnostic("bad-table", table.span, more))
     if rows.wrong:
         return None, rows.found
-    distinct = list(dict.fromkeys(read))
-    if known:
-        distinct = [row for row in distinct if row not in known]
-    if len(distinct) < len(read):
-        count = len(read) - len(distinct)
+    if len(fresh) < len(read):
+        count = len(read) - len(fresh)
         words = "1 row is there already and is" if count == 1 else f"{count:,} rows are there already and are"
         message = f"{shown(table.path)}: {words} dropped"
         rows.found.append(Diagnostic("duplicate-row", table.span, message, "a fact is true once", "warning"))
@@ -99,13 +138,16 @@ def read_table(
         rows.found.append(Diagnostic("empty-table", table.span, message, "add rows, or remove the table", "warning"))
     rows.found += rows.doubts
     header = tuple(one.strip() for one in rows.columns)
-    return FactTable(table.functor, len(header), distinct, table.span, table.path, header), rows.found
+    numbers = list(fresh.values()) if table.features else []
+    arity = len(rows.arguments)
+    made = FactTable(table.functor, arity, list(fresh), table.span, table.path, header, table.features, numbers)
+    return made, rows.found
 
 
 # --- CSV -----------------------------------------------------------------------------------------------------------
 
 
-def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
+def _csv(table: Table, path: Path) -> tuple[_Rows, list[_Row]]:
     text = read_text(path, None)
     source = Source(str(path), text)
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
@@ -114,9 +156,11 @@ def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
     if header is None:
         raise _Empty
     rows = _Rows(header[1], table, str(path))
-    read: list[tuple[str, ...]] = []
+    read: list[_Row] = []
+    if not rows.find_features():
+        return rows, read
     spell = cache(_cell)
-    width = len(rows.columns)
+    width, arguments = len(rows.columns), rows.arguments
     for number, cells in lines:
         if rows.wrong >= MOST_WRONG:
             break
@@ -125,25 +169,31 @@ def _csv(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
             hint = "give every row one cell a column; put cells with commas in double quotes"
             rows.refuse(_line(source, number), message, hint)
             continue
-        row = tuple(known for known in map(spell, cells) if known is not None)
-        if len(row) == width:
-            read.append(row)
-        else:
-            bad = next(place for place, cell in enumerate(cells) if spell(cell) is None)
+        row = tuple(known for place in arguments if (known := spell(cells[place])) is not None)
+        numbers = tuple(_number(cells[place]) for place in rows.features)
+        if len(row) < len(arguments):
+            bad = next(place for place in arguments if spell(cells[place]) is None)
             _refuse_cell(rows, _line(source, number), bad, cells[bad])
-    _look_twice(rows, read)
+        elif ODD in numbers:
+            bad = rows.features[numbers.index(ODD)]
+            message = f"{rows.column(bad)} is {shown(cells[bad].strip())}, expected a number"
+            rows.refuse(_line(source, number), message, "leave the cell empty where the value is missing")
+        else:
+            read.append((row, numbers))
+    _look_twice(rows, [row for row, _ in read])
     return rows, read
 
 
 def _look_twice(rows: _Rows, read: list[tuple[str, ...]]) -> None:
     """A file without a header loses its first row, and one with semicolons has a single column: neither shows in the facts."""
-    if len(rows.columns) == 1 and ";" in rows.columns[0] and all(";" in row[0] for row in read):
+    if len(rows.columns) == 1 and ";" in rows.columns[0] and read and all(";" in row[0] for row in read):
         hint = "separated by semicolons? put commas between the cells"
         rows.doubt("every line has a semicolon, and there is one column", hint)
         return
-    for number, name in enumerate(rows.columns):
+    for place, number in enumerate(rows.arguments):
+        name = rows.columns[number]
         spelled = terms.constant(name.strip())
-        if any(row[number] == spelled for row in read):
+        if any(row[place] == spelled for row in read):
             message = f"{shown(name.strip())} is the header of column {number + 1} and a cell of it"
             rows.doubt(message, "the first row is a header and makes no fact: add a line that names the columns")
             return
@@ -169,6 +219,20 @@ def _cell(cell: str) -> str | None:
     return None if not text or _FRACTION.match(text) else terms.constant(text)
 
 
+ODD = math.nan  # what is no number: found again as the very same object
+
+
+def _number(cell: str) -> float | None:
+    text = cell.strip()
+    if not text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        return ODD
+    return found if math.isfinite(found) else ODD
+
+
 def _refuse_cell(rows: _Rows, span: Span, column: int, cell: str) -> None:
     if cell.strip():
         message = f"{rows.column(column)} is {shown(cell.strip())}, a fractional number"
@@ -185,7 +249,7 @@ def _line(source: Source, number: int) -> Span:
 # --- Parquet -------------------------------------------------------------------------------------------------------
 
 
-def _parquet(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
+def _parquet(table: Table, path: Path) -> tuple[_Rows, list[_Row]]:
     size = check_file(path).st_size
     try:
         import pyarrow
@@ -205,8 +269,33 @@ def _parquet(table: Table, path: Path) -> tuple[_Rows, list[tuple[str, ...]]]:
     rows = _Rows(list(found.column_names), table, str(path))
     if not rows.columns:
         raise _Empty
-    columns = [_column(rows, number, found.column(number)) for number in range(len(rows.columns))]
-    return rows, list(zip(*columns, strict=True)) if not rows.wrong else []
+    if not rows.find_features():
+        return rows, []
+    columns = [_column(rows, number, found.column(number)) for number in rows.arguments]
+    numbers = [_number_column(rows, number, found.column(number)) for number in rows.features]
+    if rows.wrong:
+        return rows, []
+    count = found.num_rows
+    return rows, list(zip(_transposed(columns, count), _transposed(numbers, count), strict=True))
+
+
+def _transposed(columns: Sequence[Sequence[Any]], count: int) -> list[tuple[Any, ...]]:
+    return list(zip(*columns, strict=True)) if columns else [()] * count
+
+
+def _number_column(rows: _Rows, number: int, column: Any) -> list[float | None]:
+    import pyarrow
+
+    kind = column.type
+    if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_decimal(kind)):
+        message = f"{shown(rows.table.path)}: {rows.column(number)} holds values of type {kind}, expected numbers"
+        rows.refuse(rows.table.span, message, "write the column as numbers")
+        return []
+    found = [None if value is None or value != value else float(value) for value in column.to_pylist()]
+    if any(value is not None and math.isinf(value) for value in found):
+        message = f"{shown(rows.table.path)}: {rows.column(number)} holds an infinite number"
+        rows.refuse(rows.table.span, message, "leave it empty where the value is missing")
+    return found
 
 
 def _column(rows: _Rows, number: int, column: Any) -> Sequence[str]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.source import Span
-from foretell.lang.statement import FUNCTORS, Token
+from foretell.lang.tokens import FUNCTORS, Token
 from foretell.wording import LONGEST
 
 ARROWS = frozenset(("RULE", "ADD"))
@@ -116,7 +116,7 @@ class Mistake:
 
 def ends_something(token: Token | None) -> bool:
     """After it a term or an atom may be complete."""
-    return token is not None and (token.type in FUNCTORS or token.type in ("CLOSE", "VARIABLE"))
+    return token is not None and (token.type in FUNCTORS or token.type in ("CLOSE", "VARIABLE", "DURATION"))
 
 
 def whole_argument(t: Trouble) -> Span:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
     from foretell.models.classical.hawkes import Hawkes
     from foretell.models.classical.poisson import Poisson
+    from foretell.models.classical.weekly import WeeklyPoisson
     from foretell.models.last_event.sahp import SAHP
     from foretell.models.last_event.thp import THP
     from foretell.models.recurrent.nhp import NHP
@@ -17,7 +18,20 @@ if TYPE_CHECKING:
     from foretell.models.rules.s2ndtt import S2NDTT
     from foretell.models.state_space.s2p2 import S2P2
 
-__all__ = ["ANDTT", "ANHP", "NDTT", "NHP", "RMTPP", "S2NDTT", "S2P2", "SAHP", "THP", "Hawkes", "Poisson"]
+__all__ = [
+    "ANDTT",
+    "ANHP",
+    "NDTT",
+    "NHP",
+    "RMTPP",
+    "S2NDTT",
+    "S2P2",
+    "SAHP",
+    "THP",
+    "Hawkes",
+    "Poisson",
+    "WeeklyPoisson",
+]
 
 # As an entry point of another package would have it: kind = "module:class". Imported when asked for.
 BUILT_IN = {
@@ -32,6 +46,7 @@ BUILT_IN = {
     "sahp": "foretell.models.last_event.sahp:SAHP",
     "hawkes": "foretell.models.classical.hawkes:Hawkes",
     "poisson": "foretell.models.classical.poisson:Poisson",
+    "weekly": "foretell.models.classical.weekly:WeeklyPoisson",
 }
 # Methods of models that stand on layers above them: put here by `foretell`, where the public names are gathered.
 ATTACHED: dict[str, Callable[..., Any]] = {}

@@ -22,10 +22,13 @@ from foretell.batches.batch import Batch, Collator, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models import ATTACHED
+from foretell.models.calendar import CalendarEmbedding, QueryCovariates
 from foretell.models.capabilities import Embeds, EmbedsTime, GapIntensities, NoiseIntensities
+from foretell.models.covariates import CovariateEmbedding, plus
 from foretell.models.registry import ModelOptions, ModelSpec
 from foretell.options import changed, check_choice, names_of
-from foretell.sampling.core.futures import Futures, sample
+from foretell.sampling.core.future import Futures
+from foretell.sampling.core.futures import sample
 from foretell.sampling.core.sampler import Sampler
 
 OptionsT = TypeVar("OptionsT", bound=ModelOptions)
@@ -41,6 +44,12 @@ def asked_times(times: Sequence[float] | np.ndarray) -> np.ndarray:
     return asked
 
 
+def check_model(value: object) -> None:
+    """Refuse what is no model."""
+    if not isinstance(value, nn.Module):
+        raise ForetellError(f"model: expected a model, such as ft.ANHP(data.vocabulary), found {type(value).__name__}")
+
+
 class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     """A point process with a learnable intensity for each event type."""
 
@@ -54,12 +63,18 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         {}
     )  # its names of those `units` without which parameters mean nothing
     rows_at_a_time: ClassVar[int] = 1  # sequences that a CPU should work on together, at the least
+    takes_covariates: ClassVar[bool] = False  # whether it can use columns beside times and types
+    covariates: CovariateEmbedding | None  # what it makes of them, where its training data had some
+    takes_calendar: ClassVar[bool] = False  # whether it can follow the clock
+    calendar: CalendarEmbedding | None  # what it makes of it, where its training data had absolute times
 
     def __init__(self, vocabulary: Vocabulary | int, options: OptionsT) -> None:
         super().__init__()
         self.options = options
         self.vocabulary = Vocabulary.of_size(vocabulary) if isinstance(vocabulary, int) else vocabulary
         self.collator = Collator()
+        self.covariates = None
+        self.calendar = None
         self.time_scale = 1.0
         self.noise = None
         self.fitted = False  # True once units and starting rates were taken from data
@@ -186,6 +201,41 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """Take units and starting rates from training data; called once, by the first fit."""
         self.fitted = True
 
+    @property
+    def has_covariates(self) -> bool:
+        return self.collator.covariates is not None
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether an integral that has a closed form still has it: waves of the calendar leave none."""
+        return self.calendar is None
+
+    def calendar_sizes(self) -> tuple[int, int]:
+        """How many numbers the calendar is added to, of an event and at a query."""
+        dim: Any = getattr(self, "dim")  # noqa: B009
+        return dim, dim
+
+    def event_inputs(self, batch: Batch, before: int = 0) -> Tensor | None:
+        """What covariates and the calendar add to the embeddings of events, behind `before` rows of none: [B, N, D]; None: nothing."""
+        found = None if self.covariates is None else self.covariates.of_events(batch, before)
+        return found if self.calendar is None else plus(self.calendar.of_events(batch, before), found)
+
+    def query_inputs(self, batch: Batch) -> QueryCovariates:
+        """What covariates of sequences add to the states of queries, and when sequences start."""
+        added = None if self.covariates is None else self.covariates.of_queries(batch)
+        return QueryCovariates(added, batch.starts)
+
+    def at_queries(self, inputs: QueryCovariates, times: Tensor) -> Tensor | None:
+        """What covariates and the calendar add to the states of queries at times [B, Q]: [B, 1 or Q, D]; None: nothing."""
+        if self.calendar is None or inputs.starts is None:
+            return inputs.added
+        return plus(self.calendar.of_queries(inputs.starts, times), inputs.added)
+
+    def input_arrays(self) -> dict[str, Tensor]:
+        """Views of the parameters of covariates and the calendar, under their public names."""
+        found = {} if self.covariates is None else self.covariates.named_arrays()
+        return found if self.calendar is None else found | self.calendar.named_arrays()
+
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Without dropout inside; afterwards as before, whatever happened."""
@@ -201,7 +251,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """Intensities of all types at `times`, each from the events of `history` with a smaller time: float64 [times, K]."""
         asked = asked_times(times)
         with self.evaluating():
-            batch = self.collator.batch(EventData([history], self.vocabulary), [0], device=self.device)
+            batch = self.collator.batch_until(history, self.vocabulary, asked, self.device)
             encoded = self.encode(batch)
             wanted = torch.from_numpy(asked).to(self.device)
             rows = [np.empty((0, self.types))]

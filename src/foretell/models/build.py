@@ -10,10 +10,14 @@ import torch
 from safetensors.torch import save
 
 from foretell.data import Vocabulary
+from foretell.data.calendar import Calendar
+from foretell.data.covariates import CovariateEncoding
 from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.models.calendar import add_calendar
 from foretell.models.capabilities import ChecksState
+from foretell.models.covariates import KEPT, add_covariates
 from foretell.models.registry import find_network
 from foretell.models.task_heads import TaskHead
 from foretell.models.tensor_file import LARGEST_UNIT, BoundedMemory, TensorFile, check_numbers, read_tensors
@@ -37,7 +41,18 @@ def describe(model: Network) -> dict[str, Any]:
         "unseen": list(model.unseen),
         "longest": model.longest,
         "spec": model.spec(),
+        **_columns(model),
     }
+
+
+def _columns(model: Network) -> dict[str, Any]:
+    """The covariates of a model that has some, and how many training events' are kept with it; its calendar, if it has one."""
+    found: dict[str, Any] = {}
+    if isinstance(model, TaskHead):
+        return found
+    if model.covariates is not None:
+        found |= {"covariates": model.covariates.encoding.to_json(), "kept": len(model.covariates.kept_numbers)}
+    return found if model.calendar is None else found | {"calendar": model.calendar.calendar.to_json()}
 
 
 def rebuild(description: dict[str, Any]) -> Network:
@@ -46,11 +61,28 @@ def rebuild(description: dict[str, Any]) -> Network:
     model = network.encoder if isinstance(network, TaskHead) else network
     model.unseen = tuple(int(kind) for kind in description["unseen"])
     model.longest = None if description["longest"] is None else float(description["longest"])
+    if description.get("covariates") is not None:
+        add_covariates(model, CovariateEncoding.from_json(description["covariates"]), description["kept"])
+    if description.get("calendar") is not None:
+        add_calendar(model, Calendar.from_json(description["calendar"]))
     return network
 
 
 def save_model(model: Network, path: str | Path) -> None:
-    """One file, written under another name and then renamed."""
+    """Write a model into one file, `model.safetensors`, with all that is needed to make it again.
+
+    The file appears when it is complete.
+
+    Args:
+        model: a model, a pretrained encoder or a classifier.
+        path: the file.
+
+    Example:
+        >>> model = ft.NHP(2, dim=4)
+        >>> ft.save_model(model, "nhp.safetensors")
+        >>> ft.load_model("nhp.safetensors").title
+        'NHP'
+    """
     path = Path(path)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with replacing(path) as temporary:
@@ -58,7 +90,23 @@ def save_model(model: Network, path: str | Path) -> None:
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> IntensityModel:
-    """A point process from a `model.safetensors`."""
+    """Read a model from a file that `save_model` or a training wrote. No code in a file is ever run.
+
+    Args:
+        path: the file.
+        device: where its tensors go.
+
+    Returns:
+        The model.
+
+    Raises:
+        ForetellError: the file is no model, or is damaged.
+
+    Example:
+        >>> ft.save_model(ft.NHP(2, dim=4), "nhp.safetensors")
+        >>> ft.load_model("nhp.safetensors").options.dim
+        4
+    """
     network = load_network(path, device)
     if isinstance(network, TaskHead):
         raise ForetellError(f"{path}: this is {network.title}, which has no intensities; {network.purpose}")
@@ -102,6 +150,11 @@ def _check(description: dict[str, Any], file: TensorFile) -> None:
         raise ValueError(f"its longest time is {longest!r}")
     if type(spec.get("fitted", True)) is not bool:
         raise ValueError(f"fitted is {spec['fitted']!r}")
+    trained, names = spec.get("trained"), spec.get("names", [])
+    if trained is not None and not (type(trained) is int and isinstance(names, list) and 0 <= trained <= len(names)):
+        raise ValueError(f"trained is {str(trained)[:80]!r}: expected how many of its names were trained")
+    if "covariates" in description and not (type(description["kept"]) is int and 0 <= description["kept"] <= KEPT):
+        raise ValueError(f"it keeps the covariates of {description['kept']!r} events")
     _check_options(description["kind"], spec)
 
 

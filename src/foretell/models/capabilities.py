@@ -36,9 +36,42 @@ class NoiseIntensities:
 class ExactIntegral(Protocol):
     """The integral has a closed form, which training and scores then use."""
 
+    @property
+    def closed_form(self) -> bool:
+        """Whether it has it as it is: what follows the calendar may have none."""
+        ...
+
     def exact_integral(self, history: Any, batch: Batch) -> Tensor:
         """The integral of the total intensity over every gap: [B, N + 1]."""
         ...
+
+
+def exact_integral_of(model: Any) -> ExactIntegral | None:
+    """The model, where its integral has a closed form."""
+    return model if isinstance(model, ExactIntegral) and model.closed_form else None
+
+
+@runtime_checkable
+class RenamesParameters(Protocol):
+    """Some parameters have other names than in parameter files of format 1."""
+
+    def renamed_parameters(self, arrays: dict[str, Any]) -> dict[str, Any]: ...
+
+
+class ShownScales(Protocol):
+    """Something a file of parameters has besides them: read and written as JSON."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    def load(self, found: Any, source: str) -> None: ...
+
+
+@runtime_checkable
+class HasNumbers(Protocol):
+    """Numbers of facts and events enter embeddings, in standard deviations from their means."""
+
+    @property
+    def number_scales(self) -> ShownScales: ...
 
 
 @runtime_checkable
@@ -105,6 +138,22 @@ class GrowsVocabulary(Protocol):
     def widen(self, names: Iterable[str]) -> None:
         """Take up events that training never met."""
         ...
+
+    def begin_training(self) -> None:
+        """Whatever has parameters now counts as trained; what is met later starts from the mean of these."""
+        ...
+
+    def unseen_groups(self, data: EventData) -> UnseenGroups:
+        """Parameter groups that data give rise to and training never met."""
+        ...
+
+
+@dataclass(frozen=True)
+class UnseenGroups:
+    """Parameter groups that training never met: each is the mean of the trained ones of its kind."""
+
+    names: tuple[str, ...]
+    events: int  # scored events whose intensities depend on them
 
 
 @runtime_checkable

@@ -50,7 +50,7 @@ def gap_periods(data: EventData, most: int) -> tuple[float, ...]:
 
 
 def _strength(gaps: np.ndarray, frequency: float) -> float:
-    """Of a line at this frequency, in standard exponentials; 0 where it is too weak. Gaps are sorted, and the longest is 1."""
+    """The strength of a line at this frequency, in standard exponentials; 0 where it is too weak. Gaps are sorted, and the longest is 1."""
     gaps = gaps[np.searchsorted(gaps, 1.0 / frequency) :]
     if len(gaps) < FEWEST:
         return 0.0

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import HasNumbers, RenamesParameters
 from foretell.reading import read_json
 
-FORMAT = 1
+FORMAT = 2
+EARLIER = 1  # facts and rules were numbered together
 
 
 def parameters_json(model: IntensityModel) -> dict[str, Any]:
@@ -23,6 +25,8 @@ def parameters_json(model: IntensityModel) -> dict[str, Any]:
     if model.shown_units:
         units = model.units()
         found["time"] = _time_dim(model) | {shown: units[name] for shown, name in model.shown_units.items()}
+    if isinstance(model, HasNumbers) and (scales := model.number_scales.to_json()):
+        found["features"] = scales
     found["parameters"] = {name: array.double().cpu().tolist() for name, array in model.named_arrays().items()}
     return found
 
@@ -33,13 +37,21 @@ def read_parameters(path: Path) -> dict[str, Any]:
         raise ForetellError(
             f'{path}: expected an object with "format" and "parameters", as `foretell params` prints it'
         )
-    if found.get("format") != FORMAT:
-        raise ForetellError(f'{path}: "format" is {found.get("format")!r}, expected {FORMAT}')
+    if found.get("format") not in (FORMAT, EARLIER):
+        raise ForetellError(f'{path}: "format" is {found.get("format")!r}, expected {FORMAT} or {EARLIER}')
     return found
+
+
+def in_present_format(model: IntensityModel, found: dict[str, Any]) -> dict[str, Any]:
+    """A file's object with the names of today."""
+    if found.get("format") != EARLIER or not isinstance(model, RenamesParameters):
+        return found
+    return {**found, "format": FORMAT, "parameters": model.renamed_parameters(found["parameters"])}
 
 
 def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -> None:
     """Names missing, unknown or of the wrong shape are errors, all of them at once; then nothing is changed."""
+    found = in_present_format(model, found)
     expected, given = model.named_arrays(), found["parameters"]
     problems = [f"{source}: unknown parameter `{name}`" for name in given if name not in expected]
     problems += [f"{source}: parameter `{name}` is missing" for name in expected if name not in given]
@@ -66,6 +78,8 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
         raise ForetellError(
             "\n".join(problems[:20] + ([f"… and {len(problems) - 20} more"] if len(problems) > 20 else []))
         )
+    if "features" in found and isinstance(model, HasNumbers):
+        model.number_scales.load(found["features"], source)
     before = model.units()
     model.set_units(
         before | _units(model, found["time"], source) if "time" in found else before

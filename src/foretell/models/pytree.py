@@ -17,7 +17,7 @@ def tensors_of(history: Any) -> list[Tensor]:
 
 
 def with_tensors(history: Any, tensors: list[Tensor], rows: slice | Sequence[int] = slice(None)) -> Any:
-    """The same history with other tensors in place of its own, which are of these rows of it."""
+    """A history with other tensors in place of its own, which belong to these of its rows."""
     return _filled(history, iter(tensors), rows)
 
 

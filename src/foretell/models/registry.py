@@ -56,7 +56,11 @@ class EmbeddingOptions(ModelOptions):
         32, flag="Dimension of the embeddings.", tuned=(4, 8, 16, 32, 64, 128)
     )  # the paper's best: 32, 64
 
+    # Where the data have absolute times, and more than two weeks of them
+    calendar: bool = option(True, flag="Whether intensities follow the clock: day, week and year.")
+
     smallest: ClassVar[int] = 1  # dimension that makes sense
+    earlier: ClassVar[dict[str, Any]] = {"calendar": False}
 
     def mistakes(self) -> list[str]:
         return [f"dim = {self.dim}: expected {self.smallest} or more"] if self.dim < self.smallest else []
@@ -67,9 +71,15 @@ class LayerOptions(EmbeddingOptions):
     """Layers of attention to the past, which has its time embedded in waves."""
 
     layers: int = option(2, flag="Layers of attention.", tuned=(1, 2, 3, 4, 5, 6))  # the paper's best L is 1 to 3
-    layer_norm: bool = False
-    feed_forward: int | None = 0  # width of the hidden layer; 0: none
-    shortest_wave: Literal["quantile", "min"] | float = option("quantile", free=True)  # of the time embedding
+    layer_norm: bool = option(False, doc="Normalise before and after each sublayer.")
+    feed_forward: int | None = option(
+        0, doc="Width of the hidden layer of a feed-forward sublayer; 0: none; None: twice `dim`."
+    )
+    shortest_wave: Literal["quantile", "min"] | float = option(
+        "quantile",
+        free=True,
+        doc="Of the time embedding: a low quantile of the training gaps, the shortest, or a number.",
+    )
 
     def mistakes(self) -> list[str]:
         found = super().mistakes()
@@ -83,7 +93,7 @@ class LayerOptions(EmbeddingOptions):
 @dataclass(frozen=True)
 class HeadOptions(LayerOptions):
     heads: int = option(1, flag="Attention heads.")
-    dropout: float = option(0.0, free=True)
+    dropout: float = option(0.0, free=True, doc="Share of the components that training drops.")
 
     def mistakes(self) -> list[str]:
         found = super().mistakes()
@@ -121,10 +131,30 @@ def register(spec: ModelSpec) -> Callable[[M], M]:
         found: Any = model
         found.about, found.kind, found.title = spec, spec.kind, spec.title
         found.__signature__ = _signature(model, spec.options)
+        found.__doc__ = _docstring(model, spec.options)
         _registered[spec.kind] = found
         return model
 
     return decorate
+
+
+# Parameters of constructors that are no options.
+CONSTRUCTOR = {
+    "vocabulary": "The event types, or their number.",
+    "program": "The rules: a `Program`, a file, or the name of one in the package.",
+    "options": "All options as one record, in place of single ones.",
+    "seed": "Of the starting values.",
+    "dtype": "Of the parameters; times are float64 in any case.",
+}
+
+
+def _docstring(model: type, options: type[ModelOptions]) -> str:
+    """The class's own docstring with its arguments, each option's from where the option is stated; before its example."""
+    text, mark, example = inspect.cleandoc(model.__doc__ or "").partition("Example:")
+    told = CONSTRUCTOR | {one.name: one.metadata.get("doc", "") for one in fields(options) if one.name != "program"}
+    names = inspect.signature(model).parameters
+    lines = [f"    {name}: {told[name]}" for name in names if told.get(name)]
+    return f"{text.rstrip()}\n\nArgs:\n" + "\n".join(lines) + (f"\n\n{mark}{example}" if mark else "\n")
 
 
 def _signature(model: type, options: type[ModelOptions]) -> inspect.Signature:

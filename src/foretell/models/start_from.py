@@ -19,6 +19,7 @@ from foretell.models.attention.start import start_intensities
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, describe, rebuild
 from foretell.models.capabilities import DirectFit
+from foretell.models.covariates import add_covariates
 from foretell.models.task_heads import MaskedANHP, TaskHead
 from foretell.options import names_of
 
@@ -43,10 +44,29 @@ class TransferReport:
 def start_from(
     model: IntensityModel, source: Network, data: EventData, name: str, *, seed: int = 0, head: bool = False
 ) -> tuple[IntensityModel, TransferReport]:
-    """A model with the options of `model` and what `source`, called `name` in messages, has learned; `data` is what it will learn from.
+    """A new model that starts from what another one has learned; what fits is taken, the rest starts fresh.
 
-    With `head`, what told the types of masked events becomes the first guess of the intensities, and the vector of masked events that of
-    the one coarse type: both stand for an event of which only the time is known.
+    Args:
+        model: the new model, whose options count.
+        source: the trained model, pretrained encoder or classifier.
+        data: what the new model will learn from.
+        name: what messages call the source.
+        seed: of what starts fresh.
+        head: what told the types of masked events becomes the first guess of the intensities, and the vector of masked events that of
+            the one coarse type: both stand for an event of which only the time is known.
+
+    Returns:
+        The model, and which tensors were taken and which are fresh.
+
+    Raises:
+        ForetellError: the source is of another kind, or has other sizes or event types.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
+        >>> source = ft.fit(ft.NHP(data.vocabulary, dim=4), data, epochs=1).model
+        >>> model, report = ft.start_from(ft.NHP(data.vocabulary, dim=4), source, data, "earlier")
+        >>> report.kind, report.fresh
+        ('NHP', ())
     """
     if isinstance(model, DirectFit):
         raise ForetellError(f"--init {name}: {model.title} is fitted directly, so it does not matter where it starts")
@@ -62,6 +82,8 @@ def start_from(
         and isinstance(other, ANHP)
         and (other is not source or model.options.coarse != other.options.coarse)
     ):
+        if other.covariates is not None and model.covariates is None:
+            add_covariates(model, other.covariates.encoding, len(other.covariates.kept_numbers))
         return model, take_encoder(model, source, data, name, seed=seed, head=head)
     if head:
         raise ForetellError(f"train.init_head: {name} is {source.title}, expected a run of masked pretraining")
@@ -86,7 +108,7 @@ def take_encoder(
     _check_types(other.vocabulary, model.vocabulary, name)
     _check_options(model, other, name, but=("coarse",))
     mine, theirs = model.state_dict(), other.state_dict()
-    taken = [key for key in mine if key in ("fine", "bos_base") or key.startswith("attention.")]
+    taken = [key for key in mine if key in ("fine", "bos_base") or key.startswith(("attention.", "covariates."))]
     model.time.set_range(other.time.m, other.time.M)
     with torch.no_grad():
         for key in taken:

@@ -90,7 +90,7 @@ class TaskHead(nn.Module, ABC):
             self.level.copy_(torch.from_numpy(np.log(shares)))
 
     def log_probabilities_of(self, embedding: Tensor) -> Tensor:
-        """Of all outcomes, from top embeddings [..., D]."""
+        """Log-probabilities of all outcomes, from top embeddings [..., D]."""
         return torch.log_softmax(F.linear(embedding, self.weight, self.level), dim=-1)
 
     @contextmanager
@@ -139,7 +139,7 @@ class MaskedANHP(TaskHead):
         )
 
     def log_probabilities(self, batch: Batch, removed: Tensor, masked: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Of every type, for each masked event in the order of the batch: [masked events, K]."""
+        """Log-probabilities of every type, for each masked event in the order of the batch: [masked events, K]."""
         top = embed_rows(self.encoder, self.rows(batch, removed, masked, visible))[-1]
         return self.log_probabilities_of(top[masked])
 
@@ -188,7 +188,7 @@ class Classifier(TaskHead):
         self.start_levels(counts)
 
     def log_probabilities(self, batch: Batch) -> Tensor:
-        """Of every label: [B, labels] of sequences, [B, N, labels] of events."""
+        """Log-probabilities of every label: [B, labels] of sequences, [B, N, labels] of events."""
         rows = event_rows(self.encoder, batch, sight(batch, self.history))
         if self.of == "events":
             return self.log_probabilities_of(embed_rows(self.encoder, rows)[-1])

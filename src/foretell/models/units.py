@@ -65,7 +65,7 @@ def history_only(sequence: EventSequence) -> np.ndarray:
 
 
 def scored(sequence: EventSequence, origin: Origin) -> np.ndarray:
-    """Which events of a sequence count: bool, one an event."""
+    """Which events of a sequence count: bool, one per event."""
     found = ~history_only(sequence)
     if origin == "first-event":
         found[:1] = False

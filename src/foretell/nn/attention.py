@@ -126,7 +126,7 @@ def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, dtype: torch.dtyp
 
 @lru_cache(maxsize=32)
 def _gap_ranges(per_gap: int, extra: int, batch: int, rows: int, table: int, device: torch.device) -> RangeTiles:
-    """The same prefixes as ranges of all sequences' tables in one; the null row in front of each is left to the attention itself."""
+    """The prefixes as ranges of all sequences' tables in one; the null row in front of each is left to the attention itself."""
     seen = np.clip(np.arange(rows) // per_gap + extra, 0, table - 1)
     first = np.repeat(np.arange(batch) * table + 1, rows)
     return range_tiles(first, first + np.tile(seen, batch), batch * table, device=device, segment=first)

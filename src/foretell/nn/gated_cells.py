@@ -112,7 +112,7 @@ class GatedCells(WaveRun):
         )
 
     def _slopes(self, drift: Tensor, elapsed: Tensor) -> Tensor:
-        """Of a drifted cell, by `c`, `c̄` and `δ`: [·, 3, D]."""
+        """Derivatives of a drifted cell by `c`, `c̄` and `δ`: [·, 3, D]."""
         away, faded = drift.unbind(1)
         return torch.stack([faded, 1.0 - faded, -faded * away * elapsed], dim=1)
 

@@ -24,7 +24,10 @@ from foretell.nn.intensity import softplus
 
 @dataclass(frozen=True)
 class SystemParameters:
-    """Of all functors whose facts are added, filled up to one dimension. A complex number in `B` and `C` is a pair of rows or columns."""
+    """Parameters of all functors whose facts are added, filled up to one dimension.
+
+    A complex number in `B` and `C` is a pair of rows or columns.
+    """
 
     decay: Tensor  # [F, L, P]
     frequency: Tensor  # [F, L, P]

@@ -46,7 +46,7 @@ class TimeEmbedding(nn.Module):
 
     @property
     def width(self) -> int:
-        """Of `[1; time]` with zeros up to a multiple of eight, which matrix products like."""
+        """Columns of `[1; time]`, with zeros up to a multiple of eight, for which matrix products are faster."""
         return -(-(1 + self.dim) // EVEN) * EVEN
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TimeEmbedding:

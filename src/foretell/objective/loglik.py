@@ -131,7 +131,7 @@ class Terms:
     gap_integral: Tensor  # float64 [B, N + 1]: ∫ λ over the gap, 0 where it does not count
 
     def log_likelihood(self) -> Tensor:
-        """Of each sequence: [B]."""
+        """The log-likelihood of each sequence: [B]."""
         return self.event_log.sum(1) - self.gap_integral.sum(1)
 
 

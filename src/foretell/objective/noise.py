@@ -92,7 +92,7 @@ class _Draws:
     pseudo: Tensor
 
     def below(self, rows: int) -> _Draws:
-        """The same events in a batch that has so many rows above."""
+        """The draws as rows of a larger batch that has so many rows above them."""
         return replace(self, row=self.row + rows)
 
 
@@ -149,14 +149,22 @@ class NoiseProcess:
             rate - possible.count[drawn.row, drawn.gap, drawn.mark].log()
         )  # an event of a mark is one of those possible
         at_events = at_events - possible.count[row, gap, marks].clamp(min=1.0).log()
-        return _padded(batch, drawn, possible.drawn(drawn, generator), NO_FACT, rate, at_events, streams)
+        chosen = possible.drawn(drawn, generator)
+        if bool((chosen < 0).any()):  # candidates of products that are no possible events: they are no noise
+            kept = chosen >= 0
+            drawn = _Draws(*(getattr(drawn, one.name)[kept] for one in fields(_Draws)))
+            chosen, rate = chosen[kept], rate[kept]
+        return _padded(batch, drawn, chosen, NO_FACT, rate, at_events, streams)
 
     def _marks(self, batch: Batch) -> Tensor:
         return batch.types if self.mark_of_type is None else self.mark_of_type[batch.types]
 
     def _raised(self, batch: Batch) -> Tensor:
         """`r`: what earlier events add to each mark at the start of each gap, by decay [B, G, J, K]."""
-        times, effect = batch.times, self.alpha[self._marks(batch)]  # [B, N, J, K]
+        times, effect = batch.gap_start[:, 1:], self.alpha[self._marks(batch)]  # [B, N, J, K]
+        effect = (
+            effect * batch.is_event[..., None, None]
+        )  # an expiry excites nothing, and its gap goes on from the last event
         current = effect.new_zeros(len(batch), len(self.beta), len(self.mu))
         since = times.new_zeros(len(batch), 1)
         found = [current.unsqueeze(1)]

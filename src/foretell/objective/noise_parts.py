@@ -129,7 +129,7 @@ class NoisePart(Protocol):
         ...
 
     def rate(self, places: GapMarks, time: Tensor) -> Tensor:
-        """Of one stream, of all columns together."""
+        """The rate of one stream, all columns together."""
         ...
 
 
@@ -216,7 +216,8 @@ def since_start(batch: Batch, marks: int) -> Tensor:
 
 def since_own(batch: Batch, mark_of_event: Tensor, marks: int) -> Tensor:
     """The time of the last event of each mark that each gap sees; infinite where there is none."""
-    number = torch.arange(1, batch.times.shape[1] + 1, device=batch.times.device).expand_as(mark_of_event)
+    number = torch.arange(1, batch.times.shape[1] + 1, device=batch.times.device) * batch.is_event
+    number = number.expand_as(mark_of_event)
     last = number.new_zeros(*batch.gap_start.shape, marks)
     last[:, 1:].scatter_(2, mark_of_event.unsqueeze(-1), number.unsqueeze(-1))
     last = last.cummax(1).values

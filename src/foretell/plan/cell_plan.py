@@ -30,7 +30,7 @@ class CellReads:
     groups: tuple[CellGroup, ...]  # in this order
 
     def versions(self, cells: Tensor) -> Tensor:
-        """Of cells [sequences, most, parts, size]: [R, parts, size]."""
+        """The versions that are read, from cells [sequences, most, parts, size]: [R, parts, size]."""
         return cells.flatten(0, 1).index_select(0, self.sequence * cells.shape[1] + self.version)
 
     def elapsed(self, times: Tensor, scale: float) -> Tensor:
@@ -87,4 +87,4 @@ def make_cell_plan(
             row=merger.tensor(merger.row[mine] - start[level]),
             groups=tuple(CellGroup(*one) for one in groups),
         )
-    return CellPlan(**vars(merger.frame()), deduced=deduced, read=read)
+    return CellPlan(**merger.frame().parts(), deduced=deduced, read=read)

@@ -159,13 +159,13 @@ class DeductionPlan:
     rules: tuple[tuple[int, int], ...]  # how many proofs each rule has; a fact of the program is none
 
     def targets(self) -> Ints:
-        """Of every slot, its row in the sum of vectors: [slots]."""
+        """For every slot its row in the sum of vectors: [slots]."""
         return joined([level.targets[0] + np.arange(level.stop - level.start) for level in self.levels])
 
 
 @dataclass(frozen=True)
 class Proofs:
-    """Of some slots, whose dimensions and levels are given."""
+    """The proofs of some slots, whose dimensions and levels are given."""
 
     dim: Ints  # [S]
     level: Ints  # [S]
@@ -176,7 +176,7 @@ class Proofs:
     body: Ints  # [R, widest]: slots of embedded conditions
 
     def of_classes(self, number: Ints, representative: Ints) -> Proofs:
-        """The same for one slot of every class: `number` [S] is the class of each."""
+        """The proofs of one slot of every class; `number` [S] is the class of each."""
         kept = np.zeros(len(self.dim), dtype=bool)
         kept[representative] = True
         chosen = np.flatnonzero(kept[self.head])

@@ -11,88 +11,14 @@ from functools import cached_property
 
 import numpy as np
 
-from foretell.errors import ForetellError
+from foretell.ground.database import NO_GROUP
+from foretell.ground.products import EventProduct
 from foretell.ground.timeline import Grounding, Timeline
-from foretell.plan.int_arrays import ByKey, Ints, changes, joined, spread
+from foretell.plan.int_arrays import ByKey, Ints, changes, joined, running_most, spread
+from foretell.plan.local_rows import KnownEvents
 from foretell.plan.parameters import DimensionLayout
-
-
-class PossibleByState:
-    """`always` are possible in every state, the others while `start <= state < stop`."""
-
-    def __init__(self, always: Ints, fact: Ints, start: Ints, stop: Ints, states: int) -> None:
-        some = stop > start
-        fact, start, stop = fact[some], start[some], stop[some]
-        self.always, self.width = always, states + 1  # what ends with the last state is overwritten in none
-        self.count = possible_counts(always, start, stop, states)
-        cell, since, row = _writes(start, stop)
-        key = cell * self.width + since
-        order = np.argsort(key, kind="stable")  # of two writes in one state the later one counts
-        self.key, self.written = key[order], fact[row[order]]
-
-    def events(self, cell: Ints, state: Ints) -> Ints:
-        """What is in cells below the count of their state."""
-        found = np.empty(len(cell), dtype=np.int64)
-        steady = cell < len(self.always)
-        found[steady] = self.always[cell[steady]]
-        if not steady.all():
-            changing = ~steady
-            asked = (cell[changing] - len(self.always)) * self.width + state[changing]
-            found[changing] = self.written[np.searchsorted(self.key, asked, side="right") - 1]
-        return found
-
-
-def possible_counts(always: Ints, start: Ints, stop: Ints, states: int) -> Ints:
-    """K of every state: how many events are possible."""
-    change = np.bincount(start, minlength=states + 1) - np.bincount(stop, minlength=states + 1)
-    return len(always) + np.cumsum(change)[:states]
-
-
-def _writes(start: Ints, stop: Ints) -> tuple[Ints, Ints, Ints]:
-    """(cell, state, row of the interval) of every write, in order of state; in a state, what ends goes first."""
-    rows = np.concatenate([np.arange(len(stop)), np.arange(len(start))])
-    begins = np.concatenate([np.zeros(len(stop), dtype=bool), np.ones(len(start), dtype=bool)])
-    when = np.concatenate([stop, start])
-    order = np.lexsort((begins, when))
-    content: list[int] = []
-    cell_of: dict[int, int] = {}
-    writes = []
-    for row, begin, state in zip(rows[order].tolist(), begins[order].tolist(), when[order].tolist(), strict=True):
-        if begin:
-            cell = len(content)
-            content.append(row)
-        else:
-            cell, last = cell_of.pop(row), content.pop()
-            if last == row:
-                continue
-            content[cell] = row = last
-        cell_of[row] = cell
-        writes.append((cell, state, row))
-    found = np.asarray(writes, dtype=np.int64).reshape(-1, 3)
-    return found[:, 0], found[:, 1], found[:, 2]
-
-
-def numbers_below(counts: Ints, keep: int, rng: np.random.Generator) -> Ints:
-    """[keep, len(counts)]: different numbers below each count, which is above `keep`; every set is as likely as any other.
-
-    Floyd's way: for the i-th, one of 0 … count − keep + i is drawn, and if it was taken before, the largest of these is taken
-    instead, which cannot have been. All counts at once; there are `keep²/2` comparisons for each.
-    """
-    largest = counts - keep + np.arange(keep)[:, None]
-    drawn = rng.integers(0, largest, endpoint=True)
-    for place in range(1, keep):
-        taken = (drawn[:place] == drawn[place]).any(axis=0)
-        drawn[place, taken] = largest[place, taken]
-    return drawn
-
-
-def checked(keep: int | None, rng: np.random.Generator | None) -> None:
-    """What a caller may ask for."""
-    if keep is not None and (type(keep) is not int or keep < 1):
-        raise ForetellError(f"keep = {keep!r}: expected how many possible events to keep at a time, 1 or more, or None")
-    if keep is not None and rng is None:
-        raise ForetellError(f"keep = {keep}: which events are kept is drawn at random; give rng, a numpy Generator")
-
+from foretell.plan.possible_by_state import PossibleByState, possible_counts
+from foretell.plan.products import ProductHistory
 
 NO_INTS = np.zeros(0, dtype=np.int64)
 
@@ -132,8 +58,17 @@ class GroundingArrays:
         self.instances = InstanceArrays(NO_INTS, NO_INTS, NO_INTS, NO_INTS, np.zeros(1, dtype=np.int64), NO_INTS)
         self._r_of_group: list[int] = []
         self._first: dict[tuple[int, ...], int] = {}
-        embedded = [() if one is None else one.embedded for one in layout.rules]
-        self._embedded: Sequence[tuple[int, ...]] = embedded
+        embedded = {place: () if one is None else one.embedded for place, one in enumerate(layout.rules)}
+        for one in grounding.products:
+            for part in one.parts:
+                embedded[part.rule] = tuple(
+                    part.atoms.index(place) for place in embedded[one.rule] if place in part.atoms
+                )
+            embedded |= {part.rule: () for part in one.blockers}
+        self._embedded: dict[int, tuple[int, ...]] = embedded
+        # Of each product's embedded conditions in turn: the part, and the place among what is embedded of that.
+        self.conditions = {one.rule: _conditions(one, embedded) for one in grounding.products}
+        self.known = {one.functor: KnownEvents(one.functor, one.arity) for one in grounding.products}
         self.refresh()
 
     def refresh(self) -> None:
@@ -142,6 +77,8 @@ class GroundingArrays:
             self._more_instances()
         if len(self.grounding.keys) > len(self.facts.dim):
             self._more_facts()
+            for one in self.known.values():
+                one.refresh(self.grounding)
 
     def _more_instances(self) -> None:
         grounding, old = self.grounding, self.instances
@@ -154,10 +91,13 @@ class GroundingArrays:
             _continued(old.head, [grounding.head[one] for one in new]),
             _continued(old.rule, [grounding.rule[one] for one in new]),
             _continued(old.group, [grounding.group[one] for one in new]),
-            _continued(old.r, [self._r_of_group[grounding.group[one]] for one in new]),
+            _continued(old.r, [self.r_of_group(grounding.group[one]) for one in new]),
             np.concatenate([old.body_start, old.body_start[-1] + np.cumsum(counts)]),
             _continued(old.body_fact, [fact for one in bodies for fact in one]),
         )
+
+    def r_of_group(self, group: int) -> int:
+        return group if group == NO_GROUP else self._r_of_group[group]
 
     def _r(self, number: int) -> int:
         """A group, or the first of several that only the values of `: b(X)` tell apart."""
@@ -184,6 +124,15 @@ class GroundingArrays:
             np.asarray(is_event, dtype=bool)[functor],
             ByKey(head[shown], always[shown], len(functor)),
         )
+
+
+def _conditions(one: EventProduct, embedded: dict[int, tuple[int, ...]]) -> list[tuple[int, int]]:
+    found = []
+    for place in embedded[one.rule]:
+        number = next(number for number, part in enumerate(one.parts) if place in part.atoms)
+        part = one.parts[number]
+        found.append((number, embedded[part.rule].index(part.atoms.index(place))))
+    return found
 
 
 def _continued(values: Ints, more: Sequence[int]) -> Ints:
@@ -251,6 +200,7 @@ class SlotHistory:
         by_head = by_head[np.lexsort((by_head[:, 1], by_head[:, 0]))]
         self.proofs = Intervals(by_head[:, 0], by_head[:, 1], by_head[:, 2])  # of facts with embeddings, by head
         self.proof_instance = by_head[:, 3]
+        self.products = ProductHistory(timeline) if self.grounding.products else None
         self.additions = self._additions()
         self.looked = self._looked()
         self.scored = timeline.possible_events
@@ -271,8 +221,9 @@ class SlotHistory:
 
     @cached_property
     def totals(self) -> Ints:
-        """How many events are possible in each state: [states]."""
-        return possible_counts(self.always, self.possible.start, self.possible.stop, self.states)
+        """How many events are possible in each state, or may be, by all products' candidates: [states]."""
+        listed = possible_counts(self.always, self.possible.start, self.possible.stop, self.states)
+        return listed if self.products is None else listed + self.products.total
 
     @cached_property
     def most(self) -> int:
@@ -330,7 +281,12 @@ class SlotHistory:
         always = np.zeros(len(self.grounded.facts.dim), dtype=bool)
         always[self.grounding.always] = True
         holds = Intervals.of(self.timeline.holds)
-        return always[fact] | holds.hold(fact, state, self.states + 1)
+        true = always[fact] | holds.hold(fact, state, self.states + 1)
+        for one in self.products.functors if self.products is not None else ():
+            mine = np.flatnonzero(self.grounded.facts.functor[fact] == one.functor)
+            args = self.grounded.known[one.functor].args_of(fact[mine])
+            true[mine] |= one.times(args, state[mine]) > 0
+        return true
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,34 +318,11 @@ def versions_of(head: Ints, event: Ints, until: Ints, shown: np.ndarray) -> Vers
     head, event, until = head[rows], event[rows], until[rows]
     new = changes(head, event)
     first = np.flatnonzero(new)
-    fact, when, gone = (joined([[-1], column[first]]) for column in (head, event, until))  # the first version is none
+    last = joined([first[1:], [len(rows)]])[: len(first)] - 1
+    fact, when = (joined([[-1], column[first]]) for column in (head, event))  # the first version is none
+    gone = joined([[-1], running_most(head, until)[last]])  # a cell lives while any addition does, of whatever event
     before = np.arange(-1, len(first))
     before[0] = 0
     # A removal by the very event that adds comes first.
     from_nothing = (fact[before] != fact) | (gone[before] <= when)
     return Versions(fact, when, gone, np.where(from_nothing, 0, before), rows, np.cumsum(new))
-
-
-class PossibleByFunctor:
-    """Numbers of facts are those of the timeline's grounding; `functors` are named in the order of the columns of `count`."""
-
-    def __init__(self, history: SlotHistory, functors: list[str]) -> None:
-        column = {name: number for number, name in enumerate(functors)}
-        of_name = np.asarray([column.get(str(name), -1) for name in history.grounding.functors], dtype=np.int64)
-        of_fact = of_name[history.grounded.facts.functor]
-        always, possible = history.always, history.possible
-        self.cells: list[PossibleByState] = []
-        self.count = np.zeros((history.states, len(functors)), dtype=np.int64)
-        for number in range(len(functors)):
-            mine = of_fact[possible.item] == number
-            fact, start, stop = (column[mine] for column in (possible.item, possible.start, possible.stop))
-            self.cells.append(PossibleByState(always[of_fact[always] == number], fact, start, stop, history.states))
-            self.count[:, number] = self.cells[-1].count
-
-    def facts(self, functor: Ints, number: Ints, state: Ints) -> Ints:
-        """The fact with each number, below its functor's count in that state."""
-        found = np.empty(len(functor), dtype=np.int64)
-        for which in np.unique(functor).tolist():
-            mine = functor == which
-            found[mine] = self.cells[which].events(number[mine], state[mine])
-        return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 
@@ -23,6 +24,12 @@ class ByKey:
         order = np.argsort(keys, kind="stable")
         self.values = values[order]
         self.start = np.searchsorted(keys[order], np.arange(size + 1))
+
+    def for_keys_below(self, size: int) -> ByKey:
+        """These values, with nothing for further keys."""
+        found = copy(self)
+        found.start = np.concatenate([self.start, np.full(size + 1 - len(self.start), self.start[-1])])
+        return found
 
     def expand(self, keys: Ints) -> tuple[Ints, Ints]:
         """For every key all its values: (place among the keys, value)."""
@@ -79,3 +86,10 @@ def runs(*columns: Ints) -> list[tuple[int, int]]:
 
 def distinct(values: Ints) -> list[int]:
     return [int(value) for value in np.unique(values)]
+
+
+def running_most(keys: Ints, values: Ints) -> Ints:
+    """The largest value so far of each key; keys are sorted, and values at least 0."""
+    stride = 1 + int(values.max(initial=0))
+    number = np.cumsum(changes(keys)) if len(keys) else keys
+    return np.maximum.accumulate(values + number * stride) - number * stride

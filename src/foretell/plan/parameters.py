@@ -14,9 +14,13 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from foretell.data.covariates import NumberColumn
 from foretell.ground.timeline import Grounding
+from foretell.lang.fact_table import inputs, numbers_of
 from foretell.lang.program import Program, RuleShapes, cell_shapes_of, dimension, shapes_of
-from foretell.lang.syntax import Atom, Constant, closure, conditions
+from foretell.lang.reachable import closure
+from foretell.lang.syntax import Atom, Constant, conditions
+from foretell.plan.feature_rows import FeatureRows, fit_tables
 from foretell.terms import split
 
 
@@ -45,7 +49,7 @@ class DimensionLayout:
 
     @cached_property
     def dims(self) -> tuple[int, ...]:
-        """Of all functors that have embeddings, ascending."""
+        """The dimensions of all functors that have embeddings, ascending."""
         return tuple(sorted({self.dimension(name) for name in self.program.functors} - {0}))
 
     @cached_property
@@ -74,6 +78,11 @@ class DimensionLayout:
             found.append(RuleLayout(len(self.program.rules) + place, "own", table.functor, (), ()))
         return tuple(found)
 
+    def event_with_features(self, rule: int) -> str | None:
+        """The functor of an adding rule's event, where such events have features."""
+        first = self.program.rules[rule].rule.body[0]
+        return first.functor if isinstance(first, Atom) and first.functor in self.program.features else None
+
     @cached_property
     def values_of_heads(self) -> dict[int, int]:
         """Adding rules whose `: b(X)` has variables of its own: how many of a group's values, from the first, make attention heads."""
@@ -91,7 +100,7 @@ class DimensionLayout:
         return tuple(dict.fromkeys(name for name in heads if self.dimension(name)))
 
     def added_numbers(self, grounding: Grounding) -> np.ndarray:
-        """Of every functor of a grounding its place in `added`; 0 for others."""
+        """For every functor of a grounding its place in `added`; 0 for others."""
         place = {name: number for number, name in enumerate(self.added)}
         return np.asarray([place.get(name, 0) for name in grounding.functors], dtype=np.int64)
 
@@ -133,7 +142,7 @@ class ParameterFamily:
     """Names whose parameters have one shape."""
 
     place: int  # among the families of its book
-    stem: str  # own, deduce, beta, add
+    stem: str  # own, deduce, beta, add; features; row (of a fact with features: its vector is no parameter)
     prefix: str  # of its names in files: deduce or add
     shapes: dict[str, tuple[int, ...]]  # of each letter: W; V, K, Q or G; beta; W of own vectors
     stacks: tuple[Stack, ...]  # where its parts lie
@@ -142,6 +151,12 @@ class ParameterFamily:
     names: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
     rows: list[tuple[int, ...]] = field(default_factory=list)  # of each name: its row in every stack
+    met: list[int] = field(default_factory=list)  # of each name: its place in `order`
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether its names stand for parameters."""
+        return self.stem != "row"
 
     def number(self, name: str) -> int:
         found = self.index.get(name)
@@ -149,6 +164,7 @@ class ParameterFamily:
             found = self.index[name] = len(self.names)
             self.names.append(name)
             self.rows.append(tuple(stack.take() for stack in self.stacks))
+            self.met.append(len(self.order))
             self.order.append((self, name))
         return found
 
@@ -171,7 +187,16 @@ class ParameterBook:
         self.families: dict[tuple[object, ...], ParameterFamily] = {}
         self.stacks: dict[str, Stack] = {}
         self.order: list[tuple[ParameterFamily, str]] = []
+        self.trained: int | None = None  # of `order`, from its beginning: names that training met; None: not trained
         self.given: set[int] = set()  # rules whose names have met values for their variables
+        self.renamed = {
+            one.earlier_name: one.name for one in self.program.rules if one.rule.matrix is None or one.rule.body
+        }
+        self.columns = fit_tables(self.program.tables)  # of every functor with features; they stay when the rows change
+        self.feature_rows: dict[int, dict[str, FeatureRows]] = {}  # by dimension and functor
+        self.drawn_as = {
+            one.name: one.earlier_name for one in self.program.rules
+        }  # names of starting values, where they are others
         functors, dim = self.program.functors, layout.dim
         self.shapes: list[RuleShapes] = [
             cell_shapes_of(one, functors, dim, cell_rows)
@@ -208,6 +233,9 @@ class ParameterBook:
             elif stem == "add":
                 sizes = "_".join(str(size) for shape in shapes.values() for size in shape)
                 stacks = (self._stack(f"add_{sizes}", shapes, not self.gated),)
+            elif stem == "features":
+                out, width = shapes["W"]
+                stacks = (self._stack(f"features_{out}_{width}", shapes),)
             else:
                 out = shapes["W"][0]
                 columns = tuple(pairwise(sorted(self._cuts.get(key, ()))))
@@ -227,6 +255,8 @@ class ParameterBook:
         if rule >= len(program.rules):
             table = program.tables[rule - len(program.rules)]
             dim = self.layout.dimension(table.functor)
+            if table.features:
+                return (*self._feature_row(table.functor, dim, values), None, 0)
             own = self.family(("own", dim), "own", {"W": (dim, 1)})
             return own, own.number(f"{table.functor}({','.join(values)})" if values else table.functor), None, 0
         shapes = self.shapes[rule]
@@ -239,8 +269,35 @@ class ParameterBook:
             return family, number, None, 0
         return family, number, beta, beta.number(_bound(shapes.beta, bound))
 
+    def _feature_row(self, functor: str, dim: int, args: tuple[str, ...]) -> tuple[ParameterFamily, int]:
+        """The place of a fact's vector, which is made of its numbers."""
+        family = self.family(("row", dim), "row", {"W": (dim, 1)})
+        before = len(family.names)
+        number = family.number(f"{functor}({','.join(args)})" if args else functor)
+        if number == before:
+            self._features(functor, dim).meet(family.rows[number][0], args)
+        return family, number
+
+    def _features(self, functor: str, dim: int) -> FeatureRows:
+        by_functor = self.feature_rows.setdefault(dim, {})
+        if functor not in by_functor:
+            columns = self.columns[functor]
+            shape = dim, inputs(len(columns))
+            learned = self.family(("features", shape), "features", {"W": shape})
+            matrix = learned.rows[learned.number(f"features({functor})")][0]
+            numbers = numbers_of(self.program.tables)[functor]
+            by_functor[functor] = FeatureRows(columns, numbers, matrix, learned.stacks[0].key)
+        return by_functor[functor]
+
+    def use_columns(self, columns: dict[str, tuple[NumberColumn, ...]]) -> None:
+        """Numbers of facts count as they say from now on."""
+        self.columns = columns
+        for of_functors in self.feature_rows.values():
+            for functor, one in of_functors.items():
+                one.recount(columns[functor])
+
     def _families(self, rule: int) -> tuple[ParameterFamily, ParameterFamily | None]:
-        """Of a rule's matrices, and of its pool exponent."""
+        """The families of a rule's matrices, and of its pool exponent."""
         shapes = self.shapes[rule]
         if shapes.stem == "deduce" and shapes.matrices["W"][1] == 1:
             # The vector of a fact, or of a rule whose conditions have no embeddings: one name may stand for both.
@@ -277,6 +334,20 @@ class ParameterBook:
                 chosen = beta if exponent else family
                 if chosen is not None:
                     chosen.number(term)
+
+    @property
+    def unseen(self) -> list[tuple[ParameterFamily, str]]:
+        """Names that training never met."""
+        return [] if self.trained is None else [one for one in self.order[self.trained :] if one[0].is_learned]
+
+    def unseen_name(self, grounding: Grounding, group: int) -> str | None:
+        """The name of a group's matrices, or else of its pool exponent, if training never met it."""
+        if self.trained is None or not self._is_learned(grounding.groups[group][0]):
+            return None
+        family, number, beta, exponent = self.of_group(grounding, group)
+        if family.met[number] >= self.trained and family.is_learned:
+            return family.names[number]
+        return None if beta is None or beta.met[exponent] < self.trained else beta.names[exponent]
 
     def _is_learned(self, rule: int) -> bool:
         return rule >= len(self.program.rules) or self.shapes[rule].stem != "remove"

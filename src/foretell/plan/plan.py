@@ -6,19 +6,21 @@ Embeddings of one dimension are rows of one table, in the order of their levels:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.ground.database import FactKey
 from foretell.ground.timeline import Grounding
 from foretell.nn.range_attention import RangeTiles, range_tiles
 from foretell.nn.sparse_sum import sparse_sum
 from foretell.plan.deduction import DeductionPlan, Proofs, TableRows, classes_of, deduce, pack, rows_by_level
 from foretell.plan.int_arrays import distinct, joined, offsets, runs
+from foretell.plan.local_rows import LocalNumbering
 from foretell.plan.parameters import DimensionLayout, ParameterBook, ParameterFamily, events_of
 from foretell.plan.slots import SequenceSlots
 
@@ -33,6 +35,7 @@ class Keys:
     matrix: Tensor  # int64 [T]: rows of the stack
     point: Tensor  # int64 [T·height]
     body: tuple[TableRows, ...]  # [T·height] each; the row behind a table is zeros: an event that was no fact
+    event: str | None  # the functor of their events, where these have features: their embeddings come first in `body`
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,18 @@ class Frame:
     levels: int
     grounding: Grounding
     slots: int
+    own: LocalNumbering
+
+    def parts(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(Frame)}
+
+    def text(self, fact: int) -> str:
+        """The name of a possible event."""
+        return self.grounding.text_of(self._own_keys.get(fact) or self.grounding.keys[fact])
+
+    @cached_property
+    def _own_keys(self) -> dict[int, FactKey]:
+        return self.own.keys()
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self  # nothing in it changes
@@ -127,23 +142,23 @@ class Merger:
         assert all(part.grounding is self.grounding for part in parts), "sequences of one plan share a numbering"
         self.point_offset = offsets([len(part.point_state) for part in parts])
         self.slot_offset = offsets([len(part.slot_fact) for part in parts])
-        self.fact = joined([part.slot_fact for part in parts])
+        grounded = parts[0].grounded
+        grounded.refresh()
+        self.own = LocalNumbering(grounded, [part.local for part in parts])
+        self.fact = joined([self.own.facts(place, part.slot_fact) for place, part in enumerate(parts)])
         self.dim = joined([part.slot_dim for part in parts])
         self.level = joined([part.slot_level for part in parts])
         self.point = self.shifted([part.slot_point for part in parts], self.point_offset)
         self.row = rows_by_level(self.dim, self.level)
-        grounded = parts[0].grounded
-        grounded.refresh()
         self.instances = grounded.instances
-        self.rule, self.group = grounded.instances.rule, grounded.instances.group
-        self._functor = grounded.facts.functor
+        self.rule, self.group, self._functor = self.own.rule, self.own.group, self.own.functor
         self.sizes = dict(zip(*(one.tolist() for one in np.unique(self.dim, return_counts=True)), strict=True))
         self._known: dict[int, tuple[ParameterFamily, int, ParameterFamily | None, int]] = {}
 
     def merge(self) -> Plan:
         parts = self.parts
         proofs = self.proofs()
-        number, representative = classes_of(self.fact, self.level, self._instances, proofs.head, proofs.body)
+        number, representative = classes_of(self.fact, self.level, self.proof_instance, proofs.head, proofs.body)
         alike = proofs.of_classes(number, representative)
         deduced, first = (deduce(one, self.layout, self.numbers, self.vectors, self.device) for one in (proofs, alike))
         keys, asked, counts = self._additions()
@@ -165,7 +180,7 @@ class Merger:
                 tiles,
             )
         outside = any(bool((part.addition_body < 0).any()) for part in parts)
-        return Plan(**vars(self.frame()), tables=tables, additions=counts, outside=outside)
+        return Plan(**self.frame().parts(), tables=tables, additions=counts, outside=outside)
 
     def frame(self) -> Frame:
         parts = self.parts
@@ -184,6 +199,7 @@ class Merger:
             int(self.level.max(initial=0)) + 1,
             self.grounding,
             len(self.fact),
+            self.own,
         )
 
     def _weights(self) -> Tensor | None:
@@ -251,16 +267,16 @@ class Merger:
 
     @cached_property
     def added(self) -> Ints:
-        """Of every slot the functor of its fact, among those whose facts are added; 0 for others."""
+        """For every slot the functor of its fact, among those whose facts are added; 0 for others."""
         return self.layout.added_numbers(self.grounding)[self._functor[self.fact]]
 
     @cached_property
-    def _instances(self) -> Ints:
-        return joined([part.proof_instance for part in self.parts])
+    def proof_instance(self) -> Ints:
+        return joined([self.own.instances(place, part.proof_instance) for place, part in enumerate(self.parts)])
 
     def proofs(self) -> Proofs:
         parts = self.parts
-        instance = self._instances
+        instance = self.proof_instance
         before = offsets([len(part.proof_instance) for part in parts])
         head = self.shifted([part.proof_slot for part in parts], self.slot_offset)
         body_row = self.shifted([part.proof_body[0] for part in parts], before)
@@ -284,7 +300,7 @@ class Merger:
         )
         r = joined([part.addition_r for part in parts])
         keys: dict[int, list[Keys]] = {}
-        members: dict[tuple[int, str, tuple[int, ...]], list[tuple[Ints, Ints]]] = {}
+        members: dict[tuple[int, str, tuple[int, ...], str | None], list[tuple[Ints, Ints]]] = {}
         order = np.lexsort((np.arange(len(rule)), r, rule))  # rows with one set of matrices stand together
         counts = []
         for low, high in runs(rule[order]):
@@ -297,10 +313,11 @@ class Merger:
                 continue
             family, number, _ = self.numbers(group[rows])
             matrix = np.asarray(family.rows, dtype=np.int64)[number, 0]
-            members.setdefault((dim, family.stacks[0].key, written.dims), []).append((rows, matrix))
+            key_of = dim, family.stacks[0].key, written.dims, self.layout.event_with_features(written.index)
+            members.setdefault(key_of, []).append((rows, matrix))
         key = np.full(len(rule), -1, dtype=np.int64)
         addition: dict[int, list[Ints]] = {}
-        for (dim, stack, dims), found in members.items():
+        for (dim, stack, dims, event), found in members.items():
             rows, matrix = (joined([one[k] for one in found]) for k in range(2))
             packed = pack(matrix, self.device.type)
             key[rows] = sum(len(one) for one in addition.get(dim, ())) + packed.place
@@ -310,9 +327,8 @@ class Merger:
             for tiling in packed.tilings:
                 own = rows[tiling.row]
                 conditions = tuple(self._gathered(size, body[start[own] + j]) for j, size in enumerate(dims))
-                keys.setdefault(dim, []).append(
-                    Keys(stack, self.tensor(tiling.matrix), self.tensor(point[own]), conditions)
-                )
+                made = Keys(stack, self.tensor(tiling.matrix), self.tensor(point[own]), conditions, event)
+                keys.setdefault(dim, []).append(made)
         return keys, self._asked(key, before, {dim: joined(one) for dim, one in addition.items()}), tuple(counts)
 
     def _asked(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretell.ground.timeline import Timeline
-from foretell.lang.syntax import pretty_atom, pretty_rule
+from foretell.ground.timeline import Grounding, Timeline
+from foretell.lang.syntax import Atom, pretty_atom, pretty_rule
 from foretell.plan.parameters import DimensionLayout, ParameterBook, events_of
 from foretell.wording import counted
 
@@ -72,6 +72,8 @@ def alike_of(layout: DimensionLayout, book: ParameterBook, layers: int) -> list[
     """In the order of the program; what has no names or numbers (dimension 0) is left out."""
     found = []
     for family in book.families.values():
+        if not family.is_learned:
+            continue
         repeated = layers if family.stem == "add" else 1
         for letter, shape in family.shapes.items():
             kind = letter if family.stem == "beta" else f"{family.stem}.{letter}"
@@ -217,6 +219,9 @@ def sizes_of(timeline: Timeline, slots: SequenceSlots, layout: DimensionLayout) 
     grounding = slots.grounding
     functor = np.asarray([key[0] for key in grounding.keys], dtype=np.int64)
     rule = np.asarray(grounding.rule, dtype=np.int64)
+    if slots.local is not None:  # events of products, and their proofs
+        functor = np.concatenate([functor[: slots.local.facts_from], slots.local.functor])
+        rule = np.concatenate([rule[: slots.local.instances_from], slots.local.rule])
     own = np.asarray([one is not None and one.kind == "own" for one in layout.rules], dtype=bool)
     proved, added = rule[slots.proof_instance], rule[slots.addition_instance]
     asked, length = added[slots.ask_low], slots.ask_high - slots.ask_low
@@ -241,13 +246,49 @@ def sizes_of(timeline: Timeline, slots: SequenceSlots, layout: DimensionLayout) 
     )
 
 
+def product_words(grounding: Grounding) -> str:
+    """Which rules' possible events are products, and of which parts."""
+    rules, told = grounding.program.rules, []
+    for one in grounding.products:
+        atoms = [literal for literal in rules[one.rule].rule.body if isinstance(literal, Atom)]
+        parts = (", ".join(pretty_atom(atoms[place]) for place in part.atoms) for part in one.parts)
+        told.append(f"{rules[one.rule].name} ({' × '.join(parts)})")
+    return f"possible events are kept as products: {'; '.join(told)}"
+
+
 def _counts(values: np.ndarray, name_of: Callable[[int], str], weights: np.ndarray | None = None) -> dict[str, int]:
     sums = np.bincount(values, weights)
     return {name_of(value): int(sums[value]) for value in np.unique(values).tolist()}
 
 
-def sizes_lines(found: Sequence[SequenceSizes], layout: DimensionLayout) -> list[str]:
-    """A line a sequence, then all of them together by functor and by rule."""
+SUMMED_UP = {
+    "events": "events",
+    "unscored": "unscored events",
+    "points": "points",
+    "slots": "slots",
+    "levels": "levels",
+    "proofs": "proofs",
+    "additions": "additions",
+    "ranges": "ranges attended to",
+    "pairs": "pairs",
+    "possible": "possible events",
+}
+
+
+def summary_lines(found: Sequence[SequenceSizes]) -> list[str]:
+    """All sequences together: sums, the median sequence, and the largest with its name."""
+    rows = [("", "in all", "median", "largest", "of sequence")]
+    for name, shown in SUMMED_UP.items():
+        values = [getattr(one, name) for one in found]
+        most = max(range(len(values)), key=values.__getitem__)
+        total = "" if name == "levels" else f"{sum(values):,}"
+        if any(values):
+            rows.append((shown, total, f"{np.median(values):,.0f}", f"{values[most]:,}", found[most].sequence))
+    return [counted(len(found), "sequence"), *_aligned(rows, right=(1, 2, 3))]
+
+
+def sizes_lines(found: Sequence[SequenceSizes], layout: DimensionLayout, each: bool = False) -> list[str]:
+    """A sequence in a line, several summed up unless `each` is asked for; then all of them together by functor and by rule."""
     text = {one.name: pretty_rule(one.rule) for one in layout.program.rules}
     slots, proofs, added, ranges, pairs = (
         sum((Counter(getattr(one, name)) for one in found), Counter[str]())
@@ -255,7 +296,7 @@ def sizes_lines(found: Sequence[SequenceSizes], layout: DimensionLayout) -> list
     )
     functors = [(str(layout.program.functors.get(name, name)), f"{slots[name]:,}") for name in sorted(slots)]
     return [
-        *(one.line() for one in found),
+        *([one.line() for one in found] if each or len(found) < 2 else summary_lines(found)),
         "slots by functor",
         *_aligned(functors, right=(1,)),
         "proofs by rule",

@@ -15,9 +15,12 @@ import numpy as np
 
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Grounding, Timeline
-from foretell.plan.history import NO_INTS, GroundingArrays, SlotHistory, checked, numbers_below
+from foretell.plan.history import NO_INTS, GroundingArrays, SlotHistory
 from foretell.plan.int_arrays import Ints, below, sorted_once, spread, without
+from foretell.plan.local_rows import LocalFacts, LocalProofs, LocalRows
 from foretell.plan.parameters import DimensionLayout
+from foretell.plan.possible_by_state import checked, numbers_below
+from foretell.plan.product_draws import all_candidates, drawn_candidates
 
 # Of the table that finds the slots of conditions, at most: where few of many facts are looked at, they are searched for instead.
 CELLS_A_CONDITION = 32
@@ -50,6 +53,7 @@ class SequenceSlots:
     possible_weight: np.ndarray  # float64 [E]: K / J where J of the K events possible at a query were drawn, else 1
     happened_slot: Ints  # [n]: of each event at its own time; -1 where it is not scored
     version_slot: Ints  # [versions]: of the fact of a cell just before it is moved; -1 where that is not looked at
+    local: LocalRows | None = None  # facts and proofs that have no numbers elsewhere: drawn from products
 
     @property
     def grounded(self) -> GroundingArrays:
@@ -81,7 +85,7 @@ def slots_of_history(
     rng: np.random.Generator | None = None,
     chosen: Ints | None = None,
 ) -> SequenceSlots:
-    """`sequence_slots` where what the timeline fixes is known already; with `chosen`, one given possible event a query and no other."""
+    """`sequence_slots` where what the timeline fixes is known already; with `chosen`, one given possible event per query and no other."""
     checked(keep, rng)
     return _Builder(history, TimePoints.of(np.asarray(query_states, dtype=np.int64), history)).build(keep, rng, chosen)
 
@@ -134,6 +138,11 @@ class _Builder:
         self.history, self.points = history, points
         self.facts, self.instances = history.grounded.facts, history.grounded.instances
         self.stride = len(points.state)
+        self.local: LocalFacts | None = None
+        self.local_proofs: LocalProofs | None = None
+        if history.products is not None:
+            self.local = LocalFacts(len(self.facts.dim), history.grounded.known)
+            self.local_proofs = LocalProofs(history, self.local)
 
     def build(self, keep: int | None, rng: np.random.Generator | None, chosen: Ints | None = None) -> SequenceSlots:
         history, points, additions = self.history, self.points, self.history.additions
@@ -169,6 +178,7 @@ class _Builder:
             weight,
             np.where(history.scored, looked_slot[history.looked.happened], -1),
             looked_slot[history.looked.own],
+            None if self.local_proofs is None else self.local_proofs.rows(),
         )
 
     def _code(self, fact: Ints, point: Ints) -> Ints:
@@ -182,6 +192,8 @@ class _Builder:
 
     def _possible(self, keep: int | None, rng: np.random.Generator | None) -> tuple[Ints, Ints, np.ndarray]:
         """Events that are possible at queries, sorted by (fact, point): fact, point, weight."""
+        if self.local is not None:
+            return self._possible_of_products(self.local, keep, rng)
         if keep is None or self.history.most <= keep:
             fact, point = self._all_possible()
             return fact, point, np.ones(len(fact))
@@ -197,8 +209,26 @@ class _Builder:
         fact, point = self._parts(np.sort(event * self.stride + query[which]))
         return fact, point, np.maximum(count / keep, 1.0)[self.points.query_at[point]]
 
+    def _possible_of_products(
+        self, local: LocalFacts, keep: int | None, rng: np.random.Generator | None
+    ) -> tuple[Ints, Ints, np.ndarray]:
+        query = self.points.query
+        state = self.points.state[query]
+        if keep is None or self.history.most <= keep:
+            fact, whose = all_candidates(self.history, local, state)
+            codes = sorted_once(fact * self.stride + query[whose])  # what several products have is there once
+            weight = np.ones(len(codes))
+        else:
+            assert rng is not None
+            fact, whose, drawn = drawn_candidates(self.history, local, state, keep, rng)
+            codes = fact * self.stride + query[whose]
+            order = np.argsort(codes, kind="stable")
+            codes, weight = codes[order], drawn[order]
+        self.facts = local.extended(self.facts, self.history.grounded)
+        return *self._parts(codes), weight
+
     def _chosen(self, chosen: Ints) -> tuple[Ints, Ints, np.ndarray]:
-        """One event a query, in the order of the queries, as `_possible` gives them."""
+        """One event per query, in the order of the queries, as `_possible` gives them."""
         return *self._parts(np.sort(chosen * self.stride + self.points.query)), np.ones(len(chosen))
 
     def _all_possible(self) -> tuple[Ints, Ints]:
@@ -239,9 +269,18 @@ class _Builder:
         low = np.searchsorted(codes, head + before[proofs.start])
         high = np.searchsorted(codes, head + before[proofs.stop])
         row, changing = spread(low, high - low)
-        if not len(row):
+        if len(row):
+            place, instance = (
+                np.concatenate([place, changing]),
+                np.concatenate([instance, self.history.proof_instance[row]]),
+            )
+        if self.local_proofs is None:
             return place, instance
-        return np.concatenate([place, changing]), np.concatenate([instance, self.history.proof_instance[row]])
+        point = codes - fact * self.stride
+        shown = np.where(self.facts.dim[fact] > 0, self.facts.functor[fact], -1)
+        own, more = self.local_proofs.of(fact, shown, self.points.state[point])
+        self.instances = self.local_proofs.extended()
+        return np.concatenate([place, own]), np.concatenate([instance, more])
 
     def _slots(self, codes: Ints, fact: Ints, bodies: _Bodies) -> Ints:
         """The slots of conditions. Few facts are in bodies: a table of them by point is read faster than codes are searched."""
@@ -332,7 +371,11 @@ def _lines(timeline: Timeline, facts: list[int], state: int, instances: list[int
     rules = [grounding.program.rules[grounding.rule[one]] for one in instances]
     names = [grounding.text(fact) for fact in facts]
     functor = grounding.functors[grounding.keys[facts[0]][0]]
-    when = "before the first event" if state <= 1 else f"after event {state - 1} (`{timeline.after(state)}`)"
+    when = "before the first event"
+    if state > 1:
+        number = timeline.event_number(state - 1)
+        is_expiry = timeline.is_expiry[state - 2]
+        when = "after an expiry" if is_expiry else f"after event {number} (`{timeline.after(state)}`)"
     yield (
         f"{rules[0].rule.span.place}: the embedding of `{names[0]}` needs itself {when}: "
         "proofs through facts with embeddings must not be cyclic"

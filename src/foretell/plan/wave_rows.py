@@ -42,6 +42,7 @@ class WaveRows:
     beta: Ints
     alone: np.ndarray  # bool: no other row of the same head by the same `r`
     pool: Ints  # ascending: equal for such rows
+    event: Ints  # the functor of the event that proposes it, among those with features; -1: it has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +68,19 @@ def in_wave_order(rows: WaveRows, pairs: WaveConditions, number: Ints) -> tuple[
     place = np.full(len(rows.head), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     row = place[pairs.row]
-    made = WaveRows(head, rows.kinds, rows.kind[order], rows.name[order], rows.beta[order], alone, pool)
+    kind, name, beta, event = (column[order] for column in (rows.kind, rows.name, rows.beta, rows.event))
+    made = WaveRows(head, rows.kinds, kind, name, beta, alone, pool, event)
     return made, WaveConditions(row, pairs.condition, pairs.slot).where(row >= 0)
+
+
+@dataclass(frozen=True)
+class MarkedRows:
+    """Proposals by events that have features."""
+
+    row: Tensor  # int64: among all proposals, functor after functor
+    counts: tuple[tuple[int, int], ...]  # functors by their place among those with features, and how many each has
+    block: RowsByName  # of what meets the event's embedding
+    head: Tensor  # int64: the version that each helps to make
 
 
 class WaveSteps:
@@ -90,6 +102,18 @@ class WaveSteps:
     def constants(self) -> RowsByName:
         rows, tensor = self.rows, self.merger.tensor
         return RowsByName(rows.kinds, tensor(rows.kind), tensor(rows.name), tensor(np.zeros_like(rows.name)))
+
+    def marked(self) -> MarkedRows | None:
+        rows, tensor = self.rows, self.merger.tensor
+        found = np.flatnonzero(rows.event >= 0)
+        if not len(found):
+            return None
+        found = found[np.argsort(rows.event[found], kind="stable")]
+        functor, many = np.unique(rows.event[found], return_counts=True)
+        first = tensor(np.zeros_like(found))
+        block = RowsByName(rows.kinds, tensor(rows.kind[found]), tensor(rows.name[found]), first)
+        counts = tuple(zip(functor.tolist(), many.tolist(), strict=True))
+        return MarkedRows(tensor(found), counts, block, tensor(rows.head[found]))
 
     def products(
         self, slot_row: Ints, target: Ints, beyond: int
@@ -129,7 +153,7 @@ class WaveSteps:
         return [None if whole else part for part, whole in zip(parts, every.tolist(), strict=True)]
 
     def pools(self, target: Ints | None) -> list[PoolRows | None]:
-        """Of each step; rows are targets, or counted within the step."""
+        """The pools of each step; rows are targets, or counted within the step."""
         rows, steps, tensor = self.rows, len(self.heads) - 1, self.merger.tensor
         many = np.flatnonzero(~rows.alone)
         kept, segment = np.unique(rows.pool[many], return_inverse=True)

@@ -8,7 +8,7 @@ Embeddings, targets, proposals and versions are numbered in the order in which t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from foretell.nn.cells import CellUpdate, DeductionStage, PoolRows, Products, Wa
 from foretell.plan.history import SlotHistory
 from foretell.plan.int_arrays import Ints, joined, offsets, runs
 from foretell.plan.plan import Merger
-from foretell.plan.wave_rows import Kind, RowsByName, WaveConditions, WaveRows, WaveSteps, in_wave_order
+from foretell.plan.wave_rows import Kind, MarkedRows, RowsByName, WaveConditions, WaveRows, WaveSteps, in_wave_order
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Recurrence:
     gates: RowsByName  # constant parts of proposals
     gate_blocks: RowsByName  # of all updates' tiles
     gate_tiles: tuple[int, ...]
+    marked: MarkedRows | None  # proposals by events that have features
     point: Tensor  # int64 [embeddings]: `bos` or event that each stands before, among those of all sequences
     since: Tensor  # int64 [embeddings]: the one that made the version that it reads
     made: Tensor  # int64 [versions]
@@ -117,6 +118,7 @@ class _Builder:
             moves.constants(),
             gate_blocks,
             gate_tiles,
+            moves.marked(),
             point,
             since,
             made_at,
@@ -125,7 +127,7 @@ class _Builder:
         )
 
     def _order(self, needed: np.ndarray, *pairs: Ints) -> _Order:
-        """Of every wave first the levels of its slots, and then its update."""
+        """The order of the steps: for every wave the levels of its slots, and then its update."""
         wave, level, version_wave = self._waves(needed, *pairs)
         width = int(level.max(initial=0)) + 2
         slot_code, version_code = wave * width + level, version_wave * width - 1
@@ -217,12 +219,19 @@ class _Builder:
         start = joined([part.addition_start[:-1] + first for part, first in zip(parts, before[:-1], strict=True)])
         _, row, condition = merger.instances.bodies(instance)
         slot = slots[start[addition][row] + condition]
-        return self._rows(made, instance), WaveConditions(row, condition, slot).where(slot >= 0)
+        features = {name: number for number, name in enumerate(merger.layout.program.features)}
+        rules = np.unique(merger.rule[instance])
+        of_rule = np.full(int(rules.max(initial=-1)) + 1, -1, dtype=np.int64)
+        for rule in rules.tolist() if features else ():
+            event = merger.layout.event_with_features(rule)
+            of_rule[rule] = -1 if event is None else features[event]
+        rows = replace(self._rows(made, instance), event=of_rule[merger.rule[instance]])
+        return rows, WaveConditions(row, condition, slot).where(slot >= 0)
 
     def _proofs(self) -> tuple[WaveRows, WaveConditions]:
         proofs = self.merger.proofs()
         row, condition = np.nonzero(proofs.body >= 0)
-        rows = self._rows(proofs.head, joined([part.proof_instance for part in self.parts]))
+        rows = self._rows(proofs.head, self.merger.proof_instance)
         return rows, WaveConditions(row, condition, proofs.body[row, condition])
 
     def _rows(self, head: Ints, instance: Ints) -> WaveRows:
@@ -238,9 +247,8 @@ class _Builder:
             family, name[rows], beta[rows] = merger.numbers(group[rows])
             key = family.place, written.dims
             kind[rows] = kinds.setdefault(key, (len(kinds), Kind(family, written.dims)))[0]
-        return WaveRows(
-            head, tuple(one for _, one in kinds.values()), kind, name, beta, np.ones(len(head), bool), group
-        )
+        some = tuple(one for _, one in kinds.values())
+        return WaveRows(head, some, kind, name, beta, np.ones(len(head), bool), group, np.full(len(head), -1))
 
     # When
 
@@ -255,7 +263,7 @@ class _Builder:
         return needed
 
     def _waves(self, needed: np.ndarray, head: Ints, body: Ints, made: Ints, looked: Ints) -> tuple[Ints, Ints, Ints]:
-        """Of slots their wave and their level in it, of versions their wave."""
+        """The wave of every slot and its level in it, and the wave of every version."""
         levels = int(self.merger.level.max(initial=0)) + 1
         code = self.slot_event * levels + self.merger.level
         slots = np.flatnonzero(needed)

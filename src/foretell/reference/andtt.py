@@ -21,9 +21,9 @@ from torch import Tensor
 
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.reference.database import Added, Fact, Instantiation, State, states
+from foretell.reference.database import BOS, EXPIRY, Added, Fact, Instantiation, State, changes, first_state
+from foretell.reference.features import Given, Numbers, Scale, facts_and_numbers, feature_shapes, name_of, numbers_of
 from foretell.reference.ruled import (
-    BOS,
     NO_FACTORS,
     Parameters,
     R,
@@ -32,6 +32,7 @@ from foretell.reference.ruled import (
     dimension,
     intensity,
     intensity_shapes,
+    last_event,
     matrix_name,
     parameter_values,
     place,
@@ -44,7 +45,6 @@ from foretell.reference.ruled import (
     with_one,
     zeros,
 )
-from foretell.terms import split
 
 NORM_EPSILON = 1e-5  # under the root of LayerNorm
 
@@ -59,16 +59,26 @@ class Settings:
     layer_norm: bool = False
     feed_forward: int = 0  # width of the hidden layer; 0: none
     factors: TimeFactors = NO_FACTORS
+    lifetimes: Mapping[int, float] = field(default_factory=dict)  # of additions that expire, by the place of their rule
+    scales: Mapping[str, Scale] = field(default_factory=dict)  # of events' columns; others as they are
 
 
-def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def wanted(
+    program: Program, settings: Settings, events: Sequence[Given], times: Sequence[float] | None = None
+) -> dict[str, tuple[int, ...]]:
     """Every parameter that this sequence touches, with its shape, in the order of their names."""
     shapes: dict[str, tuple[int, ...]] = {}
     for table in program.tables:
-        for row in table.rows:
+        for row in () if table.features else table.rows:
             fact = (table.functor, *row)
             shapes[f"deduce.{spelled(fact)}.W"] = (dimension(program, settings.dim, fact), 1)
-    for state in states(program, events):
+    dims = {name: dimension(program, settings.dim, (name,)) for name in program.functors}
+    shapes |= feature_shapes(program, dims)
+    moments = [0.0] * len(events) if times is None else times
+    happened = changes(
+        program, [name_of(one) for one in events], moments, max(moments, default=0.0), settings.lifetimes
+    )
+    for state in (first_state(program), *(one.state for one in happened)):
         for proof in state.proofs:
             head, body = sides(program, settings.dim, proof)
             shapes[f"deduce.{matrix_name(program, proof)}.W"] = (head, 1 + body)
@@ -103,49 +113,50 @@ def embedding(
     program: Program,
     settings: Settings,
     parameters: Parameters,
-    events: Sequence[str],
+    events: Sequence[Given],
     times: Sequence[float],
     fact: Fact,
     time: float,
     seen: int,
     layer: int,
 ) -> Tensor:
-    """Of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
-    model = _open(program, settings, parameters, events, times, seen)
+    """The embedding of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
+    model = _open(program, settings, parameters, events, times, seen, time)
     functor = program.functors.get(fact[0])
     if functor is not None and functor.kind != "exogenous" and fact not in model.states[-1].state.facts:
         raise ForetellError(
-            f"`{spelled(fact)}` has no embedding {when(model.events, seen + 1)}, because it is not true then; "
+            f"`{spelled(fact)}` has no embedding {when(model.events, len(model.events))}, because it is not true then; "
             "ask for a fact that is"
         )
-    return model.event_embedding(fact, time, seen + 1, layer)
+    return model.event_embedding(fact, time, len(model.events), layer)
 
 
 def intensities(
     program: Program,
     settings: Settings,
     parameters: Parameters,
-    events: Sequence[str],
+    events: Sequence[Given],
     times: Sequence[float],
     at: float,
     seen: int | None = None,
 ) -> dict[Fact, Tensor]:
-    """Of all events that are possible at a time, from the first `seen` events; by default those with a smaller time."""
+    """Intensities of all events that are possible at a time, from the first `seen` events; by default those with a smaller time."""
     seen = sum(time < at for time in times) if seen is None else seen
-    return _open(program, settings, parameters, events, times, seen).intensities(at, seen + 1)
+    model = _open(program, settings, parameters, events, times, seen, at)
+    return model.intensities(at, len(model.events))
 
 
 def log_likelihood(
     program: Program,
     settings: Settings,
     parameters: Parameters,
-    events: Sequence[str],
+    events: Sequence[Given],
     times: Sequence[float],
     t_end: float,
     points: Sequence[Sequence[tuple[float, float]]],
 ) -> Tensor:
     """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`: see `ruled.scored`."""
-    return scored(_open(program, settings, parameters, events, times, len(events)), t_end, points)
+    return scored(_open(program, settings, parameters, events, times, len(events), t_end), t_end, points)
 
 
 # --- the equations ---------------------------------------------------------------------------------------------------
@@ -165,10 +176,11 @@ class _Model:
     program: Program
     settings: Settings
     parameters: Parameters
-    events: Sequence[Fact]  # bos is the first
+    events: Sequence[Fact]  # bos is the first; expiries are among them
     times: Sequence[float]
     states: Sequence[_Indexed]
     table: frozenset[Fact]  # facts with a vector named after themselves
+    numbers: Numbers  # of facts and events that have features
     memo: dict[tuple[Fact, float, int, int], Tensor] = field(default_factory=dict, repr=False)
 
     def possible(self, state: int) -> list[Fact]:
@@ -179,12 +191,12 @@ class _Model:
         return {event: self.intensity(event, time, state) for event in self.possible(state)}
 
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
-        """From `[1; emb^(L)]` and the time since the last event, which is event `state − 1`: see `ruled.intensity`."""
+        """From `[1; emb^(L)]` and the time since the last event: see `ruled.intensity`."""
         column = with_one(self.embedding(event, time, state, self.settings.layers))
-        return intensity(self.parameters, event[0], column, time - self.times[state - 1], self.settings.factors)
+        return intensity(self.parameters, event[0], column, time - last_event(self, state), self.settings.factors)
 
     def event_embedding(self, event: Fact, time: float, state: int, layer: int) -> Tensor:
-        """Of an event that happens: the fact's if it is true, else zeros."""
+        """The embedding of an event that happens: the fact's if it is true, else zeros."""
         if event in self.states[state].state.facts:
             return self.embedding(event, time, state, layer)
         return zeros(dimension(self.program, self.settings.dim, event))
@@ -226,6 +238,8 @@ class _Model:
         total = zeros(dimension(self.program, self.settings.dim, fact))
         if fact in self.table:
             total = total + self.parameters[f"deduce.{spelled(fact)}.W"] @ with_one()
+        if fact in self.numbers.of_facts:
+            total = total + self.numbers.of_fact(fact, self.parameters)
         for proofs in self.states[state].proofs.get(fact, {}).values():
             W = self.parameters[f"deduce.{matrix_name(self.program, proofs[0])}.W"]
             entries = [W @ with_one(*(self.embedding(g, time, state, layer) for g in one.body)) for one in proofs]
@@ -256,7 +270,8 @@ class _Model:
         time, state = self.times[added.event], added.event
         return with_one(
             self.time_embedding(time),
-            self.event_embedding(event, time, state, layer),
+            self.event_embedding(event, time, state, layer)
+            + self.numbers.of_event(event[0], added.event, self.parameters),
             *(self.embedding(g, time, state, layer) for g in conditions),
         )
 
@@ -286,23 +301,25 @@ def _open(
     program: Program,
     settings: Settings,
     parameters: Parameters,
-    events: Sequence[str],
+    events: Sequence[Given],
     times: Sequence[float],
     seen: int,
+    until: float,
 ) -> _Model:
-    """What the first `seen` events leave to compute with: of those after them nothing is known."""
+    """What the first `seen` events leave to compute with up to a time: of those after them nothing is known."""
     assert len(events) == len(times), f"{len(events)} events at {len(times)} times"
     assert 0 <= seen <= len(events), f"{seen} of {len(events)} events seen"
-    happened: list[Fact] = [BOS]
-    for name in events[:seen]:
-        functor, args = split(name)
-        happened.append((functor, *args))
-    replayed = list(states(program, events[:seen]))
+    found = list(changes(program, [name_of(one) for one in events[:seen]], times[:seen], until, settings.lifetimes))
+    happened, when_it_was = [one.what for one in found], [one.time for one in found]
+    replayed = [first_state(program), *(one.state for one in found)]
+    given = iter([(BOS, {}), *facts_and_numbers(events[:seen])])
+    given = [(EXPIRY, {}) if one == EXPIRY else next(given) for one in happened]
     for number, state in enumerate(replayed):
         refuse_cycle(program, settings.dim, state, when(happened, number))
-    table = frozenset((one.functor, *row) for one in program.tables for row in one.rows)
+    table = frozenset((one.functor, *row) for one in program.tables if not one.features for row in one.rows)
+    numbers = numbers_of(program, settings.scales, [numbers for _, numbers in given])
     indexed = [_indexed(program, state) for state in replayed]
-    return _Model(program, settings, parameters, happened, [0.0, *times[:seen]], indexed, table)
+    return _Model(program, settings, parameters, happened, when_it_was, indexed, table, numbers)
 
 
 def _indexed(program: Program, state: State) -> _Indexed:

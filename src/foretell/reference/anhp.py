@@ -4,9 +4,9 @@ One function is one equation, one event at a time, by recursion over layers and 
 The arrays are those of `named_arrays()`, in float64, so that gradients flow back to whatever they were made
 from; `w` and `τ` are in the data's own unit.
 
-A *kind* is what is embedded, known by the name of its base vector: `embed.TYPE` for an event type,
-`coarse.NAME` for a coarse type (appendix A, "coarse event embeddings"), `embed.bos` for the event at time 0
-that is first in every history where it is asked for.
+A *kind* is what is embedded: an event that happened, or a possible one, known by the name of its base vector: `embed.TYPE` for
+an event type, `coarse.NAME` for a coarse type (appendix A, "coarse event embeddings"). An event `bos` at time 0 is first in every
+history where it is asked for.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from foretell.reference.calendar import SlowCalendar
+from foretell.reference.covariates import SlowCovariates, with_event, with_query
 from foretell.reference.events import Event, History
 
+Kind = str | Event
 BOS = Event("bos", 0.0)
 NORM_EPSILON = 1e-5  # inside LayerNorm's square root
 
@@ -28,6 +31,11 @@ NORM_EPSILON = 1e-5  # inside LayerNorm's square root
 def last_time(history: History) -> float:
     """When the last event was; before the first, when the sequence began."""
     return history[-1].time if history else 0.0
+
+
+def base_name(kind: Kind) -> str:
+    """The name of a kind's base vector."""
+    return f"embed.{kind.type}" if isinstance(kind, Event) else kind
 
 
 class Head(NamedTuple):
@@ -60,6 +68,8 @@ class SlowANHP:
     long: float = 1.0
     unit: float = 1.0  # the mean gap
     periods: Sequence[float] = ()  # whose phase since the last event keys and queries see; 0: none
+    covariates: SlowCovariates | None = None
+    calendar: SlowCalendar | None = None
     memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     # The generative model (section 3)
@@ -68,6 +78,7 @@ class SlowANHP:
         """Equation 5: `λ_e(t) = τ log(1 + exp(w·[1; emb]/τ))`, from the top layer's embedding of the (coarse) type."""
         kind = f"embed.{type}" if self.coarse is None else f"coarse.{self.coarse[type]}"
         top = self.embedding(kind, time, self.with_bos(history), self.layers)
+        top = with_query(top, self.covariates, time, self.calendar)
         w, tau = self.arrays[f"intensity.{type}.w"], self.arrays[f"intensity.{type}.tau"]
         score = torch.dot(w, torch.cat([torch.ones(1, dtype=torch.float64), top]))
         own = tau * torch.log(1.0 + torch.exp(score / tau)) * self.mixed(top, time - last_time(history))
@@ -103,17 +114,18 @@ class SlowANHP:
     def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
         """The embedding of an event that happened, from the events before it."""
         event = sequence[index]
-        return self.embedding(f"embed.{event.type}", event.time, self.with_bos(sequence[:index]), layer)
+        return self.embedding(event, event.time, self.with_bos(sequence[:index]), layer)
 
     def with_bos(self, history: History) -> History:
         return (BOS, *history) if self.bos else history
 
     # Embeddings (sections 2 and 4)
 
-    def embedding(self, kind: str, time: float, history: History, layer: int) -> Tensor:
+    def embedding(self, kind: Kind, time: float, history: History, layer: int) -> Tensor:
         """Equation 1, with the heads summed inside the `tanh` as in equation 7; layer 0 is the kind's base vector."""
         if layer == 0:
-            return self.arrays[kind]
+            vector = self.arrays[base_name(kind)]
+            return with_event(vector, self.covariates, kind, self.calendar) if isinstance(kind, Event) else vector
         key = ("embedding", kind, time, history, layer)
         if key not in self.memo:
             attended = torch.zeros(self.dim, dtype=torch.float64)
@@ -134,14 +146,14 @@ class SlowANHP:
         """How fast a head's logits fall with an event's age."""
         return self.arrays.get(f"attend.{head.name}.{layer}.decay", torch.zeros((), dtype=torch.float64))
 
-    def attended(self, head: Head, kind: str, time: float, history: History, layer: int) -> Tensor:
+    def attended(self, head: Head, kind: Kind, time: float, history: History, layer: int) -> Tensor:
         """Equation 8: `Σ v α / (1 + Σ α)` over the events that the head makes visible."""
         query = self.projected("Q", head, kind, time, history, layer)
         numerator = torch.zeros(len(query), dtype=torch.float64)
         denominator = torch.ones((), dtype=torch.float64)
         for index, event in enumerate(history):
             if head.sees is None or event.type == head.sees or event is BOS:
-                past = (f"embed.{event.type}", event.time, history[:index])
+                past = (event, event.time, history[:index])
                 key = self.projected("K", head, *past, layer)
                 value = self.projected("V", head, *past, layer)
                 logit = torch.dot(key, query) / math.sqrt(len(query))  # equation 2
@@ -151,7 +163,7 @@ class SlowANHP:
         return numerator / denominator
 
     def projected(
-        self, letter: Literal["V", "K", "Q"], head: Head, kind: str, time: float, history: History, layer: int
+        self, letter: Literal["V", "K", "Q"], head: Head, kind: Kind, time: float, history: History, layer: int
     ) -> Tensor:
         """Equation 3: a matrix of the head and layer times `[1; time; embedding of the layer below]`."""
         key = (letter, head, kind, time, history, layer)
@@ -180,11 +192,11 @@ class SlowANHP:
         cosines = [math.cos(2.0 * math.pi * elapsed / period) if period else 0.0 for period in self.periods]
         return torch.tensor(exponentials + logarithms + sines + cosines, dtype=torch.float64)
 
-    def heads_of(self, kind: str) -> list[Head]:
+    def heads_of(self, kind: Kind) -> list[Head]:
         """Through what a kind looks back: every head there is, or those of its own edges `e <- f` (section 4)."""
         if self.edges is None:
             return [Head(f"head{n + 1}", None) for n in range(self.heads)]
-        space, _, name = kind.partition(".")
+        space, _, name = base_name(kind).partition(".")
         reader = name
         if space == "coarse":  # it sees what its members see, and they all see the same
             assert self.coarse is not None

@@ -1,19 +1,22 @@
-"""The database through time (docs/explanation/database.md) as loops and sets: everything is recomputed after every event.
+"""The database through time (docs/explanation/database.md) as loops and sets: everything is recomputed after every change.
 
 A fact is a tuple, functor first, then constants. Slow and obvious: the oracle for `ground/`, and the text to read first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from foretell.lang.program import Program
-from foretell.lang.syntax import Atom, Compare, Constant, Literal, Not, Rule, Term
+from foretell.lang.syntax import Atom, Compare, Constant, Count, Literal, Not, Rule, Term
 from foretell.terms import split
 
 Fact = tuple[str, ...]
 Binding = dict[str, str]
+BOS: Fact = ("bos",)
+EXPIRY: Fact = ("(expiry)",)  # stands among events where additions end by themselves
 
 
 @dataclass(frozen=True)
@@ -29,26 +32,83 @@ class Instantiation:
 @dataclass(frozen=True)
 class Added:
     instantiation: Instantiation
-    event: int  # 0 for bos, i for the i-th event
+    event: int  # the number of the change: 0 for bos, and i for the i-th event if nothing expires
+    ends: float = math.inf  # it lives up to this time, which it still sees
 
 
 @dataclass(frozen=True)
 class State:
     facts: frozenset[Fact]
     proofs: frozenset[Instantiation]
-    additions: tuple[Added, ...]  # in force: not erased by a removal
+    additions: tuple[Added, ...]  # in force: not erased by a removal, and living
 
 
-def states(program: Program, events: Sequence[str]) -> Iterator[State]:
-    """State 0 before `bos`, state 1 after it, state i + 1 after the i-th event."""
+@dataclass(frozen=True)
+class Change:
+    """What leads from one state to the next."""
+
+    what: Fact  # bos, an event, or EXPIRY
+    time: float
+    state: State  # the next
+
+
+def states(program: Program, events: Sequence[str], given: Sequence[str] = ()) -> Iterator[State]:
+    """State 0 before `bos`, state 1 after it, state i + 1 after the i-th event, for a program in which nothing expires.
+
+    `given` are facts that come with the sequence.
+    """
+    yield first_state(program, given)
+    for change in changes(program, events, [0.0] * len(events), 0.0, {}, given):
+        yield change.state
+
+
+def first_state(program: Program, given: Sequence[str] = ()) -> State:
+    """Before `bos`."""
+    return _state(program, (), _brought(program, given))
+
+
+def changes(
+    program: Program,
+    events: Sequence[str],
+    times: Sequence[float],
+    until: float,
+    lifetimes: Mapping[int, float],
+    given: Sequence[str] = (),
+) -> Iterator[Change]:
+    """`bos`, events, and expiries before a time; `lifetimes` has how long the additions of a rule live, by its place.
+
+    An addition at `s` ends after `s + d`: an event at that very time comes first.
+    """
+    brought = _brought(program, given)
     additions: tuple[Added, ...] = ()
-    state = _state(program, additions)
-    yield state
-    for index, event in enumerate([("bos",), *(_fact(event) for event in events)]):
-        added, removed = _fire(program, state.facts, event, index)
+    state = _state(program, additions, brought)
+    number = 0
+    for event, time in zip([BOS, *map(_fact, events)], [0.0, *times], strict=True):
+        for ends in _ends(additions, time):
+            additions = tuple(one for one in additions if one.ends > ends)
+            state = _state(program, additions, brought)
+            yield Change(EXPIRY, ends, state)
+            number += 1
+        added, removed = _fire(program, state.facts, event, number)
+        added = tuple(
+            Added(one.instantiation, number, time + lifetimes.get(one.instantiation.rule, math.inf)) for one in added
+        )
         additions = tuple(one for one in additions if one.instantiation.head not in removed) + added
-        state = _state(program, additions)
-        yield state
+        state = _state(program, additions, brought)
+        yield Change(event, time, state)
+        number += 1
+    for ends in _ends(additions, until):
+        additions = tuple(one for one in additions if one.ends > ends)
+        yield Change(EXPIRY, ends, _state(program, additions, brought))
+
+
+def _ends(additions: Sequence[Added], before: float) -> list[float]:
+    """When living additions end, each time once."""
+    return sorted({one.ends for one in additions if one.ends < before})
+
+
+def _brought(program: Program, given: Sequence[str]) -> set[Fact]:
+    return {(program.given[one[0]], *one[1:]) for one in map(_fact, given)}
 
 
 def is_possible(program: Program, state: State, event: str) -> bool:
@@ -61,9 +121,9 @@ def _fact(name: str) -> Fact:
     return (functor, *args)
 
 
-def _state(program: Program, additions: tuple[Added, ...]) -> State:
+def _state(program: Program, additions: tuple[Added, ...], brought: set[Fact]) -> State:
     """The least fixed point over the rules, stratum by stratum, from what was added and is still there."""
-    facts = {one.instantiation.head for one in additions}
+    facts = {one.instantiation.head for one in additions} | brought
     facts |= {(table.functor, *row) for table in program.tables for row in table.rows}
     proofs: set[Instantiation] = set()
     for stratum in range(1 + max(program.stratum.values(), default=0)):
@@ -166,7 +226,10 @@ def _equalities(equalities: Sequence[Compare], binding: Binding) -> Binding | No
 
 def _holds(literal: Literal, binding: Binding, facts: set[Fact] | frozenset[Fact]) -> bool:
     if isinstance(literal, Compare):
-        return (_value(literal.left, binding) == _value(literal.right, binding)) == literal.equal
+        return literal.holds(_value(literal.left, binding), _value(literal.right, binding))
+    if isinstance(literal, Count):
+        matching = [fact[1:] for fact in facts if _match(literal.atom, fact, binding) is not None]
+        return literal.holds(literal.of(matching), _value(literal.right, binding))
     if isinstance(literal, Not):
         known = {name: value for name, value in binding.items()}
         return not any(_match(literal.atom, fact, known) is not None for fact in facts)

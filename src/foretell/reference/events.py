@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+Value = float | str | None  # of a covariate: a number, a category, or missing
+
 
 class Event(NamedTuple):
-    """`type@time`."""
+    """`type@time`, and what else is known of it once it has happened."""
 
     type: str
     time: float
+    covariates: tuple[tuple[str, Value], ...] = ()
 
 
 History = tuple[Event, ...]

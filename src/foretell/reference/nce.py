@@ -30,7 +30,7 @@ def objective(
     """`noise` holds the events of all streams; which stream one is of does not matter. `first=1` conditions on the first event."""
     value = torch.zeros((), dtype=torch.float64)
     for i in range(first, len(sequence)):
-        type, time = sequence[i]
+        type, time = sequence[i].type, sequence[i].time
         own = intensity(type, time, before_event(sequence, i))
         both = own + streams * rate(type, time, before_event(sequence, i))
         value = value + torch.log(own / both)

@@ -33,9 +33,9 @@ from torch import Tensor
 
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
-from foretell.reference.database import Fact, Instantiation, State, states
+from foretell.reference.database import BOS, EXPIRY, Fact, Instantiation, State, changes, first_state
+from foretell.reference.features import Given, Numbers, Scale, facts_and_numbers, feature_shapes, name_of, numbers_of
 from foretell.reference.ruled import (
-    BOS,
     NO_FACTORS,
     Parameters,
     R,
@@ -44,6 +44,7 @@ from foretell.reference.ruled import (
     dimension,
     intensity,
     intensity_shapes,
+    last_event,
     matrix_name,
     place,
     pool,
@@ -55,7 +56,6 @@ from foretell.reference.ruled import (
     with_one,
     zeros,
 )
-from foretell.terms import split
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ class Settings:
     dim: int  # of functors without a declared one
     time_scale: float = 1.0  # elapsed times are counted in this unit
     factors: TimeFactors = NO_FACTORS
+    lifetimes: Mapping[int, float] = field(default_factory=dict)  # of additions that expire, by the place of their rule
+    scales: Mapping[str, Scale] = field(default_factory=dict)  # of events' columns; others as they are
 
     @property
     def model(self) -> type[CellModel]:
@@ -74,7 +76,7 @@ class Settings:
         return 6 * head
 
     def functor_shapes(self, functor: str, dim: int) -> dict[str, tuple[int, ...]]:
-        """Of parameters that a functor has whose facts are added."""
+        """Shapes of the parameters of a functor whose facts are added."""
         return {}
 
 
@@ -88,14 +90,22 @@ class Cell:
     since: float  # s
 
 
-def wanted(program: Program, settings: Settings, events: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def wanted(
+    program: Program, settings: Settings, events: Sequence[Given], times: Sequence[float] | None = None
+) -> dict[str, tuple[int, ...]]:
     """Every parameter that this sequence touches, with its shape, in the order of their names."""
     shapes: dict[str, tuple[int, ...]] = {}
     for table in program.tables:
-        for row in table.rows:
+        for row in () if table.features else table.rows:
             fact = (table.functor, *row)
             shapes[f"deduce.{spelled(fact)}.W"] = (dimension(program, settings.dim, fact), 1)
-    for state in states(program, events):
+    dims = {name: dimension(program, settings.dim, (name,)) for name in program.functors}
+    shapes |= feature_shapes(program, dims)
+    moments = [0.0] * len(events) if times is None else times
+    happened = changes(
+        program, [name_of(one) for one in events], moments, max(moments, default=0.0), settings.lifetimes
+    )
+    for state in (first_state(program), *(one.state for one in happened)):
         for proof in state.proofs:
             head, body = sides(program, settings.dim, proof)
             shapes[f"deduce.{matrix_name(program, proof)}.W"] = (head, 1 + body)
@@ -115,60 +125,62 @@ def embedding(
     program: Program,
     settings: Settings,
     parameters: Parameters,
-    events: Sequence[str],
+    events: Sequence[Given],
     times: Sequence[float],
     fact: Fact,
     time: float,
     seen: int,
 ) -> Tensor:
-    """Of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
-    model = _open(program, settings, parameters, events, times, seen)
+    """The embedding of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
+    model = _open(program, settings, parameters, events, times, seen, time)
     functor = program.functors.get(fact[0])
     if functor is not None and functor.kind != "exogenous" and fact not in model.states[-1].state.facts:
         raise ForetellError(
-            f"`{spelled(fact)}` has no embedding {when(model.events, seen + 1)}, because it is not true then; "
+            f"`{spelled(fact)}` has no embedding {when(model.events, len(model.events))}, because it is not true then; "
             "ask for a fact that is"
         )
-    return model.event_embedding(fact, time, seen + 1)
+    return model.event_embedding(fact, time, len(model.events))
 
 
 def cells(
     program: Program,
     settings: Settings,
     parameters: Parameters,
-    events: Sequence[str],
+    events: Sequence[Given],
     times: Sequence[float],
     seen: int,
 ) -> dict[Fact, Any]:
     """Those that there are after the first `seen` events: of facts that were added and not removed since."""
-    return dict(_open(program, settings, parameters, events, times, seen).cells[-1])
+    until = times[seen - 1] if seen else 0.0
+    return dict(_open(program, settings, parameters, events, times, seen, until).cells[-1])
 
 
 def intensities(
     program: Program,
     settings: Settings,
     parameters: Parameters,
-    events: Sequence[str],
+    events: Sequence[Given],
     times: Sequence[float],
     at: float,
     seen: int | None = None,
 ) -> dict[Fact, Tensor]:
-    """Of all events that are possible at a time, from the first `seen` events; by default those with a smaller time."""
+    """Intensities of all events that are possible at a time, from the first `seen` events; by default those with a smaller time."""
     seen = sum(time < at for time in times) if seen is None else seen
-    return _open(program, settings, parameters, events, times, seen).intensities(at, seen + 1)
+    model = _open(program, settings, parameters, events, times, seen, at)
+    return model.intensities(at, len(model.events))
 
 
 def log_likelihood(
     program: Program,
     settings: Settings,
     parameters: Parameters,
-    events: Sequence[str],
+    events: Sequence[Given],
     times: Sequence[float],
     t_end: float,
     points: Sequence[Sequence[tuple[float, float]]],
 ) -> Tensor:
     """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`: see `ruled.scored`."""
-    return scored(_open(program, settings, parameters, events, times, len(events)), t_end, points)
+    return scored(_open(program, settings, parameters, events, times, len(events), t_end), t_end, points)
 
 
 # --- the equations ---------------------------------------------------------------------------------------------------
@@ -190,10 +202,11 @@ class CellModel:
     program: Program
     settings: Settings
     parameters: Parameters
-    events: Sequence[Fact]  # bos is the first
+    events: Sequence[Fact]  # bos is the first; expiries are among them
     times: Sequence[float]
     states: Sequence[_Indexed]
     table: frozenset[Fact]  # facts with a vector named after themselves
+    numbers: Numbers  # of facts and events that have features
     cells: list[Mapping[Fact, Any]] = field(default_factory=lambda: [{}])  # of each state
     memo: dict[tuple[Fact, float, int], Tensor] = field(default_factory=dict, repr=False)
 
@@ -205,12 +218,12 @@ class CellModel:
         return {event: self.intensity(event, time, state) for event in self.possible(state)}
 
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
-        """From `[1; emb]` and the time since the last event, which is event `state − 1`: see `ruled.intensity`."""
+        """From `[1; emb]` and the time since the last event: see `ruled.intensity`."""
         column = with_one(self.embedding(event, time, state))
-        return intensity(self.parameters, event[0], column, time - self.times[state - 1], self.settings.factors)
+        return intensity(self.parameters, event[0], column, time - last_event(self, state), self.settings.factors)
 
     def event_embedding(self, event: Fact, time: float, state: int) -> Tensor:
-        """Of an event that happens: the fact's if it is true, else zeros."""
+        """The embedding of an event that happens: the fact's if it is true, else zeros."""
         if event in self.states[state].state.facts:
             return self.embedding(event, time, state)
         return zeros(dimension(self.program, self.settings.dim, event))
@@ -237,6 +250,8 @@ class CellModel:
         total = zeros(dimension(self.program, self.settings.dim, fact))
         if fact in self.table:
             total = total + self.parameters[f"deduce.{spelled(fact)}.W"] @ with_one()
+        if fact in self.numbers.of_facts:
+            total = total + self.numbers.of_fact(fact, self.parameters)
         for proofs in self.states[state].proofs.get(fact, {}).values():
             W = self.parameters[f"deduce.{matrix_name(self.program, proofs[0])}.W"]
             entries = [W @ with_one(*(self.embedding(g, time, state) for g in one.body)) for one in proofs]
@@ -282,8 +297,9 @@ class CellModel:
         """`G_r [1; emb(f,s); emb(g_1,s); …]`, from embeddings just before the event."""
         event, *conditions = one.body
         time = self.times[index]
+        happened = self.event_embedding(event, time, index) + self.numbers.of_event(event[0], index, self.parameters)
         return self.parameters[f"add.{matrix_name(self.program, one)}.G"] @ with_one(
-            self.event_embedding(event, time, index), *(self.embedding(g, time, index) for g in conditions)
+            happened, *(self.embedding(g, time, index) for g in conditions)
         )
 
     def proposed(self, c: Tensor, target: Tensor, one: Instantiation, index: int) -> Cell:
@@ -312,23 +328,25 @@ def _open(
     program: Program,
     settings: Settings,
     parameters: Parameters,
-    events: Sequence[str],
+    events: Sequence[Given],
     times: Sequence[float],
     seen: int,
+    until: float,
 ) -> CellModel:
-    """What the first `seen` events leave to compute with: of those after them nothing is known."""
+    """What the first `seen` events leave to compute with up to a time: of those after them nothing is known."""
     assert len(events) == len(times), f"{len(events)} events at {len(times)} times"
     assert 0 <= seen <= len(events), f"{seen} of {len(events)} events seen"
-    happened: list[Fact] = [BOS]
-    for name in events[:seen]:
-        functor, args = split(name)
-        happened.append((functor, *args))
-    replayed = list(states(program, events[:seen]))
+    found = list(changes(program, [name_of(one) for one in events[:seen]], times[:seen], until, settings.lifetimes))
+    happened, when_it_was = [one.what for one in found], [one.time for one in found]
+    replayed = [first_state(program), *(one.state for one in found)]
+    given = iter([(BOS, {}), *facts_and_numbers(events[:seen])])
+    given = [(EXPIRY, {}) if one == EXPIRY else next(given) for one in happened]
     for number, state in enumerate(replayed):
         refuse_cycle(program, settings.dim, state, when(happened, number))
-    table = frozenset((one.functor, *row) for one in program.tables for row in one.rows)
+    table = frozenset((one.functor, *row) for one in program.tables if not one.features for row in one.rows)
+    numbers = numbers_of(program, settings.scales, [numbers for _, numbers in given])
     indexed = [_indexed(replayed, number) for number in range(len(replayed))]
-    model = settings.model(program, settings, parameters, happened, [0.0, *times[:seen]], indexed, table)
+    model = settings.model(program, settings, parameters, happened, when_it_was, indexed, table, numbers)
     for index in range(len(happened)):
         model.happen(index)
     return model

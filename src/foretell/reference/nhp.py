@@ -14,6 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from foretell.reference.calendar import SlowCalendar
+from foretell.reference.covariates import SlowCovariates, with_event, with_query
 from foretell.reference.events import Event, History
 
 BOS = Event("bos", 0.0)  # happens once, before everything else; it has a vector, and no intensity
@@ -35,20 +37,25 @@ class SlowNHP:
     types: Sequence[str]
     dim: int  # D
     scale: float  # the unit of time that decays count in
+    covariates: SlowCovariates | None = None
+    calendar: SlowCalendar | None = None
     memo: dict[History, Cell] = field(default_factory=dict, repr=False, compare=False)
 
     def intensity(self, type: str, time: float, history: History) -> Tensor:
         """Equation 4: `λ_e(t) = τ log(1 + exp(w·[1; h(t)]/τ))`."""
         w, tau = self.arrays[f"intensity.{type}.w"], self.arrays[f"intensity.{type}.tau"]
         score = w[0]
-        for d, h in enumerate(self.read(self.after(history), time)):
+        known = with_query(self.read(self.after(history), time), self.covariates, time, self.calendar)
+        for d, h in enumerate(known):
             score = score + w[1 + d] * h
         return tau * torch.log(1.0 + torch.exp(score / tau))
 
     def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
         """Layer 0: the type's vector. Layer 1: what is read right after the event."""
         if layer == 0:
-            return self.arrays[f"embed.{sequence[index].type}"]
+            return with_event(
+                self.arrays[f"embed.{sequence[index].type}"], self.covariates, sequence[index], self.calendar
+            )
         return self.read(self.after(sequence[: index + 1]), sequence[index].time)
 
     # The cell
@@ -62,6 +69,7 @@ class SlowNHP:
             else:
                 before, event = self.after(history[:-1]), history[-1]
                 x = self.arrays[f"embed.{event.type}"]
+            x = with_event(x, self.covariates, event, self.calendar)
             c, h = self.memory(before, event.time), self.read(before, event.time)
             z = torch.tanh(self.raw("candidate", x, h))
             self.memo[history] = Cell(

@@ -18,11 +18,10 @@ from torch import Tensor
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.lang.syntax import Atom, Constant
-from foretell.reference.database import Fact, Instantiation, State
+from foretell.reference.database import EXPIRY, Fact, Instantiation, State
 
 Parameters = Mapping[str, Tensor]
 R = tuple[int, tuple[str, ...]]  # a rule's place in the program, and the values of the variables in its parameter names
-BOS: Fact = ("bos",)
 
 
 def pool(entries: Sequence[Tensor], beta: Tensor) -> Tensor:
@@ -69,7 +68,7 @@ NO_FACTORS = TimeFactors()
 
 
 def intensity(parameters: Parameters, functor: str, column: Tensor, elapsed: float, given: TimeFactors) -> Tensor:
-    """Of an event of a functor: `τ log(1 + exp(w·[1; emb]/τ))` times two factors of the time `u` since the last event.
+    """The intensity of an event: `τ log(1 + exp(w·[1; emb]/τ))` times two factors of the time `u` since the last event.
 
     They are `1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j` and `exp(Σ_k a_k·[1; emb]·exp(−u/s_k))`; `column` is
     `[1; emb]`, and `elapsed` is `u`.
@@ -89,7 +88,7 @@ def intensity(parameters: Parameters, functor: str, column: Tensor, elapsed: flo
 
 
 def intensity_shapes(program: Program, dim: int, given: TimeFactors) -> dict[str, tuple[int, ...]]:
-    """Of what `intensity` reads, for all functors of events."""
+    """Shapes of what `intensity` reads, for all functors of events."""
     shapes: dict[str, tuple[int, ...]] = {}
     for name, functor in program.functors.items():
         if functor.kind == "event":
@@ -185,7 +184,10 @@ def _cycle_lines(program: Program, steps: Sequence[tuple[Fact, Fact, int]], when
 
 
 class Opened(Protocol):
-    """A model with its parameters and the states of one sequence; before its first event there is bos, which is number 0."""
+    """A model with its parameters and the states of one sequence; before its first event there is bos, which is number 0.
+
+    Between events there may be expiries: these are changes, too, and lead from state to state.
+    """
 
     @property
     def events(self) -> Sequence[Fact]: ...
@@ -206,20 +208,32 @@ def scored(model: Opened, t_end: float, points: Sequence[Sequence[tuple[float, f
     Exogenous events are not scored, nor is a declared one that is not possible where it stands: who calls has decided
     that it stays as history.
     """
-    assert len(points) == len(model.events), f"{len(points)} gaps for {len(model.events) - 1} events"
+    places = [place for place, event in enumerate(model.events) if event != EXPIRY]
+    assert len(points) == len(places), f"{len(points)} gaps for {len(places) - 1} events"
     assert all(time <= t_end for time in model.times), f"an event after the end, {t_end}"
     value = zeros()
-    for index in range(1, len(model.events)):
+    for index in places[1:]:
         event = model.events[index]
         if event in model.possible(index):
             value = value + torch.log(model.intensity(event, model.times[index], index))
-    for gap, of_gap in enumerate(points):
+    for place, of_gap in zip(places, points, strict=True):
         for time, weight in of_gap:
-            value = value - weight * sum(model.intensities(time, gap + 1).values(), start=zeros())
+            state = place + 1
+            while state < len(model.events) and model.events[state] == EXPIRY and model.times[state] < time:
+                state += 1
+            value = value - weight * sum(model.intensities(time, state).values(), start=zeros())
     return value
+
+
+def last_event(model: Opened, state: int) -> float:
+    """When the last event before a state was, `bos` if there is none: an expiry is no event."""
+    return next(model.times[place] for place in reversed(range(state)) if model.events[place] != EXPIRY)
 
 
 def when(events: Sequence[Fact], state: int) -> str:
     if state <= 1:
         return "before the first event"
-    return f"after event {state - 1} (`{spelled(events[state - 1])}`)"
+    if events[state - 1] == EXPIRY:
+        return "after an expiry"
+    number = sum(event != EXPIRY for event in events[1:state])
+    return f"after event {number} (`{spelled(events[state - 1])}`)"

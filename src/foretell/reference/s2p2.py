@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from foretell.reference.calendar import SlowCalendar
+from foretell.reference.covariates import SlowCovariates, with_event, with_query
 from foretell.reference.events import History
 
 SMALL = 1e-5  # under the root of LayerNorm
@@ -26,18 +28,23 @@ class SlowS2P2:
     layers: int  # L
     width: int  # H
     scale: float  # the unit of time that decays count in
+    covariates: SlowCovariates | None = None
+    calendar: SlowCalendar | None = None
     memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def intensity(self, type: str, time: float, history: History) -> Tensor:
         """`λ_k(t) = τ_k·softplus(w_k·[1; u_L(t)]/τ_k)`."""
         w, tau = self.arrays[f"intensity.{type}.w"], self.arrays[f"intensity.{type}.tau"]
-        score = w[0] + (w[1:] * self.stream(self.layers, time, history)).sum()
+        known = with_query(self.stream(self.layers, time, history), self.covariates, time, self.calendar)
+        score = w[0] + (w[1:] * known).sum()
         return tau * torch.log1p(torch.exp(score / tau))
 
     def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
         """Layer 0: the mark's vector. Above: the stream right after the event."""
         if layer == 0:
-            return self.arrays[f"embed.{sequence[index].type}"]
+            return with_event(
+                self.arrays[f"embed.{sequence[index].type}"], self.covariates, sequence[index], self.calendar
+            )
         return self.stream_after(layer, sequence[: index + 1])
 
     # The stream above each layer; layer 0 is nothing
@@ -87,8 +94,8 @@ class SlowS2P2:
             return self.complex(f"layer.{layer}.start")
         key = ("state", layer, history)
         if key not in self.memo:
-            mark = self.arrays[f"embed.{history[-1].type}"].to(torch.complex128)
-            jump = self.complex(f"layer.{layer}.E") @ mark
+            mark = with_event(self.arrays[f"embed.{history[-1].type}"], self.covariates, history[-1], self.calendar)
+            jump = self.complex(f"layer.{layer}.E") @ mark.to(torch.complex128)
             self.memo[key] = self.state(layer, history[-1].time, history[:-1]) + jump
         return self.memo[key]
 

@@ -19,11 +19,12 @@ class SlowSAHP:
 
     def intensity(self, type: str, time: float, history: History) -> Tensor:
         """Before the first event `bos` at 0 is the last."""
-        embedding = with_one(self.encoder.embedding(history, len(history), self.encoder.layers))
+        embedding = with_one(self.encoder.at_query(history))
         last = history[-1].time if history else 0.0
         mu, eta, gamma, tau, nu = (
             self.encoder.arrays[f"intensity.{type}.{name}"] for name in ("mu", "eta", "gamma", "tau", "nu")
         )
         asymptote, start = torch.dot(mu, embedding), torch.dot(eta, embedding)
         decay = scaled_softplus(torch.dot(gamma, embedding), nu)
-        return scaled_softplus(asymptote + (start - asymptote) * torch.exp(-decay * (time - last)), tau)
+        curve = asymptote + (start - asymptote) * torch.exp(-decay * (time - last))
+        return scaled_softplus(curve + self.encoder.clocked(list(self.types).index(type), time, tau), tau)

@@ -19,9 +19,11 @@ class SlowTHP:
 
     def intensity(self, type: str, time: float, history: History) -> Tensor:
         """Before the first event `bos` at 0 is the last; a last event's time counts as at least `m`."""
-        embedding = self.encoder.embedding(history, len(history), self.encoder.layers)
+        embedding = self.encoder.at_query(history)
         last = history[-1].time if history else 0.0
         elapsed = (time - last) / max(last, self.encoder.m)
         column = torch.cat([torch.tensor([1.0, elapsed], dtype=torch.float64), embedding])
         arrays = self.encoder.arrays
-        return scaled_softplus(torch.dot(arrays[f"intensity.{type}.w"], column), arrays[f"intensity.{type}.tau"])
+        tau = arrays[f"intensity.{type}.tau"]
+        score = torch.dot(arrays[f"intensity.{type}.w"], column)
+        return scaled_softplus(score + self.encoder.clocked(list(self.types).index(type), time, tau), tau)

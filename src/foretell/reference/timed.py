@@ -27,7 +27,7 @@ class SlowTimed:
         return rate + height(self.since_own[type], time - own[-1]) if own else rate
 
     def integral(self, type: str, begin: float, end: float, history: History) -> float:
-        """Of one type, from `begin` to `end`, while nothing else happens than `history`, which is over by then."""
+        """The integral of one type's intensity from `begin` to `end`, while nothing happens after `history`, which is over by then."""
         value = self.hawkes.mu[type] * (end - begin) + area(self.since_start[type], begin, end)
         for event in history:
             for alpha, beta in zip(self.hawkes.alpha[type, event.type], self.hawkes.beta, strict=True):

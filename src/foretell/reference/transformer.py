@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from foretell.reference.events import History
+from foretell.reference.calendar import SlowCalendar
+from foretell.reference.covariates import SlowCovariates, with_event, with_query
+from foretell.reference.events import Event, History
 
 NORM_EPSILON = 1e-5  # inside LayerNorm's square root
 
@@ -29,10 +31,12 @@ class SlowEncoder:
     layer_norm: bool
     feed_forward: bool
     shifted: bool  # True: the encoding is of an event's place, shifted by its time (SAHP); False: of its time (THP)
+    covariates: SlowCovariates | None = None
+    calendar: SlowCalendar | None = None
     memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def embedding(self, sequence: History, place: int, layer: int) -> Tensor:
-        """Of the event at `place`, counted from 1, or of `bos` at 0; it sees itself and what is before it."""
+        """The embedding of the event at `place`, counted from 1, or of `bos` at 0; it sees itself and what is before it."""
         key = ("embedding", sequence[:place], layer)
         if key not in self.memo:
             self.memo[key] = self.entering(sequence, place) if layer == 0 else self.layered(sequence, place, layer)
@@ -40,10 +44,19 @@ class SlowEncoder:
 
     def entering(self, sequence: History, place: int) -> Tensor:
         """The type's vector plus the encoding of the time."""
-        if place == 0:
-            return self.arrays["bos"] + self.encoding(0.0, 0)
-        event = sequence[place - 1]
-        return self.arrays[f"embed.{event.type}"] + self.encoding(event.time, place)
+        event = Event("bos", 0.0) if place == 0 else sequence[place - 1]
+        vector = self.arrays["bos" if place == 0 else f"embed.{event.type}"]
+        return with_event(vector, self.covariates, event, self.calendar) + self.encoding(event.time, place)
+
+    def at_query(self, history: History) -> Tensor:
+        """What intensities are made from: the top embedding of the last event."""
+        return with_query(self.embedding(history, len(history), self.layers), self.covariates)
+
+    def clocked(self, place: int, time: float, tau: Tensor) -> Tensor:
+        """What the calendar adds to the score of the type at `place`, in units of `τ`."""
+        if self.calendar is None:
+            return torch.zeros((), dtype=torch.float64)
+        return tau * self.calendar.of_query(time)[place]
 
     def encoding(self, time: float, place: int) -> Tensor:
         components = []

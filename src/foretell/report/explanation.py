@@ -1,4 +1,4 @@
-"""An explanation as tables for a terminal (what is possible, what each rule contributes, what is attended to) and as a picture."""
+"""An explanation as tables for a terminal (what is possible, what each rule or past event contributes) and as a picture."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.table import Table
 
 from foretell.errors import ForetellError
 from foretell.evaluate.explain import AttendedEvent, Explanation, FactExplanation, LayerAttention, RuleContribution
+from foretell.evaluate.leave_out import PastEvent, PastExplanation
 from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure
 from foretell.terms import split
 from foretell.wording import counted, escape
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def heading(explained: Explanation) -> str:
+def heading(explained: Explanation | PastExplanation) -> str:
     """Where the history stands."""
     last = "before any event"
     if explained.after is not None:
@@ -27,13 +28,15 @@ def heading(explained: Explanation) -> str:
     return f"sequence {explained.sequence}, just before {when(explained, explained.time)}: {seen} seen, {last}"
 
 
-def when(explained: Explanation, time: float) -> str:
+def when(explained: Explanation | PastExplanation, time: float) -> str:
     """A time as a date where the clock has them, else the number."""
     return explained.clock.short(time, explained.began) or f"{time:g}"
 
 
-def tables(explained: Explanation, top: int | None) -> list[Table]:
+def tables(explained: Explanation | PastExplanation, top: int | None) -> list[Table]:
     """With the first `top` of every list; None: with all."""
+    if isinstance(explained, PastExplanation):
+        return [_intensities(explained, top), _past(explained, top)]
     found = [_intensities(explained, top), _contributions(explained, top)]
     return [*found, _attention(explained, top)] if heads_by_effect(explained) else found
 
@@ -65,7 +68,7 @@ def _table(title: str, caption: str, left: tuple[str, ...], right: tuple[str, ..
     return table
 
 
-def _intensities(explained: Explanation, top: int | None) -> Table:
+def _intensities(explained: Explanation | PastExplanation, top: int | None) -> Table:
     shown = list(explained.intensities.items())[:top]
     if explained.event not in dict(shown):
         shown.append((explained.event, explained.intensity))
@@ -76,6 +79,35 @@ def _intensities(explained: Explanation, top: int | None) -> Table:
     for name, value in shown:
         style = "bold" if name == explained.event else None
         table.add_row(escape(name), f"{value:.4g}", f"{100 * value / explained.total:.1f} %", style=style)
+    return table
+
+
+def _past(explained: PastExplanation, top: int | None) -> Table:
+    shown = explained.past[:top]
+    more = len(explained.past) - len(shown)
+    rest = [f"and {counted(more, 'more past event')} with smaller effects"] if more else []
+    if explained.older:
+        rest.append(
+            f"{counted(explained.older, 'older event')}, not left out one by one (--past): {factor(explained.older_effect)} together"
+        )
+    table = _table(
+        escape(f"why {explained.event}: which past events matter"),
+        "\n".join(
+            [
+                f"effect: what it multiplies the intensity of {escape(explained.event)} by, compared with leaving it out",
+                "on all: the same of the total intensity",
+                *rest,
+            ]
+        ),
+        (),
+        ("effect", "on all"),
+    )
+    table.add_column("past event")
+    table.add_column("at", justify="right")
+    table.add_column("ago", justify="right")
+    for one in shown:
+        cells = factor(one.effect), factor(one.total_effect), escape(one.event), when(explained, one.time)
+        table.add_row(*cells, f"{one.ago:g}")
     return table
 
 
@@ -127,7 +159,7 @@ def _attention(explained: Explanation, top: int | None) -> Table:
     more = f"; {counted(len(heads) - len(shown), 'more head')} with smaller effects" if len(shown) < len(heads) else ""
     attends = explained.layers > 0
     table = _table(
-        "which past events are attended to" if attends else "what past events have left in states",
+        "which past events are attended to" if attends else "what past events have left in cells and states",
         f"weight: α / (1 + Σ α); the extra 1 keeps the rest{more}"
         if attends
         else f"weight: share of the norms of what is left of a rule's additions{more}",
@@ -164,10 +196,13 @@ LARGEST_DOT = 260.0  # points², of a weight of 1
 SMALLEST_SHOWN = 0.002  # lighter dots would be invisible
 BAND = 0.5  # of a row's height, shared by the layers
 NAMED_FROM = 0.1  # weights that deserve a name
+NAMED_PAST = 5  # past events that have their names in the picture
 
 
-def explain_plot(explained: Explanation, *, time_unit: str = "") -> Figure:
-    """Rows are ordered by their effect on the event's intensity, the largest on top."""
+def explain_plot(explained: Explanation | PastExplanation, *, time_unit: str = "") -> Figure:
+    """Which past events matter: by rule, ordered by their effect on the event's intensity, the largest on top; or by their own effects."""
+    if isinstance(explained, PastExplanation):
+        return _past_plot(explained, time_unit)
     heads = heads_by_effect(explained)[:SHOWN_HEADS]
     if not heads:
         raise ForetellError(
@@ -185,9 +220,15 @@ def explain_plot(explained: Explanation, *, time_unit: str = "") -> Figure:
     axes.set_xscale("log")
     axes.set_xlim(longest * 1.3, shortest / 1.3)  # what was last is on the right
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _head_axes(axes, explained, time_unit)
+    figure.legend(frameon=False, fontsize=8, ncols=explained.layers + 2, loc="outside lower center")
+    return figure
+
+
+def _head_axes(axes: Any, explained: Explanation | PastExplanation, time_unit: str) -> None:
+    """What is explained, above; what the axis of times is, below."""
     unit = f", in {time_unit}" if time_unit and time_unit != "none" else ""
     axes.set_xlabel(f"how long before {when(explained, explained.time)}{unit}")
-    figure.legend(frameon=False, fontsize=8, ncols=explained.layers + 2, loc="outside lower center")
     share = 100 * explained.intensity / explained.total
     axes.set_title(
         f"Why {explained.event} just before {when(explained, explained.time)}\n"
@@ -195,10 +236,31 @@ def explain_plot(explained: Explanation, *, time_unit: str = "") -> Figure:
         loc="left",
         fontsize=10,
     )
+
+
+def _past_plot(explained: PastExplanation, time_unit: str) -> Figure:
+    """One stem per past event, up where it raises the intensity; the strongest have their names."""
+    if not explained.past:
+        raise ForetellError("nothing to draw: nothing has happened before this time")
+    figure, (axes,) = blank_figure(1, (9.0, 3.6))
+    shortest = min((one.ago for one in explained.past if one.ago > 0.0), default=1.0)
+    x, y = [_distance(one, shortest) for one in explained.past], [one.effect for one in explained.past]
+    axes.axhline(0.0, color=FAINT, linewidth=0.8)
+    axes.vlines(x, 0.0, y, color=COLOURS[0], linewidth=1.2, alpha=0.7)
+    axes.scatter(x, y, s=14, color=COLOURS[0], zorder=3)
+    for one in explained.past[:NAMED_PAST]:
+        side = {"textcoords": "offset points", "xytext": (0, 6 if one.effect >= 0.0 else -10), "ha": "center"}
+        axes.annotate(one.event, (_distance(one, shortest), one.effect), **side, fontsize=7, color=INK)
+    axes.set_xscale("log")
+    axes.set_xlim(max(x) * 1.3, shortest / 1.3)  # what was last is on the right
+    axes.margins(y=0.15)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_ylabel("effect on the log-intensity")
+    _head_axes(axes, explained, time_unit)
     return figure
 
 
-def _distance(addition: AttendedEvent, shortest: float) -> float:
+def _distance(addition: AttendedEvent | PastEvent, shortest: float) -> float:
     return max(addition.ago, shortest)
 
 

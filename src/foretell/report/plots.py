@@ -64,7 +64,7 @@ def _draw_dev(axes: Any, records: list[dict[str, Any]], colour: str, label: str)
 
 def _label_curves(axes: Any, title: str) -> None:
     axes.set_xlabel("epoch")
-    axes.set_ylabel("log-likelihood, nats an event")
+    axes.set_ylabel("log-likelihood, nats per event")
     axes.set_title(title, loc="left")
 
 

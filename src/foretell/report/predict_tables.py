@@ -39,7 +39,7 @@ def remarks(prediction: Prediction) -> list[str]:
 
 
 def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = True) -> Table:
-    """One row a sequence and way of computing: times, and, with `what`, the most probable event."""
+    """One row per sequence and way of computing: times, and, with `what`, the most probable event."""
     dated = any(prediction.began is not None for prediction in predictions)
     unit = f", in {time_unit}" if time_unit and len(time_unit) < 20 and not dated else ""
     table = Table(title=escape(f"the next event{unit}"), title_justify="left")

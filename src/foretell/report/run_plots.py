@@ -36,7 +36,7 @@ def scatter_plot(comparison: RunComparison, time_unit: str = "") -> Figure:
     panels = figure.subplots(1, max(1, len(scores)), squeeze=False)[0]
     for axes, (key, score) in zip(panels, scores.items(), strict=False):
         _panel(axes, comparison, key, 100.0 if score.kind == "share" else 1.0)
-        unit = {"nats": ", nats an event", "time": "", "share": ", %"}[score.kind]
+        unit = {"nats": ", nats per event", "time": "", "share": ", %"}[score.kind]
         axes.set_title(f"{score.column(time_unit)}{unit}", loc="left", fontsize=10, color=INK)
         side = "above" if score.higher_is_better else "below"
         axes.set_xlabel(f"{comparison.names[0]}\n{side} the line, {comparison.names[1]} is better", fontsize=9)
@@ -88,7 +88,7 @@ def settings_plot(found: TuningResult) -> Figure:
     for axes in panels[len(names) :]:
         axes.remove()
     for axes in panels[: len(names) : columns]:
-        axes.set_ylabel("dev, nats an event", fontsize=9)
+        axes.set_ylabel("dev, nats per event", fontsize=9)
     return figure
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from foretell.errors import ForetellError
 from foretell.reproduce.command import listed, listed_text, reproduce, reproduce_options
+from foretell.shards.place import parse_place
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--on", default="this")
     parser.add_argument("--gpu-jobs", type=int, default=4)
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--no-fit", dest="fit", action="store_false")
@@ -35,10 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     try:
+        place = parse_place(args.pop("on"))
         if list_ or not experiments:
             sys.stdout.write(json.dumps(listed(), indent=2) + "\n" if as_json else listed_text())
             return 0
-        outcome = reproduce(experiments, reproduce_options(**args), tell)
+        outcome = reproduce(experiments, reproduce_options(on=place, **args), tell)
     except ForetellError as error:
         sys.stderr.write("".join(f"error: {line}\n" for line in str(error).splitlines()))
         return 1

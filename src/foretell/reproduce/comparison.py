@@ -38,7 +38,7 @@ Comparand = tuple[str, str, str]  # two models and a score
 
 @dataclass(frozen=True)
 class Score:
-    """Of one model in one metric, over its seeds."""
+    """The score of one model in one metric, over its seeds."""
 
     model: str
     metric: str

@@ -190,11 +190,13 @@ Verdict = Literal["holds", "does not hold", "not significant", "not resolved", "
 # `kind` in experiment.toml → the class that it stands for; imported when it is needed.
 KINDS = {
     "models": "foretell.reproduce.models:Models",
+    "auto": "foretell.search.halving:AutoSearch",
     "datasets": "foretell.reproduce.kinds.datasets:Datasets",
     "synthetic": "foretell.reproduce.kinds.synthetic:Synthetic",
     "speed": "foretell.reproduce.kinds.speed:Speed",
     "shares": "foretell.reproduce.kinds.shares:Shares",
     "by-action": "foretell.reproduce.kinds.by_action:ByAction",
+    "covariates": "foretell.reproduce.kinds.covariates:Covariates",
 }
 
 
@@ -227,7 +229,7 @@ def estimate_cell(one: Estimate, kind: str = "mean", spread: float | None = None
 
 
 def verdict_of(lost: int | bool, weak: int | bool) -> Verdict:
-    """Of several tests: some are lost significantly, or some are not significant, or all are won."""
+    """The verdict of several tests: some are lost significantly, or some are not significant, or all are won."""
     return "does not hold" if lost else "not significant" if weak else "holds"
 
 
@@ -277,7 +279,7 @@ class Experiment(Protocol):
         ...
 
     def summarise(self, results: Results) -> ExperimentSummary:
-        """Of what is done so far, which may be nothing."""
+        """A summary of what is done so far, which may be nothing."""
         ...
 
 

@@ -77,7 +77,7 @@ def find(table: Table, found: ModelComparison) -> Finding:
 
 
 def absence_of(significant: bool, suspected: bool) -> Verdict:
-    """Of a claim that there is no difference."""
+    """The verdict of a claim that there is no difference."""
     return "does not hold" if significant else "not resolved" if suspected else "holds"
 
 

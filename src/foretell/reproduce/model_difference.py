@@ -41,7 +41,7 @@ class ModelDifference:
 
     @property
     def p(self) -> float:
-        """Of the permutation test, by itself."""
+        """The p-value of the permutation test, by itself."""
         return self.pooled.tests[0].test.p_value if self.pooled.tests else 1.0
 
     @property

@@ -23,7 +23,7 @@ from foretell.evaluate.metrics import SCORES, EventRecord, metrics_of, plain_sco
 from foretell.evaluate.patterns import guess_participants, parse_pattern
 from foretell.evaluate.scores import ScoringOptions, plain
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import DirectFit, ExactIntegral
+from foretell.models.capabilities import DirectFit, exact_integral_of
 from foretell.reproduce.experiment import Definition, ExperimentSummary, Results, check_keys, merged
 from foretell.reproduce.rows import WHO
 from foretell.reproduce.unit import Device, Record, Unit, Workspace, slug
@@ -195,7 +195,7 @@ def _only_known(kind: str, model: dict[str, Any], entry: Mapping[str, Any]) -> d
 
 
 def _relative_cost(size: Mapping[str, Any], grid: Sequence[Mapping[str, Any]]) -> float:
-    """Of this size against the middle of the grid: layers count in full, dimensions little."""
+    """The cost of this size against the middle of the grid: layers count in full, dimensions little."""
     if not grid or not size:
         return 1.0
 
@@ -218,7 +218,7 @@ def test_scores(model: IntensityModel, test: EventData, workspace: Workspace, ex
     true = [float(value) for value in truths if isinstance(value, int | float)]
     if len(true) == len(truths):  # simulated data whose process is known
         found["true_log_likelihood"] = -sum(true) / test.event_count
-    if table.get("monte_carlo") and not isinstance(model, ExactIntegral):
+    if table.get("monte_carlo") and exact_integral_of(model) is None:
         found["monte_carlo"] = monte_carlo(model, test)
     return found | {"score_seconds": round(time.perf_counter() - began, 2)}
 

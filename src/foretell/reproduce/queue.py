@@ -5,6 +5,7 @@ In: names and what is wanted. Out: how many units are done, failed and pending; 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from foretell.errors import ForetellError
+from foretell.reproduce.assignment import Assignment, UnitOutcome, Worker, placed, work_on_unit
 from foretell.reproduce.experiment import (
     Choice,
     Definition,
@@ -24,11 +26,13 @@ from foretell.reproduce.experiment import (
     read_definition,
     results_of,
 )
-from foretell.reproduce.unit import Unit, UnitFolder, find_data
-from foretell.reproduce.workers import Assignment, ProcessPool, ThisProcess, UnitOutcome
+from foretell.reproduce.unit import VARIABLE, Unit, UnitFolder, find_data
+from foretell.shards.place import THIS_PROCESS, WorkPlace, with_jobs
+from foretell.shards.pool import GRACE, ShardOutcome, ShardPool, ShardTask, SharedInput
+from foretell.shards.shard_map import make_pool
 from foretell.train.trainer import choose_device
 
-GRACE = 40.0  # seconds that a unit has to stop when time is up; then it is killed, and goes on from its last checkpoint
+ATTEMPTS = 3  # at a unit whose worker dies: it goes on from its last checkpoint
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class ReproduceOptions:
     choice: Choice = field(default_factory=Choice)
     device: str = "auto"  # or cpu, cuda: for all units
     jobs: int = 1
+    on: WorkPlace = THIS_PROCESS
     gpu_jobs: int = 4  # units on the GPU at once
     minutes: float | None = None
     fit: bool = True  # False: only say what came of the units that are done
@@ -54,8 +59,14 @@ class ReproduceOptions:
             raise ForetellError(f"--minutes {self.minutes:g}: expected a number above 0")
         if self.publish and self.choice != Choice():
             raise ForetellError("--publish is for whole results: leave out --quick, --models and --seeds")
+        with_jobs(self.on, self.jobs)
         if not self.results and (self.publish or not self.fit):
             raise ForetellError("--no-results leaves nothing to do: leave out --publish and --no-fit")
+
+    @property
+    def place(self) -> WorkPlace:
+        """Where units are worked on."""
+        return with_jobs(self.on, self.jobs)
 
 
 @dataclass
@@ -68,6 +79,7 @@ class ExperimentProgress:
     results: Results
     failed: dict[str, str] = field(default_factory=dict)  # in this call
     taken: set[str] = field(default_factory=set)  # another call is at work on these
+    lost: dict[str, int] = field(default_factory=dict)  # how often their workers died
 
     @property
     def pending(self) -> list[Unit]:
@@ -104,33 +116,52 @@ def run_units(
         choose_device(wanted.device)  # an error here, and not in every unit
     deadline = None if wanted.minutes is None else time.time() + 60.0 * wanted.minutes
     over = lambda: stop() or (deadline is not None and time.time() >= deadline)  # noqa: E731
-    pool = ThisProcess(stop) if wanted.jobs == 1 else ProcessPool(wanted.jobs)
-    asked_to_stop: float | None = None  # when
+    pool = make_pool(wanted.place, stop)
     try:
-        while True:
-            while not over() and len(pool.busy()) < pool.size:
-                found = _next(courses, pool.busy(), wanted)
-                if found is None:
-                    break
-                course, unit = found
-                device, data = device_of(unit, wanted.device), None if wanted.data is None else str(wanted.data)
-                pool.start(Assignment(course.name, wanted.choice, unit, str(wanted.out), data, device, deadline))
-            if not pool.busy():
-                break
-            for job, outcome in pool.wait():
-                _ended(courses, job, outcome, wanted, tell)
-            if over() and isinstance(pool, ProcessPool) and asked_to_stop is None:
-                asked_to_stop = time.monotonic()
-                pool.interrupt()
-            if asked_to_stop is not None and pool.busy() and time.monotonic() - asked_to_stop > GRACE:
-                tell(f"{len(pool.busy())} units did not stop in time; they go on from their last checkpoints next time")
-                pool.close(now=True)
-                return courses
+        _run_all(pool, courses, wanted, deadline, over, tell)
     except BaseException:
         pool.close(now=True)
         raise
-    pool.close()
+    pool.close(now=bool(pool.busy()))
     return courses
+
+
+def _run_all(
+    pool: ShardPool,
+    courses: Sequence[ExperimentProgress],
+    wanted: ReproduceOptions,
+    deadline: float | None,
+    over: Callable[[], bool],
+    tell: Callable[[str], None],
+) -> None:
+    """Until nothing is left, or it is over; units that do not stop in time are still busy then."""
+    worker, asked_to_stop = SharedInput(Worker()), None
+    while True:
+        while not over() and len(pool.busy()) < pool.size:
+            found = _next(courses, pool.busy(), wanted)
+            if found is None:
+                break
+            given = _assignment(*found, wanted, deadline)
+            gpu = 0.0 if given.device == "cpu" else 1.0 / wanted.gpu_jobs
+            pool.start(ShardTask(given, work_on_unit, worker, given, gpu))
+        if not pool.busy():
+            return
+        for outcome in pool.wait():
+            _ended(courses, outcome, wanted, tell)
+        if over() and pool.interruptible and asked_to_stop is None:
+            asked_to_stop = time.monotonic()
+            pool.interrupt()
+        if asked_to_stop is not None and pool.busy() and time.monotonic() - asked_to_stop > GRACE:
+            tell(f"{len(pool.busy())} units did not stop in time; they go on from their last checkpoints next time")
+            return
+
+
+def _assignment(course: ExperimentProgress, unit: Unit, wanted: ReproduceOptions, deadline: float | None) -> Assignment:
+    """With whole paths, which mean the same in every worker of this machine, and on machines with the same folders."""
+    data = str(wanted.data) if wanted.data is not None else os.environ.get(VARIABLE)
+    device, out = device_of(unit, wanted.device), str(wanted.out.resolve())
+    where = str(Path(data).resolve()) if data else None
+    return Assignment(placed(course.name), wanted.choice, unit, out, where, device, deadline)
 
 
 def open_progress(name: str, wanted: ReproduceOptions) -> ExperimentProgress:
@@ -146,8 +177,8 @@ def _next(
         return None
     taken = {(job.experiment, job.unit.name) for job in busy}
     on_gpu = sum(job.device != "cpu" for job in busy)
-    taken |= {(course.name, name) for course in courses for name in course.taken}
-    open_ = [(c, one) for c in courses for one in c.pending if (c.name, one.name) not in taken]
+    taken |= {(placed(course.name), name) for course in courses for name in course.taken}
+    open_ = [(c, one) for c in courses for one in c.pending if (placed(c.name), one.name) not in taken]
     fits = [
         (course, unit)
         for course, unit in open_
@@ -169,13 +200,25 @@ def device_of(unit: Unit, wanted: str) -> str:
 
 def _ended(
     courses: Sequence[ExperimentProgress],
-    job: Assignment,
-    outcome: UnitOutcome,
+    ended: ShardOutcome,
     wanted: ReproduceOptions,
     tell: Callable[[str], None],
 ) -> None:
-    course = next(one for one in courses if one.name == job.experiment)
+    """Write down and say how the work on a unit ended."""
+    if ended.error is not None:
+        raise ended.error
+    if ended.cancelled:  # before it had begun
+        return
+    job: Assignment = ended.name
+    course = next(one for one in courses if placed(one.name) == job.experiment)
     name = f"{course.definition.name} {job.unit.name}"
+    outcome: UnitOutcome = ended.value
+    if ended.lost:
+        course.lost[job.unit.name] = course.lost.get(job.unit.name, 0) + 1
+        if course.lost[job.unit.name] < ATTEMPTS:
+            tell(f"{name}: {ended.lost}; it goes on from its last checkpoint")
+            return
+        outcome = UnitOutcome("failed", 0.0, f"{ended.lost}, {ATTEMPTS} times")
     if outcome.state == "taken":
         course.taken.add(job.unit.name)
         tell(f"{name}: another call is at work on it")

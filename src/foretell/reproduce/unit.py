@@ -67,32 +67,34 @@ class UnitFolder:
         record = self.record()
         if record is not None:
             return "done" if record.get("settings") == unit.plain() else "pending"
-        failed = self._read(FAILED)
+        failed = self.read(FAILED)
         return "failed" if failed is not None and failed.get("settings") == unit.plain() else "pending"
 
     def record(self) -> Record | None:
-        return self._read(RECORD)
+        return self.read(RECORD)
 
     def error(self) -> str:
-        return str((self._read(FAILED) or {}).get("error", ""))
+        return str((self.read(FAILED) or {}).get("error", ""))
 
     def begin(self, unit: Unit) -> None:
         """Make way for the unit: what there is of other settings is removed, an unfinished fit of these is not."""
-        settings = self._read("settings.json")
+        settings = self.read("settings.json")
         if settings is not None and settings != unit.plain():
             shutil.rmtree(self.path)
         for name in (RECORD, FAILED):
             (self.path / name).unlink(missing_ok=True)
-        self._write("settings.json", dict(unit.settings))
+        self.write("settings.json", dict(unit.settings))
 
     def finish(self, unit: Unit, found: Mapping[str, Any]) -> Record:
+        """Write its record; the checkpoint goes, unless the record says that its run stays one that can be opened (`whole_run`)."""
         record = {"unit": unit.name, **found, "settings": unit.plain()}
-        self._write(RECORD, record)
-        (self.path / RUN / CHECKPOINT).unlink(missing_ok=True)
+        self.write(RECORD, record)
+        if not found.get("whole_run"):
+            (self.path / RUN / CHECKPOINT).unlink(missing_ok=True)
         return record
 
     def fail(self, unit: Unit, error: str) -> None:
-        self._write(FAILED, {"unit": unit.name, "error": error, "settings": unit.plain()})
+        self.write(FAILED, {"unit": unit.name, "error": error, "settings": unit.plain()})
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
@@ -106,11 +108,11 @@ class UnitFolder:
         finally:
             lock.release()
 
-    def _write(self, name: str, value: Any) -> None:
+    def write(self, name: str, value: Any) -> None:
         with replacing(self.path / name) as temporary:
             temporary.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def read(self, name: str) -> dict[str, Any] | None:
         path = self.path / name
         try:
             return json.loads(path.read_text(encoding="utf-8"))
@@ -121,7 +123,7 @@ class UnitFolder:
 
 
 def last_line(error: str) -> str:
-    """Of a traceback, what went wrong; where, in the files of this machine, is in `failed.json`."""
+    """The last line of a traceback, which says what went wrong; the rest is in `failed.json`."""
     return error.strip().splitlines()[-1] if error.strip() else ""
 
 
@@ -166,20 +168,28 @@ class Workspace:
         *,
         source: str = "experiment",
         keep: bool = True,
+        about: Mapping[str, Any] | None = None,
+        start: Callable[[IntensityModel], None] | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
     ) -> FitReport:
         """Fit the model of a configuration's tables; what an earlier call began is continued bit for bit.
 
-        With `keep`, the model stays in `run/`; else nothing does. (The checkpoint goes when the unit is done.)
+        With `keep`, the model stays in `run/`; else nothing does. (The checkpoint goes when the unit is done.) `about` is what the run
+        says of its data; `start` is called with a fresh model, `on_epoch` as `fit` does.
         """
         config = make_config({**table, "train": {**table.get("train", {}), "device": self.device}}, source)
         dtype = getattr(torch, config.train.dtype)
         model = config.model.make(train.vocabulary, seed=config.train.seed, dtype=dtype)
         path = self.folder / RUN
-        run = RunFolder.open(path) if (path / "config.toml").exists() else RunFolder.create(path, config)
+        fresh = not (path / "config.toml").exists()
+        run = RunFolder.create(path, config, dict(about or {})) if fresh else RunFolder.open(path)
         run.tidy()
-        before = len(run.metrics())
+        run.keep_program(model)
+        if start is not None:
+            start(model)
+        before, resume = len(run.metrics()), run.checkpoint.exists()
         began = time.perf_counter()
-        result = fit(model, train, dev, config.train, run=run, resume=run.checkpoint.exists(), stop=self.stop)
+        result = fit(model, train, dev, config.train, run=run, resume=resume, on_epoch=on_epoch, stop=self.stop)
         seconds = time.perf_counter() - began
         if not isinstance(model, DirectFit):  # over all the calls that it took
             seconds = sum(one["train_seconds"] + one["dev_seconds"] for one in result.records)

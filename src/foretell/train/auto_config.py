@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from foretell.data import Dataset
 from foretell.errors import ForetellError
 from foretell.train.auto_settings import (
     AUTO,
@@ -20,7 +21,7 @@ from foretell.train.auto_settings import (
 )
 from foretell.train.config import RunConfig, make_config
 from foretell.train.floor_fits import FittedFloor, fit_floors, hawkes_of
-from foretell.train.splits import load_splits
+from foretell.train.splits import load_splits, read_splits
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class AutoConfig:
     config: RunConfig
     chosen: list[ChosenSetting] = field(default_factory=list)  # what rules chose; empty: there was nothing to choose
     floors: list[FittedFloor] = field(default_factory=list)  # where they had to be fitted to choose
+    loaded: Dataset | None = None  # the data as their files have them, so that they are read once
 
     def lines(self) -> list[str]:
         """What was chosen and why, a setting per line."""
@@ -66,7 +68,9 @@ def resolve(
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     make_config({**with_settings(given, []), "model": {}}, source)  # mistakes of the other tables come first
-    dataset = load_splits(make_config({"data": given.get("data", {})}, source).data)
+    options = make_config({"data": given.get("data", {})}, source).data
+    loaded = read_splits(options, terms=program)
+    dataset = load_splits(options, loaded=loaded)
     assert dataset.train is not None
     if dataset.train.event_count == 0:
         raise ForetellError(f"{dataset.train.name}: there is no event to learn from")
@@ -76,7 +80,7 @@ def resolve(
     fixed = {"hawkes", "coarse", "edges"} & given.get("model", {}).keys()  # a Hawkes part needs one coarse type
     if not program and wants_hawkes(traits) and not fixed:
         data = with_settings(given, first).get("data", {})
-        seen = load_splits(make_config({"data": data}, source).data)
+        seen = load_splits(make_config({"data": data}, source).data, loaded=loaded)
         assert seen.train is not None
         floors = fit_floors(seen.train, seen.dev, progress=progress, stop=stop)
     hawkes = hawkes_of(floors)
@@ -84,4 +88,4 @@ def resolve(
     if device.startswith("cuda"):
         chosen.append(ChosenSetting("train.device", device, "there is a GPU"))
     chosen = [one for one in chosen if setting_of(given, one.key) in (None, AUTO)]
-    return AutoConfig(make_config(with_settings(given, chosen), source), chosen, floors)
+    return AutoConfig(make_config(with_settings(given, chosen), source), chosen, floors, loaded)

@@ -73,6 +73,9 @@ LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 6
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
 IMPOSSIBLE = Flag("Events that the rules make impossible: an error, left out, or kept unscored.", choices=True)
 UNKNOWN = Flag("Event types that training never saw: error, skip, or other (a type of that name).", choices=True)
+COVARIATES = Flag("Columns of events that the model uses: amount,channel; channel:category says what one is.")
+STATIC = Flag("Columns with one value per sequence that the model uses: age,sex.")
+WINDOW = "Cut longer sequences into windows of so many events, with history before them; 0: never."
 OBJECTIVE = "mle: maximum likelihood; nce: noise-contrastive estimation."  # without an integral
 NOISE = "Where the noise of nce comes from: poisson, hawkes or timed."
 INIT = Flag("A run to start from, pretrained or trained.", type=Path)
@@ -89,19 +92,24 @@ class DataOptions:
     sorted: bool = option(False, flag="Rows of a sequence out of order are a mistake.")
     terms: bool = option(False, flag="Names with parentheses must be terms, functor(arg,…).")
     unknown: Unknown = option("error", flag=UNKNOWN)
+    covariates: tuple[str, ...] = option((), flag=COVARIATES)
+    static: tuple[str, ...] = option((), flag=STATIC)
     # Shares of sequences, or of the time of few sequences, for train, dev and test where the data has no splits.
     split: tuple[float, ...] = (0.8, 0.1, 0.1)
     split_seed: int = 0
     dev_share: float = 0.0  # of the training sequences that become dev, where the data have none; 0: none
     # Dev and test stay whole.
+    window_events: int = option(0, flag=WINDOW, least=0)
+    history_events: int = option(1024, flag="Events of history that a window of --window-events sees.", least=0)
     train_fraction: float = option(1.0, flag="A share of the training data, such as 0.25.")
     impossible: Impossible = option("error", flag=IMPOSSIBLE)
     dequantise: bool = False  # spread times that lie on a grid, or are equal, evenly within it, always the same way
 
     def reading(self, terms: bool = False) -> ReadOptions:
         """How files are read; `terms` says that rules are to read names."""
-        names = ("time_format", "timezone", "start", "observed_until", "sorted", "unknown")
+        names = ("time_format", "timezone", "start", "observed_until", "sorted", "unknown", "covariates", "static")
         given = {name: getattr(self, name) for name in names}
+        given |= {name: tuple(given[name]) for name in ("covariates", "static")}  # a run's facts have lists
         return read_options(self.columns, ReadOptions(terms=self.terms or terms, **given))
 
 
@@ -113,17 +121,18 @@ class TrainOptions:
     patience: int = option(10, flag="Epochs without a better dev score before stopping; 0: never.", least=0)
     schedule: Literal["cool", "cosine"] = "cool"  # cosine: a warm-up over 2 % of all steps, then down to 0 at the last
     cool: int = option(4, least=0)  # epochs without a better dev score before the learning rate is halved; 0: never
+    average: float = 0.0  # of parameters over steps, which is scored and kept: 0.99 looks back over 100 steps; 0: none
     decay: float = option(0.0, least=0)  # weights shrink by lr·decay a step (AdamW); 0: plain Adam, as in the paper
     pseudo_count: float = option(
         0.0, least=0
     )  # pseudo-events of every type, spread over the training data; 0: plain likelihood
-    clip: float = option(5.0, least=0)  # largest norm of a step's gradient, nats an event; 0: no clipping
+    clip: float = option(5.0, least=0)  # largest norm of a step's gradient, nats per event; 0: no clipping
     objective: Literal["mle", "nce"] = option("mle", flag=OBJECTIVE)
     noise: NoiseKind = option("poisson", flag=NOISE)  # fitted to train
     noise_streams: int = option(10, flag="Streams of noise (nce).", least=1)  # M; more make a step more like one of mle
     integral: Integral = option("stratified", flag="stratified, uniform or quadrature.")
-    points: int = option(1, flag="Integration points a gap.", least=1)  # uniform: per event
-    dev_points: int = option(5, least=1)  # draws a gap in the dev score after every epoch, the same draws each time
+    points: int = option(1, flag="Integration points per gap.", least=1)  # uniform: per event
+    dev_points: int = option(5, least=1)  # draws per gap in the dev score after every epoch, the same draws each time
     window: Window = "all"
     seed: int = option(0, flag="The same seed gives the same run.")
     init: str = option("", flag=INIT)  # what it does not have starts fresh
@@ -133,11 +142,14 @@ class TrainOptions:
     downsample: int = option(
         0, least=0
     )  # possible events looked at at each integration time, drawn anew (A-NDTT); 0: all
+    buffer: int = option(
+        1 << 23, least=1
+    )  # events of packed data that are shuffled together; 12 bytes each, and attributes
     piece: int = option(0, least=0)  # queries computed at a time, for memory; 0: what suits the device
     capture: bool = True  # on CUDA, capture a step as a graph and replay it
     checkpoint_seconds: float = option(
         30.0, least=0
-    )  # a checkpoint is written at the end of an epoch once this much time has passed
+    )  # a checkpoint is written once so much time has passed; 0: at the end of every epoch, and only there
 
 
 @dataclass(frozen=True)
@@ -162,6 +174,8 @@ class RunConfig:
             wrong.append(f"data.train_fraction = {found}: expected a number above 0 and at most 1")
         if not 0.0 < train.lr < float("inf"):
             wrong.append(f"train.lr = {train.lr}: expected a number above 0")
+        if not 0.0 <= train.average < 1.0:
+            wrong.append(f"train.average = {train.average}: expected a number from 0 (none) to below 1")
         if not 0 <= train.seed <= LARGEST_SEED:
             wrong.append(f"train.seed = {train.seed}: expected {SEEDS}")
         wrong += too_small(train, "train.") + contradictions(train)
@@ -169,6 +183,10 @@ class RunConfig:
             wrong.append(f'train.objective = nce: there is no noise in task.kind = "{self.task.kind}": leave it out')
         if self.task is not None:
             wrong += self.task.mistakes()
+        if self.data.window_events and (self.task is not None or getattr(self.model, "program", "")):
+            whose = "a model with rules needs its facts" if self.task is None else "labels are"
+            wrong.append(f"data.window_events = {self.data.window_events}: {whose} from whole sequences: leave it out")
+        wrong += too_small(self.data, "data.")
         if train.init_head and (not train.init or self.task is not None):
             wrong.append("train.init_head: expected a run to start from (train.init), and a model of what happens next")
         if wrong:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import logging
 import os
 import socket
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 RETRY_SECONDS = 0.05
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class FileLock:
@@ -65,18 +67,36 @@ class FileLock:
     def _lock(self) -> bool:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise ForetellError(f"{self.path.parent}: cannot be written: {error.strerror}") from None
+            # what is written must not go elsewhere: a folder from a stranger may have a link, or a pipe, in place of the file
+            number = os.open(self.path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o666)
+            file = open(number, "r+", encoding="utf-8")  # noqa: SIM115
+        except (OSError, io.UnsupportedOperation) as error:
+            raise ForetellError(self._unwritable(error)) from None
         # where somebody has just let go and removed the file, the one we opened locks nothing any more
         if not _locked(file) or not _is_at(file.fileno(), self.path):
             file.close()
             return False
-        file.truncate()
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
+        try:
+            file.truncate()
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+                self.path.parent.rmdir()  # which fails where it has other files
+            with contextlib.suppress(OSError):
+                file.close()
+            raise ForetellError(self._unwritable(error)) from None
         self._file = file
         return True
+
+    def _unwritable(self, error: Exception) -> str:
+        if getattr(error, "errno", None) == errno.ELOOP:
+            return f"{self.path}: cannot be written: it is a link; remove it"
+        reason = getattr(error, "strerror", None)
+        if reason is None or getattr(error, "errno", None) == errno.EISDIR:
+            return f"{self.path}: cannot be written: it is no ordinary file; remove it"
+        return f"{self.path.parent}: cannot be written: {reason}"
 
     def __del__(self) -> None:
         if self._file is not None:

@@ -18,11 +18,14 @@ from foretell.ground.impossible import naming_impossible
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network
+from foretell.models.calendar import take_calendar
 from foretell.models.capabilities import DirectFit, GrowsVocabulary, HasRules
 from foretell.models.classical.hawkes import Hawkes
+from foretell.models.covariates import take_covariates
 from foretell.models.start_from import TransferReport, start_from, take_encoder
 from foretell.objective.nce import NoiseSource
 from foretell.options import check_choice
+from foretell.train.arguments import check_arguments, check_data
 from foretell.train.auto_settings import AUTO, choose_settings, traits_of, with_settings
 from foretell.train.config import (
     ClassifyOptions,
@@ -37,6 +40,7 @@ from foretell.train.floor_fits import fit_floors, floors_for, hawkes_of
 from foretell.train.label_tasks import Classification, Pretraining, classify, pretrain
 from foretell.train.likelihood_task import LikelihoodTask, mean_log_likelihood
 from foretell.train.noise import noise_of_run
+from foretell.train.processes import ProcessGroup, process_group
 from foretell.train.run import RunFolder, held
 from foretell.train.trainer import (
     Callback,
@@ -45,7 +49,6 @@ from foretell.train.trainer import (
     TrainingInterrupt,
     TrainingResult,
     changed_options,
-    check_data,
     choose_device,
 )
 
@@ -69,21 +72,37 @@ def fit(
 ) -> Fit:
     """Train a model in place, by maximum likelihood or noise-contrastive estimation.
 
+    Where `torch.distributed` has joined several processes, they share every step, and the first one writes `run`.
+
     Args:
         model: any model; Poisson and Hawkes are fitted directly. "auto": one that suits the data, trained as suits them, by rule.
-        train: what is learned from.
+        train: the events to learn from.
         dev: what epochs are compared on; without it, the training score.
         options: how to train, a whole `TrainOptions`.
         run: a folder that is written as training goes.
         resume: go on from the checkpoint of `run`.
         callbacks: told of steps, epochs and checkpoints, and asked whether to stop.
-        on_step, on_epoch, stop: functions that do the same, for short.
+        on_step: a function in place of a callback with `on_step`.
+        on_epoch: a function in place of a callback with `on_epoch`.
+        stop: a function in place of a callback with `stop`.
         floors: fit Poisson and Hawkes first; the result then has them as `floors`, with their scores.
-        **changes: single options: `fit(model, data.train, dev=data.dev, epochs=5, lr=2e-3)`.
+        **changes: single options of training: `fit(model, data.train, dev=data.dev, epochs=5, lr=2e-3)`.
 
     Returns:
-        The model with its best parameters, the records of its epochs, and the best epoch's log-likelihood per event.
+        The model with its best parameters (`model`), the records of its epochs (`records`), and the best epoch's log-likelihood per event
+        (`best`).
+
+    Raises:
+        ForetellError: there is nothing to learn from, or options contradict each other.
+        TrainingInterrupt: a callback or the user asked to stop.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
+        >>> fitted = ft.fit(ft.NHP(data.vocabulary, dim=4), data, epochs=2)
+        >>> len(fitted.records)
+        2
     """
+    check_arguments(model, train, dev, auto=True)
     if train.event_count == 0:
         raise ForetellError(f"{train.name}: there is no event to learn from")
     beside = fit_floors(train, dev, stop=stop) if floors or model == AUTO else []
@@ -97,20 +116,40 @@ def fit(
         model.meet(train)
     check_data(model, train, dev)
     _check_options(model, options)
-    callback = CallbackList(callbacks, on_step, on_epoch, stop)
-    with held(run):
+    callback, processes = CallbackList(callbacks, on_step, on_epoch, stop), process_group()
+    _check_processes(processes, isinstance(model, DirectFit), model.title)
+    with held(run if processes.first else None):
         if isinstance(model, DirectFit):
             return replace(_fit_directly(model, train, dev, run, callback, options), floors=beside)
         if hawkes_of(beside) is not None and not model.fitted:
             start_with_hawkes(model, train, dev, hawkes_of(beside))
-        _ground(model, train, dev)
-        model.to(choose_device(options.device))
-        noise = None
-        if options.objective == "nce":
-            process = noise_of_run(model, train, dev, options.noise, run, resume)
-            noise = NoiseSource(model, process, options.noise_streams)
-        task = LikelihoodTask(model, train, options, noise)
-        return replace(Trainer(task, train, dev, options, callback, run, resume).run(), floors=beside)
+        return replace(_fit_by_steps(model, train, dev, options, callback, run, resume), floors=beside)
+
+
+def _fit_by_steps(
+    model: IntensityModel,
+    train: EventData,
+    dev: EventData | None,
+    options: TrainOptions,
+    callback: Callback,
+    run: RunFolder | None,
+    resume: bool,
+) -> Fit:
+    processes = process_group()
+    _ground(model, train, dev)
+    model.to(choose_device(options.device))
+    noise = None
+    if options.objective == "nce":
+        kept = run if processes.first or resume else None
+        process = noise_of_run(model, train, dev, options.noise, kept, resume)
+        noise = NoiseSource(model, process, options.noise_streams)
+    task = LikelihoodTask(model, train, options, noise, processes)
+    return Trainer(task, train, dev, options, callback, run, resume, processes).run()
+
+
+def _check_processes(processes: ProcessGroup, alone: bool, what: str) -> None:
+    if alone and processes.size > 1:
+        raise ForetellError(f"{what}: this is done by one process; start it without torchrun or --processes")
 
 
 def _chosen(
@@ -120,7 +159,7 @@ def _chosen(
     check_choice("model", name, [AUTO], repr)
     device = str(choose_device(changes.get("device", TrainOptions.device)))
     decays = 0 if hawkes is None else hawkes.decays
-    chosen = choose_settings(traits_of(train, dev), device, decays=decays)
+    chosen = choose_settings(traits_of(train, dev), device, decays=decays, whole=True)
     table = with_settings({"train": changes}, [one for one in chosen if not one.key.startswith("data.")])
     config = make_config(table, "fit")
     dtype = getattr(torch, config.train.dtype)
@@ -152,6 +191,10 @@ def _ground(model: IntensityModel, train: EventData, dev: EventData | None) -> N
                     model.prepare(train)
                 if isinstance(model, GrowsVocabulary):
                     model.ground(part)
+                    if part is train:
+                        model.begin_training()
+    take_covariates(model, train)
+    take_calendar(model, train)
 
 
 def start_with_hawkes(
@@ -186,6 +229,7 @@ def _fit_directly(
             raise TrainingInterrupt
 
     assert isinstance(model, DirectFit)
+    take_covariates(model, train)
     model.fit_directly(train, dev, record)
     best = mean_log_likelihood(model, dev if dev is not None else train, 1, options.window)
     if run is not None:
@@ -215,6 +259,7 @@ def train_from_config(config: RunConfig, model: IntensityModel, dataset: Dataset
     task = config.task
     if task is None:
         return fit(model, dataset.train, dataset.dev, config.train, **keywords)
+    _check_processes(process_group(), True, "pretraining and classification")
     encoder = encoder_of(config, model)
     if isinstance(task, PretrainOptions):
         shares = {"mask": task.mask, "drop": task.drop, "dev_rounds": task.dev_rounds}

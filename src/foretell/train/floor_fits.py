@@ -1,30 +1,40 @@
-"""The floors beside a model: data in, fitted Poisson and Hawkes processes with their scores out, and a verdict in words."""
+"""The floors beside a model: data in, fitted Poisson and Hawkes processes with their scores out, and a verdict in words.
+
+Where data have a calendar, a Poisson process that knows the week is among them.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from foretell.data import EventData, Vocabulary
+from foretell.data.calendar import calendar_of
 from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
+from foretell.models.classical.weekly import WeeklyPoisson
 from foretell.options import Window
+from foretell.reading import read_json
 from foretell.train.likelihood_task import mean_log_likelihood
 from foretell.train.run import FLOORS, RunFolder
 
 MOST_TYPES = 1_500  # beyond which a Hawkes process has too many pairs of types to be fitted beside a model
 
 
+Floor = Poisson | WeeklyPoisson | Hawkes
+
+
 @dataclass(frozen=True)
 class FittedFloor:
     """A floor with its log-likelihood per event on dev, or on train where there is no dev."""
 
-    model: Poisson | Hawkes
+    model: Floor
     score: float
     seconds: float
 
@@ -32,9 +42,10 @@ class FittedFloor:
         return {"score": self.score, "seconds": round(self.seconds, 2)}
 
 
-def floors_for(vocabulary: Vocabulary) -> list[Poisson | Hawkes]:
-    """The floors that every model must beat: unfitted Hawkes and Poisson processes."""
-    return [Hawkes(vocabulary), Poisson(vocabulary)]
+def floors_for(vocabulary: Vocabulary, train: EventData | None = None) -> list[Floor]:
+    """The floors that every model must beat, unfitted: Hawkes, weekly Poisson where `train` has a calendar, and Poisson."""
+    weekly = [WeeklyPoisson(vocabulary)] if train is not None and calendar_of(train) is not None else []
+    return [Hawkes(vocabulary), *weekly, Poisson(vocabulary)]
 
 
 def fit_floors(
@@ -44,10 +55,10 @@ def fit_floors(
     progress: Callable[[str, int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[FittedFloor]:
-    """Poisson, then Hawkes unless there are too many types; `stop` is asked between them."""
+    """Poisson, the weekly one, then Hawkes unless there are too many types; `stop` is asked between them."""
     found: list[FittedFloor] = []
-    every = reversed(floors_for(train.vocabulary))
-    wanted = [one for one in every if one.kind == "poisson" or one.types <= MOST_TYPES]
+    every = reversed(floors_for(train.vocabulary, train))
+    wanted = [one for one in every if one.kind != "hawkes" or one.types <= MOST_TYPES]
     for place, floor in enumerate(wanted):
         if stop is not None and stop():
             break
@@ -90,9 +101,15 @@ def keep_floors(run: RunFolder, floors: dict[str, Any]) -> None:
 
 
 def kept_floors(run: RunFolder) -> dict[str, Any]:
-    """What `keep_floors` wrote; empty: nothing."""
+    """What `keep_floors` wrote, checked; empty: nothing."""
     path = run.path / FLOORS
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except ValueError as error:
-        raise ForetellError(f"{path}: not JSON: {error}") from error
+    found = read_json(path) if path.exists() else {}
+    floors = found.get("floors", {}) if isinstance(found, dict) else None
+    if not isinstance(floors, dict) or not all(map(_is_score, floors.values())):
+        raise ForetellError(f"{path}: its floors are {str(floors)[:200]}: expected what `foretell train` wrote there")
+    return found if floors else {}
+
+
+def _is_score(floor: Any) -> bool:
+    score = floor.get("score") if isinstance(floor, dict) else None
+    return isinstance(score, int | float) and type(score) is not bool and math.isfinite(score)

@@ -18,15 +18,18 @@ from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP
 from foretell.models.attention.start import start_intensities
 from foretell.models.base import IntensityModel
+from foretell.models.covariates import say_unused
 from foretell.models.task_heads import Classifier, MaskedANHP, TaskHead
 from foretell.objective.masked import LabelTerms, corrupt, masked_terms
 from foretell.options import Sight
+from foretell.train.adam import Adam
+from foretell.train.arguments import check_arguments, check_data
+from foretell.train.checkpoint import Progress
 from foretell.train.config import PretrainOptions, TrainOptions
 from foretell.train.likelihood_task import padded_width
-from foretell.train.run import Progress, RunFolder, held
+from foretell.train.run import RunFolder, held
 from foretell.train.step import SEED_STRIDE
 from foretell.train.trainer import (
-    Adam,
     Callback,
     CallbackList,
     StepLoss,
@@ -34,7 +37,6 @@ from foretell.train.trainer import (
     Trainer,
     TrainingResult,
     changed_options,
-    check_data,
     choose_device,
 )
 
@@ -86,11 +88,14 @@ class LabelTask(Generic[TaskHeadT]):
         return {"train": mean}
 
 
-def checked_encoder(model: IntensityModel, caller: str) -> ANHP:
+def checked_encoder(model: IntensityModel, caller: str, train: EventData) -> ANHP:
     if not isinstance(model, ANHP):
         raise ForetellError(
             f"{caller}: found {type(model).__name__}, expected an A-NHP: the other models have no two-sided encoder"
         )
+    if model.covariates is not None:
+        raise ForetellError(f"{caller}: the model has covariates, which this task cannot use; start from one without")
+    say_unused(train, f"{caller} cannot use covariates")
     return model
 
 
@@ -116,16 +121,42 @@ def pretrain(
     stop: Callable[[], bool] | None = None,
     **changes: Any,
 ) -> Pretraining:
-    """Train the encoder in place; `fit` and `classify` then go on from it. `visible` is a history of one's own instead of all other events.
+    """Pretrain the encoder of an A-NHP in place, by predicting types that are masked; `fit` and `classify` then go on from it.
 
-    `mask` of the events that stay lose their type, which is predicted; `drop` of all are removed. Every step and epoch masks and removes
-    others. `changes` are single options, and `callbacks` as in `fit`.
+    Every step and epoch masks and removes other events.
+
+    Args:
+        model: the A-NHP.
+        train: the events to learn from.
+        dev: what epochs are compared on; without it, the training score.
+        options: how to train, a whole `TrainOptions`.
+        mask: share of the events that lose their type, which is predicted.
+        drop: share of the events that are removed.
+        dev_rounds: how often dev is masked anew for a score.
+        visible: which events see which others, in place of all.
+        run: a folder that is written as training goes.
+        resume: go on from the checkpoint of `run`.
+        callbacks: as in `fit`.
+        on_step: as in `fit`.
+        on_epoch: as in `fit`.
+        stop: as in `fit`.
+        **changes: single options of training.
+
+    Returns:
+        The encoder with its head for masked types (`model`), and the records of its epochs.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test", "visit"]], [[0.5, 2.0, 3.0]], t_ends=[10.0])
+        >>> pretrained = ft.pretrain(ft.ANHP(data.vocabulary, dim=8, heads=1), data, epochs=1, mask=0.5)
+        >>> pretrained.model.title
+        'A-NHP, masked pretraining'
     """
+    check_arguments(model, train, dev)
     wrong = [one.removeprefix("task.") for one in PretrainOptions(mask, drop, dev_rounds).mistakes()]
     if wrong:
         raise ForetellError("\n".join(wrong))
     options = changed_options(options, changes, "pretrain")
-    check_data(checked_encoder(model, "pretrain"), train, dev)
+    check_data(checked_encoder(model, "pretrain", train), train, dev)
     if not model.fitted:
         model.prepare(train)
     masked = MaskedANHP(model, options.seed)
@@ -169,13 +200,37 @@ def classify(
     stop: Callable[[], bool] | None = None,
     **changes: Any,
 ) -> Classification:
-    """Learn the property `label` of the sequences' metadata; the A-NHP is trained along, in place.
+    """Learn a property of sequences or events; the A-NHP is trained along, in place.
 
-    `labels`, from `find_labels`, are all labels that there are, where train and dev do not have every one. `changes` are single options,
-    and `callbacks` as in `fit`.
+    Args:
+        model: the A-NHP, fresh or pretrained.
+        train: sequences whose metadata have the label.
+        dev: what epochs are compared on; without it, the training score.
+        options: how to train, a whole `TrainOptions`.
+        label: the key of the metadata: one value per sequence, or a list with one per event.
+        history: what events see of each other: "two-sided", or "causal".
+        labels: all labels that there are, from `find_labels`, where train and dev do not have every one.
+        run: a folder that is written as training goes.
+        resume: go on from the checkpoint of `run`.
+        callbacks: as in `fit`.
+        on_step: as in `fit`.
+        on_epoch: as in `fit`.
+        stop: as in `fit`.
+        **changes: single options of training.
+
+    Returns:
+        The classifier (`model`), and the records of its epochs.
+
+    Example:
+        >>> one = ft.EventSequence([0.5], [0], t_end=2.0, id="a", metadata={"ill": "yes"})
+        >>> two = ft.EventSequence([0.7], [1], t_end=2.0, id="b", metadata={"ill": "no"})
+        >>> data = ft.EventData([one, two], ft.Vocabulary(("visit", "test")))
+        >>> ft.classify(ft.ANHP(data.vocabulary, dim=8, heads=1), data, label="ill", epochs=1).model.labels
+        ('no', 'yes')
     """
+    check_arguments(model, train, dev)
     options = changed_options(options, changes, "classify")
-    check_data(checked_encoder(model, "classify"), train, dev)
+    check_data(checked_encoder(model, "classify", train), train, dev)
     known = find_labels([train] if dev is None else [train, dev], label) if labels is None else labels
     train, dev = _with_labels(known, train), None if dev is None else _with_labels(known, dev)
     targets = [(data, known.targets(data)) for data in (train, dev) if data is not None]

@@ -15,30 +15,46 @@ from typing import Any
 import numpy as np
 import torch
 
-from foretell.batches.batch import Batch, Sample, length_buckets, what_counts
+from foretell.batches.batch import Batch, Sample, what_counts
+from foretell.batches.order import BatchOrder, fitting_order
 from foretell.data import EventData, EventSequence
 from foretell.models import units
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import ExactIntegral
-from foretell.models.rules.possible_events import possible_totals
+from foretell.models.capabilities import exact_integral_of
+from foretell.models.rules.possible_events import gaps_of_events, possible_totals
 from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.loglik import Points, in_parts, log_likelihood, stratified
 from foretell.objective.nce import NoiseSource
 from foretell.options import Window
+from foretell.shards.shard_map import ShardItem
+from foretell.train.adam import Adam
+from foretell.train.checkpoint import Progress
 from foretell.train.config import TrainOptions
-from foretell.train.run import Progress
+from foretell.train.processes import ProcessGroup
 from foretell.train.step import StepOptions, Stepper
-from foretell.train.trainer import Adam, StepLoss, TaskScore
+from foretell.train.trainer import StepLoss, TaskScore
+
+EXPIRY_STRIDE = 1_000_003  # between the seeds of evaluations where batches draw for themselves
 
 
 def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: int) -> Iterator[tuple[list[int], Batch]]:
     """All sequences, in batches of similar length that fit the device with `nodes` queries per gap."""
-    limit = model.queries_at_a_time
-    gaps = data.lengths + 1
-    in_order = np.random.default_rng(0)  # any fixed order: it changes no sum
-    for indices in length_buckets(gaps, max(1, len(data)), in_order, max_tokens=max(1, limit // nodes)):
-        batch = model.collator.batch(data, indices, window=window, device=model.device, unscored=model.unscored)
-        yield indices.tolist(), batch
+    for indices in _fitting(data, model, nodes):
+        yield indices.tolist(), batch_at(data, indices, model, window)
+
+
+def batch_items(data: EventData, model: IntensityModel, nodes: int) -> list[ShardItem]:
+    """The sequences of each batch of `batches_of`, as pieces of a work that may be shared out."""
+    fitting = _fitting(data, model, nodes)
+    return [ShardItem(indices, int(data.lengths[indices].sum()) + len(indices), len(indices)) for indices in fitting]
+
+
+def _fitting(data: EventData, model: IntensityModel, nodes: int) -> BatchOrder:
+    return fitting_order(data, model.queries_at_a_time // nodes)
+
+
+def batch_at(data: EventData, indices: np.ndarray, model: IntensityModel, window: Window) -> Batch:
+    return model.collator.batch(data, indices, window=window, device=model.device, unscored=model.unscored)
 
 
 @torch.no_grad()
@@ -49,24 +65,37 @@ def mean_log_likelihood(
     window: Window = "all",
     downsample: int = 0,
     seed: int = 0,
+    processes: ProcessGroup | None = None,
 ) -> float:
     """With the same stratified draws at every call: unbiased for any intensity, and comparable from epoch to epoch.
 
     (Nothing is trained on these draws, so nothing can learn to be quiet at just those times.) With `downsample`, only so many of the events
-    possible at each time are looked at, again the same at every call.
+    possible at each time are looked at, again the same at every call. Several `processes` share the batches; with `downsample` each
+    computes all of them, since what is drawn in one batch depends on those before.
     """
     value, scored = 0.0, 0
+    processes = processes if processes is not None and not downsample else ProcessGroup()
     sample = Sample(downsample, np.random.default_rng(seed)) if downsample else None
     generator = torch.Generator().manual_seed(seed)
-    for _, batch in batches_of(data, model, window, points_per_gap):
-        if isinstance(model, ExactIntegral):
+    for place, indices in enumerate(_fitting(data, model, points_per_gap)):
+        exact, own = exact_integral_of(model) is not None, processes.owns(place)
+        shape = len(indices), int(data.lengths[indices].max(initial=0)) + 1, points_per_gap
+        draws = None if exact else torch.rand(shape, generator=generator, dtype=torch.float64)
+        if not own:
+            continue
+        batch = batch_at(data, indices, model, window)
+        if (
+            draws is not None and draws.shape[:2] != batch.gap_length.shape
+        ):  # expiries cut gaps: a batch draws for itself
+            own_draws = torch.Generator().manual_seed(seed * EXPIRY_STRIDE + place)
+            draws = torch.rand(*batch.gap_length.shape, points_per_gap, generator=own_draws, dtype=torch.float64)
+        if draws is None:
             value += float(log_likelihood(model, batch, None).log_likelihood().sum())
         else:
-            shape = *batch.gap_start.shape, points_per_gap
-            draws = torch.rand(shape, generator=generator, dtype=torch.float64).to(model.device)
-            points = stratified(batch, points_per_gap, None, draws, model.short_time)
+            points = stratified(batch, points_per_gap, None, draws.to(model.device), model.short_time)
             value += _by_parts(model, batch, points, sample)
         scored += int(batch.scored.sum())
+    value, scored = processes.total(value, scored)
     return value / max(scored, 1)
 
 
@@ -96,7 +125,7 @@ def history_only(sequence: EventSequence, unscored: np.ndarray | None) -> np.nda
 
 
 def scored_alike(data: EventData, model: IntensityModel) -> EventData:
-    """The same data, with events of types that the model does not predict as history for every model."""
+    """The data with events of types that the model does not predict as history, for every model."""
     types = model.unscored
     if types is None or not types.any():
         return data
@@ -108,10 +137,16 @@ WIDTH_STEP = 16  # on CUDA, batches are padded to multiples of this, so that few
 
 class LikelihoodTask:
     def __init__(
-        self, model: IntensityModel, train: EventData, options: TrainOptions, noise: NoiseSource | None = None
+        self,
+        model: IntensityModel,
+        train: EventData,
+        options: TrainOptions,
+        noise: NoiseSource | None = None,
+        processes: ProcessGroup | None = None,
     ) -> None:
         """With `noise`, steps are of noise-contrastive estimation; the score is the likelihood all the same."""
         self.model, self.train, self.options, self.noise = model, train, options, noise
+        self.processes = processes
         step_options = StepOptions(
             integral=options.integral,
             points=options.points,
@@ -124,7 +159,7 @@ class LikelihoodTask:
             seed=options.seed,
             events=_events_per_step(train, options, model.unscored),
         )
-        self.stepper = Stepper(model, options.lr, step_options, noise)
+        self.stepper = Stepper(model, options.lr, step_options, noise, processes)
 
     @property
     def adam(self) -> Adam:
@@ -154,7 +189,8 @@ class LikelihoodTask:
 
     def score(self, data: EventData) -> TaskScore:
         options = self.options
-        return TaskScore(mean_log_likelihood(self.model, data, options.dev_points, options.window, options.downsample))
+        settings = options.dev_points, options.window, options.downsample
+        return TaskScore(mean_log_likelihood(self.model, data, *settings, processes=self.processes))
 
     def train_metrics(self, mean: float, progress: Progress, dev: EventData | None) -> dict[str, Any]:
         """With the evaluations so far and of the epoch; for noise contrast the likelihood of train only where it is needed."""
@@ -189,14 +225,15 @@ def integral_cost(
     uniform: Sequence[Points] = (),
 ) -> tuple[int, int]:
     """States and intensities of one step of maximum likelihood with that many scored `events`; `uniform` are its draws of that kind."""
+    lengths = data.lengths[indices]
+    _, counts = what_counts(lengths, int(lengths.max(initial=0)), data.origin == "first-event", options.window)
+    points = [row.astype(np.int64) * options.points for row in counts]
     if options.integral == "uniform":
-        points = _points_in_gaps(data, indices, uniform)
-    else:
-        lengths = data.lengths[indices]
-        width = int(lengths.max(initial=0))
-        _, counts = what_counts(lengths, width, data.origin == "first-event", options.window)
-        points = counts.astype(np.int64) * options.points
-    queries = int(points.sum())
+        points = _points_in_gaps(uniform)
+    elif isinstance(model, RuleModel) and model.program.expires:
+        chosen = (gaps_of_events(model, data[index]) for index in indices.tolist())
+        points = [row[gaps] for row, gaps in zip(points, chosen, strict=True)]
+    queries = sum(int(row.sum()) for row in points)
     if not isinstance(model, RuleModel):
         return events + queries, events + queries * model.types
     intensities = 0
@@ -204,18 +241,15 @@ def integral_cost(
         possible = possible_totals(model, data[index])
         if options.downsample:
             possible = np.minimum(possible, options.downsample)
-        intensities += int((points[row, : len(possible)] * possible).sum())
+        some = min(len(possible), len(points[row]))
+        intensities += int((points[row][:some] * possible[:some]).sum())
     return events + queries, events + intensities
 
 
-def _points_in_gaps(data: EventData, indices: np.ndarray, drawn: Sequence[Points]) -> np.ndarray:
-    """How many of the drawn times lie in each gap: [B, N + 1]; the pieces of a batch follow one another."""
-    found = np.zeros((len(indices), int(data.lengths[indices].max(initial=0)) + 1), dtype=np.int64)
-    row = 0
+def _points_in_gaps(drawn: Sequence[Points]) -> list[np.ndarray]:
+    """How many of the drawn times lie in each gap, sequence by sequence; the pieces of a batch follow one another."""
+    found = []
     for points in drawn:
         used = points.weights.cpu().numpy() > 0.0
-        gap = points.gap.cpu().numpy()
-        for one in range(len(used)):
-            found[row + one] += np.bincount(gap[one][used[one]], minlength=found.shape[1])[: found.shape[1]]
-        row += len(used)
+        found += [np.bincount(gap[some]) for gap, some in zip(points.gap.cpu().numpy(), used, strict=True)]
     return found

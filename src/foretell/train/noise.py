@@ -28,7 +28,7 @@ COLUMNS = ("times", "types")  # of a sequence
 
 
 def start_profile(data: EventData) -> Profile:
-    """Of the time since the sequence began."""
+    """The profile of the time since the sequence began."""
     when, kinds = (np.concatenate([getattr(one, name)[scored(one, data.origin)] for one in data]) for name in COLUMNS)
     ends = np.array([one.t_end for one in data])
     widths = np.array(WIDTHS) * mean_gap(data)
@@ -36,7 +36,10 @@ def start_profile(data: EventData) -> Profile:
 
 
 def own_profile(data: EventData) -> Profile:
-    """Of the time since the last event of the same mark. Events that are not scored begin such times, too, and end none that counts."""
+    """The profile of the time since the last event of the same mark.
+
+    Events that are not scored begin such times, too, and end none that counts.
+    """
     when, kinds = (np.concatenate([getattr(one, name) for one in data]) for name in COLUMNS)
     lengths = [len(one) for one in data]
     sequence, ends = np.repeat(np.arange(len(data)), lengths), np.repeat([one.t_end for one in data], lengths)
@@ -175,7 +178,7 @@ def _mixed(
 
 
 def by_functor(model: RuleModel, data: EventData) -> EventData:
-    """The same events under the names of their functors; those that the model does not predict are not scored."""
+    """The events under the names of their functors; those that the model does not predict are not scored."""
     marks = functor_marks(model)
     of_type = marks_of_types(model, marks).numpy().astype(np.int32)
     alike = scored_alike(data, model)

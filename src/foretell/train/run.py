@@ -8,125 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import torch
-from safetensors.torch import save
-from torch import Tensor
-
-from foretell.data import Clock, Dataset, Origin, ReadOptions
+from foretell.data import Clock, Origin, ReadOptions
 from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.build import Network, load_model, load_network, save_model
 from foretell.models.capabilities import HasRules
 from foretell.models.registry import model_kinds, model_options
-from foretell.models.tensor_file import read_tensors
 from foretell.objective.noise_parts import TimedNoise, load_noise, save_noise
 from foretell.reading import parse_json, read_document, read_json
 from foretell.train.config import DataOptions, RunConfig, make_config, read_config, to_toml
+from foretell.train.data_facts import CARD_READING, checked_facts, clock_of
 from foretell.train.environment import environment
 from foretell.train.file_lock import FileLock
 from foretell.train.records import check_records
-
-
-@dataclass
-class Progress:
-    """Where a run is: everything that is not a tensor."""
-
-    epoch: int = 0  # epochs finished
-    step_in_epoch: int = 0
-    step: int = 0
-    epoch_loss: float = 0.0  # summed over the steps of the unfinished epoch
-    epoch_events: int = 0
-    states: int = 0  # evaluations of the network at a time, since the beginning
-    intensities: int = 0  # and of single intensities
-    best: float | None = None
-    best_epoch: int = 0
-    cooled: int = 0  # epoch of the last improvement or halving of the learning rate
-    lr: float = 0.0
-    records: list[dict[str, Any]] = field(default_factory=list)  # the lines of metrics.jsonl so far
-    done: bool = False
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    path: Path
-    progress: Progress
-    model: dict[str, Tensor]
-    best_model: dict[str, Tensor]
-    optimizer: dict[int, dict[str, Tensor]]
-
-    def restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Put the state back; nothing is touched where it is that of another model."""
-        expected = _shapes(model.state_dict())
-        fits = _shapes(self.model) == expected and _shapes(self.best_model) in ({}, expected)
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        moments = {
-            index: {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
-            for index, parameter in enumerate(parameters)
-        }
-        found = {index: _shapes(state) for index, state in self.optimizer.items()}
-        if not fits or found != (moments if self.progress.step else {}):
-            raise ForetellError(f"{self.path}: this checkpoint is not one of the model that config.toml describes")
-        model.load_state_dict(self.model)
-        optimizer.load_state_dict(optimizer.state_dict() | {"state": self.optimizer})
-
-
-def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in tensors.items()}
-
-
-def save_checkpoint(
-    path: Path, progress: Progress, model: torch.nn.Module, best: dict[str, Tensor], optimizer: torch.optim.Optimizer
-) -> None:
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
-    for index, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items()}
-    packed = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    with replacing(path) as temporary:
-        temporary.write_bytes(save(packed, {"progress": json.dumps(asdict(progress))}))
-
-
-def load_checkpoint(path: Path) -> Checkpoint:
-    file = read_tensors(path, "progress", "a checkpoint", "there is no checkpoint to resume from")
-    optimizer: dict[int, dict[str, Tensor]] = {}
-    try:
-        progress = _progress(file.description)
-        for name, tensor in _under(file.tensors, "optimizer.").items():
-            index, key = name.split(".", 1)
-            optimizer.setdefault(int(index), {})[key] = tensor
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise ForetellError(f"{path}: not a checkpoint ({type(error).__name__}: {error})") from error
-    return Checkpoint(path, progress, _under(file.tensors, "model."), _under(file.tensors, "best."), optimizer)
-
-
-def _progress(found: dict[str, Any]) -> Progress:
-    """Counters that are counters; what a hostile file says otherwise would only fail much later."""
-    progress = Progress(**found)
-    counters = progress.epoch, progress.step_in_epoch, progress.step, progress.epoch_events, progress.best_epoch
-    counters = *counters, progress.states, progress.intensities
-    numbers = progress.epoch_loss, progress.lr, 0.0 if progress.best is None else progress.best
-    if not (
-        all(type(value) is int and 0 <= value < 2**62 for value in (*counters, progress.cooled))
-        and all(type(value) in (int, float) and not math.isnan(value) for value in numbers)
-        and isinstance(progress.records, list)
-        and type(progress.done) is bool
-        and not (progress.done and progress.best is None)
-    ):
-        raise ValueError("its counters are not numbers")
-    check_records(progress.records)
-    return progress
-
-
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
 
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
 LOCK = ".lock"  # while a process writes the run
@@ -140,7 +41,19 @@ FILES = CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM, NOISE, START, 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder of one run. One process at a time writes it: `create` claims it, `writing` holds it."""
+    """The folder of one run: what was asked, where it ran, how it went, and the model that came out.
+
+    It has `config.toml`, `environment.json`, `metrics.jsonl`, `model.safetensors`, checkpoints, and `program.ndtt` with rules.
+    `open` reads an existing one, `create` claims a new one. One process at a time may write it.
+
+    Args:
+        path: the folder.
+
+    Example:
+        >>> ft.RunFolder.open("no-such-run")
+        Traceback (most recent call last):
+        foretell.errors.ForetellError: no-such-run: no such run folder
+    """
 
     path: Path
     lock: FileLock = field(init=False, compare=False, repr=False)
@@ -254,6 +167,22 @@ class RunFolder:
                 table["model"] = {**options.earlier, **model}
         return make_config(table, source)
 
+    def raise_epochs(self, epochs: int) -> None:
+        """Let a run train for more epochs than its configuration says; nothing else of it changes.
+
+        Raises:
+            ForetellError: there are as many epochs already, or the learning rate was planned for those that there are.
+        """
+        train = self.config().train
+        if epochs <= train.epochs:
+            raise ForetellError(f"{self.path}: --epochs {epochs}: the run has {train.epochs} already; expected more")
+        if train.schedule == "cosine":
+            said = f"its learning rate follows a cosine that ends with epoch {train.epochs}"
+            raise ForetellError(f"{self.path}: --epochs {epochs}: {said}; train anew, or start from it with --init")
+        with self.writing():
+            head, mark, rest = (self.path / CONFIG).read_text(encoding="utf-8").partition("[train]\n")
+            self._write(CONFIG, head + mark + re.sub(r"(?m)^epochs = \d+", f"epochs = {epochs}", rest, count=1))
+
     def model(self, device: str = "cpu") -> IntensityModel:
         """What a run that learned what happens next has learned."""
         return load_model(self._model_path(), device)
@@ -287,17 +216,7 @@ class RunFolder:
 
     def clock(self) -> Clock:
         """What times meant in the training data."""
-        found = self.facts().get("clock")
-        if not isinstance(found, dict):
-            return Clock.of_unit(self.time_unit())
-        seconds = found.get("seconds_per_unit")
-        known = float(seconds) if isinstance(seconds, int | float) else None
-        return Clock(
-            str(found.get("unit", "")),
-            known,
-            str(found.get("zone", "UTC")),
-            bool(found.get("absolute", "zone" in found)),
-        )
+        return clock_of(self.facts())
 
     def reading(self, **given: Any) -> ReadOptions:
         """How other files for this model are read: as the training data were, but for what is `given` now; `columns` are a table.
@@ -316,15 +235,10 @@ class RunFolder:
         if not path.exists():
             return {}
         found = read_json(path)
-        facts = found.get("data", {}) if isinstance(found, dict) else None
-        unit = facts.get("time_unit", "") if isinstance(facts, dict) else None
-        if (
-            not isinstance(facts, dict)
-            or facts.get("origin", "window") not in get_args(Origin)
-            or type(unit) is not str
-        ):
-            raise ForetellError(f'{path}: its "data" is {str(facts)[:200]}: expected what `foretell train` wrote there')
-        return facts
+        try:
+            return checked_facts(found.get("data", {}) if isinstance(found, dict) else None)
+        except ForetellError as error:
+            raise ForetellError(f"{path}: {error}") from None
 
     def save_model(self, model: Network) -> None:
         save_model(model, self.path / MODEL)
@@ -376,24 +290,7 @@ def _check_folder(path: Path) -> None:
 
 def _said(options: DataOptions | Mapping[str, Any]) -> dict[str, Any]:
     """What is said of reading files, and not left open."""
-    names = ("columns", "time_format", "timezone", "start", "observed_until", "sorted", "terms", "unknown")
+    names = ("columns", "observed_until", "sorted", "terms", "unknown", *CARD_READING)
     if isinstance(options, DataOptions):
         options = {name: getattr(options, name) for name in names if name != "observed_until"}
     return {name: options[name] for name in names if options.get(name)}
-
-
-def data_facts(dataset: Dataset) -> dict[str, Any]:
-    """What the data were, in short."""
-    return {
-        "name": dataset.card.name,
-        "origin": dataset.card.origin,
-        "time_unit": dataset.card.time_unit,
-        "clock": dataset.clock.to_json() | {"absolute": dataset.clock.absolute},
-        "reading": {
-            name: text for name in ("time_format", "timezone", "start") if (text := getattr(dataset.card, name))
-        },
-        "types": len(dataset.vocabulary.names),
-        "splits": {
-            name: {"sequences": len(data), "events": data.event_count} for name, data in dataset.splits().items()
-        },
-    }

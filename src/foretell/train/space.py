@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from foretell.errors import ForetellError
 from foretell.models.registry import model_options
 from foretell.options import ConfigError, Flag, names_of, option, too_small
+from foretell.shards.place import parse_place, with_jobs
 from foretell.train.config import DataOptions, RunConfig, TrainOptions, make_config
 
 Setting = dict[str, Any]
@@ -37,7 +38,8 @@ SAMPLER = Flag("How settings are chosen; auto: grid if it is small.", choices=Tr
 class SearchOptions:
     trials: int | None = option(None, flag="Settings to try, earlier calls included; default: all, or 50.", least=1)
     minutes: float | None = option(None, flag="Stop after this time; the next call goes on.")
-    jobs: int = option(1, flag="Processes.")
+    jobs: int = option(1, flag="Settings at a time, each in a process of its own.")
+    on: str = option("this", flag="Where: this (process), processes:N, ray, ray:N, or a cluster, ray://HOST:PORT.")
     sampler: SearchSampler = option("auto", flag=SAMPLER)
     pruner: Pruner = option("median", flag=Flag("When a setting is given up by its epochs so far.", choices=True))
     seed: int = option(0, flag="Of the search; a setting's own seed is train.seed.")
@@ -53,6 +55,8 @@ class SearchOptions:
             wrong.append(f"minutes = {self.minutes}: expected a number above 0")
         if not 1 <= self.jobs <= 512:
             wrong.append(f"jobs = {self.jobs}: expected a number from 1 to 512")
+        elif not wrong:
+            with_jobs(parse_place(self.on), self.jobs)
         if not 0 <= self.seed < 2**32:
             wrong.append(f"seed = {self.seed}: expected a whole number from 0 to {2**32 - 1}")
         if wrong:

@@ -14,6 +14,8 @@ from foretell.data.dataset import OTHER, describe_load
 from foretell.data.dequantise import dequantise, grid_of
 from foretell.data.loading import split_names
 from foretell.data.read_options import Unknown
+from foretell.data.sources import is_source, whole_source
+from foretell.data.windows import in_windows
 from foretell.errors import DataError, ForetellError
 from foretell.models.units import scored
 from foretell.train.config import DataOptions, RunConfig
@@ -56,12 +58,25 @@ ENOUGH_TO_SPLIT = 10
 
 
 def load_splits(
-    options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bool = False, in_time: bool = True
+    options: DataOptions,
+    *,
+    unseen: tuple[str, ...] = (),
+    terms: bool = False,
+    in_time: bool = True,
+    loaded: Dataset | None = None,
 ) -> Dataset:
     """The data set of a run; one without dev and test is split by sequences or, where these are few and it makes sense, `in_time`.
 
-    Files of splits that are to stay `unseen` are not opened. With `terms`, rules are to read names.
+    Files of splits that are to stay `unseen` are not opened. With `terms`, rules are to read names. What `read_splits` has `loaded` is not
+    read again.
     """
+    dataset = read_splits(options, unseen=unseen, terms=terms) if loaded is None else loaded
+    split = dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen))
+    return replace(with_splits(dataset, options, split, in_time), **dict.fromkeys(unseen))
+
+
+def read_splits(options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bool = False) -> Dataset:
+    """The splits as their files have them, with a train split among them."""
     if not options.path:
         raise ForetellError("no data: give a folder, a file or the name of embedded data (--data, or data.path)")
     dataset = load(options.path, unseen=unseen, options=options.reading(terms))
@@ -69,8 +84,7 @@ def load_splits(
         found = ", ".join(split_names(options.path))
         what = f"name the file to train on `train`, or give it alone, as in --data {Path(options.path) / 'FILE.csv'}"
         raise ForetellError(f"{options.path}: there is no train split, but {found}; {what}")
-    split = dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen))
-    return replace(with_splits(dataset, options, split, in_time), **dict.fromkeys(unseen))
+    return dataset
 
 
 def with_splits(dataset: Dataset, options: DataOptions, split: bool, in_time: bool = True) -> Dataset:
@@ -91,7 +105,28 @@ def with_splits(dataset: Dataset, options: DataOptions, split: bool, in_time: bo
     if options.dequantise and not (split and few):
         dataset = _dequantised(dataset, dataset.train, options.path)
         assert dataset.train is not None
-    return replace(dataset, train=share_of(dataset.train, options.train_fraction, options.split_seed))
+    dataset = replace(dataset, train=share_of(dataset.train, options.train_fraction, options.split_seed))
+    return _in_windows(dataset, options)
+
+
+LONG = 20_000  # events of a sequence from which on it should be cut into windows
+
+
+def _in_windows(dataset: Dataset, options: DataOptions) -> Dataset:
+    """All splits with their long sequences cut into windows, where that is asked for; a word where it should be."""
+    if not options.window_events:
+        longest = max(int(data.lengths.max(initial=0)) for data in dataset.splits().values())
+        if longest > LONG:
+            how = "--window-events 1024 cuts it into windows, each with the history before it"
+            log.warning("%s: a sequence of %d events is worked through as a whole; %s", options.path, longest, how)
+        return dataset
+    made: dict[str, EventData] = {}
+    for name, data in dataset.splits().items():
+        made[name] = in_windows(data, options.window_events, options.history_events)
+        if made[name] is not data:
+            told = counted(len(made[name]), "window"), options.window_events, options.history_events
+            log.warning("%s: %s: %s of up to %d events, which see up to %d before them", options.path, name, *told)
+    return replace(dataset, **made)
 
 
 def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions) -> Dataset:
@@ -110,10 +145,24 @@ def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions) -> 
     )
 
 
-def load_run(config: RunConfig, *, unseen: tuple[str, ...] = ()) -> Dataset:
+def load_run(config: RunConfig, *, unseen: tuple[str, ...] = (), loaded: Dataset | None = None) -> Dataset:
     """The data set of a run, read as its model needs it."""
     terms = bool(getattr(config.model, "program", ""))
-    return load_splits(config.data, unseen=unseen, terms=terms, in_time=config.task is None)
+    return load_splits(config.data, unseen=unseen, terms=terms, in_time=config.task is None, loaded=loaded)
+
+
+def with_whole_paths(config: RunConfig) -> RunConfig:
+    """Whole paths of data, program and start, so that the run can be opened again from anywhere."""
+    if is_source(config.data.path):
+        config = replace(config, data=replace(config.data, path=whole_source(config.data.path)))
+    elif Path(config.data.path).exists():
+        config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
+    program = getattr(config.model, "program", "")
+    if program and Path(program).is_file():  # the name of a shipped one is found anyway
+        config = replace(config, model=replace(config.model, program=str(Path(program).resolve())))
+    if config.train.init:
+        config = replace(config, train=replace(config.train, init=str(Path(config.train.init).resolve())))
+    return config
 
 
 def _split_in_time(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
@@ -131,7 +180,9 @@ def _split_in_time(dataset: Dataset, whole: EventData, options: DataOptions) -> 
     for name, share, end in zip(("train", "dev", "test"), options.split, ends, strict=True):
         last = bool((end == columns.t_ends).all())
         part = columns.keep(columns.times <= np.repeat(end, columns.lengths), None if last else end)
-        part = replace(part, scored_from=before) if before.any() else part
+        if before.any():
+            later = before if part.scored_from is None else np.maximum(before, part.scored_from)
+            part = replace(part, scored_from=later)
         data = replace(whole, sequences=part, name=name, report=None)
         made[name] = data if share and (name == "train" or _scored(data)) else None
         before = end if made[name] is not None else before
@@ -209,7 +260,7 @@ def open_for(
 ) -> EventData:
     """Events for a model that exists: a file, or a split of a data set, in the model's own vocabulary, or in theirs where it has none."""
     options = ReadOptions() if options is None else options
-    if Path(path).is_file():
+    if not is_source(path) and Path(path).is_file():
         if split is not None:
             raise ForetellError(f"{path}: this is one file and has no split {split!r}")
         return load_file(path, vocabulary, options=options, origin=origin)
@@ -222,7 +273,7 @@ def open_for(
 
 
 def in_vocabulary(data: EventData, vocabulary: Vocabulary, unknown: Unknown = "error") -> EventData:
-    """The same events under another vocabulary; events it does not have are the user's mistake, or left out, or `other`."""
+    """The events under another vocabulary; events it does not have are the user's mistake, or left out, or `other`."""
     if data.vocabulary == vocabulary:
         return data
     used = np.flatnonzero(data.type_counts())

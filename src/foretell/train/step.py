@@ -19,14 +19,15 @@ from torch import Tensor, nn
 from foretell.batches.batch import Batch, Sample
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import ExactIntegral, FusedLoss, HasRules
+from foretell.models.capabilities import FusedLoss, HasRules, exact_integral_of
 from foretell.models.pytree import tensors_of, with_tensors
 from foretell.nn.attention import held_tiles
 from foretell.objective.loglik import Loss, Points, quadrature, stratified, training_loss, uniform
 from foretell.objective.nce import NoiseSource, contrast
 from foretell.objective.noise import NoiseEvents
 from foretell.options import Integral
-from foretell.train.trainer import Adam
+from foretell.train.adam import Adam
+from foretell.train.processes import ProcessGroup
 
 # Gaps, and queries, at a time on a CPU: between the two limits a batch is cut into four, so that threads and caches are well used.
 CPU_LEAST_GAPS, CPU_MOST_GAPS, CPU_MOST = 600, 2048, 1 << 14
@@ -37,6 +38,7 @@ GPU_A_GAP = 16
 GPU_ENCODED = 1 << 19  # events encoded at a time
 GPU_FUSED = 1 << 21  # queries at a time in the fused kernels, which keep four vectors of a query and not dozens
 SEED_STRIDE = 1_000_003
+RANK_STRIDE = 1 << 53  # seeds of a run lie below it
 
 
 @dataclass(frozen=True)
@@ -82,27 +84,35 @@ class Stepper:
     """
 
     def __init__(
-        self, model: IntensityModel, lr: float, options: StepOptions, noise: NoiseSource | None = None
+        self,
+        model: IntensityModel,
+        lr: float,
+        options: StepOptions,
+        noise: NoiseSource | None = None,
+        processes: ProcessGroup | None = None,
     ) -> None:
         if options.downsample and not isinstance(model, HasRules):
             raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
         self.model, self.options, self.noise = model, options, noise
+        self.processes = processes or ProcessGroup()
         self.device = model.device
         self.adam = Adam(model.parameters(), lr, options.decay, options.clip, self.device)
         self.parameters = self.adam.parameters
         self.generator = torch.Generator(self.device)
         # Pseudo-events have an integral of their own, which is taken at points.
-        self.exact = isinstance(model, ExactIntegral) and not options.pseudo_rate
+        self.exact = exact_integral_of(model) is not None and not options.pseudo_rate
         # Where draws decide what is computed, a graph cannot be replayed with others.
         fixed = not model.dropout and options.integral != "uniform" and not options.downsample and noise is None
-        self.executor = Executor(self.device, options.capture and fixed)
+        self.executor = Executor(self.device, options.capture and fixed and self.processes.size == 1)
         self.number = self.sampled = 0  # of the step, and how often events were drawn in it
         self.inside = options.points  # queries per gap, besides the event that ends it
         self.drawn = 0  # noise events of the last step
         self.uniform: list[Points] = []  # integration times of the last step that do not lie gap by gap
 
     def __call__(self, batch: Batch, number: int) -> Tensor:
-        self.generator.manual_seed(self.options.seed * SEED_STRIDE + number)
+        # Masks of dropout are drawn while a piece is computed: each process has its own.
+        own = self.processes.rank * RANK_STRIDE if self.model.dropout else 0
+        self.generator.manual_seed(self.options.seed * SEED_STRIDE + number + own)
         self.number, self.sampled, self.uniform = number, 0, []
         self.model.noise = self.generator
         return self.executor.update(self, batch)
@@ -133,11 +143,24 @@ class Stepper:
         else:
             summed = torch.zeros((), dtype=torch.float64, device=self.device)
             row = 0
-            for piece in pieces:
-                summed += self._piece(piece, _of_rows(draws, row, row + len(piece)), scored)
+            for place, piece in enumerate(pieces):
+                own = _of_rows(draws, row, row + len(piece))
+                if self.processes.owns(place):
+                    summed += self._piece(piece, own, scored)
+                else:
+                    self._pass_over(piece, own)
                 row += len(piece)
+        if self.processes.size > 1:
+            self.adam.complete()
+            self.processes.sum(parameter.grad for parameter in self.parameters if parameter.grad is not None)
+            self.processes.sum([summed])
         self.adam.finish()
         return summed
+
+    def _pass_over(self, batch: Batch, draws: Draws) -> None:
+        """Make the draws of another process's piece, so that all processes draw alike."""
+        for piece in batch.pieces(self.inside + 1, self._limits(batch).queried):
+            self._queries(piece, draws)
 
     def _on_threads(self, pieces: list[Batch], draws: Draws, scored: Tensor) -> Tensor:
         """Draws are made before, in the order of the pieces."""
@@ -151,7 +174,8 @@ class Stepper:
             loss = self._loss(*one, None)
             return loss.objective / scored, loss.negative_log_likelihood
 
-        queries = sum(piece.gap_start.numel() for piece in pieces) * (self.inside + 1)
+        asked = self.processes.share(asked)
+        queries = sum(piece.gap_start.numel() for piece, _ in asked) * (self.inside + 1)
         return self.executor.add_gradients(self.parameters, asked, losses, queries)
 
     def _piece(self, batch: Batch, draws: Draws, scored: Tensor) -> Tensor:
@@ -201,7 +225,8 @@ class Stepper:
         if self.options.piece:
             return PieceLimits(self.options.piece, self.options.piece)
         if self.device.type == "cpu":
-            gaps = min(max(batch.gap_start.numel() // 4, CPU_LEAST_GAPS), CPU_MOST_GAPS)
+            parts = max(4, self.processes.size)
+            gaps = min(max(batch.gap_start.numel() // parts, CPU_LEAST_GAPS), CPU_MOST_GAPS)
             piece = min(gaps * (self.inside + 1), CPU_MOST)
             # A piece for each thread, unless that is too few sequences, or too much memory.
             if self.model.rows_at_a_time > 1:
@@ -323,7 +348,7 @@ class _Graph:
 
     def __init__(self, work: Stepper, batch: Batch) -> None:
         self.inputs = batch.clone()
-        kinds = [tensor.dtype for tensor in batch.tensors()]
+        kinds = [tensor.dtype for tensor in batch.all_tensors()]
         # Tensors of one dtype can be copied by one call.
         self.alike = [[i for i, one in enumerate(kinds) if one == kind] for kind in dict.fromkeys(kinds)]
         self.draws = work.room_for_draws(batch)
@@ -341,7 +366,7 @@ class _Graph:
                 work.adam.optimizer.step()
 
     def replay(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        targets, sources = self.inputs.tensors(), batch.tensors()
+        targets, sources = self.inputs.all_tensors(), batch.all_tensors()
         if batch.times.numel() < COPIED_TOGETHER:
             for alike in self.alike:
                 torch._foreach_copy_([targets[i] for i in alike], [sources[i] for i in alike], non_blocking=True)  # pyright: ignore[reportPrivateImportUsage]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 State = Literal["complete", "pruned", "failed"]
 STATES: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 OPEN_SECONDS = 60.0
-STUDY, ABOUT = "foretell", "about"
+STUDY, ABOUT, PROCESS = "foretell", "about", "process"
 BEST, TABLE, JOURNAL, SQLITE = "best.toml", "trials.jsonl", "study.journal", "study.sqlite"
 
 
@@ -131,9 +131,14 @@ def enqueue_grid(study: optuna.Study, space: Space) -> None:
 def put_back_orphans(study: optuna.Study) -> None:
     """Trials whose process is gone wait for another one."""
     for one in study.get_trials(deepcopy=False):
-        host, process = one.user_attrs.get("process", [None, None])
+        host, process = one.user_attrs.get(PROCESS, [None, None])
         if one.state.name == "RUNNING" and host == socket.gethostname() and not _alive(process):
             put_back(study, load_optuna().trial.Trial(study, one._trial_id))
+
+
+def own_process() -> list[Any]:
+    """Where a trial is at work, for `put_back_orphans`."""
+    return [socket.gethostname(), os.getpid()]
 
 
 def put_back(study: optuna.Study, trial: optuna.Trial) -> None:
@@ -217,7 +222,7 @@ def begun(study: optuna.Study) -> int:
 
 
 def best_of(tried: Sequence[TrialRecord]) -> TrialRecord | None:
-    """Of those that were trained to the end; the first of equals."""
+    """The best of the trials that were trained to the end; the first of equals."""
     whole = [one for one in tried if one.state == "complete" and one.score is not None]
     return max(whole, key=lambda one: (one.score, -one.number), default=None)
 

@@ -18,77 +18,18 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from foretell.batches.batch import length_buckets
+from foretell.batches.order import epoch_order
 from foretell.data import EventData
 from foretell.errors import ForetellError
-from foretell.models.base import IntensityModel
 from foretell.models.build import Network
+from foretell.train.adam import Adam
+from foretell.train.checkpoint import Progress, load_checkpoint, save_checkpoint
 from foretell.train.config import TrainOptions, make_config
-from foretell.train.run import Progress, RunFolder, load_checkpoint, save_checkpoint
-
-
-class Adam:
-    """AdamW with clipped gradients, in which matrices and embeddings shrink and levels and scales do not."""
-
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float, decay: float, clip: float, device: torch.device
-    ) -> None:
-        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        self.clip, self.on_cuda = clip, device.type == "cuda"
-        kept, free = ([p for p in self.parameters if (p.ndim > 1) == matrix] for matrix in (True, False))
-        groups = [{"params": kept, "weight_decay": decay}, {"params": free, "weight_decay": 0.0}]
-        rate = torch.tensor(lr, device=device) if self.on_cuda else lr  # a captured graph reads it anew each time
-        self.optimizer = torch.optim.AdamW(
-            [group for group in groups if group["params"]], lr=rate, fused=True, capturable=self.on_cuda
-        )
-
-    def clear(self) -> None:
-        """Before a backward pass. On CUDA the first gradient is taken as it is, and not added to zeros."""
-        for parameter in self.parameters:
-            if self.on_cuda:
-                parameter.grad = None
-            elif parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        if gradients:
-            torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
-
-    def finish(self) -> None:
-        """After a backward pass: parameters that the loss does not touch have a gradient of zero, and the norm is clipped."""
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        if self.clip:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
-
-    def descend(self, loss: Tensor) -> None:
-        """One whole update from a loss."""
-        self.clear()
-        loss.backward()
-        self.finish()
-        self.optimizer.step()
-
-    def set_lr(self, lr: float) -> None:
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(lr)
-            else:
-                group["lr"] = lr
-
-    def start(self) -> None:
-        """Make the moments, all zero, without moving a parameter: a captured graph must find them in place."""
-        if self.optimizer.state:
-            return
-        lr = float(self.optimizer.param_groups[0]["lr"])
-        for parameter in self.parameters:
-            parameter.grad = torch.zeros_like(parameter)
-        self.set_lr(0.0)
-        self.optimizer.step()
-        self.set_lr(lr)
-        for state in self.optimizer.state.values():
-            state["step"].zero_()
+from foretell.train.processes import ProcessGroup, own_device
+from foretell.train.run import RunFolder
+from foretell.train.weight_average import WeightAverage
 
 
 @dataclass(frozen=True)
@@ -135,8 +76,10 @@ class Task(Protocol[ModelT_co]):
 class Callback:
     """Base class of callbacks for `fit`, `pretrain` and `classify`; override what is of interest.
 
+    An error that is raised in a callback ends the training and leaves a checkpoint.
+
     Example:
-        >>> class DevScores(Callback):
+        >>> class DevScores(ft.Callback):
         ...     def __init__(self) -> None:
         ...         self.scores = []
         ...     def on_epoch(self, record: dict) -> None:
@@ -144,16 +87,34 @@ class Callback:
     """
 
     def on_step(self, epoch: int, step: int, steps: int) -> None:
-        """Called after every update: the epoch (from 1), and how many of its steps are done."""
+        """Called after every update.
+
+        Args:
+            epoch: the epoch, from 1.
+            step: how many steps of the epoch are done.
+            steps: how many it has.
+        """
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        """Called after every epoch with its line of `metrics.jsonl`."""
+        """Called after every epoch.
+
+        Args:
+            record: the epoch's line of `metrics.jsonl`.
+        """
 
     def on_checkpoint(self, path: Path) -> None:
-        """Called after a checkpoint was written (only with a run folder)."""
+        """Called after a checkpoint was written; only with a run folder.
+
+        Args:
+            path: the checkpoint.
+        """
 
     def stop(self) -> bool:
-        """Asked after every step and epoch; True ends the run with a checkpoint and `TrainingInterrupt`."""
+        """Asked after every step and epoch.
+
+        Returns:
+            True ends the run with a checkpoint and `TrainingInterrupt`.
+        """
         return False
 
 
@@ -189,12 +150,15 @@ class CallbackList(Callback):
 
 
 @contextmanager
-def stopping() -> Iterator[dict[str, bool]]:
-    """Turns SIGINT and SIGTERM into a flag that long loops poll, `{"stop": False}`; a second signal raises KeyboardInterrupt."""
+def stopping(*, patient: bool = False) -> Iterator[dict[str, bool]]:
+    """Turns SIGINT and SIGTERM into a flag that long loops poll, `{"stop": False}`; a second signal raises KeyboardInterrupt.
+
+    Not so if `patient`: among several processes one Ctrl-C can be several signals.
+    """
     flag = {"stop": False}
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
-        if flag["stop"]:
+        if flag["stop"] and not patient:
             raise KeyboardInterrupt
         flag["stop"] = True
 
@@ -207,7 +171,19 @@ def stopping() -> Iterator[dict[str, bool]]:
 
 
 class TrainingInterrupt(Exception):  # noqa: N818 (not an error)
-    """A callback or the user asked to stop; the state is in a checkpoint."""
+    """A callback or the user asked to stop; with a run folder, the state is in a checkpoint.
+
+    Example:
+        >>> class FirstStep(ft.Callback):
+        ...     def stop(self) -> bool:
+        ...         return True
+        >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
+        >>> try:
+        ...     fitted = ft.fit(ft.NHP(data.vocabulary, dim=4), data, callbacks=[FirstStep()])
+        ... except ft.TrainingInterrupt:
+        ...     print("stopped")
+        stopped
+    """
 
 
 ModelT = TypeVar("ModelT", bound=Network)
@@ -236,18 +212,26 @@ class Trainer(Generic[ModelT]):
         callback: Callback,
         run: RunFolder | None = None,
         resume: bool = False,
+        processes: ProcessGroup | None = None,
     ) -> None:
         self.task, self.train, self.dev, self.options = task, train, dev, options
-        self.callback, self.run_folder = callback, run
+        self.processes = processes or ProcessGroup()
+        self.callback, self.run_folder = callback, run if self.processes.first else None
         self.model, self.adam = task.model, task.adam
         self.progress = Progress(lr=options.lr)
         self.best: dict[str, Tensor] = {}  # the parameters of the best epoch
         self.saved_at = time.monotonic()
-        if resume and run is not None:
-            checkpoint = load_checkpoint(run.checkpoint)
+        checkpoint = load_checkpoint(run.checkpoint) if resume and run is not None else None
+        if checkpoint is not None:
             checkpoint.restore(self.model, self.adam.optimizer)
             self.progress, self.best = checkpoint.progress, checkpoint.best_model
             self.adam.set_lr(self.progress.lr)
+            if self.progress.done:  # with more epochs than it had, a finished run goes on
+                self.progress.done = self._is_over()
+        self.processes.equalise(self.model)
+        self.average = WeightAverage(self.model, options.average)
+        if checkpoint is not None:
+            self.average.restore(checkpoint)
 
     def run(self) -> TrainingResult[ModelT]:
         """Train to the end, and leave the model with its best parameters."""
@@ -268,7 +252,7 @@ class Trainer(Generic[ModelT]):
         began = time.monotonic()
         self.model.train()
         rng = np.random.default_rng([options.seed, progress.epoch])
-        batches = length_buckets(self.train.lengths, options.batch, rng)
+        batches = epoch_order(self.train, options.batch, rng, options.buffer)
         running = torch.zeros((), dtype=torch.float64, device=self.model.device)
         running += progress.epoch_loss
         while progress.step_in_epoch < len(batches):
@@ -276,20 +260,25 @@ class Trainer(Generic[ModelT]):
                 progress.lr = options.lr * cosine(progress.step, options.epochs * len(batches))
                 self.adam.set_lr(progress.lr)
             found = self.task.step(batches[progress.step_in_epoch], progress.step)
+            self.average.follow(progress.step)
             running += found.loss
             progress.epoch_events += found.count
             progress.states += found.states
             progress.intensities += found.intensities
             progress.step_in_epoch += 1
             progress.step += 1
+            batches.passed(progress.step_in_epoch)
             try:
                 self.callback.on_step(progress.epoch + 1, progress.step_in_epoch, len(batches))
-                if self.callback.stop():
+                if self.processes.any(self.callback.stop()):
                     raise TrainingInterrupt
             except Exception:
                 progress.epoch_loss = float(running)
                 self._checkpoint()
                 raise
+            if options.checkpoint_seconds and time.monotonic() - self.saved_at >= options.checkpoint_seconds:
+                progress.epoch_loss = float(running)
+                self._checkpoint()
         self._finish_epoch(float(running), time.monotonic() - began)
 
     def _finish_epoch(self, loss: float, seconds: float) -> None:
@@ -302,18 +291,18 @@ class Trainer(Generic[ModelT]):
         mean = -loss / max(progress.epoch_events, 1)
         progress.epoch += 1
         progress.step_in_epoch, progress.epoch_loss, progress.epoch_events = 0, 0.0, 0
-        progress.records.append(self._scored_record(mean, seconds))
+        with self.average.in_place():
+            progress.records.append(self._scored_record(mean, seconds))
         self._cool_or_stop()
         try:
             self.callback.on_epoch(progress.records[-1])
-            if self.callback.stop() and not progress.done:
+            if self.processes.any(self.callback.stop()) and not progress.done:
                 raise TrainingInterrupt
         except Exception:
             self._checkpoint()
             raise
         if progress.done or time.monotonic() - self.saved_at >= options.checkpoint_seconds:
             self._checkpoint()
-            self.saved_at = time.monotonic()
 
     def _scored_record(self, mean: float, seconds: float) -> dict[str, Any]:
         """Score the epoch, keep its parameters if they are the best so far, and return its line of the metrics."""
@@ -345,17 +334,24 @@ class Trainer(Generic[ModelT]):
 
     def _cool_or_stop(self) -> None:
         progress, options = self.progress, self.options
-        waited = progress.epoch - progress.best_epoch
-        progress.done = progress.epoch >= options.epochs or bool(options.patience and waited >= options.patience)
+        progress.done = self._is_over()
         if options.schedule == "cool" and options.cool and progress.epoch - progress.cooled >= options.cool:
             progress.lr, progress.cooled = progress.lr / 2.0, progress.epoch
             self.adam.set_lr(progress.lr)
 
+    def _is_over(self) -> bool:
+        """Whether all epochs were trained, or none of the last ones was better than the best."""
+        progress, options = self.progress, self.options
+        waited = progress.epoch - progress.best_epoch
+        return progress.epoch >= options.epochs or bool(options.patience and waited >= options.patience)
+
     def _checkpoint(self) -> None:
+        self.saved_at = time.monotonic()
         if self.run_folder is None:
             return
         path = self.run_folder.checkpoint
-        save_checkpoint(path, self.progress, self.model, self.best, self.adam.optimizer)
+        kept = {"model": self.model.state_dict(), "best": self.best, "average": self.average.tensors}
+        save_checkpoint(path, self.progress, kept, self.adam.optimizer)
         self.run_folder.write_metrics(self.progress.records)
         self.callback.on_checkpoint(path)
 
@@ -368,19 +364,6 @@ def cosine(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / (WARM_UP * steps + 1)) * 0.5 * (1.0 + math.cos(math.pi * step / steps))
 
 
-def check_data(model: IntensityModel, train: EventData, dev: EventData | None) -> None:
-    """Refuse data that cannot be learned from: no events, no time, or other types; also notes in the model what it is about to see."""
-    if train.event_count == 0:
-        raise ForetellError(f"{train.name}: there is no event to learn from")
-    for data in (train, dev):
-        if data is not None and data.vocabulary != model.vocabulary:
-            raise ForetellError(f"{data.name}: its event types are not those of the model")
-    model.unseen = tuple(int(kind) for kind in np.flatnonzero(train.type_counts() == 0))
-    model.longest = float(train.columns.t_ends.max())
-    if model.longest <= 0.0:
-        raise ForetellError(f"{train.name}: every sequence ends at time 0, so there is no time to learn from")
-
-
 def changed_options(options: TrainOptions | None, changes: dict[str, Any], caller: str) -> TrainOptions:
     """The options with single ones changed, their names and values checked."""
     options = options or TrainOptions()
@@ -389,9 +372,9 @@ def changed_options(options: TrainOptions | None, changes: dict[str, Any], calle
 
 def choose_device(name: str) -> torch.device:
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(own_device("cuda") if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(name)
+        device = torch.device(own_device(name))
         if device.type not in ("cpu", "cuda"):
             raise RuntimeError("expected cpu, cuda, cuda:1 or auto")
         torch.empty(0, device=device)

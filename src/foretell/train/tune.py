@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import logging
 import math
-import multiprocessing
-import os
-import queue
-import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,7 +21,9 @@ from foretell.data import Dataset
 from foretell.errors import ForetellError
 from foretell.ground.impossible import settle_impossible
 from foretell.models.rules.rule_model import RuleModel
-from foretell.reading import ReadLimits, limits, read_limits
+from foretell.shards.place import parse_place, with_jobs
+from foretell.shards.pool import GRACE, ShardOutcome, ShardPool, ShardTask, SharedInput
+from foretell.shards.shard_map import ATTEMPTS, make_pool
 from foretell.train.config import RunConfig
 from foretell.train.fit import TrainingInterrupt, choose_device, fit
 from foretell.train.likelihood_task import sum_scored
@@ -34,6 +31,7 @@ from foretell.train.space import SearchOptions, SearchSampler, Setting, Space
 from foretell.train.splits import load_run
 from foretell.train.study import (
     ABOUT,
+    PROCESS,
     STUDY,
     State,
     TrialRecord,
@@ -45,6 +43,7 @@ from foretell.train.study import (
     load_optuna,
     open_storage,
     open_study,
+    own_process,
     put_back,
     put_back_orphans,
     record_of,
@@ -104,10 +103,6 @@ class _Search:
     storage: str
     trials: int
     sampler: SearchSampler
-    deadline: float | None  # wall clock
-    threads: int
-    worker: int = 0
-    limits: ReadLimits = field(default_factory=read_limits)  # of the call, for its workers
 
 
 def tune(
@@ -134,8 +129,7 @@ def tune(
         if sampler == "grid":
             enqueue_grid(study, space)
     deadline = None if options.minutes is None else time.time() + 60.0 * options.minutes
-    threads = max(1, torch.get_num_threads() // options.jobs)
-    search = _Search(space, options, storage, trials, sampler, deadline, threads)
+    search = _Search(space, options, storage, trials, sampler)
 
     def tell(news: TrialProgress) -> None:
         if news.record is not None:
@@ -143,10 +137,17 @@ def tune(
         if told is not None:
             told(news)
 
-    if options.jobs == 1:
-        _work(search, dataset, tell, stop, nullcontext())
-    else:
-        _work_in_processes(search, tell, stop)
+    def over() -> bool:
+        return stop() or (deadline is not None and time.time() >= deadline)
+
+    place = with_jobs(parse_place(options.on), options.jobs)
+    pool = make_pool(place, over, threads=max(1, torch.get_num_threads() // place.cores))
+    try:
+        _Trials(search, pool, dataset, tell, over).run()
+    except BaseException:
+        pool.close(now=True)
+        raise
+    pool.close(now=bool(pool.busy()))
     write_found(study, space, folder)
     late = deadline is not None and time.time() >= deadline
     found, left = finished(study), waiting(study) if sampler == "grid" else None
@@ -178,27 +179,110 @@ def _chosen_sampler(space: Space, options: SearchOptions) -> SearchSampler:
     return "grid" if size is not None and size <= (options.trials or DEFAULT_TRIALS) else "tpe"
 
 
-def _work(search: _Search, dataset: Dataset, tell: Tell, stop: Stop, lock: Any) -> None:
-    """Trials, one after the other, until there are enough, time is up, or someone asks to stop."""
-    study = _own_study(search)
+class _Trials:
+    """Trials given to a pool until there are enough, time is up, or someone asks to stop."""
 
-    def over() -> bool:
-        return stop() or (search.deadline is not None and time.time() >= search.deadline)
+    def __init__(self, search: _Search, pool: ShardPool, dataset: Dataset, tell: Tell, over: Stop) -> None:
+        self.search, self.pool, self.tell, self.over = search, pool, tell, over
+        self.study = _own_study(search)
+        # Only in this process can a trial tell of its epochs itself; elsewhere they are read from the storage.
+        self.shared = SharedInput(_TrialInput(search, dataset, None if pool.interruptible else tell))
+        self.told: dict[int, int] = {}  # epochs by trial
+        self.lost: dict[str, int] = {}  # how often the worker of a setting died
 
-    while not over():
-        with lock:  # so that workers do not take more trials than were asked for
-            if begun(study) >= search.trials or (search.sampler == "grid" and not waiting(study)):
+    def run(self) -> None:
+        asked_to_stop: float | None = None
+        while True:
+            while not self.over() and len(self.pool.busy()) < self.pool.size and self._more():
+                self._start()
+            if not self.pool.busy():
                 return
-            trial = study.ask()
-            trial.set_user_attr("process", [socket.gethostname(), os.getpid()])
-        _Trial(study, trial, suggested(trial, search.space), tell, over).run(search.space, dataset)
+            for outcome in self.pool.wait():
+                self._ended(outcome)
+            if self.pool.interruptible:
+                self._tell_epochs()
+            if self.over() and self.pool.interruptible and asked_to_stop is None:
+                asked_to_stop = time.monotonic()
+                self.pool.interrupt()
+            if asked_to_stop is not None and time.monotonic() - asked_to_stop > GRACE:
+                return
+
+    def _more(self) -> bool:
+        return begun(self.study) < self.search.trials and (self.search.sampler != "grid" or waiting(self.study) > 0)
+
+    def _start(self) -> None:
+        trial = self.study.ask()
+        trial.set_user_attr(PROCESS, own_process())
+        setting = suggested(trial, self.search.space)
+        given = GivenTrial(trial.number, trial._trial_id, setting, None if self.pool.interruptible else trial)
+        gpu = float(choose_device(self.search.space.config(setting).train.device).type == "cuda")
+        self.pool.start(ShardTask(given, try_setting, self.shared, given, gpu))
+
+    def _ended(self, outcome: ShardOutcome) -> None:
+        given: GivenTrial = outcome.name
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.lost or outcome.cancelled:
+            self._put_back(given, outcome.lost)
+        elif self.pool.interruptible and outcome.value is not None:
+            self.tell(TrialProgress(given.number, given.setting, record=outcome.value))
+
+    def _put_back(self, given: GivenTrial, lost: str) -> None:
+        """The setting of a worker that died is tried again, but not for ever."""
+        name = spelled(given.setting)
+        self.lost[name] = self.lost.get(name, 0) + bool(lost)
+        optuna = load_optuna()
+        if self.study.get_trials(deepcopy=False)[given.number].state != optuna.trial.TrialState.RUNNING:
+            return  # it ended just before its worker did
+        trial = optuna.trial.Trial(self.study, given.id)
+        if self.lost[name] < ATTEMPTS:
+            log.warning("trial %d is tried again%s", given.number, f": {lost}" if lost else "")
+            return put_back(self.study, trial)
+        trial.set_user_attr(ABOUT, {"setting": given.setting, "error": f"{lost}, {ATTEMPTS} times"})
+        self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        record = record_of(self.study.get_trials(deepcopy=False)[given.number])
+        self.tell(TrialProgress(given.number, given.setting, record=record))
+
+    def _tell_epochs(self) -> None:
+        found = self.study.get_trials(deepcopy=False)
+        for given in self.pool.busy():
+            scores = found[given.number].intermediate_values
+            if len(scores) > self.told.get(given.number, -1):
+                self.told[given.number] = len(scores)
+                best = max(scores.values(), default=None)
+                self.tell(TrialProgress(given.number, given.setting, max(scores, default=0), best))
+
+
+@dataclass(frozen=True)
+class GivenTrial:
+    """A trial that was asked for, as it is given to a worker."""
+
+    number: int
+    id: int  # of the storage
+    setting: Setting
+    here: Any = None  # the trial itself, in the process that asked for it
+
+
+@dataclass(frozen=True)
+class _TrialInput:
+    search: _Search
+    dataset: Dataset
+    tell: Tell | None
+
+
+def try_setting(given_to_all: _TrialInput, given: GivenTrial, stop: Stop) -> TrialRecord | None:
+    """Fit one setting under the eyes of the pruner, in a worker; None: it was put back."""
+    trial = given.here or load_optuna().trial.Trial(_own_study(given_to_all.search), given.id)
+    trial.set_user_attr(PROCESS, own_process())
+    tell = given_to_all.tell or (lambda news: None)
+    return _Trial(trial.study, trial, given.setting, tell, stop).run(given_to_all.search.space, given_to_all.dataset)
 
 
 def _own_study(search: _Search) -> optuna.Study:
-    """The study with a worker's own sampler and pruner."""
+    """The study with a sampler and a pruner."""
     optuna, options, storage = load_optuna(), search.options, open_storage(search.storage)
     earlier = len(optuna.load_study(storage=storage, study_name=STUDY).get_trials(deepcopy=False))
-    seed = int(np.random.SeedSequence([options.seed, earlier, search.worker]).generate_state(1)[0])
+    seed = int(np.random.SeedSequence([options.seed, earlier, 0]).generate_state(1)[0])
     tpe = search.sampler == "tpe"  # of a grid, every trial is given
     sampler = optuna.samplers.TPESampler(seed=seed) if tpe else optuna.samplers.RandomSampler(seed=seed)
     if options.pruner == "median":
@@ -218,7 +302,7 @@ class _Trial:
         self.study, self.trial, self.setting, self.tell, self.stop = study, trial, setting, tell, stop
         self.about: dict[str, Any] = {"setting": setting}
 
-    def run(self, space: Space, dataset: Dataset) -> None:
+    def run(self, space: Space, dataset: Dataset) -> TrialRecord | None:
         """Fit and tell the study; nothing that goes wrong with the setting reaches the caller, but a wish to stop puts it back."""
         optuna, about = load_optuna(), self.about
         whole = [one for one in finished(self.study) if one.state == "complete" and one.same_as is None]
@@ -233,7 +317,8 @@ class _Trial:
         except optuna.TrialPruned:
             state = optuna.trial.TrialState.PRUNED
         except (TrainingInterrupt, KeyboardInterrupt):
-            return put_back(self.study, self.trial)
+            put_back(self.study, self.trial)
+            return None
         except Exception as error:  # whatever a setting breaks, the others are still to be tried
             log.debug("trial %d", self.trial.number, exc_info=True)
             about["error"] = f"{type(error).__name__}: {error}"
@@ -244,6 +329,7 @@ class _Trial:
         self.study.tell(self.trial, score, state=state)
         record = record_of(self.study.get_trials(deepcopy=False)[self.trial.number])
         self.tell(TrialProgress(self.trial.number, self.setting, record=record))
+        return record
 
     def fit(self, config: RunConfig, dataset: Dataset) -> float:
         dtype = getattr(torch, config.train.dtype)
@@ -283,55 +369,3 @@ class _Trial:
                 f"this setting scores {scored} events of dev, others {others[0]}: they cannot be compared"
             )
         self.about["scored"] = scored
-
-
-def _work_in_processes(search: _Search, tell: Tell, stop: Stop) -> None:
-    """One worker per process; what they tell comes through a queue. It is an error if all of them die."""
-    context = multiprocessing.get_context("spawn")  # a forked process would inherit torch's threads
-    news, ended, lock = context.Queue(), context.Event(), context.Lock()
-    workers = [
-        context.Process(target=_worker, args=(replace(search, worker=number), news, ended, lock), daemon=True)
-        for number in range(search.options.jobs)
-    ]
-    for one in workers:
-        one.start()
-    try:
-        while any(one.is_alive() for one in workers):
-            if stop():
-                ended.set()
-            for one in _heard(news, wait=0.2):
-                tell(one)
-        for one in _heard(news, wait=0.2):
-            tell(one)
-    finally:
-        ended.set()
-        for one in workers:
-            one.join(timeout=30.0)
-            if one.is_alive():
-                one.terminate()
-    dead = [one for one in workers if one.exitcode not in (0, None)]
-    if dead and not stop():
-        log.warning("%d of %d processes died (exit code %s)", len(dead), len(workers), dead[0].exitcode)
-        if len(dead) == len(workers):
-            raise ForetellError(
-                f"every process died (exit code {dead[0].exitcode}); run again with --jobs 1 to see why"
-            )
-
-
-def _heard(news: Any, wait: float) -> Iterator[TrialProgress]:
-    try:
-        yield news.get(timeout=wait)
-        while True:
-            yield news.get_nowait()
-    except queue.Empty:
-        return
-
-
-def _worker(search: _Search, news: Any, ended: Any, lock: Any) -> None:
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one tells the others
-    logging.getLogger("foretell").setLevel(logging.ERROR)  # each would repeat every warning
-    torch.set_num_threads(search.threads)
-    with limits(**vars(search.limits)):
-        _work(search, _without_test(search.space), news.put, ended.is_set, lock)

@@ -16,6 +16,7 @@ import pytest
 from foretell.data import Dataset, load
 from foretell.data.sources.sql import sql_source
 from foretell.errors import DataError, ForetellError
+from foretell.reading import limits
 
 ROWS = [(f"p{number % 3}", f"2020-01-0{1 + number} 00:00:00", f"e{number % 2}", 1.5 * number) for number in range(8)]
 QUERY = "SELECT patient AS sequence, seen AS time, code AS event, dose FROM visits ORDER BY seen"
@@ -49,8 +50,21 @@ def test_rows_of_duckdb_are_events_and_so_are_those_of_files(tmp_path: Path) -> 
         base.execute(f"COPY visits TO '{tmp_path / 'visits.parquet'}'")
     check(load(sql_source(QUERY, str(path))))
     check(load(sql_source(QUERY.replace("visits", f"'{tmp_path / 'visits.parquet'}'"), "")))
-    with pytest.raises(DataError, match="read-only"):
-        load(sql_source("DELETE FROM visits", str(path)))
+    target = tmp_path / "written"
+    for database in (str(path), ""):
+        for statement in (
+            "DELETE FROM visits",
+            f"COPY (SELECT 1) TO '{target}'",
+            f"SELECT 1; COPY (SELECT 1) TO '{target}'",
+            f"ATTACH '{target}' AS other",
+            "INSTALL httpfs",
+        ):
+            with pytest.raises(DataError, match="expected one SELECT and nothing else"):
+                load(sql_source(statement, database))
+    assert not target.exists()
+    endless = "SELECT n AS time, 'x' AS event FROM range(100_000_000_000) AS r(n)"
+    with pytest.raises(DataError, match="more than 1,000 rows; --max-events"), limits(max_events=1000):
+        load(sql_source(endless, ""))
 
 
 @pytest.mark.parametrize(
@@ -58,26 +72,34 @@ def test_rows_of_duckdb_are_events_and_so_are_those_of_files(tmp_path: Path) -> 
     [
         ("SELECT * FROM vists", "no such table"),
         ("SELEC", "syntax error"),
-        ("DELETE FROM visits", "readonly database"),
+        ("DELETE FROM visits", "expected one SELECT"),
         ("SELECT 1; SELECT 2", "one statement at a time"),
-        ("PRAGMA user_version = 3", "readonly database|gives no rows"),
+        ("PRAGMA user_version = 3", "expected one SELECT"),
+        ("ATTACH 'WRITTEN' AS other", "expected one SELECT"),
+        ("VACUUM INTO 'WRITTEN'", "expected one SELECT"),
+        (
+            "WITH RECURSIVE a(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM a) SELECT n AS time, 'x' AS event FROM a",
+            "more than 1,000 rows; --max-events",
+        ),
         ("SELECT patient FROM visits", "no column 'time'"),
         ("SELECT patient AS sequence, 'soon' AS time, code AS event FROM visits", "row 1: .*time is 'soon'"),
         ("SELECT * FROM visits WHERE 0", "no column 'time'"),
     ],
 )
 def test_a_query_that_gives_no_events_is_told(sqlite: Path, statement: str, said: str) -> None:
-    before = sqlite.read_bytes()
-    with pytest.raises(DataError, match=said):
-        load(sql_source(statement, str(sqlite)))
-    assert sqlite.read_bytes() == before
+    before, written = sqlite.read_bytes(), sqlite.with_name("written")
+    with pytest.raises(DataError, match=said), limits(max_events=1000):
+        load(sql_source(statement.replace("WRITTEN", str(written)), str(sqlite)))
+    assert sqlite.read_bytes() == before and not written.exists()
 
 
 def test_databases_that_cannot_be_opened_are_told(tmp_path: Path) -> None:
     (tmp_path / "no.sqlite").write_bytes(b"SQLite format 3\x00 and then nothing")
+    (tmp_path / "table.csv").write_text("sequence,time,event\na,1,x\n")
     for database, said in (
         (str(tmp_path / "none.duckdb"), "no such file"),
         (str(tmp_path / "no.sqlite"), "not a database|malformed"),
+        (str(tmp_path / "table.csv"), "neither DuckDB nor SQLite"),
         ("mysql://host/base", "expected a file of DuckDB or SQLite, or postgresql://"),
         ("postgresql://eve:secret@host/base", "PGPASSWORD"),
     ):
@@ -130,7 +152,9 @@ def test_rows_of_postgresql_are_events_and_its_data_stay_as_they_are(postgresql:
         connection.commit()
     check(load(sql_source(QUERY, postgresql)))
     for statement, said in (
-        ("DELETE FROM visits", "read-only transaction"),
+        ("DELETE FROM visits", "expected one SELECT"),
+        ("COPY visits TO PROGRAM 'cat > /dev/null'", "expected one SELECT"),
+        ("WITH gone AS (DELETE FROM visits RETURNING *) SELECT * FROM gone", "read-only transaction"),
         ("SELECT * FROM vists", "does not exist"),
         ("SELECT 1; SELECT 2", "multiple commands"),
     ):

@@ -51,7 +51,7 @@ class Tiny(IntensityModel[TinyOptions]):
         return self.log_intensities(state).gather(-1, types.unsqueeze(-1)).squeeze(-1)
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> TinySampler:
-        batch = past_batch(histories, seen, self.vocabulary, self.device)
+        batch = past_batch(histories, seen, self)
         row = torch.arange(len(batch), device=self.device)
         return TinySampler(in_float64(self), batch.gap_start[row, batch.lengths].clone())
 

@@ -55,6 +55,13 @@ def read_source(path: str, options: ReadOptions) -> ForeignSplits:
     return ForeignSplits(short_name(path), {"train": gathered(table, options.terms)})
 
 
+def is_foreign_folder(folder: Path) -> bool:
+    """Whether a folder is laid out as another community lays it out."""
+    from foretell.data.sources.meds import is_meds
+
+    return is_meds(folder)
+
+
 def read_folder(folder: Path, options: ReadOptions) -> ForeignSplits | None:
     """A folder that is laid out as MEDS lays it out; None if it is not."""
     from foretell.data.sources.meds import dataset_name, is_meds, read_meds

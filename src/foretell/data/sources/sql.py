@@ -7,6 +7,7 @@ the query names.
 from __future__ import annotations
 
 import importlib
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 from foretell.data.sources.sqlite_files import is_sqlite, read_only
 from foretell.errors import DataError, ForetellError, short
+from foretell.reading import open_regular, read_limits
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,6 +26,16 @@ PREFIX = "sql:"
 SCHEMES = ("postgresql", "postgres")
 ROWS_AT_ONCE = 100_000
 NO_ROWS = "--sql: the statement gives no rows; expected a SELECT"
+ONE_SELECT = "--sql: expected one SELECT and nothing else"
+DUCKDB_SETTINGS = {
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+}  # no code from elsewhere
+# a view inside a file that somebody sent could read any other file
+CLOSED = {**DUCKDB_SETTINGS, "enable_external_access": "false"}
+_SELECTS = re.compile(
+    r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*+(?:select|with|values|table)\b", re.IGNORECASE | re.DOTALL
+)
 
 
 def sql_source(statement: str, database: str) -> str:
@@ -61,24 +73,42 @@ def query(source: str) -> pyarrow.Table:
         raise DataError(f"--database {database}: expected a file of DuckDB or SQLite, or postgresql://…")
     elif database and not Path(database).is_file():
         raise DataError(f"--database {database}: no such file")
+    elif database and is_sqlite(database):
+        run = _sqlite
+    elif database and not _is_duckdb(database):
+        raise DataError(
+            f"--database {database}: it is a file of neither DuckDB nor SQLite; other files: --sql \"… FROM 'FILE'\""
+        )
     else:
-        run = _sqlite if database and is_sqlite(database) else _duckdb
+        run = _duckdb
     return run(database, statement)
+
+
+def _is_duckdb(path: str) -> bool:
+    """Whether a file has DuckDB's mark, which stands after a checksum."""
+    with open_regular(path) as file:
+        return file.read(12)[8:] == b"DUCK"
 
 
 def _duckdb(database: str, statement: str) -> pyarrow.Table:
     duckdb = _module("duckdb", "sql")
+    most = _most_rows(database)
     try:
-        with duckdb.connect(database or ":memory:", read_only=bool(database)) as connection:
-            found = connection.sql(statement)
-            if found is None:
-                raise DataError(NO_ROWS)
-            return found.to_arrow_table()
+        settings = CLOSED if database else DUCKDB_SETTINGS
+        with duckdb.connect(database or ":memory:", read_only=bool(database), config=settings) as connection:
+            kinds = [one.type for one in connection.extract_statements(statement)]
+            if kinds != [duckdb.StatementType.SELECT]:  # COPY … TO would write a file, read-only or not
+                raise DataError(ONE_SELECT)
+            found = connection.sql(statement).limit(most + 1).to_arrow_table()
     except duckdb.Error as error:
         raise _failed(database or "DuckDB", error) from None
+    if len(found) > most:
+        raise _too_many(most)
+    return found
 
 
 def _sqlite(database: str, statement: str) -> pyarrow.Table:
+    most = _most_rows(database)
     try:
         with read_only(database) as connection:
             rows = connection.execute(statement)
@@ -86,11 +116,16 @@ def _sqlite(database: str, statement: str) -> pyarrow.Table:
                 raise DataError(NO_ROWS)
             names = [column[0] for column in rows.description]
             cells: list[list[object]] = [[] for _ in names]
+            count = 0
             while some := rows.fetchmany(ROWS_AT_ONCE):
+                count += len(some)
+                if count > most:
+                    raise _too_many(most)
                 for column, values in zip(cells, zip(*some, strict=True), strict=True):
                     column.extend(values)
     except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:
-        raise _failed(database, error) from None
+        denied = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH
+        raise DataError(ONE_SELECT) if denied else _failed(database, error) from None
     pa = _module("pyarrow", "")
     return pa.Table.from_arrays([_array(pa, column) for column in cells], names=names)
 
@@ -103,10 +138,21 @@ def _array(pa: ModuleType, cells: list[object]) -> pyarrow.Array:
         return pa.array([None if value is None else str(value) for value in cells])
 
 
+def _most_rows(database: str) -> int:
+    """A query can give endlessly many rows, from however small a file."""
+    return read_limits().events_of(Path(database).stat().st_size if database else 0)
+
+
+def _too_many(most: int) -> DataError:
+    return DataError(f"--sql: the query gives more than {most:,} rows; --max-events sets another limit")
+
+
 def _postgresql(database: str, statement: str) -> pyarrow.Table:
     if urlsplit(database).password is not None:
         said = "a password would be kept in the run's configuration: give it as PGPASSWORD, or in ~/.pgpass"
         raise ForetellError(f"--database: {said}")
+    if not _SELECTS.match(statement):
+        raise DataError(ONE_SELECT)
     dbapi = _module("adbc_driver_postgresql.dbapi", "sql")
     try:
         with dbapi.connect(database) as connection, connection.cursor() as cursor:

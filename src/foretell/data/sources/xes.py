@@ -17,7 +17,7 @@ from foretell.data.columns import Attribute
 from foretell.data.event_table import EventTable
 from foretell.data.files import Mistakes, byte_chunks
 from foretell.data.raw import PlaceUnit, Problem, TimeNotes
-from foretell.data.read_options import ColumnMap, ReadOptions
+from foretell.data.read_options import BOUNDS, ColumnMap, ReadOptions
 from foretell.data.sequence import Vocabulary
 from foretell.data.sources.xes_columns import coded_text, typed_column
 from foretell.data.sources.xes_parser import TIME_KEY, CellsByKind, XesColumns, parse
@@ -53,7 +53,7 @@ def read_xes(
         else given.event,
         args=given.args or (),
         # an attribute that happens to be called so means something else
-        **{role: f"({role})" for role in ("t_start", "t_end", "metadata") if getattr(given, role) == role},
+        **{role: f"({role})" for role in (*BOUNDS, "metadata") if getattr(given, role) == role},
     )
     return {split: log.table(replace(options, columns=columns)) for split, log in logs.items()}
 
@@ -107,6 +107,7 @@ class XesLog:
             found,
             t_starts=_bound("t_start", kept, found.t_starts),
             t_ends=_bound("t_end", kept, found.t_ends),
+            score_from=_bound("score_from", kept, found.score_from),
             sequence_attributes=kept,
             unused_columns=tuple(key for key in found.unused_columns if key in self.keys),
             problems=(*content.problems, *self._without_anything(options.columns), *found.problems),

@@ -74,8 +74,8 @@ def parse(chunks: Iterable[bytes]) -> XesColumns:
         handler.fault(
             f"not XML that can be read: {said} at column {error.offset + 1}; is the file whole?", error.lineno
         )
-    except LookupError as error:
-        handler.fault(f"not XML that can be read: {error}")
+    except (LookupError, ValueError) as error:  # an encoding that expat asks Python for, and that is none for XML
+        handler.fault(f"not XML that can be read: {error}; save it as UTF-8")
     except XmlError as refused:
         handler.fault(str(refused))
     handler.pack_times()

@@ -17,7 +17,7 @@ from foretell.data.columns import Attribute
 from foretell.data.files import text_file
 from foretell.data.sources.xes_parser import TIME_KEY
 from foretell.data.written_attributes import cell_texts
-from foretell.data.written_times import end_instants, ends_known, event_instants, starts_known
+from foretell.data.written_times import end_instants, ends_known, event_instants, score_instants, starts_known
 
 if TYPE_CHECKING:
     from foretell.data.dataset import EventData
@@ -83,6 +83,9 @@ def _bounds(data: EventData) -> dict[str, list[str]]:
         made["t_end"] = [_element("date", "t_end", text) if known else "" for text, known in said]
     if starts is not None and starts_known(data):
         made["t_start"] = [_element("date", "t_start", text) for text in iso_texts(starts)]
+    later = score_instants(data)
+    if later is not None:
+        made["score_from"] = [_element("date", "score_from", text) for text in iso_texts(later)]
     return made
 
 

@@ -34,6 +34,7 @@ from foretell.models.attention.layers import (
 from foretell.models.attention.start import fade, start, start_decay
 from foretell.models.attention.structure import AnhpOptions, AttentionHead, make_structure
 from foretell.models.classical.hawkes import Hawkes
+from foretell.models.covariates import plus
 from foretell.models.gap_periods import gap_periods
 from foretell.models.registry import ModelSpec, register
 from foretell.models.units import gap_range, mean_gap, starting_rates, wave_range
@@ -51,9 +52,26 @@ FOLD_BELOW = 2
 
 @register(ModelSpec("anhp", "A-NHP", AnhpOptions, "attention over all earlier events", "Yang, Mei & Eisner 2022"))
 class ANHP(CoarseIntensities):
+    """A-NHP, the attentive neural Hawkes process: every query attends to all earlier events.
+
+    Events are embedded layer by layer; a query of type k at time t attends to the events before t, and its top embedding gives the
+    intensity: `λ_k(t) = softplus(w_k · [1; ⟦k⟧(t)])`, here multiplied by a mixture over time scales (`intensity_scales`). By default heads
+    decay with an event's age and see the time since the last event; `ANHP.paper(vocabulary)` has the paper's equations and nothing else.
+
+    Yang, Mei & Eisner, "Transformer Embeddings of Irregularly Spaced Events and Their Participants", ICLR 2022.
+
+    Example:
+        >>> data = ft.load("robocup")
+        >>> model = ft.ANHP(data.vocabulary, dim=16, layers=1)
+        >>> paper = ft.ANHP.paper(data.vocabulary, dim=16, layers=2)
+        >>> model.intensity(data.test[0], [100.0, 200.0]).shape
+        (2, 528)
+    """
+
     shown_sizes = ("dim", "layers")
     unit_names = ("m", "M", "time_scale")
     shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
+    takes_covariates = takes_calendar = True
 
     def __init__(
         self,
@@ -176,13 +194,15 @@ class ANHP(CoarseIntensities):
         times = F.pad(batch.times, (len(bases), 0))
         time = self._features(times, F.pad(times[:, :-1], (1, 0)))
         time[:, 0] = 0.0
-        embedding = lookup(table, types)
+        embedding, added = lookup(table, types), self.event_inputs(batch, before=len(bases) - 1)
+        if added is not None:
+            embedding = embedding + with_null(added)
         visible = Visible(None, 1, extra=-1)  # the null event sees nothing, the next nothing, then each one more
         matrices = self._matrices()
         timely = self._time_shares(time, matrices)
         embeddings, tables = [embedding], []
         for number, layer in enumerate(self.layer_list()):
-            known = table if number == 0 and len(table) < types.numel() else None
+            known = table if number == 0 and len(table) < types.numel() and added is None else None
             tables.append(self._tables(matrices[number], timely[number], embedding, types, known, fold=number == 0))
             if number < top:
                 attended = self._attend_history(layer, tables[-1], times, time, embedding, types, visible)
@@ -191,7 +211,7 @@ class ANHP(CoarseIntensities):
                     embedding = with_null(embedding[:, 1:])
                 embeddings.append(embedding)
         past = None if self.hawkes is None else self.hawkes.follow(times, types)
-        return AttentionHistory(times, tables, embeddings, past)
+        return AttentionHistory(times, tables, embeddings, past, self.query_inputs(batch))
 
     def _features(self, times: Tensor, since: Tensor) -> Tensor:
         """`[1; time]` and the features of the time since the last event, float64 [...] each: [..., features]."""
@@ -201,7 +221,7 @@ class ANHP(CoarseIntensities):
         return torch.cat([time, self.elapsed.features(times - since, self.dtype)], dim=-1)
 
     def _matrices(self) -> list[LayerMatrices]:
-        """Of all layers and runs: K (divided by the root of its size), V and Q, cut into what meets time and what meets embeddings."""
+        """K (divided by the root of its size), V and Q of all layers and runs, cut into what meets time and what meets embeddings."""
         layers = self.layer_list()
         scale = 1.0 / math.sqrt(self.head_size)
         whole = torch.stack([matrix for layer in layers for matrix in (layer.K * scale, layer.V, layer.Q)])
@@ -333,7 +353,7 @@ class ANHP(CoarseIntensities):
     # Queries
 
     def state(self, history: AttentionHistory, queries: Queries) -> Tensor:
-        """Of each query the top layer's embedding of each coarse type, counted from its base vector, densities on the time scales, and
+        """For each query the top layer's embedding of each coarse type, counted from its base vector, densities on the time scales, and
         what a Hawkes part adds to each intensity: [B, Q, groups·D + scales (+ K)].
         """
         since = self._since(history, queries)
@@ -348,7 +368,8 @@ class ANHP(CoarseIntensities):
         def nothing() -> Tensor:
             return torch.zeros(*time.shape[:2], self.dim, dtype=self.dtype, device=time.device)
 
-        top = self.query_embeddings(attend, nothing)
+        added = self.at_queries(history.query, queries.times)
+        top = [plus(one, added) for one in self.query_embeddings(attend, nothing)]
         if self.scales.count:
             top.append(self.scales.densities(queries.times - since, self.time_scale, self.dtype))
         if self.hawkes is not None and history.excitation is not None:
@@ -431,12 +452,13 @@ class ANHP(CoarseIntensities):
             found["hawkes.gain"] = torch.cat([self.hawkes.gain_constant[:, None], self.hawkes.gain], dim=1)
         if self.mixture is not None and self.mixture_constant is not None:
             found["mixture.w"] = torch.cat([self.mixture_constant[:, None], self.mixture], dim=1)
+        found |= self.input_arrays()
         return {name: array.detach() for name, array in found.items()}
 
     @torch.no_grad()
     def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
         names = self.vocabulary.names
-        rates = [name for name in arrays if name.endswith(".decay")]
+        rates = [name for name in arrays if name.startswith("attend.") and name.endswith(".decay")]
         for name in [*(f"intensity.{name}.tau" for name in names), *rates]:
             if not bool((arrays[name] > 0).all()):
                 raise ForetellError(f"{name} = {float(arrays[name])}: expected a number above 0")

@@ -19,10 +19,11 @@ from foretell.models.attention.layers import Dropout
 from foretell.models.attention.past_attention import ForgettingHeads, Tell, attend
 from foretell.models.attention.past_table import PastTable, past_tables
 from foretell.models.attention.query_layout import GridLayout, QueryLayout, RunLayout
+from foretell.models.future_covariates import CovariateSampler, DrawnCovariates
 from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, point, unless_known, waves
 from foretell.sampling.bounds.time_windows import LogWindows, PlainWindows, TimeWindows
 from foretell.sampling.bounds.values import side_by_side as beside
-from foretell.sampling.core.sampler import Bounds, Sampler, WindowGrowth
+from foretell.sampling.core.sampler import Bounds, WindowGrowth
 from foretell.sampling.core.start import in_float64, past_batch
 from foretell.sampling.core.threads import side_by_side
 
@@ -30,19 +31,20 @@ if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
 
 # Numbers of a layer's attention weights that are worked on together; fewer are not worth another thread.
-IN_CACHE = 1 << 18
+IN_CACHE = 1 << 19
 KNOWN = 0.5  # of a total intensity: a remainder below which the polynomial tells it well enough to judge a bound
 AT_ONCE = 4  # times as many numbers, above which queries of many sequences are not looked at together
 STALE = 24  # events of a sequence after which its tables are centred anew
-LOG_DEGREE = 4  # where pieces are as long as the time before them: about 12 per event; with 3 there are 15, with 5 some 10 that cost more
+# Where pieces are as long as the time before them: 14 per event; the 13 with degree 4, or 17 with 2, take longer.
+LOG_DEGREE = 3
 FIRST, NEAR = (
     0.8,
-    0.25,
+    0.5,
 )  # a first piece, in the logarithm of time, and what it begins with, as a share of the shortest time
 NO_DROPOUT = Dropout(0.0, None)
 
 
-class ANHPSampler(Sampler):
+class ANHPSampler(CovariateSampler):
     shares_out = True
     ragged = True  # on a GPU they cost something, but little; and it draws what a CPU does
 
@@ -52,6 +54,7 @@ class ANHPSampler(Sampler):
         tables: list[list[PastTable]],
         rows: Tensor,
         last: Tensor,
+        future: DrawnCovariates,
         stale: Tensor | None = None,
         raised: Tensor | None = None,
     ) -> None:
@@ -60,7 +63,7 @@ class ANHPSampler(Sampler):
             tables,
             rows,
         )  # tables of every layer and head; rows: int64 [W], so far
-        self.last = last  # float64 [W]: when the last event was
+        self.last, self.future = last, future  # float64 [W]: when the last event was
         self.raised = raised  # of a Hawkes part, right after the last event: float64 [W, J, K]
         # Events since tables were centred: int64 [W]
         self._stale = torch.full_like(rows, STALE) if stale is None else stale
@@ -74,7 +77,7 @@ class ANHPSampler(Sampler):
     def start(cls, model: ANHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPSampler:
         """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
-        batch = past_batch(histories, seen, model.vocabulary, model.device)
+        batch = past_batch(histories, seen, model)
         encoded = model.encode(batch)
         ahead = 2 if model.options.bos else 1
         inside = torch.arange(batch.times.shape[1] + ahead, device=model.device)[None] < batch.lengths[:, None] + ahead
@@ -85,7 +88,14 @@ class ANHPSampler(Sampler):
         tables = past_tables(model, encoded, inside, ages)
         if model.options.head_decay:  # whose tables have no row for the extra 1
             ahead -= 1
-        return cls(model, tables, batch.lengths + ahead, last, raised=raised)
+        return cls(
+            model,
+            tables,
+            batch.lengths + ahead,
+            last,
+            DrawnCovariates.start(model.covariates, batch, model.calendar),
+            raised=raised,
+        )
 
     @property
     def count(self) -> int:
@@ -112,13 +122,16 @@ class ANHPSampler(Sampler):
     def growth(self) -> WindowGrowth | None:
         if not self._is_timed:
             return None
-        shortest_period = min((one for one in self.model.elapsed.periods if one), default=math.inf)
+        clock = self.future.clock
+        periods = [one for one in self.model.elapsed.periods if one] + ([] if clock is None else [clock.shortest])
+        shortest_period = min(periods, default=math.inf)
         return WindowGrowth(self.last, self._short * (NEAR if self._in_log else 1.0), shortest_period)
 
     def select(self, rows: Tensor) -> Self:
         tables = [[one.select(rows) for one in layer] for layer in self.tables]
         raised = None if self.raised is None else self.raised[rows]
-        return type(self)(self.model, tables, self.rows[rows], self.last[rows], self._stale[rows], raised)
+        known = self.rows[rows], self.last[rows], self.future.select(rows), self._stale[rows]
+        return type(self)(self.model, tables, *known, raised)
 
     def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
@@ -152,7 +165,8 @@ class ANHPSampler(Sampler):
         upper, middle, remainder, v = found.split([1, 1, types, nodes * types], dim=-1)
         rates = ChebyshevPiece(v.unflatten(-1, (nodes, -1)).movedim(-2, 0), remainder)
         origin = self.last - self.model.short if self._in_log else None
-        return Bounds(upper.squeeze(-1), middle.squeeze(-1), rates, origin)
+        upper, middle = upper.squeeze(-1), middle.squeeze(-1)
+        return Bounds(upper, self.future.judged(upper, middle, start, end), rates, origin)
 
     def _values(self, queries: QueryLayout, middle: Tensor, half: Tensor) -> Tensor:
         return self._rates(queries, middle, half, 0).v[0]
@@ -215,7 +229,9 @@ class ANHPSampler(Sampler):
         moment, no_length = times[:, None], torch.zeros_like(times)[:, None]
         windows = self._windows(GridLayout(), moment, no_length, 0)
         features = self._features(windows, moment, no_length, 0)
-        embedding = model.fine[choices]
+        embedding, added = model.fine[choices], self.future.of_events(some, which, times[some])
+        if added is not None:
+            embedding[some] += added
         heads, rows = model.dim // model.head_size, []
         for number, layer in enumerate(model.layer_list()):
             attended = torch.zeros_like(embedding)
@@ -262,7 +278,8 @@ class ANHPSampler(Sampler):
     def _in_log(self) -> bool:
         """Pieces are polynomials of the logarithm of the time since the last event."""
         model = self.model
-        return bool(model.elapsed.count or model.scales.count) and not model.time_dim and not any(model.elapsed.periods)
+        turning = model.time_dim or any(model.elapsed.periods) or model.calendar is not None
+        return bool(model.elapsed.count or model.scales.count) and not turning
 
     @property
     def _degree(self) -> int:
@@ -306,6 +323,13 @@ class ANHPSampler(Sampler):
             return ChebyshevPiece(whole, queries.times(left.remainder[None], self.raised)[0])
 
         found = self.model.query_embeddings(attend_run, nothing)
+        if self.future.query is not None:
+            found = [one + queries.each(self.future.query) for one in found]
+        clock = self.future.clock
+        if clock is not None:
+            starts = queries.each(clock.starts[:, None]).squeeze(-1).expand_as(middle)
+            moved = clock.on_windows(middle, half, degree, starts)
+            found = [one + moved for one in found]
         return self.model.intensities_of_groups(found, densities, raised)
 
     def _attend(

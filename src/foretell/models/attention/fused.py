@@ -29,6 +29,8 @@ def is_fused(model: ANHP) -> bool:
         and model.dtype == torch.float32
         and len(model.structure.groups) == 1
         and model.options.edges is None
+        and model.covariates is None
+        and model.calendar is None
         and model.is_plain
         and not (model.elapsed.count or model.scales.count or model.hawkes is not None)
         and all(layer.is_plain for layer in model.layer_list())
@@ -65,7 +67,7 @@ def fused_losses(
 
 
 def matrices(model: ANHP, layout: LossLayout, base: Tensor) -> Tensor:
-    """Of all layers: [L, 4 + T + D, heads·width]."""
+    """The matrices of all layers: [L, 4 + T + D, heads·width]."""
     layers = model.layer_list()
     K, V, Q = (torch.cat([getattr(layer, name) for layer in layers]) for name in "KVQ")  # [L·heads, D, 1 + T + D] each
     fixed, level = _arrangement(layout.time_dim, layout.time_width, layout.dim, base.dtype, base.device)

@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.models.attention.hawkes_part import Excitation
 from foretell.models.attention.structure import Activation, AnhpOptions
+from foretell.models.calendar import NO_INPUTS, QueryCovariates
 from foretell.nn.attention import Ages, Visible
 from foretell.sampling.bounds.values import Value, affine, gelu, layer_norm, relu, tanh
 
@@ -154,3 +155,4 @@ class AttentionHistory:
         Tensor
     ]  # layers 0 … as far as they were computed; the null event first, then a `bos` where there is one
     excitation: Excitation | None = None  # where there is a Hawkes part
+    query: QueryCovariates = NO_INPUTS

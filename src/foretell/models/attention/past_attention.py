@@ -45,7 +45,7 @@ def attend(
     if isinstance(x, ChebyshevPiece):
         inputs, alike, size = torch.cat([features.v, x.v], -1), None, x.v.abs().amax((0, -1))
     else:
-        inputs, alike, size = features.v, (folded[..., ahead:] @ x).flatten(1), x.abs().max()
+        inputs, alike, size = features.v, queries.meet(folded[..., ahead:], x).flatten(1), x.abs().max()
         folded = folded[..., :ahead]
     logits = queries.times(inputs, folded.flatten(1, 2).mT, alike).unflatten(-1, (heads, rows))
     top = logits.amax(-1, keepdim=True)

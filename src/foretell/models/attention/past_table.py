@@ -120,7 +120,7 @@ def _values_from(values: Tensor, centre: Tensor) -> Tensor:
 
 
 def past_tables(model: ANHP, encoded: AttentionHistory, inside: Tensor, ages: Tensor) -> list[list[PastTable]]:
-    """Of every layer and run; `inside` tells rows of events from padding, and `ages` how old they are: [W, rows] each."""
+    """A table for every layer and run; `inside` tells rows of events from padding, and `ages` how old they are: [W, rows] each."""
     heads = model.dim // model.head_size
     tables = []
     for layer, by_run in zip(model.layer_list(), encoded.tables, strict=True):

@@ -19,6 +19,10 @@ class QueryLayout(Protocol):
         """`plus + rows @ matrix` for rows of queries [nodes, ., ., in], with `plus` [W, out] and a matrix [W, in, out] per sequence."""
         ...
 
+    def meet(self, tables: Tensor, vector: Tensor) -> Tensor:
+        """`tables @ vector` [W, …, D] and [D], for the sequences that there are queries of; others get 0: [W, …]."""
+        ...
+
     def weigh(self, weights: Tensor, values: Tensor) -> Tensor:
         """`weights @ values` head by head: [nodes, ., ., H, R] and [W, H, R, out] to [nodes, ., ., H, out]."""
         ...
@@ -38,6 +42,9 @@ class GridLayout:
         if plus is not None:
             found += plus.unsqueeze(1)
         return found.unflatten(1, (len(rows), -1)).movedim(1, 0)
+
+    def meet(self, tables: Tensor, vector: Tensor) -> Tensor:
+        return tables @ vector
 
     def weigh(self, weights: Tensor, values: Tensor) -> Tensor:
         found = weights.permute(1, 3, 0, 2, 4).flatten(2, 3) @ values  # [W, H, nodes · P, out]
@@ -67,6 +74,12 @@ class RunLayout:
             found = flat @ matrix[sequence] if plus is None else torch.addmm(plus[sequence], flat, matrix[sequence])
             made.append(found.view(nodes, -1, found.shape[-1]))
         return (made[0] if len(made) == 1 else torch.cat(made, dim=1)).unsqueeze(1)
+
+    def meet(self, tables: Tensor, vector: Tensor) -> Tensor:
+        found = tables.new_zeros(tables.shape[:-1])
+        for sequence in self._sequences:
+            torch.matmul(tables[sequence], vector, out=found[sequence])
+        return found
 
     def weigh(self, weights: Tensor, values: Tensor) -> Tensor:
         nodes = len(weights)

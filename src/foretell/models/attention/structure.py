@@ -32,33 +32,53 @@ Edge = tuple[str, str]
 class AnhpOptions(HeadOptions):
     # 4, or fewer where dim has no four equal parts
     heads: int | None = option(None, flag="Attention heads.")  # pyright: ignore[reportIncompatibleVariableOverride]
-    head_size: Literal["split", "full"] = "split"  # dim / heads each, side by side; or dim each, summed
-    head_decay: bool = True  # logits fall with an event's age, at a rate that each head learns
-    elapsed: int | None = None  # scales on which attention sees the time since the last event; 12, or 0 with edges
-    periods: int | None = (
-        None  # of the training data's gaps, at most, whose phase attention sees; 6, or 0 without `elapsed`
+    head_size: Literal["split", "full"] = option(
+        "split", doc="split: `dim / heads` components each, side by side. full: `dim` each, summed."
     )
-    intensity_scales: int | None = None  # of the mixture that intensities are multiplied by; 12, or 0 with edges
-    layer_norm: bool = True
-    feed_forward: int | None = None  # 2·dim
-    activation: Activation = "gelu"  # of the feed-forward sublayer
-    time_dim: int | Literal["dim"] = 0  # of waves of absolute time; "dim": as many as dim
-    coarse: Literal["one", "none"] | Mapping[str, str] | None = None  # "one", or "none" where there are edges
-    edges: tuple[str, ...] | None = None  # "e <- f": e sees past f; None: everything sees everything
-    bos: bool = False
+    head_decay: bool = option(True, doc="Logits fall with an event's age, at a rate that each head learns.")
+    elapsed: int | None = option(
+        None, doc="Scales on which attention sees the time since the last event; None: 12, or 0 with edges."
+    )
+    periods: int | None = option(
+        None, doc="Periods of the training gaps, at most, whose phase attention sees; None: 6, or 0 without `elapsed`."
+    )
+    intensity_scales: int | None = option(
+        None, doc="Time scales of the mixture that multiplies intensities; None: 12, or 0 with edges."
+    )
+    layer_norm: bool = option(True, doc="Normalise before and after each sublayer.")
+    feed_forward: int | None = option(
+        None, doc="Width of the hidden layer of a feed-forward sublayer; 0: none; None: twice `dim`."
+    )
+    activation: Activation = option("gelu", doc="That of the feed-forward sublayer.")
+    time_dim: int | Literal["dim"] = option(0, doc='Components of waves of absolute time; "dim": as many as `dim`.')
+    coarse: Literal["one", "none"] | Mapping[str, str] | None = option(
+        None,
+        doc="Types that share query embeddings: one for all, none, or a coarse type per type; None: one, or none with edges.",
+    )
+    edges: tuple[str, ...] | None = option(
+        None, doc='Pairs "e <- f": type e sees past events of type f; None: everything sees everything.'
+    )
+    bos: bool = option(False, doc="Every history begins with an event `bos` at 0.")
     fading: float = option(
-        0.5, free=True
-    )  # attention starts as a memory that fades like this power of the elapsed time
-    echo: float = option(2.0, free=True)  # an event starts by raising its own type this much; 0: not at all
-    hawkes: int = 0  # decays of a Hawkes process, fitted first, that intensities start from; 0: none
+        0.5, free=True, doc="Attention starts as a memory that fades like this power of the elapsed time."
+    )
+    echo: float = option(2.0, free=True, doc="How much an event raises its own type at the start; 0: not at all.")
+    hawkes: int = option(0, doc="Decays of a Hawkes process, fitted first, that intensities start from; 0: none.")
 
-    earlier: ClassVar[dict[str, Any]] = {**PAPER_LAYERS, **WAVES, "activation": "relu", "hawkes": 0}
+    earlier: ClassVar[dict[str, Any]] = {
+        **PAPER_LAYERS,
+        **WAVES,
+        "activation": "relu",
+        "hawkes": 0,
+        "calendar": False,
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {
             **PAPER_LAYERS,
             **NO_SUBLAYERS,
             **WAVES,
             "heads": 1,
+            "calendar": False,
             "shortest_wave": "min",
             "fading": 0.0,
             "echo": 0.0,

@@ -25,6 +25,17 @@ class PoissonOptions(ModelOptions):
 
 @register(ModelSpec("poisson", "Poisson", PoissonOptions, "a constant rate for each type", "closed form"))
 class Poisson(IntensityModel[PoissonOptions]):
+    """A Poisson process: a constant rate for each event type, whatever has happened.
+
+    The rate is the number of events over the observed time, with a pseudo-count of ½. The lowest floor.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data).model
+        >>> model.intensity(data[0], [3.0]).round(3).tolist()
+        [[0.1, 0.167]]
+    """
+
     unit_names = ()  # all rates are parameters
 
     def __init__(

@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
 from foretell.models.attention.layers import Dropout, Sublayers
+from foretell.models.covariates import plus
 from foretell.nn.attention import Visible, attention_with_first
 from foretell.nn.lookup import lookup
 from foretell.nn.time import FULL_TURN, TimeEmbedding
@@ -102,11 +103,11 @@ class CausalEncoder(nn.Module):
                     matrix.uniform_(-1.0, 1.0, generator=generator).div_(math.sqrt(self.dim))
                 layer.start(generator)
 
-    def forward(self, batch: Batch, drop: Dropout) -> list[Tensor]:
-        """Embeddings at layers 0 … L: [B, N + 1, D] each, `bos` first."""
+    def forward(self, batch: Batch, drop: Dropout, added: Tensor | None = None) -> list[Tensor]:
+        """Embeddings at layers 0 … L: [B, N + 1, D] each, `bos` first; covariates add something to what enters."""
         types = F.pad(batch.types, (1, 0), value=self.types)
         places = torch.arange(types.shape[1], dtype=torch.float64, device=types.device)
-        found = [self.enter(types, batch.gap_start, places)]
+        found = [plus(self.enter(types, batch.gap_start, places), added)]
         for layer in self.layer_list():
             found.append(layer(found[-1], drop))
         return found

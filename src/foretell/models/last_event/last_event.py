@@ -22,7 +22,9 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.layers import Dropout
 from foretell.models.base import IntensityModel
+from foretell.models.calendar import NO_INPUTS, QueryCovariates
 from foretell.models.capabilities import GapIntensities
+from foretell.models.covariates import plus
 from foretell.models.last_event.causal_encoder import CausalEncoder, Encoding
 from foretell.models.last_event.sampler import LastEventSampler
 from foretell.models.registry import HeadOptions
@@ -30,6 +32,7 @@ from foretell.models.units import mean_gap, starting_rates, wave_range
 from foretell.nn.intensity import log_softplus, softplus
 from foretell.nn.lookup import lookup
 from foretell.nn.time import TimeEmbedding
+from foretell.options import option
 
 # The numbers of a curve, for every type: each [..., K] or, where it is the same after all events, [K]. Levels are divided by τ.
 Curves = tuple[Tensor, ...]
@@ -39,16 +42,19 @@ Curves = tuple[Tensor, ...]
 class LastEvents:
     """The last event of every gap: `bos` of the first one."""
 
-    embedding: Tensor  # [B, N + 1, D]
+    embedding: Tensor  # [B, N + 1, D], with what covariates add at queries
     time: Tensor  # float64 [B, N + 1]
+    query: QueryCovariates = NO_INPUTS
 
 
 @dataclass(frozen=True)
 class LastEventOptions(HeadOptions):
     """`heads` are of dim / heads components each."""
 
-    layer_norm: bool = True
-    feed_forward: int | None = None  # width of the hidden layer: twice dim; 0: none
+    layer_norm: bool = option(True, doc="Normalise before and after each sublayer.")
+    feed_forward: int | None = option(
+        None, doc="Width of the hidden layer of a feed-forward sublayer; 0: none; None: twice `dim`."
+    )
 
     def mistakes(self) -> list[str]:
         found = super().mistakes()
@@ -62,6 +68,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
     unit_names = ("m", "M", "time_scale")
     shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
     rows_at_a_time = 16  # there is little to do for each of them
+    takes_covariates = takes_calendar = True
     encoding: ClassVar[Encoding]
     per_type: ClassVar[tuple[str, ...]]  # vectors and scales of a type, under their public names
 
@@ -105,7 +112,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
 
     @abstractmethod
     def start_at(self, rates: Tensor, embedding: Tensor) -> None:
-        """Let curves of an event with that embedding [D] stand still at intensities [K], in events a unit of `time_scale`."""
+        """Let curves of an event with that embedding [D] stand still at intensities [K], in events per unit of `time_scale`."""
 
     @abstractmethod
     def elapsed(self, times: Tensor, since: Tensor) -> Tensor:
@@ -113,7 +120,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
 
     @abstractmethod
     def curves(self, embedding: Tensor) -> Curves:
-        """Of all types, after an event with that embedding [..., D]."""
+        """The curves of all types after an event with that embedding [..., D]."""
 
     @abstractmethod
     def follow(self, curves: Curves, elapsed: Tensor) -> Tensor:
@@ -130,11 +137,16 @@ class LastEventModel(IntensityModel[LastEventOptions]):
     # Events
 
     def encode(self, batch: Batch) -> LastEvents:
-        return LastEvents(self.encoder(batch, self._drop())[-1], batch.gap_start)
+        query = self.query_inputs(batch)
+        return LastEvents(plus(self.layers_of(batch)[-1], query.added), batch.gap_start, query)
+
+    def layers_of(self, batch: Batch) -> list[Tensor]:
+        """The embeddings of `bos` and the events of a batch at layers 0 … L: [B, N + 1, D] each."""
+        return self.encoder(batch, self._drop(), self.event_inputs(batch, before=1))
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
         """The embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""
-        return [layer[:, 1:] for layer in self.encoder(batch, self._drop())]
+        return [layer[:, 1:] for layer in self.layers_of(batch)]
 
     def _drop(self) -> Dropout:
         return Dropout(self.dropout if self.training else 0.0, self.noise)
@@ -153,7 +165,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
     # Queries
 
     def state(self, history: LastEvents, queries: Queries) -> Tensor:
-        """The last event's embedding and how long ago it was: [B, Q, D + 1]. (Curves of all types would be wider.)"""
+        """The last event's embedding, how long ago it was, and waves of the calendar: [B, Q, D + 1 (+ F)]. (Curves would be wider.)"""
         per_gap = queries.visible.per_gap
         if per_gap is not None:
             gaps = queries.times.shape[1] // per_gap
@@ -163,11 +175,19 @@ class LastEventModel(IntensityModel[LastEventOptions]):
             seen = queries.seen().expand(len(history.time), -1)
             embedding = history.embedding.gather(1, seen.unsqueeze(-1).expand(-1, -1, self.dim))
             since = history.time.gather(1, seen)
-        return torch.cat([embedding, self.elapsed(queries.times, since).unsqueeze(-1)], dim=-1)
+        parts = [embedding, self.elapsed(queries.times, since).unsqueeze(-1)]
+        if self.calendar is not None and history.query.starts is not None:
+            parts.append(self.calendar.waves(history.query.starts[:, None], queries.times))
+        return torch.cat(parts, dim=-1)
 
     def _scores(self, state: Tensor) -> Tensor:
-        """Curves over τ of all types: [..., K]."""
-        return self.follow(self.curves(state[..., :-1]), state[..., -1:])
+        """Curves over τ of all types, with what the calendar adds: [..., K]."""
+        found = self.follow(self.curves(state[..., : self.dim]), state[..., self.dim : self.dim + 1])
+        return found if self.calendar is None else found + state[..., self.dim + 1 :] @ self.calendar.query
+
+    def calendar_sizes(self) -> tuple[int, int]:
+        """At queries the score of each type, beside its curve."""
+        return self.dim, self.types
 
     def _unit(self) -> Tensor:
         return self.log_tau.exp() / self.time_scale
@@ -204,6 +224,11 @@ class LastEventModel(IntensityModel[LastEventOptions]):
         shape, types = (*batch.types.shape, self.types), batch.types.unsqueeze(-1)
         own = tuple((one if one.dim() == 1 else one[:, :-1]).expand(shape).gather(-1, types) for one in curves)
         at_end = self.follow(own, self.elapsed(batch.times, since[:, :-1]).unsqueeze(-1)).squeeze(-1)
+        starts = history.query.starts
+        if self.calendar is not None and starts is not None:
+            scores = scores + self.calendar.of_queries(starts, queries.times).unflatten(1, (-1, per_gap))
+            waves = self.calendar.waves(starts[:, None], batch.times)
+            at_end = at_end + (waves * lookup(self.calendar.query.T, batch.types)).sum(-1)
         return GapIntensities(
             log_softplus(at_end) + self._log_unit_of(batch.types),
             softplus(scores) @ self._unit(),
@@ -217,7 +242,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
 
     def named_arrays(self) -> dict[str, Tensor]:
         names = self.vocabulary.names
-        found = self.encoder.named_arrays(names)
+        found = self.encoder.named_arrays(names) | self.input_arrays()
         of_types = self._arrays_of_types()
         for index, name in enumerate(names):
             for what in self.per_type:
@@ -232,7 +257,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
                 scale = arrays.get(f"intensity.{name}.{what}")
                 if scale is not None and not bool((scale > 0).all()):
                     raise ForetellError(f"intensity.{name}.{what} = {float(scale)}: expected a number above 0")
-        for name, target in self.encoder.named_arrays(names).items():
+        for name, target in (self.encoder.named_arrays(names) | self.input_arrays()).items():
             target.copy_(arrays[name])
         stacked = {what: [arrays[f"intensity.{name}.{what}"] for name in names] for what in self.per_type}
         self._load_arrays_of_types({what: torch.stack(rows) for what, rows in stacked.items()})

@@ -37,6 +37,18 @@ class SahpOptions(LastEventOptions):
     )
 )
 class SAHP(LastEventModel):
+    """SAHP, the self-attentive Hawkes process: between events, intensities fall or rise exponentially.
+
+    The encoding of the last event gives, for each type, a start, an asymptote and a decay:
+    `λ_k(t) = softplus(μ + (η − μ) exp(−γ (t − s)))`.
+
+    Zhang et al., "Self-Attentive Hawkes Process", ICML 2020.
+
+    Example:
+        >>> ft.SAHP(3, dim=16, layers=1).types
+        3
+    """
+
     encoding = "shifted"
     per_type = (*LEVELS, "tau", "nu")
 

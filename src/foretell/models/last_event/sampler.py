@@ -1,7 +1,8 @@
 """Sampler of THP and SAHP: from one event to the next each type's intensity only rises or only falls, so its ends bound it.
 
 Of the past, keys and values of every layer are kept, so that one more event costs one more row. Between events nothing but the curves of
-the last one is looked at. `Σ_e max(λ_e(start), λ_e(end))` is a bound; computed numbers may be off by their rounding, which is added.
+the last one is looked at. `Σ_e max(λ_e(start), λ_e(end))` is a bound; with a calendar, whose waves are bounded by pieces, it is that of the
+larger ends of the curves plus the most that the calendar adds. Computed numbers may be off by their rounding, which is added.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from torch import Tensor, nn
 
 from foretell.data import EventSequence
 from foretell.models.attention.layers import Dropout
+from foretell.models.covariates import plus
+from foretell.models.future_covariates import CovariateSampler, DrawnCovariates
 from foretell.models.last_event.causal_encoder import CausalLayer
 from foretell.nn.intensity import softplus
-from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.bounds.chebyshev import DEGREE
+from foretell.sampling.core.sampler import Bounds
 from foretell.sampling.core.start import in_float64, past_batch
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ OF_SUMS = 1e-12  # of a softplus, and of a sum over types in any order
 NO_DROPOUT = Dropout(0.0, None)
 
 
-class LastEventSampler(Sampler):
+class LastEventSampler(CovariateSampler):
     def __init__(
         self,
         model: LastEventModel,
@@ -37,8 +41,10 @@ class LastEventSampler(Sampler):
         rows: Tensor,  # int64 [W]: so far, with that of `bos`
         since: Tensor,  # float64 [W]: the last event
         curves: Curves,  # float64 [W, 1, K]
+        future: DrawnCovariates,
     ) -> None:
         self.model, self.past, self.rows, self.since, self._curves = model, past, rows, since, curves
+        self.future = future
         self._unit = model._unit()
 
     @classmethod
@@ -46,15 +52,16 @@ class LastEventSampler(Sampler):
     def start(cls, model: LastEventModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
         """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
-        batch = past_batch(histories, seen, model.vocabulary, model.device)
-        *below, top = model.encoder(batch, NO_DROPOUT)
+        batch = past_batch(histories, seen, model)
+        *below, top = model.layers_of(batch)
+        future = DrawnCovariates.start(model.covariates, batch, model.calendar)
         past = []
         for layer, embedding in zip(model.encoder.layer_list(), below, strict=True):
             _, keys, values = layer.projected(embedding)
             past.append((keys.contiguous(), values.contiguous()))
         sequence = torch.arange(len(batch), device=model.device)
-        curves = _made(model, top[sequence, batch.lengths])
-        return cls(model, past, batch.lengths + 1, batch.gap_start[sequence, batch.lengths], curves)
+        curves = _made(model, plus(top[sequence, batch.lengths], future.query))
+        return cls(model, past, batch.lengths + 1, batch.gap_start[sequence, batch.lengths], curves, future)
 
     @property
     def count(self) -> int:
@@ -67,14 +74,18 @@ class LastEventSampler(Sampler):
     def select(self, rows: Tensor) -> Self:
         past = [(keys[rows], values[rows]) for keys, values in self.past]
         curves = tuple(one[rows] for one in self._curves)
-        return type(self)(self.model, past, self.rows[rows], self.since[rows], curves)
+        return type(self)(self.model, past, self.rows[rows], self.since[rows], curves, self.future.select(rows))
 
     def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
 
     @torch.inference_mode()
     def intensities(self, times: Tensor) -> Tensor:
-        return softplus(self.model.follow(self._curves, self._elapsed(times))) * self._unit
+        scores = self.model.follow(self._curves, self._elapsed(times))
+        clock = self.future.clock
+        if clock is not None:
+            scores = scores + clock.on_windows(times, torch.zeros_like(times), 0).v[0]
+        return softplus(scores) * self._unit
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
@@ -84,8 +95,13 @@ class LastEventSampler(Sampler):
             torch.maximum(self.model.follow(curves, first), self.model.follow(curves, last))
             for curves in (self._curves, size)
         )
+        clock = self.future.clock
+        if clock is not None:
+            scores = scores + clock.on_windows((start + end) / 2.0, (end - start) / 2.0, DEGREE).upper()
         upper = ((softplus(scores + ROUNDED * sizes) + SMALLEST) * self._unit).sum(-1) * (1.0 + OF_SUMS)
-        return Bounds(upper.nan_to_num(nan=torch.inf, posinf=torch.inf), self.intensities((start + end) / 2.0).sum(-1))
+        upper = upper.nan_to_num(nan=torch.inf, posinf=torch.inf)
+        middle = self.intensities((start + end) / 2.0).sum(-1)
+        return Bounds(upper, self.future.judged(upper, middle, start, end))
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
@@ -96,10 +112,12 @@ class LastEventSampler(Sampler):
         if int(row.max()) >= self.past[0][0].shape[1]:
             self.past = [(_widened(keys), _widened(values)) for keys, values in self.past]
         encoder = self.model.encoder
-        x = encoder.enter(choices[some], times[some], row.double())
+        added = self.future.of_events(some, choices[some], times[some])
+        x = plus(encoder.enter(choices[some], times[some], row.double()), added)
         for layer, (keys, values) in zip(encoder.layer_list(), self.past, strict=True):
             query, keys[some, row], values[some, row] = layer.projected(x)
             x = layer.combine(x, _attended(layer, query, keys[some], values[some], row), NO_DROPOUT)
+        x = plus(x, None if self.future.query is None else self.future.query[some])
         for one, made in zip(self._curves, _made(self.model, x), strict=True):
             one[some] = made
         self.since[some] = times[some]

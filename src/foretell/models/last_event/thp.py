@@ -35,6 +35,17 @@ class ThpOptions(LastEventOptions):
     )
 )
 class THP(LastEventModel):
+    """THP, the transformer Hawkes process: between events, what softplus takes is linear in time.
+
+    `λ_k(t) = softplus(α_k (t − s)/s + w_k · h + b_k)`, where h is the encoding of the last event, at time s.
+
+    Zuo et al., "Transformer Hawkes Process", ICML 2020.
+
+    Example:
+        >>> ft.THP(3, dim=16, layers=1).types
+        3
+    """
+
     encoding = "time"
     per_type = ("w", "tau")
     unit_names = ("m", "M", "time_scale", "elapsed_scale")

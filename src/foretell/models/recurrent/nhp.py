@@ -17,7 +17,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.models.calendar import NO_INPUTS, QueryCovariates
 from foretell.models.capabilities import GapIntensities
+from foretell.models.covariates import plus
 from foretell.models.recurrent.nhp_sampler import NHPSampler
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.softplus_intensities import SoftplusIntensities
@@ -35,6 +37,7 @@ REMEMBERS = 1.0  # what forget gates start from, so that σ keeps most of a memo
 class CellHistory:
     cells: CellStates
     since: Tensor  # float64 [B, N + 1]: when each cell was made
+    query: QueryCovariates = NO_INPUTS
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,23 @@ class NhpOptions(EmbeddingOptions):
 
 @register(ModelSpec("nhp", "NHP", NhpOptions, "a continuous-time LSTM whose cell decays", "Mei & Eisner 2017"))
 class NHP(SoftplusIntensities[NhpOptions]):
+    """NHP, the neural Hawkes process: a continuous-time LSTM whose cell decays between events.
+
+    The cell falls from its start to a target, `c(t) = c̄ + (c − c̄) exp(−δ(t − s))`, and `λ_k(t) = softplus(w_k · h(t))`.
+
+    Mei & Eisner, "The Neural Hawkes Process: A Neurally Self-Modulating Multivariate Point Process", NeurIPS 2017.
+
+    Example:
+        >>> model = ft.NHP(3, dim=16)
+        >>> model.types
+        3
+    """
+
     shown_sizes = ("dim",)
     shown_units = {"scale": "time_scale"}  # noqa: RUF012
     # An event is a dozen small operations on all sequences: few sequences at a time take almost as long as many.
     rows_at_a_time = 32
+    takes_covariates = takes_calendar = True
 
     def __init__(
         self,
@@ -96,24 +112,34 @@ class NHP(SoftplusIntensities[NhpOptions]):
     # Events
 
     def encode(self, batch: Batch) -> CellHistory:
-        table = torch.addmm(self.b.flatten(), torch.cat([self.embedding, self.bos]), self.W.flatten(0, 1).t())
+        vectors = torch.cat([self.embedding, self.bos])
         events = F.pad(batch.types, (1, 0), value=self.types)  # bos comes first
+        added = self.event_inputs(batch, before=1)
+        if added is not None:  # each event has a vector of its own
+            vectors = (lookup(vectors, events) + added).flatten(0, 1)
+            events = torch.arange(len(vectors), device=events.device).view_as(events)
+        table = torch.addmm(self.b.flatten(), vectors, self.W.flatten(0, 1).t())
         elapsed = self._elapsed(batch.times, batch.gap_start[:, :-1])
-        return CellHistory(ctlstm(table, events, self.U.flatten(0, 1), elapsed), batch.gap_start)
+        cells = ctlstm(table, events, self.U.flatten(0, 1), elapsed)
+        return CellHistory(cells, batch.gap_start, self.query_inputs(batch))
 
     def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
         """In the model's unit; subtracted before any precision is lost."""
         return ((times - since) / self.time_scale).to(self.dtype)
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
-        """Of the events of a batch: the vectors of their types, and what the cell says right after each; [B, N, D] each."""
+        """The vectors of a batch's events that enter the cell, and the cell's output right after each; [B, N, D] each."""
         cells = self.encode(batch).cells
-        return [lookup(self.embedding, batch.types), (cells.output * torch.tanh(cells.memory))[:, 1:]]
+        vectors = plus(lookup(self.embedding, batch.types), self.event_inputs(batch))
+        return [vectors, (cells.output * torch.tanh(cells.memory))[:, 1:]]
 
     # Queries
 
     def state(self, history: CellHistory, queries: Queries) -> Tensor:
-        """`h` at each query: [B, Q, D]."""
+        """`h` at each query, and what covariates and the calendar add to it: [B, Q, D]."""
+        return plus(self._read(history, queries), self.at_queries(history.query, queries.times))
+
+    def _read(self, history: CellHistory, queries: Queries) -> Tensor:
         cells = history.cells
         per_gap = queries.visible.per_gap
         if per_gap is not None:
@@ -133,7 +159,8 @@ class NHP(SoftplusIntensities[NhpOptions]):
 
     def ends_and_inside(self, history: CellHistory, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
         """What is read just before each event is known: the next cell was made from it."""
-        return self.gap_intensities(history.cells.before, self.state(history, queries), batch, queries, pseudo)
+        before = plus(history.cells.before, self.at_queries(history.query, batch.times))
+        return self.gap_intensities(before, self.state(history, queries), batch, queries, pseudo)
 
     # In and out
 
@@ -148,7 +175,7 @@ class NHP(SoftplusIntensities[NhpOptions]):
         for index, gate in enumerate(GATES):
             found[f"cell.{gate}.W"], found[f"cell.{gate}.U"] = self.W[index], self.U[index]
             found[f"cell.{gate}.b"] = self.b[index]
-        found |= self.intensity_arrays()
+        found |= self.intensity_arrays() | self.input_arrays()
         return {name: array.detach() for name, array in found.items()}
 
     @torch.no_grad()

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from foretell.data import EventSequence
+from foretell.models.covariates import plus
+from foretell.models.future_covariates import CovariateSampler, DrawnCovariates
 from foretell.nn.ctlstm import gated
 from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, decay, tanh, unless_known
-from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.sampler import Bounds
 from foretell.sampling.core.start import in_float64, past_batch
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """Of every sequence, as of its last event: float64 [W, D] each, and the event's time [W]."""
+    """The cell of every sequence after its last event, float64 [W, D] each, and the event's time [W]."""
 
     memory: Tensor
     target: Tensor
@@ -41,21 +43,22 @@ class Cell:
             getattr(self, one.name)[sequences] = getattr(other, one.name)
 
 
-class NHPSampler(Sampler):
-    def __init__(self, model: NHP, cell: Cell) -> None:
-        self.model, self.cell = model, cell
+class NHPSampler(CovariateSampler):
+    def __init__(self, model: NHP, cell: Cell, future: DrawnCovariates) -> None:
+        self.model, self.cell, self.future = model, cell, future
 
     @classmethod
     @torch.inference_mode()
     def start(cls, model: NHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
         """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
-        batch = past_batch(histories, seen, model.vocabulary, model.device)
+        batch = past_batch(histories, seen, model)
         past = model.encode(batch)
         cells, row, last = past.cells, torch.arange(len(batch), device=model.device), batch.lengths
         rate = cells.decay[row, last] / model.time_scale
         memory, target, output = (one[row, last] for one in (cells.memory, cells.target, cells.output))
-        return cls(model, Cell(memory, target, rate, output, past.since[row, last]))
+        cell = Cell(memory, target, rate, output, past.since[row, last])
+        return cls(model, cell, DrawnCovariates.start(model.covariates, batch, model.calendar))
 
     @property
     def count(self) -> int:
@@ -66,7 +69,7 @@ class NHPSampler(Sampler):
         return 0.5 * self.model.time_scale
 
     def select(self, rows: Tensor) -> Self:
-        return type(self)(self.model, self.cell.select(rows))
+        return type(self)(self.model, self.cell.select(rows), self.future.select(rows))
 
     def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
@@ -80,7 +83,8 @@ class NHPSampler(Sampler):
         middle = (start + end) / 2.0
         rates = self._rates(middle, (end - start) / 2.0, DEGREE)
         total = ChebyshevPiece(rates.v.sum(-1), rates.remainder.sum(-1))
-        return Bounds(unless_known(total.upper()), self.intensities(middle).sum(-1))
+        upper = unless_known(total.upper())
+        return Bounds(upper, self.future.judged(upper, self.intensities(middle).sum(-1), start, end))
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
@@ -90,7 +94,7 @@ class NHPSampler(Sampler):
         model, cell = self.model, self.cell.select(some)
         memory = _memory(cell, times[some, None], torch.zeros_like(times[some, None]), 0).v[0, :, 0]
         h = cell.output * torch.tanh(memory)
-        embedding = model.embedding[choices[some]]
+        embedding = plus(model.embedding[choices[some]], self.future.of_events(some, choices[some], times[some]))
         raw = embedding @ model.W.flatten(0, 1).T + h @ model.U.flatten(0, 1).T + model.b.flatten()
         gates = gated(raw.unflatten(1, (-1, model.dim)))
         output, enter, enter_target, keep, keep_target, candidate, rate = gates.unbind(1)
@@ -108,7 +112,7 @@ class NHPSampler(Sampler):
     def _rates(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
         """Intensities of all types: [W, P, K]."""
         h = tanh(_memory(self.cell, middle, half, degree)).times(self.cell.output[:, None])
-        return self.model.intensities(h)
+        return self.model.intensities(self.future.on_windows(h, middle, half, degree))
 
 
 def _memory(cell: Cell, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:

@@ -3,7 +3,8 @@
 `λ(t) = exp(v·h + w(t − s) + b)` for an event of any type, where `h` is the network's state after the last event, at time `s`; the type is
 drawn from `softmax(V h + c)`, whenever the event comes. The integral is `(λ(t) − λ(s))/w`, and its inverse gives exact draws: where
 `w < 0`, it may be that nothing ever comes. `h = tanh(W x + U h' + gap·g + b)`; before the first event a `bos` at 0 stands in. Time is
-counted in the model's unit, `time_scale`.
+counted in the model's unit, `time_scale`. With a calendar, waves of the clock are added to the exponent and to the types' scores; then the
+integral is numerical, and draws are thinned.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from torch.nn import functional as F  # noqa: N812
 from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.base import IntensityModel
+from foretell.models.calendar import NO_INPUTS, QueryCovariates
+from foretell.models.covariates import plus
+from foretell.models.future_covariates import CovariateSampler, DrawnCovariates
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.units import mean_gap, starting_rates
 from foretell.nn.lookup import lookup
+from foretell.sampling.bounds.chebyshev import DEGREE
 from foretell.sampling.core.sampler import Bounds, InverseSampler
 from foretell.sampling.core.start import in_float64, past_batch
 
@@ -37,6 +42,7 @@ class LastStates:
 
     h: Tensor  # [B, N + 1, D]
     since: Tensor  # float64 [B, N + 1]
+    query: QueryCovariates = NO_INPUTS
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,21 @@ class RmtppOptions(EmbeddingOptions):
     ModelSpec("rmtpp", "RMTPP", RmtppOptions, "a recurrent network; intensities in closed form", "Du et al. 2016")
 )
 class RMTPP(IntensityModel[RmtppOptions]):
+    """RMTPP, the recurrent marked temporal point process: a recurrent network, and intensities in closed form.
+
+    `λ(t) = exp(v · h + w (t − s) + b)` for an event of any type, where h is the state after the last event, at time s; the type is drawn
+    from a softmax, whenever the event comes. Integral and inverse are exact.
+
+    Du et al., "Recurrent Marked Temporal Point Processes: Embedding Event History to Vector", KDD 2016.
+
+    Example:
+        >>> ft.RMTPP(3, dim=16).title
+        'RMTPP'
+    """
+
     shown_sizes = ("dim",)
     rows_at_a_time = 32  # few sequences at a time take almost as long as many
+    takes_covariates = takes_calendar = True
 
     def __init__(
         self,
@@ -93,39 +112,54 @@ class RMTPP(IntensityModel[RmtppOptions]):
     def encode(self, batch: Batch) -> LastStates:
         types = F.pad(batch.types, (1, 0), value=self.types)
         gaps = F.pad(self._elapsed(batch.times, batch.gap_start[:, :-1]), (1, 0))
-        features = torch.cat([lookup(self.embedding, types), gaps.unsqueeze(-1)], dim=-1)
+        vectors = plus(lookup(self.embedding, types), self.event_inputs(batch, before=1))
+        features = torch.cat([vectors, gaps.unsqueeze(-1)], dim=-1)
         nothing = features.new_zeros(1, len(batch), self.dim)
         weights = (self.W, self.U, self.b, torch.zeros_like(self.b))
         h, _ = torch.rnn_tanh(features, nothing, weights, True, 1, 0.0, True, False, True)
-        return LastStates(h, batch.gap_start)
+        return LastStates(h, batch.gap_start, self.query_inputs(batch))
 
     def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
         """In the model's unit; subtracted before any precision is lost."""
         return ((times - since) / self.time_scale).to(self.dtype)
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
-        """The vectors of the events' types, and the state after each event: [B, N, D] each."""
-        return [lookup(self.embedding, batch.types), self.encode(batch).h[:, 1:]]
+        """The vectors of the events, and the state after each event: [B, N, D] each."""
+        vectors = plus(lookup(self.embedding, batch.types), self.event_inputs(batch))
+        return [vectors, self.encode(batch).h[:, 1:]]
 
     # Queries
 
     def state(self, history: LastStates, queries: Queries) -> Tensor:
-        """The state after the last event, and the time since then: [B, Q, D + 1]."""
+        """The state after the last event, the time since then, and waves of the calendar: [B, Q, D + 1 (+ F)]."""
         seen = queries.seen().expand(len(history.since), -1)
-        h = history.h.gather(1, seen.unsqueeze(-1).expand(-1, -1, self.dim))
-        return torch.cat([h, self._elapsed(queries.times, history.since.gather(1, seen)).unsqueeze(-1)], dim=-1)
+        h = plus(history.h.gather(1, seen.unsqueeze(-1).expand(-1, -1, self.dim)), history.query.added)
+        parts = [h, self._elapsed(queries.times, history.since.gather(1, seen)).unsqueeze(-1)]
+        if self.calendar is not None and history.query.starts is not None:
+            parts.append(self.calendar.waves(history.query.starts[:, None], queries.times))
+        return torch.cat(parts, dim=-1)
+
+    def calendar_sizes(self) -> tuple[int, int]:
+        """At queries the logarithm of the total, and the score of each type."""
+        return self.dim, 1 + self.types
 
     # Intensities
 
     def log_total(self, state: Tensor) -> Tensor:
-        return state[..., :-1] @ self.v + self.level + self.slope * state[..., -1] - math.log(self.time_scale)
+        found = (
+            state[..., : self.dim] @ self.v + self.level + self.slope * state[..., self.dim] - math.log(self.time_scale)
+        )
+        return found if self.calendar is None else found + state[..., self.dim + 1 :] @ self.calendar.query[:, 0]
 
-    def log_probabilities(self, h: Tensor) -> Tensor:
-        """Of the types of the next event: [..., K]."""
-        return torch.log_softmax(F.linear(h, self.V, self.c), dim=-1)
+    def log_probabilities(self, state: Tensor) -> Tensor:
+        """Log-probabilities of the next event's type: [..., K]."""
+        scores = F.linear(state[..., : self.dim], self.V, self.c)
+        if self.calendar is not None:
+            scores = scores + state[..., self.dim + 1 :] @ self.calendar.query[:, 1:]
+        return torch.log_softmax(scores, dim=-1)
 
     def log_intensities(self, state: Tensor) -> Tensor:
-        return self.log_probabilities(state[..., :-1]) + self.log_total(state).unsqueeze(-1)
+        return self.log_probabilities(state) + self.log_total(state).unsqueeze(-1)
 
     def intensities(self, state: Tensor) -> Tensor:
         return self.log_intensities(state).exp()
@@ -139,13 +173,14 @@ class RMTPP(IntensityModel[RmtppOptions]):
     def exact_integral(self, history: LastStates, batch: Batch) -> Tensor:
         """In float64: with a rising intensity a long gap weighs more than float32 can tell."""
         length, before = (one / self.time_scale for one in (batch.gap_length, batch.scored_start - batch.gap_start))
-        start = (history.h @ self.v + self.level).double() + self.slope.double() * before
+        start = (plus(history.h, history.query.added) @ self.v + self.level).double() + self.slope.double() * before
         return start.exp() * length * growth(self.slope.double() * length)
 
     # In and out
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> RmtppSampler:
-        return RmtppSampler.start(self, histories, seen)
+        """Exact by inversion; with a calendar, by thinning."""
+        return (InverseRmtppSampler if self.calendar is None else RmtppSampler).start(self, histories, seen)
 
     def named_arrays(self) -> dict[str, Tensor]:
         """All in the data's own unit of time."""
@@ -156,6 +191,7 @@ class RMTPP(IntensityModel[RmtppOptions]):
         found |= {"time.b": self.level - math.log(scale), "time.w": self.slope / scale}
         weights = torch.cat([self.c[:, None], self.V], dim=1)
         found |= {f"type.{name}.w": weights[index] for index, name in enumerate(names)}
+        found |= self.input_arrays()
         return {name: array.detach() for name, array in found.items()}
 
     @torch.no_grad()
@@ -170,21 +206,24 @@ class RMTPP(IntensityModel[RmtppOptions]):
         weights = torch.stack([arrays[f"type.{name}.w"] for name in names])
         self.c.copy_(weights[:, 0])
         self.V.copy_(weights[:, 1:])
+        for name, target in self.input_arrays().items():
+            target.copy_(arrays[name])
 
 
-class RmtppSampler(InverseSampler):
-    """The state after the last event is all that is kept; the integral is inverted, and nothing is thinned."""
+class RmtppSampler(CovariateSampler):
+    """The state after the last event is all that is kept."""
 
-    def __init__(self, model: RMTPP, h: Tensor, since: Tensor) -> None:
-        self.model, self.h, self.since = model, h, since  # float64 [W, D] and [W]
+    def __init__(self, model: RMTPP, h: Tensor, since: Tensor, future: DrawnCovariates) -> None:
+        self.model, self.h, self.since, self.future = model, h, since, future  # float64 [W, D] and [W]
 
     @classmethod
     @torch.inference_mode()
-    def start(cls, model: RMTPP, histories: Sequence[EventSequence], seen: Sequence[int]) -> RmtppSampler:
+    def start(cls, model: RMTPP, histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
         model = in_float64(model)
-        batch = past_batch(histories, seen, model.vocabulary, model.device)
+        batch = past_batch(histories, seen, model)
         past, row = model.encode(batch), torch.arange(len(batch), device=model.device)
-        return cls(model, past.h[row, batch.lengths], past.since[row, batch.lengths])
+        future = DrawnCovariates.start(model.covariates, batch, model.calendar)
+        return cls(model, past.h[row, batch.lengths], past.since[row, batch.lengths], future)
 
     @property
     def count(self) -> int:
@@ -195,7 +234,7 @@ class RmtppSampler(InverseSampler):
         return 0.5 * self.model.time_scale
 
     def select(self, rows: Tensor) -> Self:
-        return type(self)(self.model, self.h[rows], self.since[rows])
+        return type(self)(self.model, self.h[rows], self.since[rows], self.future.select(rows))
 
     def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
@@ -203,15 +242,44 @@ class RmtppSampler(InverseSampler):
     @torch.inference_mode()
     def intensities(self, times: Tensor) -> Tensor:
         elapsed = (times - self.since[:, None]).clamp(min=0.0) / self.model.time_scale
-        state = torch.cat([self.h[:, None].expand(-1, times.shape[1], -1), elapsed.unsqueeze(-1)], dim=-1)
-        return self.model.intensities(state)
+        h = plus(self.h, self.future.query)[:, None]
+        parts, clock = [h.expand(-1, times.shape[1], -1), elapsed.unsqueeze(-1)], self.future.clock
+        if clock is not None:
+            parts.append(clock.calendar.waves(clock.starts[:, None], times))
+        return self.model.intensities(torch.cat(parts, dim=-1))
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
-        """It rises, or falls, all the time."""
-        ends = torch.maximum(self.intensities(start).sum(-1), self.intensities(end).sum(-1))
+        """But for the calendar it rises, or falls, all the time; what the calendar adds to its logarithm is bounded by a piece."""
+        middle = self.intensities((start + end) / 2.0).sum(-1)
+        if self.future.clock is None:
+            ends = torch.maximum(self.intensities(start).sum(-1), self.intensities(end).sum(-1))
+        else:
+            piece = self.future.clock.on_windows((start + end) / 2.0, (end - start) / 2.0, DEGREE)
+            added = piece.map(lambda part: part[..., 0]).upper()
+            ends = torch.exp(torch.maximum(self._log_plain(start), self._log_plain(end)) + added)
         upper = (ends * (1.0 + ROUNDING) + SMALLEST).nan_to_num(nan=math.inf, posinf=math.inf)
-        return Bounds(upper, self.intensities((start + end) / 2.0).sum(-1))
+        return Bounds(upper, self.future.judged(upper, middle, start, end))
+
+    def _log_plain(self, times: Tensor) -> Tensor:
+        """The logarithm of the total without what the calendar adds: [W, P]."""
+        model, elapsed = self.model, (times - self.since[:, None]).clamp(min=0.0) / self.model.time_scale
+        h = plus(self.h, self.future.query)[:, None]
+        return h @ model.v + model.level + model.slope * elapsed - math.log(model.time_scale)
+
+    @torch.inference_mode()
+    def append(self, times: Tensor, choices: Tensor) -> None:
+        some = (choices >= 0).nonzero().squeeze(1)
+        gap = (times - self.since)[some] / self.model.time_scale
+        vectors = plus(self.model.embedding[choices[some]], self.future.of_events(some, choices[some], times[some]))
+        features = torch.cat([vectors, gap[:, None]], dim=1)
+        model = self.model
+        self.h[some] = torch.tanh(features @ model.W.T + self.h[some] @ model.U.T + model.b)
+        self.since[some] = times[some]
+
+
+class InverseRmtppSampler(RmtppSampler, InverseSampler):
+    """Without a calendar the integral is inverted, and nothing is thinned."""
 
     @torch.inference_mode()
     def invert(self, start: Tensor, mass: Tensor) -> Tensor:
@@ -220,15 +288,6 @@ class RmtppSampler(InverseSampler):
         wait = mass / self.intensities(start[:, None]).sum(-1).squeeze(1)  # with this intensity for good
         x = slope * wait
         return torch.where(x > -1.0, start + wait * inverse_growth(x.clamp(min=-1.0 + 1e-300)), math.inf)
-
-    @torch.inference_mode()
-    def append(self, times: Tensor, choices: Tensor) -> None:
-        some = (choices >= 0).nonzero().squeeze(1)
-        gap = (times - self.since)[some] / self.model.time_scale
-        features = torch.cat([self.model.embedding[choices[some]], gap[:, None]], dim=1)
-        model = self.model
-        self.h[some] = torch.tanh(features @ model.W.T + self.h[some] @ model.U.T + model.b)
-        self.since[some] = times[some]
 
 
 def growth(x: Tensor) -> Tensor:

@@ -19,11 +19,13 @@ from foretell.lang.program import Program
 from foretell.models.registry import LayerOptions, ModelSpec, register
 from foretell.models.rules.andtt_network import Network
 from foretell.models.rules.andtt_sampler import ANDTTSampler
+from foretell.models.rules.listed_model import listed_model
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.rule_options import RuleOptions
 from foretell.models.units import wave_range
 from foretell.nn.time import TimeEmbedding
+from foretell.options import option
 from foretell.plan.plan import Plan
 
 TIME_SCALES = 12  # by default
@@ -32,11 +34,11 @@ PLAIN = {"layer_norm": False, "feed_forward": 0, "intensity_scales": 0}
 
 @dataclass(frozen=True)
 class AndttOptions(RuleOptions, LayerOptions):
-    time_dim: int | None = None  # as dim
-    intensity_scales: int = TIME_SCALES  # of a mixture over time scales that intensities are multiplied by
+    time_dim: int | None = option(None, doc="Components of the time embedding; None: as many as `dim`.")
+    intensity_scales: int = option(TIME_SCALES, doc="Time scales of the mixture that multiplies intensities; 0: none.")
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {**PLAIN, "shortest_wave": "min"},
+        "paper": {**PLAIN, "shortest_wave": "min", "calendar": False},
         "plain": PLAIN,  # the paper's equations, from a better start
     }
 
@@ -47,6 +49,22 @@ class AndttOptions(RuleOptions, LayerOptions):
 
 @register(ModelSpec("andtt", "A-NDTT", AndttOptions, "facts attend to the events that added them", "Yang et al. 2022"))
 class ANDTT(RuleModel[AndttOptions]):
+    """A-NDTT, attentive neural Datalog through time: a program of rules is the network.
+
+    Every fact that holds has an embedding, made of its proofs (`:-` rules) and of attention to the events that added it (`<-` rules). An
+    event that the rules make possible has the intensity `λ(t) = softplus(w · [1; embedding])`, here multiplied by a mixture over time
+    scales; what is not possible has none.
+
+    Yang, Mei & Eisner, "Transformer Embeddings of Irregularly Spaced Events and Their Participants", ICLR 2022.
+
+    Example:
+        >>> program = ft.Program.from_text("user(ann). user(bob). :- event(buy). buy(U) :- user(U), not has(U). has(U) <- buy(U).")
+        >>> data = ft.EventData.from_names([["buy(ann)", "buy(bob)"]], [[1.0, 2.0]], t_ends=[5.0])
+        >>> model = ft.fit(ft.ANDTT(program, data.vocabulary, dim=8, layers=1), data, epochs=1).model
+        >>> (model.intensity(data[0], [1.5]) > 0.0).tolist()  # ann has one by then
+        [[False, True]]
+    """
+
     shown_sizes = ("dim", "layers")
     unit_names = ("m", "M", "time_scale")
     shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
@@ -86,8 +104,8 @@ class ANDTT(RuleModel[AndttOptions]):
     def batch_of(self, history: Batch) -> Batch:
         return history
 
-    def slot_embeddings(self, history: Batch, plan: Plan, times: Tensor) -> Embeddings:
-        return self.network(plan, times)
+    def slot_embeddings(self, history: Batch, plan: Plan, times: Tensor, numbers: Tensor | None) -> Embeddings:
+        return self.network(plan, times, numbers=numbers)
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:
-        return ANDTTSampler.start(self, histories, seen)
+        return ANDTTSampler.start(listed_model(self, "sampling"), histories, seen)

@@ -16,6 +16,7 @@ from torch import Tensor
 from foretell.data import EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.andtt_memory import RememberedHistory, numbers_at
 from foretell.models.rules.andtt_network import AttentionRecord
 from foretell.models.rules.rule_model import RuleModel
 from foretell.plan.plan import make_plan
@@ -53,43 +54,47 @@ class Look:
 
     @property
     def state(self) -> int:
-        return self.seen + 1
+        return self.timeline.states - 1
 
 
 @torch.no_grad()
 def look_back(model: ANDTT, history: EventSequence, at: float) -> Look:
-    seen = int(np.searchsorted(history.times, at, side="left"))
-    types, times = history.types[:seen], history.times[:seen]
-    marks = None if history.unscored is None else history.unscored[:seen]
-    key, timeline = model.histories.timeline(model.vocabulary, types, times, marks)
-    slots = model.histories.slots(key, timeline, np.asarray([seen + 1], dtype=np.int64))
+    past = seen_before(history, at)
+    key, remembered = model.histories.timeline(model.vocabulary, past)
+    slots = model.histories.slots(key, remembered, np.asarray([remembered.states - 1], dtype=np.int64))
+    timeline = _own(remembered, past)
     plan = make_plan([slots], model.layout, model.book, model.device)
-    model.network.grow(model.dtype, model.device)  # names that training never met start as they would have then
+    model.network.grow(model.dtype, model.device)
     point_times = torch.zeros(plan.points, dtype=torch.float64, device=model.device)
-    point_times[plan.event_point] = torch.from_numpy(np.concatenate([[0.0], times])).to(model.device)
+    point_times[plan.event_point] = torch.from_numpy(np.concatenate([[0.0], timeline.times])).to(model.device)
     point_times[plan.query_point] = at
+    numbers = numbers_at(plan, [RememberedHistory(timeline, timeline.times, model.numbers_of(past))])
     attended: list[AttentionRecord] = []
     with model.evaluating():
-        model.network(plan, point_times, attended)
+        model.network(plan, point_times, attended, numbers)
     query = int(plan.query_point[0])
-    return Look(at, seen, _own(timeline, history, times), _heads(attended, slots, query))
+    return Look(at, len(past), timeline, _heads(attended, slots, query))
+
+
+def seen_before(history: EventSequence, at: float) -> EventSequence:
+    """The events with a smaller time, and silence from the last of them on."""
+    return history.first(int(np.searchsorted(history.times, at, side="left")), at)
 
 
 def without_heads(model: RuleModel, history: EventSequence, at: float) -> Look:
-    """The same of a model whose facts do not attend: the database alone."""
-    seen = int(np.searchsorted(history.times, at, side="left"))
-    types, times = history.types[:seen], history.times[:seen]
-    marks = None if history.unscored is None else history.unscored[:seen]
-    _, timeline = model.histories.timeline(model.vocabulary, types, times, marks)
-    return Look(at, seen, _own(timeline, history, times), {})
+    """The database at a time, for a model whose facts do not attend."""
+    past = seen_before(history, at)
+    _, timeline = model.histories.timeline(model.vocabulary, past)
+    return Look(at, len(past), _own(timeline, past), {})
 
 
-def _own(timeline: Timeline, history: EventSequence, times: np.ndarray) -> Timeline:
+def _own(timeline: Timeline, past: EventSequence) -> Timeline:
     """Remembered timelines may be those of another sequence with the same events, and names may have been met since.
 
-    Times are this history's own, and a new grounding looks names up anew.
+    Times are this history's own, as they are where something expires, and a new grounding looks names up anew.
     """
-    return replace(timeline, grounding=replace(timeline.grounding), times=times, sequence=history.id)
+    times = timeline.times if timeline.is_expiry.any() else past.times
+    return replace(timeline, grounding=replace(timeline.grounding), times=times, sequence=past.id)
 
 
 def _heads(attended: Sequence[AttentionRecord], slots: SequenceSlots, query: int) -> dict[int, tuple[Head, ...]]:

@@ -1,10 +1,10 @@
-"""One possible event of an A-NDTT or S2-NDTT taken apart: what each rule contributes to its embedding, and to those in its proofs.
+"""One possible event of an A-NDTT, NDTT or S2-NDTT taken apart: what each rule contributes to its embedding, and to those in its proofs.
 
 What a model knows just before a time (`Look`) and a possible event in. Out, for the event and every embedded fact below it:
 the vectors that are summed inside the `tanh` of docs/explanation/andtt.md, one for each `r` (a pool of proofs, a head of attention, or what
-its additions have left in a state), by their norms, and how much the event's log-intensity owes to each: its change when that vector is
-left out on all layers, while weights of attention, and what states have taken in, stay as they are. Factors of the time since the last
-event are part of the intensity, and so of these changes.
+its additions have left in a cell or state), by their norms, and how much the event's log-intensity owes to each: its change when that
+vector is left out on all layers, while weights of attention, gates, and what states have taken in, stay as they are. Factors of the time
+since the last event are part of the intensity, and so of these changes.
 """
 
 from __future__ import annotations
@@ -138,7 +138,10 @@ class _Knife:
             layout = self.model.layout.rules[self.grounding.rule[instances[0]]]
             assert layout is not None, "a removal proves nothing"
             family, number, exponents, place = self.model.book.of_group(self.grounding, group)
-            matrix = self.arrays[f"deduce.{family.names[number]}.W"].double().cpu()
+            if family.is_learned:
+                matrix = self.arrays[f"deduce.{family.names[number]}.W"].double().cpu()
+            else:
+                matrix = self.model.rule_network.vector_of_numbers(family, number).double().cpu()
             beta = None if exponents is None else self.arrays[f"deduce.{exponents.names[place]}.beta"].double().cpu()
             embedded = layout.embedded if self.dims[fact] else ()
             bodies = [self.grounding.body[one] for one in instances]
@@ -179,7 +182,7 @@ class _Knife:
         functor = self.grounding.functors[self.grounding.keys[self.event][0]]
         w, tau = (self.arrays[f"intensity.{functor}.{name}"].double().cpu() for name in ("w", "tau"))
         found = log_softplus((embedding @ w[1:] + w[0]) / tau) + tau.log()
-        waited = self.look.time - self.look.timeline.time_of(self.look.state)
+        waited = self.look.time - self.look.timeline.last_event(self.look.state)
         elapsed = torch.tensor(waited, dtype=torch.float64)
         densities = self.mixture.densities_at(elapsed, self.model.time_scale, torch.float64)
         number = self.model.functors.index(functor)

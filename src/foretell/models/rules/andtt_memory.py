@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
 from foretell.ground.timeline import Timeline
 from foretell.models.rules.andtt_network import AttentionRecord, Network
 from foretell.models.rules.sampler_parameters import RowBank, RuleParameters
 from foretell.plan.history import GroundingArrays, Intervals, SlotHistory
-from foretell.plan.plan import make_plan
+from foretell.plan.plan import Plan, make_plan
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
 if TYPE_CHECKING:
@@ -99,6 +100,15 @@ class KeyMemory:
         return self.values[layer - 1].append(values)
 
 
+@dataclass(frozen=True, eq=False)
+class RememberedHistory:
+    """What a sampled sequence has seen."""
+
+    timeline: Timeline
+    times: np.ndarray
+    numbers: Tensor | None  # float64 [events, columns], where the program has features
+
+
 class _WithAdditions(SlotHistory):
     """Asks, at the end, for all facts with additions in force, whether or not anything needs them then."""
 
@@ -112,15 +122,15 @@ class _WithAdditions(SlotHistory):
 
 @torch.inference_mode()
 def recall(
-    model: ANDTT, parameters: ANDTTParameters, memory: KeyMemory, histories: Sequence[tuple[Timeline, np.ndarray]]
+    model: ANDTT, parameters: ANDTTParameters, memory: KeyMemory, histories: Sequence[RememberedHistory]
 ) -> list[Past]:
-    """The pasts of whole histories, given with their times; their rows are added to the memory."""
+    """The pasts of whole histories; their rows are added to the memory."""
     pasts: list[Past] = []
     first = 0
     while first < len(histories):
         last, events = first, 0
-        while last < len(histories) and (last == first or events + len(histories[last][1]) <= EVENTS_AT_A_TIME):
-            events += len(histories[last][1])
+        while last < len(histories) and (last == first or events + len(histories[last].times) <= EVENTS_AT_A_TIME):
+            events += len(histories[last].times)
             last += 1
         pasts += _recall(model, parameters, memory, histories[first:last])
         first = last
@@ -128,20 +138,30 @@ def recall(
 
 
 def _recall(
-    model: ANDTT, parameters: ANDTTParameters, memory: KeyMemory, histories: Sequence[tuple[Timeline, np.ndarray]]
+    model: ANDTT, parameters: ANDTTParameters, memory: KeyMemory, histories: Sequence[RememberedHistory]
 ) -> list[Past]:
     grounded, network = model.histories.grounded, parameters.attention
+    timelines = [one.timeline for one in histories]
     with model.histories._lock:  # what is known of the grounding grows, and others may ask about other histories
-        parts = [slots_of_history(_WithAdditions(grounded, one), np.asarray([one.states - 1])) for one, _ in histories]
+        parts = [slots_of_history(_WithAdditions(grounded, one), np.asarray([one.states - 1])) for one in timelines]
         plan = make_plan(parts, model.layout, parameters.book, model.device)
     parameters.grow()
     at = torch.zeros(plan.points, dtype=torch.float64, device=model.device)
-    when = np.concatenate([np.zeros(0), *(np.concatenate([[0.0], times]) for _, times in histories)])
+    when = np.concatenate([np.zeros(0), *(np.concatenate([[0.0], one.times]) for one in histories)])
     at[plan.event_point] = torch.from_numpy(when).to(model.device)
     # The end of a history is no time of an event, and what is known then is not looked at: any time will do.
     attended: list[AttentionRecord] = []
-    network(plan, at, attended)
+    network(plan, at, attended, numbers_at(plan, histories))
     return _taken(attended, parts, plan.query_point.cpu().numpy(), parameters, memory)
+
+
+def numbers_at(plan: Plan, histories: Sequence[RememberedHistory]) -> Tensor | None:
+    """Numbers at the plan's points; missing but for events."""
+    numbers = [F.pad(one.numbers, (0, 0, 1, 0)) for one in histories if one.numbers is not None]
+    if not numbers:
+        return None
+    found = numbers[0].new_full((plan.points, numbers[0].shape[1]), math.nan)
+    return found.index_copy(0, plan.event_point, torch.cat(numbers))
 
 
 def _taken(

@@ -60,6 +60,7 @@ class _KeyParts:
     k: tuple[Tensor, ...]  # by layer: the matrices of each tile, K and V transposed
     v: tuple[Tensor, ...]
     q: tuple[Tensor, ...]
+    event: Tensor | None  # what numbers add to the embeddings of events, in every layer
 
 
 class Network(RuleNetwork):
@@ -102,11 +103,20 @@ class Network(RuleNetwork):
 
     # Layers
 
-    def forward(self, plan: Plan, times: Tensor, seen: list[AttentionRecord] | None = None) -> Embeddings:
-        """The top layer; `times` are those of the plan's points, float64. `seen` is given what was attended to."""
+    def forward(
+        self,
+        plan: Plan,
+        times: Tensor,
+        seen: list[AttentionRecord] | None = None,
+        numbers: Tensor | None = None,
+    ) -> Embeddings:
+        """The top layer; `times` are those of the plan's points, float64, and `numbers` [points, columns], of events that have features.
+
+        `seen` is given what was attended to.
+        """
         dtype = next(self.parameters(), torch.empty(0)).dtype  # no parameters, no embeddings: then it is of no account
         time = self.time.with_one(times, dtype)
-        applied = self._applied(plan, time)
+        applied = self._applied(plan, time, numbers)
         first = {dim: table.first for dim, table in plan.tables.items()}
         deduced = {dim: table.deduced for dim, table in plan.tables.items()}
         alike = self.deduced(first, applied.blocks, applied.first, {})
@@ -139,7 +149,7 @@ class Network(RuleNetwork):
             below = self.deduced(tables, blocks, vectors, attended, onto, on)
             yield below
 
-    def _applied(self, plan: Plan, time: Tensor) -> _Applied:
+    def _applied(self, plan: Plan, time: Tensor, numbers: Tensor | None) -> _Applied:
         vectors, first, times = {}, {}, {}
         blocks: Blocks = {}
         keys: dict[int, _KeyParts] = {}
@@ -151,10 +161,12 @@ class Network(RuleNetwork):
             if len(table.asked.slot):
                 times[dim] = time.index_select(0, table.point)
                 for one in table.keys:
-                    keys[id(one)] = self._key_parts(one, time, widened)
+                    keys[id(one)] = self._key_parts(one, time, widened, numbers)
         return _Applied(vectors, first, blocks, keys, times)
 
-    def _key_parts(self, keys: Keys, time: Tensor, widened: dict[tuple[str, str], Tensor]) -> _KeyParts:
+    def _key_parts(
+        self, keys: Keys, time: Tensor, widened: dict[tuple[str, str], Tensor], numbers: Tensor | None
+    ) -> _KeyParts:
         found: dict[str, tuple[Tensor, ...]] = {}
         for letter in "KVQ":
             whole = widened.get((keys.stack, letter))
@@ -167,7 +179,11 @@ class Network(RuleNetwork):
                 widened[keys.stack, letter] = whole
             of_tiles = whole.index_select(0, keys.matrix)
             found[letter] = (of_tiles if letter == "Q" else of_tiles.transpose(-1, -2)).unbind(1)
-        return _KeyParts(time.index_select(0, keys.point), found["K"], found["V"], found["Q"])
+        event = None
+        if keys.event is not None:
+            assert numbers is not None, "a batch has the features of its events"
+            event = self.features(self.features.number(keys.event), numbers.index_select(0, keys.point))
+        return _KeyParts(time.index_select(0, keys.point), found["K"], found["V"], found["Q"], event)
 
     def _attended(
         self, plan: Plan, applied: _Applied, below: Embeddings, layer: int, seen: list[AttentionRecord] | None
@@ -189,7 +205,10 @@ class Network(RuleNetwork):
 
     def _additions(self, keys: Keys, parts: _KeyParts, padded: Embeddings, layer: int) -> tuple[Tensor, Tensor]:
         """Keys [A, width + head], with `Q` folded into them since there are many more queries, and values [A, head]."""
-        inputs = torch.cat([parts.time, *(part.of(padded) for part in keys.body)], dim=-1)
+        body = [part.of(padded) for part in keys.body]
+        if parts.event is not None:
+            body[0] = body[0] + parts.event
+        inputs = torch.cat([parts.time, *body], dim=-1)
         inputs = inputs.view(len(keys.matrix), -1, inputs.shape[1])
         folded = torch.bmm(torch.bmm(inputs, parts.k[layer - 1]), parts.q[layer - 1])
         return folded.flatten(0, 1), torch.bmm(inputs, parts.v[layer - 1]).flatten(0, 1)

@@ -144,7 +144,7 @@ class ANDTTQuery:
         return side_by_side([one, waves(middle, half, self._frequency, self._phase, degree)])
 
     def embeddings(self, prepared: ANDTTTables, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
-        """Of all slots on windows [sequences, P], layers 0 … L."""
+        """Embeddings of all slots on windows [sequences, P], layers 0 … L."""
         time, pieces, tables = self.features(middle, half, degree), middle.shape[1], prepared.slots
         below = {dim: constant_rows(one, degree).expand(-1, -1, pieces, -1) for dim, one in prepared.first.items()}
 

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from foretell.data import EventSequence
-from foretell.models.rules.andtt_memory import ANDTTParameters, KeyMemory, Past, recall
+from foretell.models.rules.andtt_memory import ANDTTParameters, KeyMemory, Past, RememberedHistory, recall
 from foretell.models.rules.andtt_query import ANDTTQuery
 from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, SampledSequence, SequenceGroup, last_time
 from foretell.plan.int_arrays import offsets
+from foretell.sampling.rules.living import NewEnd
 from foretell.sampling.rules.states import DatabaseStates, Transition
 
 if TYPE_CHECKING:
@@ -45,13 +46,20 @@ class ANDTTSampler(RuleSampler):
         states = DatabaseStates(model.histories)
         timelines = []
         for one, n in zip(histories, seen, strict=True):
-            unscored = None if one.unscored is None else one.unscored[:n]
-            _, timeline = model.histories.timeline(model.vocabulary, one.types[:n], one.times[:n], unscored)
-            timelines.append((timeline, one.times[:n]))
+            # What expires later does so while it is sampled.
+            past = one.first(n, last_time(one.times[:n]))
+            _, timeline = model.histories.timeline(model.vocabulary, past)
+            times = timeline.times if timeline.is_expiry.any() else past.times
+            timelines.append(RememberedHistory(timeline, times, model.numbers_of(past)))
         pasts = recall(model, parameters, memory, timelines)
         made = [
-            SampledSequence(states.of(states.added_at(timeline, timeline.states - 1)), past, last_time(times))
-            for (timeline, times), past in zip(timelines, pasts, strict=True)
+            SampledSequence(
+                states.of(states.added_at(one.timeline, one.timeline.states - 1)),
+                past,
+                last_time(history.times[:n]),
+                states.living_at(one.timeline, one.timeline.states - 1),
+            )
+            for one, past, history, n in zip(timelines, pasts, histories, seen, strict=True)
         ]
         query = ANDTTQuery(parameters, memory)
         return cls(ANDTTContext(states, parameters, query, WeakKeyDictionary(), memory), made)
@@ -62,6 +70,15 @@ class ANDTTSampler(RuleSampler):
 
     def _length(self, past: Past) -> int:
         return sum(len(one) for by_r in past.values() for one in by_r.values())
+
+    def _expired(self, past: Past, ended: Sequence[NewEnd], facts: frozenset[int]) -> Past:
+        left = dict(past)
+        for _, fact, r in ended:
+            if fact in left and r in left[fact]:
+                left[fact] = {**left[fact], r: left[fact][r][1:]}
+        return {
+            fact: {r: rows for r, rows in by_r.items() if len(rows)} for fact, by_r in left.items() if fact not in facts
+        }
 
     def _without(self, past: Past, facts: Sequence[int]) -> Past:
         return {fact: by_r for fact, by_r in past.items() if fact not in facts}
@@ -80,7 +97,7 @@ class ANDTTSampler(RuleSampler):
         """Keys and values of what is added, as rows of the memory: by sequence."""
         context, parameters = self.context, self.context.parameters
         size, cut = parameters.conditions, 1 + parameters.time_dim + parameters.dim
-        body, matrix, kinds, counts = [], [], [], {}
+        body, matrix, kinds, counts, marked = [], [], [], {}, []
         for kind, number in enumerate(group.members):
             additions = changes[number].additions if number in changes else ()
             counts[number] = len(additions)
@@ -88,6 +105,7 @@ class ANDTTSampler(RuleSampler):
                 body += group.slots(kind, (*one.body, *[-1] * (size - len(one.body))))
                 matrix.append(parameters.addition(one.group))
                 kinds.append(kind)
+                marked.append((number, one.event))
         if not matrix:
             return {}
         when, still = times.unsqueeze(1), torch.zeros_like(times).unsqueeze(1)
@@ -96,7 +114,8 @@ class ANDTTSampler(RuleSampler):
         place = torch.from_numpy(group.tables.places(body)).to(times.device).view(len(matrix), size)
         taken = range(0)
         for layer, (below, bank) in enumerate(zip(layers, parameters.additions, strict=False), start=1):
-            inputs = torch.cat([time, group.tables.stacked(below)[place].flatten(1)], 1)
+            bodies = self.by_numbers(group.tables.stacked(below)[place], marked)
+            inputs = torch.cat([time, bodies.flatten(1)], 1)
             made = (bank.rows[matrix] @ inputs.unsqueeze(-1)).squeeze(-1)
             taken = context.memory.append(layer, made[:, :cut], made[:, cut:])
         edges = (taken.start + offsets(list(counts.values()))).tolist()

@@ -52,11 +52,16 @@ class CellModel(RuleModel[OptionsT]):
             return ((times.index_select(0, point) - times.index_select(0, since)) / self.time_scale).to(self.dtype)
 
         between = elapsed(recurrence.made, recurrence.made_before)
-        cells = self.rule_network.cells(recurrence, elapsed(recurrence.point, recurrence.since), between)
+        before = elapsed(recurrence.point, recurrence.since)
+        numbers = self.event_numbers(batch, moves.source)
+        cells = self.rule_network.cells(recurrence, before, between, numbers)
         return EncodedCells(batch, cells)
 
     def batch_of(self, history: EncodedCells) -> Batch:
         return history.batch
 
-    def slot_embeddings(self, history: EncodedCells, plan: CellPlan, times: Tensor) -> Embeddings:
+    def slot_embeddings(
+        self, history: EncodedCells, plan: CellPlan, times: Tensor, numbers: Tensor | None
+    ) -> Embeddings:
+        """What numbers add is in the cells."""
         return self.rule_network(plan, history.cells, times, self.time_scale)

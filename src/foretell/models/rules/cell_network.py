@@ -18,7 +18,7 @@ from foretell.nn.cells import CellUpdate, WaveRun, WaveTables
 from foretell.nn.pool import at_least_one
 from foretell.plan.cell_plan import CellPlan
 from foretell.plan.parameters import ParameterBook, ParameterFamily
-from foretell.plan.wave_rows import Kind, RowsByName
+from foretell.plan.wave_rows import Kind, MarkedRows, RowsByName
 from foretell.plan.waves import Recurrence
 
 _Found = tuple[Tensor, Tensor, list[Tensor]]
@@ -37,7 +37,7 @@ class CellNetwork(RuleNetwork):
 
     @abstractmethod
     def forward(self, plan: CellPlan, cells: Tensor, times: Tensor, scale: float) -> Embeddings:
-        """Of a plan's slots; `times` are those of its points, float64, and `cells` [sequences, most, parts, size]."""
+        """Embeddings of a plan's slots; `times` are those of its points, float64, and `cells` [sequences, most, parts, size]."""
 
     @abstractmethod
     def gates(self, whole: Tensor) -> Tensor:
@@ -47,26 +47,50 @@ class CellNetwork(RuleNetwork):
         """Parameters of the cells besides those of rules."""
         return ()
 
-    def cells(self, recurrence: Recurrence, elapsed: Tensor, elapsed_before: Tensor) -> Tensor:
-        """All versions of all cells [sequences, most, parts, size]; `elapsed` in the model's unit, before each row's event."""
+    def cells(
+        self, recurrence: Recurrence, elapsed: Tensor, elapsed_before: Tensor, numbers: Tensor | None = None
+    ) -> Tensor:
+        """All versions of all cells [sequences, most, parts, size]; `elapsed` in the model's unit, before each row's event.
+
+        `numbers` [points, columns] are those of events, where some have features.
+        """
         waves = recurrence.waves
         vectors, blocks = self._assembled(recurrence.vectors.kinds, self._padded, self.width, elapsed)
         gates, gate_blocks = self._assembled(recurrence.gates.kinds, self.gates, self.gate_rows, elapsed)
         of_vectors, of_gates, matrices = self._rows_of(recurrence)
         deduced = vectors.new_zeros(waves.targets, self.width)
         deduced = deduced.index_add(0, recurrence.target, vectors.index_select(0, of_vectors))
+        proposed = gates.index_select(0, of_gates)
+        if recurrence.marked is not None:
+            assert numbers is not None, "a batch has the features of its events"
+            more = self._by_numbers(recurrence.marked, gate_blocks, numbers.index_select(0, recurrence.made))
+            proposed = proposed.index_add(0, recurrence.marked.row, more)
         found = WaveTables(
             waves,
             matrices,
             elapsed.unsqueeze(-1),
             elapsed_before.unsqueeze(-1),
             deduced,
-            gates.index_select(0, of_gates),
+            proposed,
             blocks,
             gate_blocks,
             at_least_one(self.stacks["beta_beta"]),
         ).cells(self.run, *self.cell_parameters())
         return found.index_select(0, recurrence.place.flatten()).view(*recurrence.place.shape, *self.cell_shape)
+
+    def _by_numbers(self, marked: MarkedRows, gate_blocks: Tensor, numbers: Tensor) -> Tensor:
+        """What the numbers of events [versions, columns] add to proposals: their block of `G` times `W [1; x; missing]`."""
+        block, version = _rows(marked.block, True), marked.head
+        found, first = [], 0
+        for functor, count in marked.counts:
+            mine = slice(first, first + count)
+            W = self.features.W[functor]
+            some, which = block[mine].unique(return_inverse=True)
+            folded = F.pad(W, (0, 0, 0, self.width - len(W))).T @ gate_blocks.index_select(0, some)
+            given = self.features.inputs_of(functor, numbers.index_select(0, version[mine]))
+            found.append(torch.bmm(given.unsqueeze(1), folded.index_select(0, which)).squeeze(1))
+            first += count
+        return torch.cat(found)
 
     def _padded(self, whole: Tensor) -> Tensor:
         """Rows filled up to the width of the widest."""
@@ -112,7 +136,7 @@ class CellNetwork(RuleNetwork):
             self._rows[family.place] = len(family.names), rows
         letter = "G" if family.stem == "add" else "W"
         found = [
-            self.stacks[f"{stack.key}_{letter}"].index_select(0, rows[:, place])
+            self.stack(f"{stack.key}_{letter}").index_select(0, rows[:, place])
             for place, stack in enumerate(family.stacks)
         ]
         return found[0] if letter == "G" else torch.cat([found[0].unsqueeze(-1), *found[1:]], dim=-1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
@@ -27,6 +27,7 @@ from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, Sampled
 from foretell.models.rules.sampler_parameters import RowBank, RuleParameters
 from foretell.models.rules.slot_tables import SlotTables
 from foretell.plan.int_arrays import Ints, offsets
+from foretell.sampling.rules.living import NewEnd
 from foretell.sampling.rules.states import DatabaseStates, LocalPlan, Transition
 
 EVENTS_AT_A_TIME = 50_000  # of histories that are read together
@@ -235,12 +236,12 @@ class CellSampler(RuleSampler):
             places[id(one)].append(n)
         recalled = cls._recall_all(model, parameters, [(one, places[key]) for key, one in distinct.items()])
         of = dict(zip(distinct, recalled, strict=True))
-        made = [
-            SampledSequence(
-                states.of(states.added_at(of[id(one)].timeline, n + 1)), of[id(one)].cells[n], last_time(one.times[:n])
-            )
-            for one, n in zip(histories, seen, strict=True)
-        ]
+        made = []
+        for one, n in zip(histories, seen, strict=True):
+            timeline = of[id(one)].timeline
+            state, last = timeline.state_after(n), last_time(one.times[:n])
+            added, living = states.added_at(timeline, state), states.living_at(timeline, state)
+            made.append(SampledSequence(states.of(added), of[id(one)].cells[n], last, living))
         return cls(CellContext(states, parameters, cls.query(parameters), WeakKeyDictionary()), made)
 
     @property
@@ -249,6 +250,9 @@ class CellSampler(RuleSampler):
 
     def _length(self, past: FactCells[Any]) -> int:
         return len(past.place)
+
+    def _expired(self, past: FactCells[Any], ended: Sequence[NewEnd], facts: frozenset[int]) -> FactCells[Any]:
+        return past.without(facts)
 
     def _without(self, past: FactCells[Any], facts: Sequence[int]) -> FactCells[Any]:
         return past.without(facts)
@@ -287,13 +291,14 @@ class CellSampler(RuleSampler):
         size = parameters.conditions
         cells: dict[tuple[int, int], int] = {}  # by kind of sequence and fact
         pools: dict[tuple[int, int, int], int] = {}  # … and group
-        body, matrix, cell_of, pool_of, betas = [], [], [], [], []
+        body, matrix, cell_of, pool_of, betas, marked = [], [], [], [], [], []
         heads: dict[int, list[int]] = {}
         for kind, number in enumerate(group.members):
             for one in changes[number].additions if number in changes else ():
                 gates = parameters.addition(one.group)
                 body += group.slots(kind, (*one.body, *[-1] * (size - len(one.body))))
                 matrix.append(gates.matrix)
+                marked.append((number, one.event))
                 if (kind, one.head) not in cells:
                     cells[kind, one.head] = len(cells)
                     heads.setdefault(kind, []).append(one.head)
@@ -305,7 +310,8 @@ class CellSampler(RuleSampler):
         when = times.unsqueeze(1)
         top, deduced = self.context.query.answer(group.prepared, when, torch.zeros_like(when), 0)
         places = torch.from_numpy(group.tables.places(body)).to(device).view(len(matrix), size)
-        inputs = torch.cat([when.new_ones(len(matrix), 1), group.tables.stacked(top)[places].flatten(1)], 1)
+        bodies = self.by_numbers(group.tables.stacked(top)[places], marked)
+        inputs = torch.cat([when.new_ones(len(matrix), 1), bodies.flatten(1)], 1)
         sums = (parameters.gates.rows[matrix] @ inputs.unsqueeze(-1)).squeeze(-1)
         pools_of = [cells[kind, head] for kind, head, _ in pools]
         numbers = (torch.tensor(one, dtype=torch.int64, device=device) for one in (cell_of, pool_of, pools_of))
@@ -338,9 +344,7 @@ class CellSampler(RuleSampler):
         events = 0
         for place, (history, seen) in enumerate(histories):
             n = max(seen)
-            unscored = None if history.unscored is None else history.unscored[:n]
-            cut = EventSequence(history.times[:n], history.types[:n], history.t_end, str(place), unscored=unscored)
-            some.append((cut, seen))
+            some.append((replace(history.first(n, history.t_end), id=str(place)), seen))
             events += n
             if events > EVENTS_AT_A_TIME or place + 1 == len(histories):
                 found += cls._recall(model, parameters, some)
@@ -356,18 +360,18 @@ class CellSampler(RuleSampler):
     ) -> list[HistoryCells]:
         data = EventData([one for one, _ in histories], model.vocabulary)
         own = copy.deepcopy(model)
-        own.ground(data)  # names that training never met start in the model's own precision
+        own.ground(data)  # names that it has not met, in its own precision
         own.double().eval()
         cells = own.encode(own.collator.batch(data, range(len(data)), device=model.device)).cells
         found = []
         for row, (one, seen) in enumerate(histories):
-            key, timeline = model.histories.timeline(model.vocabulary, one.types, one.times, one.unscored)
+            key, timeline = model.histories.timeline(model.vocabulary, one)
             versions = model.histories.history(key, timeline).versions
             facts = np.unique(versions.fact[1:])
-            when = np.concatenate([[0.0], one.times])
+            when = np.concatenate([[0.0], timeline.times if timeline.is_expiry.any() else one.times])
             left: dict[int, FactCells[Any]] = {}
             for n in seen:
-                which = versions.at(facts, np.full(len(facts), n + 1))
+                which = versions.at(facts, np.full(len(facts), timeline.state_after(n)))
                 there = np.flatnonzero(which)
                 chosen = torch.from_numpy(which[there]).to(model.device)
                 since = torch.from_numpy(when[versions.event[which[there]]]).to(model.device)

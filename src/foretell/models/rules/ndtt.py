@@ -13,6 +13,7 @@ from foretell.data import EventSequence, Vocabulary
 from foretell.lang.program import Program
 from foretell.models.registry import ModelSpec, register
 from foretell.models.rules.cell_model import CellModel
+from foretell.models.rules.listed_model import listed_model
 from foretell.models.rules.ndtt_network import GatedNetwork
 from foretell.models.rules.ndtt_sampler import NDTTSampler
 from foretell.models.rules.rule_options import RuleOptions
@@ -25,6 +26,18 @@ class NdttOptions(RuleOptions):
 
 @register(ModelSpec("ndtt", "NDTT", NdttOptions, "facts have cells that events move", "Mei et al. 2020"))
 class NDTT(CellModel[NdttOptions]):
+    """NDTT, neural Datalog through time: a program of rules is the network, and facts have LSTM cells.
+
+    A fact's cell is moved by the events that add it and decays between them; proofs are embedded as in A-NDTT.
+
+    Mei, Qin, Xu & Eisner, "Neural Datalog Through Time: Informed Temporal Modeling via Logical Specification", ICML 2020.
+
+    Example:
+        >>> program = ft.Program.from_text("user(ann). user(bob). :- event(buy). buy(U) :- user(U), not has(U). has(U) <- buy(U).")
+        >>> ft.NDTT(program, dim=8).options.dim
+        8
+    """
+
     shown_sizes = ("dim",)
 
     def __init__(
@@ -47,4 +60,4 @@ class NDTT(CellModel[NdttOptions]):
         return self.network
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> NDTTSampler:
-        return NDTTSampler.start(self, histories, seen)
+        return NDTTSampler.start(listed_model(self, "sampling"), histories, seen)

@@ -1,4 +1,4 @@
-"""For models made of rules: which events are possible in each gap, by functor. Between events nothing becomes possible or ceases to be."""
+"""For models made of rules: which events are possible in each gap, by functor. Between changes nothing becomes possible or ceases to be."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from foretell.batches.batch import Batch
 from foretell.data import EventSequence
 from foretell.models.rules.rule_model import RuleModel
-from foretell.plan.history import PossibleByFunctor
+from foretell.plan.possible_by_functor import PossibleByFunctor
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,15 @@ class PossibleEvents:
 
 
 def possible_totals(model: RuleModel, sequence: EventSequence) -> np.ndarray:
-    """How many events are possible in each gap of a sequence: int64 [events + 1]."""
-    key, timeline = model.histories.timeline(model.vocabulary, sequence.types, sequence.times, sequence.unscored)
+    """How many events are possible in each gap between changes of a sequence: int64 [changes + 1]."""
+    key, timeline = model.histories.timeline(model.vocabulary, sequence)
     return model.histories.totals(key, timeline)[1:]
+
+
+def gaps_of_events(model: RuleModel, sequence: EventSequence) -> np.ndarray:
+    """In which gap between events each gap between changes lies: int64 [changes + 1]."""
+    _, timeline = model.histories.timeline(model.vocabulary, sequence)
+    return np.concatenate([[0], np.cumsum(~timeline.is_expiry)])
 
 
 def possible_events(model: RuleModel, batch: Batch) -> PossibleEvents:

@@ -9,32 +9,53 @@ from foretell.lang.check import check
 from foretell.lang.load import gather
 from foretell.lang.program import FactTable, Program
 from foretell.lang.source import Source, Span
-from foretell.lang.syntax import pretty_rule
+from foretell.lang.syntax import FeatureDeclaration, pretty_rule, pretty_statement
 
 
 def program_parts(program: Program) -> dict[str, Any]:
-    declared = []
+    brought = set(program.given.values())  # declared again by what they stand for
+    declared = [f":- given({name}{_places(program, name)})." for name in program.given]
     for functor in program.functors.values():
+        if functor.name in brought:
+            continue
         if functor.kind != "fact":
             declared.append(f":- {functor.kind}({functor.name}).")
         if functor.dim is not None:
             declared.append(f":- embed({functor.name}, {functor.dim}).")
         if functor.key is not None:
             declared.append(f":- key({functor.name}, {functor.key}).")
-    rules = [pretty_rule(one.rule) for one in program.rules]
+    for name, columns in program.features.items():
+        declared.append(pretty_statement(FeatureDeclaration(name, columns, Span(program.sources[0], 0, 0))))
+    rules = [pretty_rule(one.rule) for one in program.rules if not one.is_made]
     return {
         "text": "\n".join([*declared, *rules]) + "\n",
-        "tables": [{"functor": one.functor, "arity": one.arity, "rows": one.rows} for one in program.tables],
+        "tables": [_table_parts(one) for one in program.tables],
         "undeclared": program.undeclared,
     }
+
+
+def _table_parts(table: FactTable) -> dict[str, Any]:
+    found: dict[str, Any] = {"functor": table.functor, "arity": table.arity, "rows": table.rows}
+    return {**found, "features": table.features, "numbers": table.numbers} if table.features else found
+
+
+def _table(parts: dict[str, Any], span: Span) -> FactTable:
+    rows = [tuple(map(str, row)) for row in parts["rows"]]
+    numbers = [tuple(None if one is None else float(one) for one in row) for row in parts.get("numbers", [])]
+    features = tuple(map(str, parts.get("features", [])))
+    if features and [len(row) for row in numbers] != [len(features)] * len(rows):
+        raise ValueError("the numbers of its tables are not those of its rows")
+    return FactTable(parts["functor"], int(parts["arity"]), rows, span, "", (), features, numbers)
+
+
+def _places(program: Program, name: str) -> str:
+    arity = program.functors[name].arity
+    return f"({', '.join(f'X{place + 1}' for place in range(arity))})" if arity else ""
 
 
 def program_from_parts(parts: dict[str, Any], dim: int) -> Program:
     source = Source("program.ndtt", parts["text"])
     span = Span(source, 0, 0)
-    tables = tuple(
-        FactTable(one["functor"], int(one["arity"]), [tuple(map(str, row)) for row in one["rows"]], span, "", ())
-        for one in parts["tables"]
-    )
+    tables = [_table(one, span) for one in parts["tables"]]
     gathered = replace(gather(source, None), tables=tables)
     return check(gathered, undeclared=parts["undeclared"], dim=dim)

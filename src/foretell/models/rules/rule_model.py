@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -18,18 +17,26 @@ import torch
 from torch import Tensor, nn
 
 from foretell.batches.batch import Batch, Queries
-from foretell.batches.rule_collator import QueryPlan, RuleCollator
+from foretell.batches.rule_collator import RuleCollator
 from foretell.batches.timelines import Histories
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
+from foretell.ground.expiry import refuse_features
 from foretell.ground.impossible import check_declared
+from foretell.ground.possible_groups import possible_groups
 from foretell.lang.program import Program
 from foretell.models.base import WAVES, IntensityModel, asked_times
-from foretell.models.capabilities import EmbedsTime, GapIntensities, NoiseIntensities
+from foretell.models.capabilities import EmbedsTime, GapIntensities, NoiseIntensities, UnseenGroups
+from foretell.models.rules.earlier_names import NUMBERING, meet_saved_names, renamed_parameters
+from foretell.models.rules.event_features import numbers_of_points
+from foretell.models.rules.mean_rates import mean_rates
+from foretell.models.rules.number_scales import NumberScales
+from foretell.models.rules.planned_intensities import PlannedIntensities
 from foretell.models.rules.program_parts import program_from_parts, program_parts
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
 from foretell.models.rules.rule_options import RuleOptions
 from foretell.models.rules.time_mixture import Densities, TimeMixture
+from foretell.models.rules.unseen_groups import unseen_groups
 from foretell.models.units import gap_range, mean_gap
 from foretell.nn.intensity import inverse_softplus, log_softplus
 from foretell.options import names_of
@@ -39,18 +46,6 @@ from foretell.terms import split
 
 PROGRAM_OPTIONS = ("program", "undeclared")  # a file has the program itself
 EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # possible events at all queries that are asked together
-PSEUDO_EVENTS = (
-    0.5  # of every functor, so that one that never happens in training starts with a small rate and not none
-)
-
-
-@dataclass(frozen=True)
-class PlannedIntensities:
-    """Log-intensities of all possible events at some queries, and of the events that happened."""
-
-    about: QueryPlan
-    possible: Tensor  # [E]: log λ, one for each of the plan's possible events
-    happened: Tensor  # [events of all sequences]: log λ, 0 where the event is not scored
 
 
 OptionsT = TypeVar("OptionsT", bound=RuleOptions)
@@ -72,6 +67,7 @@ class RuleModel(IntensityModel[OptionsT]):
         self.program = program = (
             rules if isinstance(rules, Program) else Program.from_file(rules, undeclared=options.undeclared, dim=dim)
         )
+        refuse_features(program)
         rows = self._cell_rows()
         self.layout = DimensionLayout(program, dim, cells_take_deduced=rows is not None)
         self.book = ParameterBook(self.layout, time_dim, rows)
@@ -92,6 +88,8 @@ class RuleModel(IntensityModel[OptionsT]):
         """Intensities of event functors; called once the network is there."""
         self.w = nn.ParameterList(torch.zeros(1 + self.layout.dimension(name)) for name in self.functors)
         self.log_tau = nn.Parameter(torch.zeros(len(self.functors)))
+        if self.program.features:
+            self.collator.covariates = self.rule_network.features.encoder
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for w in self.w:
@@ -102,6 +100,16 @@ class RuleModel(IntensityModel[OptionsT]):
             self.unit_names = (*self.unit_names, "short", "long")
             unit = {} if "time_scale" in self.shown_units.values() else {"unit": "time_scale"}
             self.shown_units = {**self.shown_units, "short": "short", "long": "long", **unit}
+
+    def numbers_of(self, history: EventSequence) -> Tensor | None:
+        """Standardised numbers of a history's events [events, columns], where the program asks for some."""
+        encoder = self.collator.covariates
+        return None if encoder is None else encoder.rows([history], len(history), self.device).numbers[0]
+
+    @property
+    def number_scales(self) -> NumberScales:
+        """How the numbers of facts and events count."""
+        return NumberScales(self.rule_network)
 
     @property
     def short(self) -> float:
@@ -145,6 +153,7 @@ class RuleModel(IntensityModel[OptionsT]):
         if not len(self.vocabulary):
             self.vocabulary = data.vocabulary
         check_declared(self.program, data)
+        self.histories.set_clock(data.clock)
 
     def ground(self, data: EventData) -> None:
         """Replay data, so that there are parameters for all that they give rise to."""
@@ -152,32 +161,41 @@ class RuleModel(IntensityModel[OptionsT]):
         self.book.read(self.histories.grounding)
         self.rule_network.grow(self.dtype, self.device)
 
+    def ground_possible(self, data: Iterable[EventData] = ()) -> None:
+        """Parameters for every group that facts, tables, and data if there are any, can ever give rise to."""
+        parts = list(data)
+        for part in parts:
+            self.meet(part)
+            self.ground(part)
+        names = {part.vocabulary.names[kind]: None for part in parts for kind in np.flatnonzero(part.type_counts())}
+        names |= {name: None for part in parts for one in part for name in self.histories.given(one)}
+        for rule, values in possible_groups(self.program, names if parts else None):
+            self.book.numbers(rule, values)
+        self.rule_network.grow(self.dtype, self.device)
+
+    def begin_training(self) -> None:
+        self.book.trained = len(self.book.order)
+
+    def unseen_groups(self, data: EventData) -> UnseenGroups:
+        self.ground(data)
+        return unseen_groups(self.histories, self.book, data)
+
+    def train(self, mode: bool = True) -> Self:
+        """Before evaluation, parameters of names that training never met become the mean of what the trained ones are by now."""
+        if not mode:
+            self.rule_network.settle_unseen()
+        return super().train(mode)
+
     def prepare(self, data: EventData) -> None:
         self.time_scale = mean_gap(data)
         if self.mixture.timed:
             self.mixture.set_range(*gap_range(data))
-        counts, exposure = np.full(len(self.functors), PSEUDO_EVENTS), np.zeros(len(self.functors))
         self.ground(data)
-        place = {name: number for number, name in enumerate(self.functors)}
-        grounding = self.histories.grounding
-        of_type = np.asarray([place.get(split(name)[0], -1) for name in data.vocabulary.names], dtype=np.int64)
-        of_fact = np.asarray([place.get(grounding.functors[key[0]], -1) for key in grounding.keys], dtype=np.int64)
-        always = grounding.always
-        for sequence in data:
-            _, timeline = self.histories.timeline(self.vocabulary, sequence.types, sequence.times, sequence.unscored)
-            ends = np.concatenate([[0.0, 0.0], sequence.times, [sequence.t_end]])  # of states 0, 1, …
-            whole = np.column_stack([always, np.zeros_like(always), np.full_like(always, timeline.states)])
-            rows = np.concatenate([whole, timeline.holds])
-            rows = rows[of_fact[rows[:, 0]] >= 0]
-            np.add.at(exposure, of_fact[rows[:, 0]], ends[rows[:, 2]] - ends[rows[:, 1]])
-            happened = of_type[sequence.types[timeline.possible_events]]
-            counts += np.bincount(happened[happened >= 0], minlength=len(counts))
-        # What was never possible tells nothing about its rate: it counts as if it had been so all the time.
-        observed = sum(sequence.t_end for sequence in data) or 1.0
-        exposure = np.where(exposure > 0.0, exposure, observed)
         with torch.no_grad():
-            for number, rate in enumerate(counts / exposure * self.time_scale):
+            for number, rate in enumerate(mean_rates(self, data) * self.time_scale):
                 self.w[number][0] = float(inverse_softplus(torch.tensor(max(rate, 1e-9), dtype=torch.float64)))
+        self.rule_network.features.fit(data)
+        self.begin_training()
         self.fitted = True
 
     # Answers
@@ -187,21 +205,32 @@ class RuleModel(IntensityModel[OptionsT]):
         """The batch that was encoded."""
 
     @abstractmethod
-    def slot_embeddings(self, history: Any, plan: Any, times: Tensor) -> Embeddings:
-        """Of a plan's slots; `times` are those of its points, float64."""
+    def slot_embeddings(self, history: Any, plan: Any, times: Tensor, numbers: Tensor | None) -> Embeddings:
+        """Embeddings of slots; `times` are those of its points, float64, and `numbers` those of their events, where some have features."""
+
+    def event_numbers(self, batch: Batch, source: Tensor) -> Tensor | None:
+        """Standardised numbers [points, columns]; `source` is the place of each point in [0, all events, what is asked]."""
+        if not self.program.features:
+            return None
+        return numbers_of_points(batch, source)
 
     def grow(self) -> None:
-        """Parameters of names that a plan has met first: they start as they would have in training."""
+        """Parameters of names that a plan has met first."""
         if self.rule_network.is_behind:
             with self.histories.building:
                 self.rule_network.grow(self.dtype, self.device)
+
+    def planned(self, history: Any, queries: Queries) -> PlannedIntensities:
+        """Log-intensities of the possible events that the queries' plan is about, one by one, and of what happened."""
+        return self._answer(history, queries)
 
     def _answer(self, history: Any, queries: Queries) -> PlannedIntensities:
         assert queries.plan is not None, "queries to a model made of rules are planned by its collator"
         self.grow()
         batch, about, plan = self.batch_of(history), queries.plan, queries.plan.plan
         times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), queries.times.flatten()])
-        embeddings = self.slot_embeddings(history, plan, times.index_select(0, about.source))
+        numbers = self.event_numbers(batch, about.source)
+        embeddings = self.slot_embeddings(history, plan, times.index_select(0, about.source), numbers)
         densities = self.mixture.densities(batch, queries, self.time_scale, self.dtype)
         return PlannedIntensities(about, *self._logs(plan, embeddings, densities))
 
@@ -232,9 +261,9 @@ class RuleModel(IntensityModel[OptionsT]):
         """What the likelihood needs: only possible events are looked at inside gaps, and only the event itself at their ends."""
         answer = self._answer(history, queries)
         shape = len(batch), queries.times.shape[1]
-        total = self._summed(answer, answer.possible.exp(), shape)
-        logs = self._summed(answer, answer.possible, shape) if pseudo else None
-        ends = self._at_ends(answer, batch)
+        total = answer.summed(answer.possible.exp(), shape)
+        logs = answer.summed(answer.possible, shape) if pseudo else None
+        ends = answer.at_ends(batch)
         per_gap = queries.visible.per_gap
         if per_gap is None:
             return GapIntensities(ends, total, logs)
@@ -244,22 +273,13 @@ class RuleModel(IntensityModel[OptionsT]):
     def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> NoiseIntensities:
         answer = self._answer(history, queries)
         shape = len(batch), queries.times.shape[1]
-        return NoiseIntensities(self._at_ends(answer, batch), self._summed(answer, answer.possible, shape))
-
-    def _at_ends(self, answer: PlannedIntensities, batch: Batch) -> Tensor:
-        ends = answer.happened.new_zeros(batch.times.numel())
-        return ends.index_copy(0, answer.about.event, answer.happened).view(batch.times.shape)
-
-    def _summed(self, answer: PlannedIntensities, values: Tensor, shape: tuple[int, int]) -> Tensor:
-        weight = answer.about.plan.possible_weight
-        values = values if weight is None else values * weight.to(values.dtype)
-        return values.new_zeros(shape[0] * shape[1]).index_add(0, answer.about.query, values).view(shape)
+        return NoiseIntensities(answer.at_ends(batch), answer.summed(answer.possible, shape))
 
     def state(self, history: Any, queries: Queries) -> Tensor:
         """Log-intensities [B, Q, K + 1]: of every type, −∞ where it is impossible, and last of all others together."""
         answer = self._answer(history, queries)
         about = answer.about
-        columns = self._column_of(about.plan.possible_fact)
+        columns = answer.columns(self.vocabulary)
         row, column = about.row, about.column
         shape = len(self.batch_of(history)), queries.times.shape[1]
         out = torch.full((*shape, self.types + 1), -math.inf, dtype=self.dtype, device=self.device)
@@ -270,14 +290,6 @@ class RuleModel(IntensityModel[OptionsT]):
             others = others.index_put((row[~known], column[~known]), answer.possible[~known].exp(), accumulate=True)
             out = torch.cat([out[..., :-1], others.log().unsqueeze(-1)], dim=-1)
         return out
-
-    def _column_of(self, facts: np.ndarray) -> Tensor:
-        """The type of each fact in the vocabulary; `types` for one that is not there."""
-        grounding = self.histories.grounding
-        distinct, inverse = np.unique(facts, return_inverse=True)
-        found = [self.vocabulary.find(grounding.text(int(fact))) for fact in distinct.tolist()]
-        table = np.asarray([self.types if one is None else one for one in found], dtype=np.int64)
-        return torch.from_numpy(table[inverse] if len(table) else np.zeros(0, dtype=np.int64)).to(self.device)
 
     def intensities(self, state: Tensor) -> Tensor:
         return state[..., :-1].exp()
@@ -296,13 +308,13 @@ class RuleModel(IntensityModel[OptionsT]):
         self, history: EventSequence, times: Sequence[float] | np.ndarray
     ) -> list[dict[str, float]]:
         asked = asked_times(times)
-        batch = self.collator.batch(EventData([history], self.vocabulary), [0], device=self.device)
+        batch = self.collator.batch_until(history, self.vocabulary, asked, self.device)
         queries = Queries.at_times(batch, torch.from_numpy(asked).to(self.device)[None])
         found: list[dict[str, float]] = [{} for _ in asked]
         with self.evaluating():
             answer = self._answer(self.encode(batch), self.collator.plan_queries(batch, queries))
         about, logs = answer.about, answer.possible.tolist()
-        text = self.histories.grounding.text
+        text = about.plan.text
         for place, fact, log in zip(about.column.tolist(), about.plan.possible_fact.tolist(), logs, strict=True):
             found[place][text(fact)] = math.exp(log)
         return [dict(sorted(one.items())) for one in found]
@@ -325,7 +337,15 @@ class RuleModel(IntensityModel[OptionsT]):
         """The program's text instead of its path, the names that have parameters, and the seed of those still to be met."""
         found = {key: value for key, value in super().spec().items() if key not in PROGRAM_OPTIONS}
         names = [[family.place, name] for family, name in self.book.order]
-        return {"program": program_parts(self.program), "names": names, "seed": self.rule_network.seed, **found}
+        parts = {
+            "program": program_parts(self.program),
+            "names": names,
+            "numbering": NUMBERING,
+            "trained": self.book.trained,
+        }
+        if self.program.features:
+            parts["features"] = self.rule_network.features.spec()
+        return {**parts, **self.histories.clock_spec(), "seed": self.rule_network.seed, **found}
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
@@ -335,23 +355,27 @@ class RuleModel(IntensityModel[OptionsT]):
         program = program_from_parts(spec["program"], spec["dim"])
         seed = spec.get("seed", 0)  # files of earlier versions have none
         model = make(program, vocabulary, **options, seed=seed, dtype=getattr(torch, spec["dtype"]))
+        model.histories.meet_clock(spec)
         model.meet_names(spec)
+        if model.program.features:
+            model.rule_network.features.restore(spec["features"])
         model.set_units(spec)
         model.fitted = spec["fitted"]
+        if model.fitted:  # files of earlier versions do not say how many names were trained
+            model.book.trained = spec.get("trained", len(model.book.order))
         return model
 
     def meet_names(self, spec: dict[str, Any]) -> None:
         """The names of a saved model's parameters, which must be those of its program."""
-        families = list(self.book.families.values())
-        for place, name in spec["names"]:
-            if not 0 <= place < len(families):
-                raise ValueError("its parameters are not those of its program")
-            families[place].number(str(name))
-        if [[family.place, name] for family, name in self.book.order] != [list(one) for one in spec["names"]]:
-            raise ValueError("its parameters are not those of its program")
+        meet_saved_names(self.rule_network, self.book, spec["names"], numbering=spec.get("numbering"))
         self.rule_network.grow(self.dtype, self.device)
 
+    def renamed_parameters(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Parameters of a file of format 1 under their names of today."""
+        return renamed_parameters(self.book, arrays)
+
     def named_arrays(self) -> dict[str, Tensor]:
+        self.rule_network.settle_unseen()
         found = self.rule_network.named_arrays()
         for number, name in enumerate(self.functors):
             found[f"intensity.{name}.w"] = self.w[number] / self.time_scale
@@ -363,6 +387,7 @@ class RuleModel(IntensityModel[OptionsT]):
         for name in self.functors:
             if not bool((arrays[f"intensity.{name}.tau"] > 0).all()):
                 raise ForetellError(f"intensity.{name}.tau: expected a number above 0")
+        self.begin_training()
         self.rule_network.load_named_arrays(arrays)
         with torch.no_grad():
             for number, name in enumerate(self.functors):

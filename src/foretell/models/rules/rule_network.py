@@ -1,6 +1,7 @@
 """What the networks of rules share: parameters of one shape as one tensor, under their names, and what is deduced, level by level.
 
-Parameters are drawn from the seed and their name, so that it does not matter when a name is met.
+Parameters are drawn from the seed and their name, so that it does not matter when a name is met. Those of a name that training never met
+are the mean of the trained ones of its kind: `w(u9)` of `w(u1)`, `w(u2)`, …
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from foretell.errors import ForetellError
 from foretell.models.attention.layers import Sublayers
+from foretell.models.rules.event_features import EventFeatures
 from foretell.nn.pool import at_least_one, pool
 from foretell.nn.sparse_sum import SparseSum
 from foretell.plan.deduction import DeductionLevel, DeductionPlan
+from foretell.plan.feature_rows import FeatureRows
 from foretell.plan.parameters import ParameterBook, ParameterFamily
+from foretell.terms import split
 
 Embeddings = dict[int, Tensor]  # by dimension: [slots, dim]
 Blocks = dict[int, Tensor]  # by projection: the block of each tile, transposed
@@ -49,6 +54,7 @@ class Arithmetic:
 
 
 NUMBERS = Arithmetic()
+BETA = "beta_beta"  # the stack of pool exponents
 
 
 class RuleNetwork(nn.Module):
@@ -60,7 +66,10 @@ class RuleNetwork(nn.Module):
         super().__init__()
         self.book, self.seed = book, seed
         self.stacks = nn.ParameterDict()
+        self.features = EventFeatures(book.layout)
         self._met = 0  # names that have parameters
+        self._inputs: dict[tuple[str, torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
+        self._means: tuple[tuple[int | None, int], list[tuple[str, Tensor, Tensor]]] = (None, 0), []
 
     @property
     def is_behind(self) -> bool:
@@ -72,7 +81,8 @@ class RuleNetwork(nn.Module):
         fresh: dict[str, list[Tensor]] = {}
         for family, name in self.book.order[self._met :]:
             for letter in family.shapes:
-                for key, values in self._cut(family, letter, self._start(family, letter, name)):
+                start = self._start(family, letter, name) if family.is_learned else torch.zeros(family.shapes[letter])
+                for key, values in self._cut(family, letter, start):
                     fresh.setdefault(key, []).append(values)
         self._met = len(self.book.order)
         for key, values in fresh.items():
@@ -80,13 +90,62 @@ class RuleNetwork(nn.Module):
             if key in self.stacks:
                 whole = torch.cat([self.stacks[key].data, whole])
             self.stacks[key] = nn.Parameter(whole)
+        self.settle_unseen()
+
+    @torch.no_grad()
+    def settle_unseen(self) -> None:
+        """Parameters of names that training never met, from what those of trained names are by now; zeros where there are none."""
+        known = self.book.trained, self._met
+        if known[0] is None or known[0] >= known[1]:
+            return
+        if self._means[0] != known:
+            self._means = known, self._unseen_rows(known[0])
+        for key, trained, unseen in self._means[1]:
+            stack = self.stacks[key].data
+            rows = stack.index_select(0, trained.to(stack.device)).double()
+            rows = rows.clamp(min=0.0) if key == BETA else rows
+            stack[unseen.to(stack.device)] = (rows.mean(0) if len(rows) else rows.sum(0)).to(stack.dtype)
+
+    def _unseen_rows(self, trained: int) -> list[tuple[str, Tensor, Tensor]]:
+        """For every stack and kind of names the rows of trained names, and those of names that training never met."""
+        kinds: dict[tuple[int, str, int], tuple[list[int], list[int]]] = {}
+        for place, (family, name) in enumerate(self.book.order[: self._met]):
+            functor, args = split(name)
+            kinds.setdefault((family.place, functor, len(args)), ([], []))[place >= trained].append(family.index[name])
+        families = list(self.book.families.values())
+        found = []
+        for (family, _, _), parts in kinds.items():
+            if parts[1] and families[family].is_learned:
+                rows = families[family].rows
+                for number, stack in enumerate(families[family].stacks):
+                    of_stack = [torch.tensor([rows[one][number] for one in part], dtype=torch.int64) for part in parts]
+                    found += [(f"{stack.key}_{letter}", *of_stack) for letter in stack.shapes]
+        return found
+
+    def merge_on_loading(self, rows: Mapping[str, list[int]]) -> None:
+        """For a state with rows of its own where there is one now: of each stack, the row here that each of its rows goes to.
+
+        Such a row is used as often as there were rows, so that their mean has the effect of all of them.
+        """
+
+        def merge(_: nn.Module, state: dict[str, Tensor], prefix: str, *others: object) -> None:
+            for key, mine in self.stacks.items():
+                name, goes_to = f"{prefix}stacks.{key}", torch.tensor(rows.get(key.rpartition("_")[0], []))
+                theirs = state.get(name)
+                if theirs is not None and len(theirs) == len(goes_to) != len(mine):
+                    count = torch.bincount(goes_to, minlength=len(mine)).to(theirs.dtype)
+                    summed = theirs.new_zeros(mine.shape).index_add(0, goes_to, theirs)
+                    state[name] = summed / count.view(-1, *[1] * (theirs.dim() - 1))
+
+        self.register_load_state_dict_pre_hook(merge)
 
     def _start(self, family: ParameterFamily, letter: str, name: str) -> Tensor:
         """Drawn from the seed and the name, so that it does not matter when a name is met."""
         if family.stem == "beta":
             return torch.zeros(())
         shape = family.shapes[letter]
-        generator = torch.Generator().manual_seed(seed_of(self.seed, f"{family.stem}.{name}.{letter}"))
+        drawn_as = f"{family.stem}.{self.book.drawn_as.get(name, name)}.{letter}"
+        generator = torch.Generator().manual_seed(seed_of(self.seed, drawn_as))
         layers = (self.layers,) if family.stacks[0].layered else ()
         spread = 1.0 / math.sqrt(max(shape[1], 1)) if family.stem != "own" else 1.0
         return torch.randn(*layers, *shape, generator=generator, dtype=torch.float64) * spread
@@ -94,7 +153,7 @@ class RuleNetwork(nn.Module):
     def _cut(self, family: ParameterFamily, letter: str, whole: Tensor) -> list[tuple[str, Tensor]]:
         """What each stack has of one parameter."""
         keys = [f"{stack.key}_{letter}" for stack in family.stacks]
-        if letter != "W":
+        if letter != "W" or family.stem == "features":
             return [(keys[0], whole)]
         blocks = (whole[:, low:high] for low, high in family.columns)
         return list(zip(keys, (whole[:, 0], *blocks), strict=True))
@@ -105,12 +164,16 @@ class RuleNetwork(nn.Module):
             self.stacks[f"{stack.key}_{letter}"][row]
             for stack, row in zip(family.stacks, family.rows[place], strict=True)
         ]
-        return parts[0] if letter != "W" else torch.cat([parts[0].unsqueeze(-1), *parts[1:]], dim=-1)
+        return (
+            parts[0]
+            if letter != "W" or family.stem == "features"
+            else torch.cat([parts[0].unsqueeze(-1), *parts[1:]], dim=-1)
+        )
 
     def named_arrays(self) -> dict[str, Tensor]:
         """Every parameter under its canonical name."""
-        found: dict[str, Tensor] = {}
-        for family in self.book.families.values():
+        found = self.features.named_arrays()
+        for family in self._learned():
             for letter in family.shapes:
                 for place, name in enumerate(family.names):
                     whole = self._whole(family, letter, place)
@@ -126,8 +189,9 @@ class RuleNetwork(nn.Module):
         for name, value in arrays.items():
             if name.endswith(".beta") and not bool((value >= 1.0).all()):
                 raise ForetellError(f"{name}: found {float(value):g}, expected a pool exponent of 1 or more")
+        self.features.load_named_arrays(arrays)
         with torch.no_grad():
-            for family in self.book.families.values():
+            for family in self._learned():
                 for letter in family.shapes:
                     for place, name in enumerate(family.names):
                         if family.stem == "beta":
@@ -141,12 +205,43 @@ class RuleNetwork(nn.Module):
                         for (key, values), row in zip(parts, family.rows[place], strict=True):
                             self.stacks[key][row] = values
 
+    def _learned(self) -> list[ParameterFamily]:
+        return [family for family in self.book.families.values() if family.is_learned]
+
     # Deductions
+
+    def stack(self, key: str) -> Tensor:
+        """Parameters of one shape; where these are vectors, those of facts with features are made of their numbers."""
+        found = self.stacks[key]
+        for dim, of_functors in self.book.feature_rows.items():
+            for functor, one in of_functors.items() if key == f"vectors_{dim}_W" else ():
+                W = self.stacks[f"{one.stack}_W"][one.matrix]
+                rows, inputs = self._feature_inputs(functor, one, W)
+                found = found.index_copy(0, rows, inputs @ W.T)
+        return found
+
+    @torch.no_grad()
+    def vector_of_numbers(self, family: ParameterFamily, place: int) -> Tensor:
+        """The vector of a fact with features: [dim, 1]."""
+        return self.stack(f"{family.stacks[0].key}_W")[family.rows[place][0]].unsqueeze(1)
+
+    def forget_inputs(self) -> None:
+        """What numbers make is found again: they count in another way, or there are others."""
+        self._inputs.clear()
+
+    def _feature_inputs(self, functor: str, one: FeatureRows, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows of the stack of vectors, and `[1; x; missing]` of each: made again when more were met."""
+        key = functor, like.dtype, like.device
+        found = self._inputs.get(key)
+        if found is None or len(found[0]) != len(one.rows):
+            inputs = torch.from_numpy(np.stack(one.inputs)).to(like.dtype).to(like.device)
+            found = self._inputs[key] = torch.tensor(one.rows, device=like.device), inputs
+        return found
 
     def vectors_of(self, dim: int, like: Tensor) -> Tensor:
         """The stack of vectors; facts that are only ever added have none."""
         key = f"vectors_{dim}_W"
-        return self.stacks[key] if key in self.stacks else like.new_zeros(0, dim)
+        return self.stack(key) if key in self.stacks else like.new_zeros(0, dim)
 
     def blocks_of(self, tables: Iterable[DeductionPlan]) -> Blocks:
         """The blocks of all projections, found once for all layers."""
@@ -198,7 +293,7 @@ class RuleNetwork(nn.Module):
         if level.pools is None:
             return summed
         slots = level.stop - level.start
-        beta = at_least_one(self.stacks["beta_beta"]).index_select(0, level.pools.beta)
+        beta = at_least_one(self.stacks[BETA]).index_select(0, level.pools.beta)
         pooled = on.pool(summed[slots:], level.pools.segment, level.pools.count, beta)
         return summed[:slots].index_add(0, level.pools.head, pooled)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from foretell.models.registry import EmbeddingOptions
+from foretell.options import option
 
 
 @dataclass(frozen=True)
@@ -13,12 +14,16 @@ class RuleOptions(EmbeddingOptions):
     """`dim` is that of functors whose dimension the program does not declare."""
 
     smallest: ClassVar[int] = 0
-    program: str = ""  # a file of rules, P.ndtt
-    undeclared: Literal["error", "exogenous"] = "error"  # events of the data that the program does not declare
-    intensity_scales: int = 0  # of a mixture over time scales that intensities are multiplied by
-    intensity_shape: int = 0  # time scales of a factor of intensities that may also fall after an event
+    program: str = option("", doc="A file of rules, P.ndtt.")
+    undeclared: Literal["error", "exogenous"] = option(
+        "error", doc="Events of the data that the program does not declare: a mistake, or not predicted."
+    )
+    intensity_scales: int = option(0, doc="Time scales of the mixture that multiplies intensities; 0: none.")
+    intensity_shape: int = option(
+        0, doc="Time scales of a factor of intensities that may also fall after an event; 0: none."
+    )
 
-    earlier: ClassVar[dict[str, Any]] = {"intensity_scales": 0, "intensity_shape": 0}
+    earlier: ClassVar[dict[str, Any]] = {"intensity_scales": 0, "intensity_shape": 0, "calendar": False}
 
     def mistakes(self) -> list[str]:
         counts = {name: getattr(self, name) for name in ("intensity_scales", "intensity_shape")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 from weakref import WeakKeyDictionary
 
@@ -17,18 +17,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.models.rules.event_scores import Copies, EventScoreTable, joined_pieces, on_device, over_scales
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.sampler_parameters import RuleParameters
 from foretell.models.rules.slot_tables import SlotTables, make_tables
-from foretell.plan.int_arrays import joined, offsets
-from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, point, softplus, unless_known
+from foretell.plan.int_arrays import joined
+from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, softplus, unless_known
 from foretell.sampling.bounds.curves import exp
-from foretell.sampling.bounds.values import summed
-from foretell.sampling.core.sampler import Bounds, Sampler, WindowGrowth
+from foretell.sampling.core.sampler import Bounds, FutureCovariates, Sampler, WindowGrowth
+from foretell.sampling.rules.living import LivingAdditions, NewEnd
 from foretell.sampling.rules.states import DatabaseState, DatabaseStates, LocalPlan, Transition
 
 ROWS_AT_A_TIME = 16_384  # of what sequences that are evaluated together keep of the past
 SHARE_OF_SHORTEST = 0.6  # of the shortest time scale: how long a first window is
+NOTHING_LIVES = LivingAdditions()
 NUMBERS_AT_A_TIME = 32_768  # rows times pieces of time, so that what is worked on stays in the cache
 
 
@@ -39,6 +41,7 @@ class SampledSequence:
     state: DatabaseState
     past: Any  # what the model keeps of it
     last: float  # when its last event was; 0: there is none
+    living: LivingAdditions = NOTHING_LIVES  # where additions expire
 
 
 class RuleQuery(Protocol):
@@ -52,7 +55,7 @@ class RuleQuery(Protocol):
         ...
 
     def embeddings(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
-        """Of all slots on windows [sequences, P], layer by layer: rows of tables (`slot_tables.py`)."""
+        """Embeddings of all slots on windows [sequences, P], layer by layer: rows of tables (`slot_tables.py`)."""
         ...
 
 
@@ -64,36 +67,24 @@ class RuleContext:
     parameters: RuleParameters
     query: RuleQuery
     tables: WeakKeyDictionary[LocalPlan, SlotTables]
+    columns: dict[int, int] = field(
+        default_factory=dict, kw_only=True
+    )  # where additions expire: of each event met so far
 
+    @property
+    def expires(self) -> bool:
+        """A column is then one event for good, since states change between a draw and its append; else a place in its state."""
+        return self.states.histories.expires
 
-@dataclass(frozen=True, eq=False)
-class Copies:
-    """Sequences that are the same so far are evaluated together, as if they were one with more times."""
+    def column(self, events: Sequence[int]) -> np.ndarray:
+        """The columns of a state's possible events."""
+        if not self.expires:
+            return np.arange(len(events))
+        return np.asarray([self.columns.setdefault(one, len(self.columns)) for one in events], dtype=np.int64)
 
-    first: Tensor  # int64 [kinds]: a sequence of each
-    kind: Tensor  # int64 [W]
-    number: Tensor  # int64 [W]: which of its kind
-    most: int
-
-    @classmethod
-    def of(cls, kinds: Sequence[Sequence[int]], device: torch.device) -> Copies:
-        counts = [len(members) for members in kinds]
-        kind = np.repeat(np.arange(len(kinds)), counts)
-        number = joined([np.arange(one) for one in counts])
-        first, of_kind, of_number = (_on(device, one) for one in (offsets(counts)[:-1], kind, number))
-        return cls(first, of_kind, of_number, max(counts, default=0))
-
-    def spread(self, times: Tensor) -> Tensor:
-        """[W, P] to [kinds, most · P]; where a kind has fewer copies, times of no account."""
-        if self.most == 1:
-            return times
-        out = times[self.first].unsqueeze(1).repeat(1, self.most, 1)
-        out[self.kind, self.number] = times
-        return out.flatten(1)
-
-    def back(self, values: Tensor) -> Tensor:
-        """[kinds, most · P, …] to [W, P, …]."""
-        return values if self.most == 1 else values.unflatten(1, (self.most, -1))[self.kind, self.number]
+    def event(self, state: DatabaseState, column: int) -> int:
+        """The fact that a column stands for."""
+        return list(self.columns)[column] if self.expires else state.possible[column]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,45 +97,9 @@ class SequenceGroup:
     prepared: Any
 
     def slots(self, kind: int, facts: Iterable[int]) -> list[int]:
-        """Of facts; that of no fact is -1."""
+        """The slots of facts; that of no fact is -1."""
         first, slot = int(self.tables.first[kind]), self.plans[kind].slot
         return [first + slot[fact] if fact >= 0 else -1 for fact in facts]
-
-
-@dataclass(frozen=True, eq=False)
-class EventScoreTable:
-    """Possible events whose embeddings have one dimension; where functors have factors of their own, those of one functor."""
-
-    dim: int
-    row: Tensor  # int64 [E]: in the table of that dimension
-    w: Tensor  # float64 [E, 1 + dim], in units of tau
-    mixture: Tensor | None  # float64 [scales, 1 + dim]
-    shape: Tensor | None  # float64 [scales, 1 + dim]
-
-    def scores(self, top: Embeddings, degree: int) -> ChebyshevPiece:
-        """`w·[1; emb]/τ`: [E, P]."""
-        table = top[self.dim]
-        rows, w = table[self.row], self.w[:, 1:].unsqueeze(-1)
-        shape = len(rows), degree + 1, table.shape[2]
-        v = (rows[:, : degree + 1].flatten(1, 2) @ w).view(shape).transpose(0, 1)
-        found = ChebyshevPiece(v, (rows[:, -1] @ w.abs()).squeeze(-1)) if degree else point(v[0])
-        return found.plus(self.w[:, :1])
-
-    def amplitudes(self, top: Embeddings, degree: int) -> ChebyshevPiece:
-        """`softplus(v_j·[1; emb])`: [E, P, scales]."""
-        assert self.mixture is not None
-        return softplus(self._scores_of(self.mixture, top, degree))
-
-    def exponents(self, top: Embeddings, degree: int) -> ChebyshevPiece:
-        """`a_k·[1; emb]`: [E, P, scales]."""
-        assert self.shape is not None
-        return self._scores_of(self.shape, top, degree)
-
-    def _scores_of(self, vectors: Tensor, top: Embeddings, degree: int) -> ChebyshevPiece:
-        rows, weight = top[self.dim][self.row], vectors[:, 1:].T
-        v = (rows[:, : degree + 1] @ weight).transpose(0, 1)
-        found = ChebyshevPiece(v, rows[:, -1] @ weight.abs()) if degree else point(v[0])
-        return found.plus(vectors[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +125,9 @@ class RuleSampler(Sampler):
     def __init__(self, context: RuleContext, sequences: Sequence[SampledSequence]) -> None:
         self.context, self.sequences = context, list(sequences)
         self._known: list[EventChoices] = []  # of sequences about which something was asked
+        self._random = torch.Generator().manual_seed(0)
+        self._how: FutureCovariates = "drawn"
+        self._numbers: dict[int, Tensor] = {}  # of the events that happen just now, where some have features
 
     # What each model says for itself
 
@@ -185,10 +143,14 @@ class RuleSampler(Sampler):
     def _length(self, past: Any) -> int:
         """How many rows a past has."""
 
+    @abstractmethod
+    def _expired(self, past: Any, ended: Sequence[NewEnd], facts: frozenset[int]) -> Any:
+        """A past without the oldest additions by some `r` to some facts; these facts have none any more."""
+
     @property
     @abstractmethod
     def _steady_width(self) -> float:
-        """Of a first window, if intensities do not depend on the time since the last event."""
+        """The width of a first window if intensities do not depend on the time since the last event."""
 
     # The same for all
 
@@ -211,16 +173,46 @@ class RuleSampler(Sampler):
         return len(self.sequences)
 
     def select(self, rows: Tensor) -> Self:
-        return type(self)(self.context, [self.sequences[one] for one in rows.tolist()])
+        found = type(self)(self.context, [self.sequences[one] for one in rows.tolist()])
+        found._random, found._how = self._random, self._how
+        return found
+
+    def draw_covariates(self, random: torch.Generator, how: FutureCovariates) -> None:
+        self._random, self._how = random, how
 
     def name(self, row: int, choice: int) -> str:
-        return self.sequences[row].state.names[choice]
+        context = self.context
+        return context.parameters.grounding.text(context.event(self.sequences[row].state, choice))
+
+    def changes(self) -> Tensor | None:
+        if not self.context.expires:
+            return None
+        ends = [one.living.next for one in self.sequences]
+        return torch.tensor(ends, dtype=torch.float64, device=self.context.parameters.device)
+
+    def passed(self, now: Tensor) -> Self:
+        return self._advanced(now, at_now=True) if self.context.expires else self
+
+    def _advanced(self, now: Tensor, at_now: bool) -> Self:
+        """Without what expires up to times [W]; copies of a sequence go on as one."""
+        made: dict[tuple[int, int], SampledSequence] = {}
+        sequences = []
+        for one, time in zip(self.sequences, now.tolist(), strict=True):
+            count = one.living.count(time, at_now)
+            if count and (id(one), count) not in made:
+                living, ended, facts = one.living.due(count)
+                state = self.context.states.of(one.state.added - facts) if facts else one.state
+                made[id(one), count] = SampledSequence(state, self._expired(one.past, ended, facts), one.last, living)
+            sequences.append(made[id(one), count] if count else one)
+        return type(self)(self.context, sequences) if made else self
 
     @torch.inference_mode()
     def intensities(self, times: Tensor) -> Tensor:
+        known = self._possible()
         columns = max((len(one.state.possible) for one in self.sequences), default=0)
+        columns = len(self.context.columns) if self.context.expires else columns
         out = times.new_zeros(self.count, times.shape[1], columns)
-        for events in self._possible():
+        for events in known:
             when = times[events.sequences]
             rates = self._rates(events, when, torch.zeros_like(when), 0).v[0]
             of_kinds = rates.new_zeros(len(events.copies.first), columns, rates.shape[1])
@@ -245,23 +237,52 @@ class RuleSampler(Sampler):
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
-        possible = (one.state.possible for one in self.sequences)
-        pairs = enumerate(zip(possible, choices.tolist(), strict=True))
-        self._happen(times, {number: events[choice] for number, (events, choice) in pairs if choice >= 0})
+        if self.context.expires:
+            happens = torch.where(choices >= 0, times, -math.inf)
+            advanced = self._advanced(happens, at_now=False)
+            if advanced is not self:
+                self.sequences, self._known = advanced.sequences, []
+        event, pairs = self.context.event, enumerate(zip(self.sequences, choices.tolist(), strict=True))
+        self._happen(times, {number: event(one.state, choice) for number, (one, choice) in pairs if choice >= 0})
 
     def _happen(self, times: Tensor, events: Mapping[int, int]) -> None:
         """Events of some sequences, possible or exogenous ones; `times` are of all sequences."""
         states = self.context.states
         changes = {number: states.after(self.sequences[number].state, event) for number, event in events.items()}
         pasts: dict[int, Any] = {}
+        self._draw_numbers(events)
         for group in self._groups(events, changes):
             pasts |= self._after(group, changes, times[group.members])
         when = times.tolist()
         for number, change in changes.items():
             past = pasts[number] if number in pasts else self._without(self.sequences[number].past, change.erased)
-            self.sequences[number] = SampledSequence(states.of(change.added), past, when[number])
+            living, before = NOTHING_LIVES, self.sequences[number].living
+            if self.context.expires:
+                living = before.after(change.erased, change.ends(when[number], states.histories.lifetimes))
+            self.sequences[number] = SampledSequence(states.of(change.added), past, when[number], living)
         # What stays as it is need not be worked out anew.
         self._known = [one for one in self._known if changes.keys().isdisjoint(one.members)]
+
+    def _draw_numbers(self, events: Mapping[int, int]) -> None:
+        features = self.context.parameters.network.features
+        if features.functors:
+            names, known = self.context.parameters.grounding, self.context.parameters.vocabulary
+            types = [known.find(names.text(event)) for event in events.values()]
+            self._numbers = dict(zip(events, features.drawn(types, self._random, self._how), strict=True))
+
+    def by_numbers(self, bodies: Tensor, additions: Sequence[tuple[int, int]]) -> Tensor:
+        """Bodies [A, conditions, D] with what numbers add to their events.
+
+        `additions` are sequences, and functors among those with features, or -1.
+        """
+        features = self.context.parameters.network.features
+        marked = sorted({event for _, event in additions} - {-1})
+        for event in marked:
+            rows = [row for row, (_, one) in enumerate(additions) if one == event]
+            more = features(event, torch.stack([self._numbers[additions[row][0]] for row in rows]))
+            bodies = bodies.clone()
+            bodies[rows, 0, : more.shape[1]] += more
+        return bodies
 
     def _groups(self, events: Mapping[int, int], changes: Mapping[int, Transition]) -> list[SequenceGroup]:
         """In which the embeddings can be found that additions read when these events happen."""
@@ -319,7 +340,7 @@ class RuleSampler(Sampler):
         dims = group.tables.dim[slot]
         order = np.lexsort((functor, dims)) if parameters.by_functor else np.argsort(dims, kind="stable")
         kind = np.repeat(np.arange(len(kinds)), counts)[order]
-        tau = parameters.tau[_on(device, functor[order])]
+        tau = parameters.tau[on_device(device, functor[order])]
         scales = len(parameters.scales) + len(parameters.shape_scales)
         size = max(self.context.query.size(group.prepared) + len(slot) * scales, 1)
         members = [one for some in kinds for one in some]
@@ -330,10 +351,10 @@ class RuleSampler(Sampler):
             group,
             self._scores(group.tables, slot[order], functor[order]),
             torch.tensor([self.sequences[one[0]].last for one in kinds], dtype=torch.float64, device=device),
-            _on(device, kind),
-            _on(device, joined([np.arange(one) for one in counts])[order]),
+            on_device(device, kind),
+            on_device(device, joined([self.context.column(one.possible) for one in states])[order]),
             tau / parameters.time_scale,
-            _on(device, (kind == np.arange(len(kinds))[:, None]).astype(np.float64)),
+            on_device(device, (kind == np.arange(len(kinds))[:, None]).astype(np.float64)),
             max(1, NUMBERS_AT_A_TIME // size),
         )
 
@@ -344,10 +365,10 @@ class RuleSampler(Sampler):
         found = []
         for dim, one in dict.fromkeys(zip(dims.tolist(), apart.tolist(), strict=True)):
             mine = np.flatnonzero((dims == dim) & (apart == one))
-            which = _on(parameters.device, functor[mine])
+            which = on_device(parameters.device, functor[mine])
             w = parameters.w[which, : 1 + dim] / parameters.tau[which].unsqueeze(-1)
             factors = (of[one] if of else None for of in (parameters.mixture, parameters.shape))
-            found.append(EventScoreTable(dim, _on(parameters.device, tables.row[slot[mine]]), w, *factors))
+            found.append(EventScoreTable(dim, on_device(parameters.device, tables.row[slot[mine]]), w, *factors))
         return tuple(found)
 
     def _rates(self, events: EventChoices, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
@@ -360,36 +381,20 @@ class RuleSampler(Sampler):
         for low in range(0, middle.shape[1], events.pieces):
             some = slice(low, low + events.pieces)
             *_, top = self.context.query.embeddings(events.group.prepared, middle[:, some], half[:, some], degree)
-            scores = _joined([one.scores(top, degree) for one in events.by_dim], -2)
+            scores = joined_pieces([one.scores(top, degree) for one in events.by_dim], -2)
             rates = softplus(scores).times(events.scale.unsqueeze(-1))
             if parameters.mixture:
-                amplitudes = _joined([one.amplitudes(top, degree) for one in events.by_dim], -3)
+                amplitudes = joined_pieces([one.amplitudes(top, degree) for one in events.by_dim], -3)
                 densities = parameters.densities(middle[:, some], half[:, some], events.last, degree)
-                rates = rates + rates * _over_scales(amplitudes, densities, events.kind)
+                rates = rates + rates * over_scales(amplitudes, densities, events.kind)
             if parameters.shape:
-                exponents = _joined([one.exponents(top, degree) for one in events.by_dim], -3)
+                exponents = joined_pieces([one.exponents(top, degree) for one in events.by_dim], -3)
                 shapes = parameters.shapes(middle[:, some], half[:, some], events.last, degree)
-                rates = rates * exp(_over_scales(exponents, shapes, events.kind))
+                rates = rates * exp(over_scales(exponents, shapes, events.kind))
             found.append(rates)
-        return _joined(found, -1)
-
-
-def _over_scales(amplitudes: ChebyshevPiece, densities: ChebyshevPiece, kind: Tensor) -> ChebyshevPiece:
-    """Of events [E, P, scales], of the sequences that they belong to: [E, P]."""
-    whole = summed(amplitudes * densities.map(lambda part: part[..., kind, :, :]))
-    return whole.map(lambda part: part.squeeze(-1))
+        return joined_pieces(found, -1)
 
 
 def last_time(times: np.ndarray) -> float:
     """When the last event was; 0 where there is none."""
     return float(times[-1]) if len(times) else 0.0
-
-
-def _joined(parts: Sequence[ChebyshevPiece], dim: int) -> ChebyshevPiece:
-    if len(parts) == 1:
-        return parts[0]
-    return ChebyshevPiece(torch.cat([one.v for one in parts], dim), torch.cat([one.remainder for one in parts], dim))
-
-
-def _on(device: torch.device, values: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values)).to(device)

@@ -13,6 +13,7 @@ from foretell.data import EventSequence, Vocabulary
 from foretell.lang.program import Program
 from foretell.models.registry import ModelSpec, register
 from foretell.models.rules.cell_model import CellModel
+from foretell.models.rules.listed_model import listed_model
 from foretell.models.rules.rule_options import RuleOptions
 from foretell.models.rules.s2ndtt_network import PARTS, StateNetwork
 from foretell.models.rules.s2ndtt_sampler import S2NDTTSampler
@@ -24,7 +25,7 @@ class S2ndttOptions(RuleOptions):
     layers: int = option(
         1, flag="Layers of linear systems.", tuned=(1, 2, 3)
     )  # L: more were no better on RoboCup's dev games
-    states: int = option(8, tuned=(4, 8, 16))  # P: complex components of a fact's state in each layer
+    states: int = option(8, tuned=(4, 8, 16), doc="Complex components of a fact's state in each layer.")  # P
 
     def mistakes(self) -> list[str]:
         found = super().mistakes()
@@ -44,6 +45,17 @@ class S2ndttOptions(RuleOptions):
     )
 )
 class S2NDTT(CellModel[S2ndttOptions]):
+    """S2-NDTT: a program of rules is the network, and facts have the linear systems of S2P2 in place of LSTM cells.
+
+    A fact's state jumps when an event adds it and turns and decays between events, `x(t) = exp(Λ(t − s)) x(s)`; proofs are embedded as in
+    A-NDTT. It is what `foretell train` chooses where there is a program.
+
+    Example:
+        >>> program = ft.Program.from_text("user(ann). user(bob). :- event(buy). buy(U) :- user(U), not has(U). has(U) <- buy(U).")
+        >>> ft.S2NDTT(program, dim=8, states=4).options.states
+        4
+    """
+
     shown_sizes = ("dim", "layers", "states")
 
     def __init__(
@@ -67,7 +79,7 @@ class S2NDTT(CellModel[S2ndttOptions]):
         return self.network
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> S2NDTTSampler:
-        return S2NDTTSampler.start(self, histories, seen)
+        return S2NDTTSampler.start(listed_model(self, "sampling"), histories, seen)
 
     def _cell_rows(self) -> int:
         return PARTS * self.options.layers * self.options.states

@@ -1,6 +1,6 @@
 """What samplers of all models of rules take from their model: its network in float64, and intensities.
 
-Names that training never met get the parameters that they would have started with.
+Names that training never met get the mean of the trained ones, as in their model.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ class RowBank:
 
 class RuleParameters:
     def __init__(self, model: RuleModel) -> None:
+        model.rule_network.settle_unseen()
         self.network = copy.deepcopy(model.rule_network).double().eval()
         self.book, self.layout = self.network.book, model.layout
         self.grounding, self.lock = model.histories.grounding, model.histories._lock
+        self.vocabulary = model.vocabulary
         self._start_dtype = model.dtype
         self.device = model.device
         self.dim = max(self.layout.dims, default=1)
@@ -67,7 +69,7 @@ class RuleParameters:
         self.time_scale = model.time_scale
 
     def densities(self, middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
-        """Of the mixture over time scales, on windows [..., P] after events at `since` [...]: [..., P, scales]."""
+        """Densities of the mixture over time scales, on windows [..., P] after events at `since` [...]: [..., P, scales]."""
         return _decays(self.scales, middle, half, since, degree).times(self.time_scale / self.scales)
 
     def shapes(self, middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
@@ -79,7 +81,7 @@ class RuleParameters:
         if len(self.book.order) > self._met:
             self._met = len(self.book.order)
             self.network.grow(self._start_dtype, self.device)
-            self.network.double()  # as the model's own, which start in its own precision
+            self.network.double()  # as the model's own, which are of its own precision
             self._arrays = self.network.named_arrays()
 
     def array(self, name: str) -> Tensor:

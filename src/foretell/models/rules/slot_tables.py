@@ -100,7 +100,7 @@ class SlotTables:
         return {dim: one.expand(-1, -1, pieces, -1) for dim, one in found.items()}
 
     def places(self, slots: Sequence[int]) -> np.ndarray:
-        """Of slots in what `stacked` gives; slot -1 is the row of zeros behind."""
+        """The rows of slots in what `stacked` gives; slot -1 is the row of zeros behind."""
         wanted = np.asarray(slots, dtype=np.int64)
         if not self.slots:
             return np.zeros_like(wanted)

@@ -32,7 +32,7 @@ class Densities:
     row: Tensor  # int64: of each possible event, and of each that happened
 
     def of(self, places: Tensor) -> Tensor:
-        """Of some of the latter: [n, scales]."""
+        """The densities of some of the latter: [n, scales]."""
         return self.table.index_select(0, self.row.index_select(0, places))
 
 

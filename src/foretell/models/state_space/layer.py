@@ -104,17 +104,17 @@ class StateSpaceLayer(LinearSystem):
 
     @torch.no_grad()
     def reset(self, generator: torch.Generator) -> None:
-        """Eigenvalues of the normal part of HiPPO-LegS, one of each conjugate pair; matrices by Glorot, in its eigenbasis."""
+        """Eigenvalues of the normal part of HiPPO-LegS, which come in conjugate pairs; matrices by Glorot, in its eigenbasis."""
         frequencies, basis = hippo(self.states)
         self.log_decay.fill_(math.log(HIPPO_DECAY))
         self.frequency.copy_(torch.from_numpy(frequencies))
         inverse = torch.from_numpy(basis.conj().T.copy())  # the basis is unitary
-        glorot = math.sqrt(2.0 / (2 * self.states + self.width))
+        glorot = math.sqrt(2.0 / (self.states + self.width))
         for matrix in (self.E, self.B):
             if matrix is not None:
-                real = torch.randn(2 * self.states, self.width, generator=generator, dtype=torch.float64) * glorot
+                real = torch.randn(self.states, self.width, generator=generator, dtype=torch.float64) * glorot
                 matrix.copy_(torch.view_as_real(inverse @ real.to(inverse.dtype)))
-        real = torch.randn(self.width, 2 * self.states, generator=generator, dtype=torch.float64) * glorot
+        real = torch.randn(self.width, self.states, generator=generator, dtype=torch.float64) * glorot
         self.C.copy_(torch.view_as_real(real.to(inverse.dtype) @ torch.from_numpy(basis)))
         self.start.normal_(generator=generator).mul_(SMALL_START)
         self.step_bias.fill_(float(inverse_softplus(torch.tensor(1.0, dtype=torch.float64))))
@@ -181,15 +181,14 @@ def _by_parts(matrix: Tensor) -> Tensor:
 
 
 def hippo(states: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positive frequencies [P] of the normal part of the HiPPO-LegS matrix of size 2P, and their eigenvectors [2P, P].
+    """Frequencies [P] of the normal part of the HiPPO-LegS matrix of size P, and their eigenvectors [P, P].
 
-    Its eigenvalues are `−½ ± iω`; of each conjugate pair one is kept, since outputs take twice the real part.
+    Its eigenvalues are `−½ ± iω`. All of them are kept, as the authors do: one of each pair of a matrix twice as large, with frequencies up
+    to four times as high, scores up to 0.3 nats per event less on dev (`experiments/field`).
     """
-    size = np.arange(2 * states)
+    size = np.arange(states)
     root = np.sqrt(2.0 * size + 1.0)
     skew = -0.5 * np.sign(size[:, None] - size[None, :]) * root[:, None] * root[None, :]
-    frequencies, vectors = np.linalg.eigh(skew * -1j)  # i times a skew-symmetric matrix is Hermitian
-    chosen = np.argsort(frequencies)[states:]
-    basis = vectors[:, chosen]
+    frequencies, basis = np.linalg.eigh(skew * -1j)  # i times a skew-symmetric matrix is Hermitian
     turn = np.exp(-1j * np.angle(basis[-1]))  # last components become real, so that it is the same on all machines
-    return frequencies[chosen], basis * turn
+    return frequencies, basis * turn

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.models.attention.layers import Dropout
+from foretell.models.calendar import NO_INPUTS, QueryCovariates
 from foretell.models.capabilities import GapIntensities
+from foretell.models.covariates import plus
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.softplus_intensities import SoftplusIntensities
 from foretell.models.state_space.layer import LayerStates, StateSpaceLayer
@@ -35,8 +37,9 @@ ARRAYS = (*FIRST_ARRAYS, "B", "D", "step")  # of the others
 @dataclass(frozen=True)
 class StateHistory:
     layers: list[LayerStates]
-    before: Tensor  # [B, N, H]: the stream above all layers just before each event
+    before: Tensor  # [B, N, H]: what is known just before each event
     since: Tensor  # float64 [B, N + 1]: when each gap begins
+    query: QueryCovariates = NO_INPUTS
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class S2p2Options(EmbeddingOptions):
     # H. The best on clicks of users, with 3 layers; the authors have 128 and 4 on taxi
     dim: int = option(64, flag="Dimension of the embeddings.", tuned=(16, 32, 64, 128))
     layers: int = option(3, flag="Layers of linear systems.", tuned=(1, 2, 3, 4))  # L
-    states: int = option(16, tuned=(8, 16, 32))  # P: complex components of a layer's state; the authors'
-    dropout: float = option(0.0, free=True)  # the authors have 0.1
+    states: int = option(16, tuned=(8, 16, 32), doc="Complex components of a layer's state.")  # P, the authors'
+    dropout: float = option(0.0, free=True, doc="Share of the components that training drops.")  # the authors have 0.1
 
     smallest: ClassVar[int] = 2  # LayerNorm leaves nothing of one component
 
@@ -63,8 +66,21 @@ class S2p2Options(EmbeddingOptions):
     ModelSpec("s2p2", "S2P2", S2p2Options, "layers of linear state-space systems that events move", "Chang et al. 2025")
 )
 class S2P2(SoftplusIntensities[S2p2Options]):
+    """S2P2, the state-space point process: layers of linear systems in continuous time that jump at events.
+
+    Between events each layer's complex state turns and decays, `x(t) = exp(Λ(t − s)) x(s) + …`; training scans the events in parallel,
+    so that its cost is linear in their number.
+
+    Chang et al., "Deep Continuous-Time State-Space Models for Marked Event Sequences", NeurIPS 2025.
+
+    Example:
+        >>> ft.S2P2(3, dim=16, layers=2, states=8).options.layers
+        2
+    """
+
     shown_sizes = ("dim", "layers")
     shown_units = {"scale": "time_scale"}  # noqa: RUF012
+    takes_covariates = takes_calendar = True
 
     def __init__(
         self,
@@ -105,17 +121,23 @@ class S2P2(SoftplusIntensities[S2p2Options]):
 
     def encode(self, batch: Batch) -> StateHistory:
         layers, streams = self._read(batch)
-        return StateHistory(layers, streams[-1][0], batch.gap_start)
+        query = self.query_inputs(batch)
+        before = plus(streams[-1][0], self.at_queries(query, batch.times))
+        return StateHistory(layers, before, batch.gap_start, query)
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
-        """The vectors of the events' types, and the stream above each layer right after each event: [B, N, H] each."""
-        return [lookup(self.embedding, batch.types), *(stream[1] for stream in self._read(batch)[1])]
+        """The vectors of the events, and the stream above each layer right after each event: [B, N, H] each."""
+        vectors = plus(lookup(self.embedding, batch.types), self.event_inputs(batch))
+        return [vectors, *(stream[1] for stream in self._read(batch)[1])]
 
     def _read(self, batch: Batch) -> tuple[list[LayerStates], list[Tensor]]:
-        """Of each layer what queries need, and the stream above it just before and right after each event: [2, B, N, H]."""
+        """For each layer what queries need, and the stream above it just before and right after each event: [2, B, N, H]."""
         elapsed = self._elapsed(batch.times, batch.gap_start[:, :-1])
         table = torch.cat([layer.jumps(self.embedding) for layer in self.layer_list()], dim=1)
-        jumps = lookup(table, batch.types).split(2 * self.states, dim=-1)
+        found, added = lookup(table, batch.types), self.event_inputs(batch)
+        if added is not None:
+            found = found + torch.cat([layer.jumps(added) for layer in self.layer_list()], dim=-1)
+        jumps = found.split(2 * self.states, dim=-1)
         drop, stream = self._drop(), None
         layers, streams = [], []
         for layer, jump in zip(self.layer_list(), jumps, strict=True):
@@ -150,7 +172,8 @@ class S2P2(SoftplusIntensities[S2p2Options]):
             g = layer.rotation(step, elapsed)
             stream = layer.out(layer.moved(g, state, layer.pushed(g, stream)), stream, drop)
         assert stream is not None
-        return stream if per_gap is None else stream.flatten(1, 2)
+        stream = stream if per_gap is None else stream.flatten(1, 2)
+        return plus(stream, self.at_queries(history.query, queries.times))
 
     def ends_and_inside(self, history: StateHistory, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
         """The stream just before each event is known from reading it."""
@@ -168,7 +191,7 @@ class S2P2(SoftplusIntensities[S2p2Options]):
         for number, layer in enumerate(self.layer_list(), 1):
             found[f"layer.{number}.decay"] = layer.log_decay.exp()
             found |= {f"layer.{number}.{name}": array for name, array in _plain_arrays(layer).items()}
-        found |= self.intensity_arrays()
+        found |= self.intensity_arrays() | self.input_arrays()
         return {name: array.detach() for name, array in found.items()}
 
     @torch.no_grad()
@@ -180,6 +203,8 @@ class S2P2(SoftplusIntensities[S2p2Options]):
             layer.log_decay.copy_(arrays[f"layer.{number}.decay"].log())
             for name, target in _plain_arrays(layer).items():
                 target.copy_(arrays[f"layer.{number}.{name}"])
+        for name, target in self.input_arrays().items():
+            target.copy_(arrays[name])
         self.load_intensity_arrays(arrays)
 
 

@@ -17,10 +17,12 @@ from torch import Tensor
 
 from foretell.data import EventSequence
 from foretell.models.attention.layers import Dropout
+from foretell.models.covariates import plus
+from foretell.models.future_covariates import CovariateSampler, DrawnCovariates
 from foretell.models.state_space.layer import Rotation
 from foretell.sampling.bounds.chebyshev import DEGREE, SLACK, ChebyshevPiece, tighter, unless_known
 from foretell.sampling.bounds.curves import spiral
-from foretell.sampling.core.sampler import Bounds, Sampler
+from foretell.sampling.core.sampler import Bounds
 from foretell.sampling.core.start import in_float64, past_batch
 
 if TYPE_CHECKING:
@@ -41,22 +43,25 @@ class SystemState:
         return SystemState(self.state[rows], self.step[rows])
 
 
-class S2p2Sampler(Sampler):
+class S2p2Sampler(CovariateSampler):
     together = 32
 
-    def __init__(self, model: S2P2, systems: list[SystemState], since: Tensor) -> None:
+    def __init__(self, model: S2P2, systems: list[SystemState], since: Tensor, future: DrawnCovariates) -> None:
         self.model, self.systems, self.since = model, systems, since  # float64 [W]: the last event
-        self._range = _intensity_range(model)
+        self.future = future
+        self._range = _intensity_range(model, future)
 
     @classmethod
     @torch.inference_mode()
     def start(cls, model: S2P2, histories: Sequence[EventSequence], seen: Sequence[int]) -> S2p2Sampler:
         """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
-        batch = past_batch(histories, seen, model.vocabulary, model.device)
+        batch = past_batch(histories, seen, model)
         past, row, last = model.encode(batch), torch.arange(len(batch), device=model.device), batch.lengths
         systems = [SystemState(one.state[row, last], one.step[row, last] / model.time_scale) for one in past.layers]
-        return cls(model, systems, past.since[row, last])
+        return cls(
+            model, systems, past.since[row, last], DrawnCovariates.start(model.covariates, batch, model.calendar)
+        )
 
     @property
     def count(self) -> int:
@@ -71,7 +76,8 @@ class S2p2Sampler(Sampler):
         return max(MOST_WASTE / draws, LEAST_WASTE)
 
     def select(self, rows: Tensor) -> Self:
-        return type(self)(self.model, [one.select(rows) for one in self.systems], self.since[rows])
+        systems = [one.select(rows) for one in self.systems]
+        return type(self)(self.model, systems, self.since[rows], self.future.select(rows))
 
     def name(self, row: int, choice: int) -> str:
         return self.model.vocabulary.names[choice]
@@ -85,8 +91,8 @@ class S2p2Sampler(Sampler):
         middle = (start + end) / 2.0
         rates = self._rates(middle, (end - start) / 2.0, DEGREE)
         total = ChebyshevPiece(rates.v.sum(-1), rates.remainder.sum(-1))
-        upper = torch.minimum(unless_known(total.upper()), self._range[1].sum())
-        return Bounds(upper, self.intensities(middle).sum(-1), rates)
+        upper = torch.minimum(unless_known(total.upper()), self._range[1].sum(-1))
+        return Bounds(upper, self.future.judged(upper, self.intensities(middle).sum(-1), start, end), rates)
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
@@ -94,6 +100,7 @@ class S2p2Sampler(Sampler):
         if not len(some):
             return
         model, mark = self.model, self.model.embedding[choices[some]]
+        mark = plus(mark, self.future.of_events(some, choices[some], times[some]))
         elapsed = (times - self.since)[some, None]
         before = after = None
         for layer, system in zip(model.layer_list(), self.systems, strict=True):
@@ -115,19 +122,23 @@ class S2p2Sampler(Sampler):
             moved = layer.moved(g, system.state[:, None], layer.pushed(g, stream))
             stream = layer.out(moved, stream, NO_DROPOUT)
         assert stream is not None
-        rates = self.model.intensities(stream)
+        rates = self.model.intensities(self.future.on_windows(stream, middle, half, degree))
         return tighter(rates, *(one.expand_as(rates.remainder) for one in self._range)) if degree else rates
 
 
-def _intensity_range(model: S2P2) -> tuple[Tensor, Tensor]:
-    """From what to what each intensity can be, whatever happens: [K] each."""
+def _intensity_range(model: S2P2, future: DrawnCovariates) -> tuple[Tensor, Tensor]:
+    """From what to what each intensity can be, whatever happens: [1, 1, K] each, or [W, 1, K] where covariates are added at queries."""
+    query = future.query
     norm = model.layer_list()[-1].norm
     weights = model.w / model.log_tau.exp()[:, None]
     turned = weights * norm.weight
     swing = math.sqrt(model.dim) * (turned - turned.mean(-1, keepdim=True)).norm(dim=-1)
-    centre = model.scores(norm.bias)
+    middle = plus(norm.bias.expand(1, 1, -1), None if query is None else query.unsqueeze(1))
+    if model.calendar is not None:  # no pair of a sine and a cosine moves a score further than its length
+        swing = swing + torch.hypot(*(weights @ model.calendar.query.T).chunk(2, dim=-1)).sum(-1)
+    centre, size = model.scores(middle), norm.bias.abs() + (middle - norm.bias).abs()
     # Numbers of the network are rounded, by a share of all that is summed up.
-    slack = SLACK * (swing + turned.abs().sum(-1) + (weights * norm.bias).abs().sum(-1) + centre.abs())
+    slack = SLACK * (swing + turned.abs().sum(-1) + size @ weights.abs().T + centre.abs())
     return (
         model.intensities_at(centre - swing - slack) * (1.0 - SLACK),
         model.intensities_at(centre + swing + slack) * (1.0 + SLACK),

@@ -115,7 +115,7 @@ def back_to_keys(
     x, k, v, query_times, key_times, decay, level, grad, share, grad_k, grad_v, rows, table, per_gap, extra, HEADS,
     DIM: tl.constexpr, SIZE: tl.constexpr, WIDE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Of `BN` keys, from all rows that see one of them; the null key gets 0."""
+    """Gradients of `BN` keys, from all rows that see one of them; the null key gets 0."""
     sequence, head = tl.program_id(1), tl.program_id(2)
     first = tl.program_id(0) * BN
     key = first + tl.arange(0, BN)

@@ -78,7 +78,7 @@ def logits(
     STRIDE: tl.constexpr, TD: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
     EMBEDDED: tl.constexpr,
 ):  # fmt: skip
-    """Of a tile's rows with the keys `columns`; -inf where a row does not see the key."""
+    """Logits of a tile's rows with the keys `columns`; -inf where a row does not see the key."""
     there = columns < R
     key = table + columns * STRIDE
     component, wide = tl.arange(0, TD), tl.arange(0, D)

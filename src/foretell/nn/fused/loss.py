@@ -72,7 +72,7 @@ class LossLayout:
 
     @property
     def key_width(self) -> int:
-        """Of all but the value: what meets time, what meets the embedding, two levels and six zeros."""
+        """Columns of a row without its value: what meets time, what meets the embedding, two levels and six zeros."""
         return self.time_width + self.dim + 8
 
     @property

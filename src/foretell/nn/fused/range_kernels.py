@@ -114,7 +114,7 @@ def back_to_keys(
     x, k, v, row, low, high, tile_start, level, grad, share, chunk_block, chunk_start, chunk_tile, grad_k, grad_v, keys, W, D,
     WA: tl.constexpr, WB: tl.constexpr, TWO: tl.constexpr, DD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Of `BN` keys, from some of the tiles whose windows meet them."""
+    """Gradients of `BN` keys, from some of the tiles whose windows meet them."""
     chunk = tl.program_id(0)
     key = tl.load(chunk_block + chunk) * BN + tl.arange(0, BN)
     known = key < keys

@@ -212,7 +212,7 @@
     // The first epochs are often far below all others: the axis begins where the dev curves have settled a little.
     const values = runs.flatMap((run) => [...strong(run), ...run.train].map((one) => one[1])).sort((a, b) => a - b);
     const low = values[Math.floor(values.length * 0.03)], high = values[values.length - 1];
-    const at = frame(place, { x: [Math.min(...epochs), Math.max(...epochs)], y: padded([low, high]), xlabel: "epoch", ylabel: "log-likelihood, nats an event", height: 320 });
+    const at = frame(place, { x: [Math.min(...epochs), Math.max(...epochs)], y: padded([low, high]), xlabel: "epoch", ylabel: "log-likelihood, nats per event", height: 320 });
     const points = [];
     for (const run of runs) {
       const paint = runColour(run.name), unzip = (pairs) => [pairs.map((one) => one[0]), pairs.map((one) => one[1])];
@@ -230,7 +230,7 @@
 
   charts.forest = (place, { rows }) => () => {
     const narrow = place.clientWidth < 620, step = narrow ? 46 : 34;
-    const at = frame(place, { x: padded(extent(rows.flatMap((row) => [row.low, row.high]))), y: [0, rows.length], yticks: [], left: narrow ? 6 : 220, right: 70, height: rows.length * step + 50, xlabel: "log-likelihood, nats an event" });
+    const at = frame(place, { x: padded(extent(rows.flatMap((row) => [row.low, row.high]))), y: [0, rows.length], yticks: [], left: narrow ? 6 : 220, right: 70, height: rows.length * step + 50, xlabel: "log-likelihood, nats per event" });
     const points = [];
     rows.forEach((row, place_) => {
       const y = at.top + (place_ + (narrow ? 0.7 : 0.5)) * step, paint = row.place === null ? "var(--soft)" : runColour(row.place);
@@ -449,7 +449,7 @@
       const [across, up] = [runs[state.x], runs[state.y]];
       const names = Object.keys(across.rows).filter((name) => name in up.rows);
       const both = padded(extent(names.flatMap((name) => [...across.rows[name], ...up.rows[name]])));
-      const at = frame(place, { x: both, y: both, square: true, xlabel: `${across.name}, nats an event`, ylabel: `${up.name}, nats an event` });
+      const at = frame(place, { x: both, y: both, square: true, xlabel: `${across.name}, nats per event`, ylabel: `${up.name}, nats per event` });
       shape(at.plot, "line", { class: "even", x1: at.X(both[0]), y1: at.Y(both[0]), x2: at.X(both[1]), y2: at.Y(both[1]) });
       shape(at.svg, "text", { x: at.left + 8, y: at.top + 14 }, `${up.name} is better`);
       shape(at.svg, "text", { x: at.left + at.w - 6, y: at.top + at.h - 8, "text-anchor": "end" }, `${across.name} is better`);

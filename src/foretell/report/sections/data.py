@@ -25,7 +25,7 @@ def data_section(summary: DataSummary, data: EventData) -> PageSection:
         f"{', each given what came before its scored part' if data.columns.scored_from is not None else ''}."
     )
     gaps = ("gap: median", "gap: mean", "gap: largest")
-    columns = ("split", "sequences", "events", "events a sequence (median)", *gaps, "ties")
+    columns = ("split", "sequences", "events", "events per sequence (median)", *gaps, "ties")
     rows = [(name, *_cells(split)) for name, split in summary.splits.items()]
     splits = table(columns, rows, label="Splits of the data")
     numbers: dict[str, Any] = {"frequent": {"rows": [list(pair) for pair in summary.most_frequent]}}

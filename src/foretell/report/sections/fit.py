@@ -163,7 +163,7 @@ class Confusion:
 
     @property
     def shares(self) -> np.ndarray:
-        """Of each row; a row without events is zero."""
+        """The shares of each row; a row without events is zero."""
         return self.counts / np.maximum(self.counts.sum(1, keepdims=True), 1)
 
 

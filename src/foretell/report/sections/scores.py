@@ -100,7 +100,7 @@ def _of_one(evaluation: dict[str, Any]) -> list[str]:
     if used.get("standard_error") is not None:
         why = "; quadrature did not settle" if used.get("fallback") else ""
         found.append(
-            f"the integral is drawn, with a standard error of {used['standard_error']:.1e} nats an event{why}."
+            f"the integral is drawn, with a standard error of {used['standard_error']:.1e} nats per event{why}."
         )
     if evaluation.get("undefined_times"):
         found.append(
@@ -167,7 +167,7 @@ def functors_section(entries: Sequence[Entry]) -> PageSection:
 
 
 def _functor_rows(entry: Entry) -> tuple[dict[str, list[float]], dict[str, int]]:
-    """Of each functor its value, low and high; and its events."""
+    """For each functor its value, low and high, and its events."""
     metric = next(one for one in metrics_of(EventRecord(entry.events)) if one.key == METRIC)
     units = Units(entry.events.sequence, len(entry.data))
     found = by_functor([[metric]], entry.events.type, entry.data.vocabulary.names, units)

@@ -268,7 +268,7 @@ def _facts(timeline: Timeline, states: list[int], names: _Names) -> tuple[list[i
     grounding = timeline.grounding
     always = [names.place(grounding.text(fact)) for fact in grounding.always.tolist() if not grounding.is_event(fact)]
     moving = []
-    for fact, first, last in timeline.holds.tolist():
+    for fact, first, last in timeline.shown_holds.tolist():
         begin, end = (int(np.searchsorted(states, state, side="left")) for state in (first, last))
         if begin < end and not grounding.is_event(fact):
             moving.append([names.place(grounding.text(fact)), begin, end])
@@ -281,7 +281,7 @@ TITLE = "Inside the rules, moment by moment"
 def moments_section(
     entries: Sequence[Entry], places: Sequence[int], start: float, progress: Callable[[str, int, int], None]
 ) -> PageSection | None:
-    """Of the first entry that has rules; None: none has."""
+    """The section of the first entry that has rules; None: none has."""
     both = zip(entries, places, strict=True)
     with_rules = [(entry, place) for entry, place in both if isinstance(entry.model, RuleModel)]
     if not with_rules:

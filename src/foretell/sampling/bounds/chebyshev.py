@@ -110,7 +110,7 @@ class ChebyshevPiece:
         return polynomial_shape(self.series())
 
     def series(self) -> Tensor:
-        """Of the polynomial, the coefficients of Chebyshev polynomials: [degree + 1, ...]."""
+        """The coefficients of Chebyshev polynomials: [degree + 1, ...]."""
         return _mixed(_inverse(self.degree, self.v.device), self.v)
 
     def curves(self) -> PolynomialCurves:
@@ -412,7 +412,7 @@ def _steepest(degree: int, device: torch.device) -> Tensor:
 
 @lru_cache
 def _tanh_bounds(orders: int) -> list[tuple[float, float]]:
-    """Of coefficients 1, 2, … of tanh anywhere: as a share of the slope there, and alone."""
+    """Bounds of coefficients 1, 2, … of tanh anywhere: as a share of the slope there, and alone."""
     return derivative_bounds(orders, Polynomial([1.0, 0.0, -1.0]), Polynomial([1.0, 0.0, -1.0]), -1.0)
 
 
@@ -422,7 +422,7 @@ def _softplus_bounds(orders: int) -> list[tuple[float, float]]:
 
 
 def derivative_bounds(orders: int, slope: Polynomial, moves: Polynomial, low: float) -> list[tuple[float, float]]:
-    """Of Taylor coefficients 1, 2, … of a curve, as a share of its slope, and alone.
+    """Bounds of Taylor coefficients 1, 2, … of a curve, as a share of its slope, and alone.
 
     The slope is a polynomial of some `y` from `low` to 1, where `y` itself moves as `moves` says.
     """

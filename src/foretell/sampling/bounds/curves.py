@@ -149,7 +149,7 @@ def _slope(x: Tensor) -> Tensor:
 
 @lru_cache
 def _gelu_bounds(orders: int) -> list[tuple[float, ...]]:
-    """Of coefficients 2, 3, … of GELU, for each fall θ the largest `|f⁽ⁿ⁾(x)| exp(θ x²)/n!` anywhere.
+    """For coefficients 2, 3, … of GELU and each fall θ the largest `|f⁽ⁿ⁾(x)| exp(θ x²)/n!` anywhere.
 
     `f″ = φ(x)(2 − x²)`; if a derivative is `φ q`, the next is `φ (q′ − x q)`. So `φ q exp(θ x²)` turns where `q′ = (1 − 2θ) x q`.
     """

@@ -187,7 +187,7 @@ class LogWindows:
 
 @lru_cache
 def _sigmoid_bounds(order: int) -> tuple[float, float]:
-    """Of the Taylor coefficient of that order of the logistic function: as a share of the slope there, and alone."""
+    """Bounds of the Taylor coefficient of that order of the logistic function: as a share of the slope there, and alone."""
     slope = Polynomial([0.0, 1.0, -1.0])
     return derivative_bounds(order, slope, slope, 0.0)[-1]
 

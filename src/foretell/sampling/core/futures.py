@@ -9,114 +9,36 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
-from foretell.data import Clock, EventData, EventSequence, FrameFormat, FrameResult, ResultList, Vocabulary
+from foretell.data import Clock, EventData, EventSequence, FrameFormat, ResultList, Vocabulary
+from foretell.data.arguments import check_histories, check_history
 from foretell.data.clock import NO_CLOCK
-from foretell.data.frame_output import NO_FORMAT, FrameColumns
+from foretell.data.sequence import FACTS, NO_METADATA
 from foretell.errors import ForetellError
+from foretell.options import check_choice
+from foretell.sampling.core.drawing import FutureDraws, SamplingStart, in_shards, in_threads, mixed_seed
+from foretell.sampling.core.future import Future, Futures, NextEvents
+from foretell.sampling.core.sampler import FutureCovariates
 from foretell.sampling.core.start import SampledModel, start_sampler
-from foretell.sampling.core.thinning import KEPT, Cost, Pace, next_events, next_window, waits
-from foretell.sampling.core.threads import alone, keep_memory, side_by_side
+from foretell.sampling.core.thinning import Cost, Pace, next_events
+from foretell.sampling.core.threads import alone, keep_memory
+from foretell.shards.shard_map import Shards
 
 log = logging.getLogger("foretell")
 
-End = Literal["horizon", "count"]
-SEQUENCES_AT_A_TIME = 64  # whose pasts are held side by side
-WORTH_SHARING = 16  # futures from which on they are shared out among threads
 MOST_EVENTS = 10_000  # of a future, unless more are asked for: a process that feeds itself may explode
 MOST_DRAWS = 1_000_000  # of one history
 DRAWS_AT_A_TIME = 50_000  # of next events, each with the intensities of all types
 LONGEST_TIMES = 100.0  # observation times of training, up to which a next event is waited for
 
 
-@dataclass(frozen=True)
-class Future:
-    times: np.ndarray  # float64, after the start, in order
-    events: tuple[str, ...]
-    end: End  # nothing more happens up to the horizon, or as many events as were asked for
-
-    def to_json(self, clock: Clock = NO_CLOCK, began: int | None = None) -> dict[str, Any]:
-        """With ISO times beside the numbers where the sequence `began` at a known time."""
-        iso = {} if began is None else {"iso": [clock.iso(time, began) for time in self.times.tolist()]}
-        return {"times": self.times.tolist(), **iso, "events": list(self.events), "end": self.end}
-
-
-@dataclass(frozen=True)
-class Futures(FrameResult):
-    """Sampled futures of one history. As a frame: a row per event, with the number of its future, from 1, in `sample`."""
-
-    sequence: str
-    start: float
-    horizon: float  # an absolute time
-    futures: tuple[Future, ...]
-    cost: Cost
-    seed: int
-    format: FrameFormat = field(default=NO_FORMAT, repr=False, compare=False)
-
-    def frame_columns(self) -> FrameColumns:
-        lengths = [len(one.times) for one in self.futures]
-        return {
-            "sequence": [self.sequence] * sum(lengths),
-            "sample": np.repeat(np.arange(1, len(lengths) + 1), lengths),
-            "time": self.format.times(np.concatenate([np.zeros(0), *(one.times for one in self.futures)])),
-            "event": [event for one in self.futures for event in one.events],
-        }
-
-    def to_json(self, clock: Clock = NO_CLOCK, began: int | None = None) -> dict[str, Any]:
-        """With ISO times beside the numbers where the sequence `began` at a known time."""
-        ends = {"start": self.start, "horizon": self.horizon}
-        iso = {} if began is None else {"iso": {name: clock.iso(time, began) for name, time in ends.items()}}
-        return {
-            "sequence": self.sequence,
-            **ends,
-            **iso,
-            "seed": self.seed,
-            "futures": [one.to_json(clock, began) for one in self.futures],
-            "cost": cost_json(self.cost),
-        }
-
-
-@dataclass(frozen=True)
-class NextEvents(FrameResult):
-    """Draws of the next event of one history. As a frame: a row per draw; time and event are missing where nothing was found."""
-
-    sequence: str
-    start: float
-    horizon: float
-    found: np.ndarray  # bool [n]; False: nothing up to the horizon
-    times: np.ndarray  # float64 [n]; NaN where nothing was found
-    events: tuple[str | None, ...]
-    cost: Cost
-    format: FrameFormat = field(default=NO_FORMAT, repr=False, compare=False)
-
-    def frame_columns(self) -> FrameColumns:
-        count = len(self.times)
-        names = {"sequence": [self.sequence] * count, "sample": np.arange(1, count + 1)}
-        return names | {"time": self.format.times(self.times), "event": list(self.events)}
-
-
-def cost_json(cost: Cost) -> dict[str, int]:
-    return {"accepted": cost.accepted, "proposals": cost.proposals, "bounds": cost.bounds, "pieces": cost.pieces}
-
-
-@dataclass(frozen=True)
-class SamplingStart:
-    """Where the future of a history begins."""
-
-    history: EventSequence
-    seen: int  # events of the history that have happened by then
-    start: float
-
-
 def sampling_start(history: EventSequence, start: float | None) -> SamplingStart:
     """At the end of what was observed, or earlier, where later events are not seen, or later, after a time in which nothing happened."""
-    if not isinstance(history, EventSequence):
-        raise ForetellError(f"history: expected an EventSequence, such as data.test[0], found {type(history).__name__}")
+    check_history(history)
     if start is None:
         return SamplingStart(history, len(history), history.t_end)
     if not (np.isfinite(start) and start >= 0.0):
@@ -139,51 +61,54 @@ def sample_futures(
     start: float | Sequence[float] | None = None,
     events: int = MOST_EVENTS,
     seed: int = 0,
+    covariates: FutureCovariates = "drawn",
     progress: Callable[[int, int], None] | None = None,
+    shards: Shards | None = None,
 ) -> ResultList[Futures]:
-    """`n` futures of each history over a `horizon` of time after its start (or one for each), or up to a number of `events`."""
+    """Draw futures of every history, exactly, by thinning under proved bounds.
+
+    Draws depend on `seed` and a history's place alone, not on threads or on the other histories.
+
+    Args:
+        model: the model.
+        histories: what has happened so far.
+        horizon: how long after its start each future lasts.
+        n: futures per history.
+        start: where futures begin; one time for all, or one for each. Default: each history's `t_end`.
+        events: a future ends after so many events.
+        seed: of the draws.
+        covariates: of drawn events, where the model has some: "drawn" from training events of their type, or "missing".
+        progress: called with how many futures are done, and how many there are.
+        shards: where futures are drawn, which changes none; default: here.
+
+    Returns:
+        The futures of each history; `to_frame()` has a row per event.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data).model
+        >>> [len(one.futures) for one in ft.sample_futures(model, data, horizon=3.0, n=4)]
+        [4, 4]
+    """
     _check(horizon, n, events, seed)
+    _check_covariates(model, covariates)
     keep_memory()
+    check_histories(histories)
     begin = [start] * len(histories) if start is None or isinstance(start, int | float) else start
     starts = [sampling_start(history, one) for history, one in zip(histories, begin, strict=True)]
-    step = _share(n)
-    shares = [(number, first) for number in range(len(starts)) for first in range(0, n, step)]
-    finished = dict.fromkeys(shares, 0)
-
-    def sampled(share: tuple[int, int]) -> tuple[list[Future], Cost]:
-        number, first = share
-        size = min(step, n - first)
-
-        def told(count: int) -> None:
-            finished[share] = count
-            if progress is not None:
-                progress(sum(finished.values()), len(starts) * n)
-
-        # Of its own for every share, so that neither threads nor other histories change what is drawn.
-        random = torch.Generator().manual_seed(_mixed(seed, number, first))
-        one = starts[number]
-        return _futures(model, one, size, one.start + horizon, events, random, told)
-
+    drawing = FutureDraws(model, starts, horizon, n, (events, covariates), seed)
+    drawn = in_threads(drawing, progress) if shards is None else in_shards(drawing, progress, shards)
     made: list[list[Future]] = [[] for _ in starts]
     costs = [Cost() for _ in starts]
-    for (number, _), (futures, cost) in zip(shares, side_by_side(sampled, shares, model.device), strict=True):
+    for (number, _), (futures, cost) in zip(drawing.shares, drawn, strict=True):
         made[number] += futures
         costs[number] += cost
     found: ResultList[Futures] = ResultList()
     for one, futures, cost in zip(starts, made, costs, strict=True):
         said = FrameFormat.of(histories, one.history.start)
-        found.append(Futures(one.history.id, one.start, one.start + horizon, tuple(futures), cost, seed, said))
+        how = covariates if model.has_covariates else None
+        found.append(Futures(one.history.id, one.start, one.start + horizon, tuple(futures), cost, seed, said, how))
     return found
-
-
-def _share(n: int) -> int:
-    """Futures of a history that are drawn side by side: equal shares, whatever the number of threads, but at least two of many."""
-    shares = max(-(-n // SEQUENCES_AT_A_TIME), 2 if n >= WORTH_SHARING else 1)
-    return -(-n // shares)
-
-
-def _mixed(*numbers: int) -> int:
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
 def sample(
@@ -195,9 +120,39 @@ def sample(
     start: float | None = None,
     events: int = MOST_EVENTS,
     seed: int = 0,
+    covariates: FutureCovariates = "drawn",
 ) -> Futures:
-    """`n` futures of one history."""
-    return sample_futures(model, [history], horizon=horizon, n=n, start=start, events=events, seed=seed)[0]
+    """Draw futures of one history, exactly, by thinning under proved bounds.
+
+    Args:
+        model: the model.
+        history: what has happened so far.
+        horizon: how long after its start each future lasts.
+        n: how many futures.
+        start: where futures begin; default: the history's `t_end`.
+        events: a future ends after so many events.
+        seed: of the draws.
+        covariates: as in `sample_futures`.
+
+    Returns:
+        The futures; `to_frame()` has a row per event.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data).model
+        >>> len(ft.sample(model, data[0], horizon=3.0, n=4).futures)
+        4
+    """
+    limits: Any = {"horizon": horizon, "n": n, "start": start, "events": events}
+    return sample_futures(model, [history], **limits, seed=seed, covariates=covariates)[0]
+
+
+def _check_covariates(model: SampledModel, covariates: str) -> None:
+    check_choice("covariates", covariates, list(get_args(FutureCovariates)), repr)
+    if covariates != "drawn" and not model.has_covariates:
+        raise ForetellError(
+            f"covariates = {covariates!r}: {model.title} was trained without covariates, and its futures have none; leave it out"
+        )
 
 
 def sample_next(
@@ -209,7 +164,26 @@ def sample_next(
     start: float | None = None,
     seed: int = 0,
 ) -> ResultList[NextEvents]:
-    """`n` draws of the next event of each history; without a `horizon`, a hundred times as long as anything in training."""
+    """Draw the next event of each history, exactly, many times.
+
+    Args:
+        model: the model.
+        histories: what has happened so far.
+        n: draws per history.
+        horizon: how long to wait for an event; default: a hundred times as long as anything in training.
+        start: the time from which on the event is waited for; default: each history's `t_end`.
+        seed: of the draws.
+
+    Returns:
+        For each history times and events of the draws, and which of them found none (`found`).
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data).model
+        >>> ft.sample_next(model, data, n=5)[0].times.shape
+        (5,)
+    """
+    check_histories(histories)
     if horizon is None:
         longest = model.longest if model.longest is not None else max((one.t_end for one in histories), default=1.0)
         horizon = LONGEST_TIMES * longest
@@ -223,7 +197,7 @@ def sample_next(
         parts = []
         with alone(model.device) if sampler.shares_out else nullcontext():
             for first in range(0, n, DRAWS_AT_A_TIME):
-                random = torch.Generator().manual_seed(_mixed(seed, number, first))
+                random = torch.Generator().manual_seed(mixed_seed(seed, number, first))
                 of_draw = torch.zeros(min(DRAWS_AT_A_TIME, n - first), dtype=torch.int64, device=model.device)
                 pace = Pace.first(sampler, model.device)
                 parts.append(next_events(sampler, of_draw, begin, begin + horizon, pace, random))
@@ -235,70 +209,6 @@ def sample_next(
         until, said = one.start + horizon, FrameFormat.of(histories, one.history.start)
         found.append(NextEvents(one.history.id, one.start, until, ~np.isnan(times), times, names, cost, said))
     return found
-
-
-def _futures(
-    model: SampledModel,
-    begin: SamplingStart,
-    n: int,
-    horizon: float,
-    events: int,
-    random: torch.Generator,
-    told: Callable[[int], None],
-) -> tuple[list[Future], Cost]:
-    device = model.device
-    sampler = start_sampler(model, [begin.history], [begin.seen])
-    pace = Pace.first(sampler, device)
-    now = torch.tensor([begin.start], dtype=torch.float64, device=device)
-    far = torch.full_like(now, horizon)
-    together = torch.zeros(n, dtype=torch.int64, device=device)
-    drawn = next_events(sampler, together, now, far, pace, random)
-    cost = drawn.cost
-    made = [_Growing() for _ in range(n)]
-    ids = drawn.found.nonzero().squeeze(1)  # which future each sequence is, from here on
-    sampler, pace = sampler.select(together[ids]), pace.select(together[ids])
-    now, choices = drawn.times[ids], drawn.choices[ids]
-    due = torch.zeros_like(now)
-    while len(ids):
-        happened = (choices >= 0).nonzero().squeeze(1).tolist()
-        for row, draw, when, which in zip(
-            happened, ids[happened].tolist(), now[happened].tolist(), choices[happened].tolist(), strict=True
-        ):
-            made[draw].add(when, sampler.name(row, which), events)
-        sampler.append(now, choices)
-        due = torch.where(choices >= 0, waits(len(ids), random, device), due)
-        pace.happened(choices >= 0, horizon - now)
-        open_ = torch.tensor([not made[draw].full for draw in ids.tolist()], device=device) & (now < horizon)
-        told(n - int(open_.sum()))
-        if int(open_.sum()) < KEPT * len(ids):
-            keep = open_.nonzero().squeeze(1)
-            ids, sampler, pace, now, due, open_ = (
-                ids[keep], sampler.select(keep), pace.select(keep), now[keep], due[keep], open_[keep],
-            )  # fmt: skip
-            if not len(ids):
-                break
-        end = torch.where(open_, horizon, now)
-        stretch = next_window(sampler, torch.arange(len(ids), device=device), now, end, pace, due, random)
-        cost += stretch.drawn.cost
-        choices, due = stretch.drawn.choices, stretch.due
-        now = torch.where(stretch.drawn.found, stretch.drawn.times, stretch.end)
-    told(n)
-    return [one.future() for one in made], cost
-
-
-@dataclass
-class _Growing:
-    times: list[float] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
-    full: bool = False
-
-    def add(self, time: float, event: str, most: int) -> None:
-        self.times.append(time)
-        self.events.append(event)
-        self.full = len(self.times) == most
-
-    def future(self) -> Future:
-        return Future(np.asarray(self.times, dtype=np.float64), tuple(self.events), "count" if self.full else "horizon")
 
 
 def futures_as_data(
@@ -317,6 +227,8 @@ def futures_as_data(
     sequences = []
     for place, one in enumerate(found):
         past_times, past_types = np.empty(0), np.empty(0, dtype=np.int32)
+        about = histories[place].metadata if histories is not None else NO_METADATA
+        given = {FACTS: about[FACTS]} if FACTS in about else NO_METADATA
         if histories is not None and whole:
             seen = int(np.searchsorted(histories[place].times, one.start, side="right"))
             past_times, past_types = histories[place].times[:seen], histories[place].types[:seen]
@@ -326,7 +238,7 @@ def futures_as_data(
             end = one.horizon if future.end == "horizon" else float(future.times[-1])
             kinds = np.concatenate([past_types, np.asarray(types, dtype=np.int32)])
             began = None if histories is None else histories[place].start
-            sequences.append(EventSequence(times, kinds, end, f"{one.sequence}-{number}", start=began))
+            sequences.append(EventSequence(times, kinds, end, f"{one.sequence}-{number}", given, start=began))
     return EventData(sequences, Vocabulary(tuple(names)), name="futures", clock=clock)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
+import torch
 from torch import Tensor
 
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece
@@ -19,9 +20,12 @@ from foretell.sampling.bounds.chebyshev import ChebyshevPiece
 WASTE = 0.2  # proposals: a bound costs about as much as an intensity or two
 
 
+FutureCovariates = Literal["drawn", "missing"]  # of drawn events: those of a training event of the type, or none
+
+
 @dataclass(frozen=True)
 class Bounds:
-    """Of the total intensity on windows, given that nothing happens before their ends."""
+    """Bounds of the total intensity on windows, given that nothing happens before their ends."""
 
     upper: Tensor  # float64 [W, P]: no smaller than the total intensity anywhere on the window, if it has length; may be infinite
     middle: Tensor  # float64 [W, P]: about the intensity in its middle, to see how tight that is
@@ -53,7 +57,7 @@ class Sampler(ABC):
     @property
     @abstractmethod
     def width(self) -> float:
-        """Of a first window: what a bound should follow easily; windows adapt from there."""
+        """The width of a first window, which a bound should follow easily; windows adapt from there."""
 
     def growth(self) -> WindowGrowth | None:
         """How windows grow with the time since the last event; None: they do not."""
@@ -61,7 +65,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def intensities(self, times: Tensor) -> Tensor:
-        """Of every choice at times [W, Q]: float64 [W, Q, C]; 0 where a choice is none of the sequence's."""
+        """Intensities of every choice at times [W, Q]: float64 [W, Q, C]; 0 where a choice is none of the sequence's."""
 
     def look(self, times: Tensor) -> Tensor:
         """Intensities, and a hint that bounds will be asked for there. The times must not depend on pending draws."""
@@ -78,6 +82,20 @@ class Sampler(ABC):
     @abstractmethod
     def append(self, times: Tensor, choices: Tensor) -> None:
         """One more event: times [W], choices int64 [W] as columns of `intensities`; a sequence whose choice is -1 stays as it is."""
+
+    def draw_covariates(self, random: torch.Generator, how: FutureCovariates) -> None:  # noqa: B027 (most have none)
+        """Events that are appended have covariates that are drawn by this generator, or missing ones."""
+
+    def changes(self) -> Tensor | None:
+        """When intensities change by themselves, if nothing happens before: float64 [W]; None: they never do.
+
+        Intensities and bounds are of times up to then.
+        """
+        return None
+
+    def passed(self, now: Tensor) -> Self:
+        """The sequences as they are right after times [W], with all changes up to then behind them."""
+        return self
 
     @abstractmethod
     def select(self, rows: Tensor) -> Self:

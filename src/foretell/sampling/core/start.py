@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol, TypeVar
 import torch
 from torch import nn
 
-from foretell.batches.batch import Batch, batch_of
+from foretell.batches.batch import Batch, Collator, batch_of
 from foretell.data import EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.sampling.core.sampler import Sampler
@@ -21,7 +21,11 @@ class SampledModel(Protocol):
 
     title: ClassVar[str]
     vocabulary: Vocabulary
+    collator: Collator
     longest: float | None
+
+    @property
+    def has_covariates(self) -> bool: ...
 
     @property
     def device(self) -> torch.device: ...
@@ -44,18 +48,16 @@ def start_sampler(model: SampledModel, histories: Sequence[EventSequence], seen:
     return model.sampler(histories, seen)
 
 
-def past_batch(
-    histories: Sequence[EventSequence], seen: Sequence[int], vocabulary: Vocabulary, device: torch.device
-) -> Batch:
-    """The first `seen` events of each history."""
+def past_batch(histories: Sequence[EventSequence], seen: Sequence[int], model: SampledModel) -> Batch:
+    """The first `seen` events of each history, with the covariates and the calendar that the model uses."""
     cut = [
         replace(one, times=one.times[:n], types=one.types[:n], unscored=None)
         for one, n in zip(histories, seen, strict=True)
     ]
     top = max((int(one.types.max(initial=-1)) for one in cut), default=-1)
-    if top >= len(vocabulary):
-        raise ForetellError(f"history: type {top} is outside the vocabulary of {len(vocabulary)} event types")
-    return batch_of(cut, "window", device=device)
+    if top >= len(model.vocabulary):
+        raise ForetellError(f"history: type {top} is outside the vocabulary of {len(model.vocabulary)} event types")
+    return model.collator.with_inputs(batch_of(cut, "window", device=model.device), cut)
 
 
 def in_float64(module: N) -> N:

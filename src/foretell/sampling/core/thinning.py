@@ -155,7 +155,7 @@ def next_events(
     choices = torch.full_like(row_of_draw, -1)
     cost = Cost()
     now, due = start.clone(), waits(len(row_of_draw), random, start.device)
-    kept, subset, slower = torch.arange(sampler.count, device=start.device), sampler, pace
+    kept, subset, slower = torch.arange(sampler.count, device=start.device), sampler.passed(now), pace
     while True:
         waiting = ((choices < 0) & (now < horizon)[row_of_draw]).nonzero().squeeze(1)
         wanted = torch.zeros(sampler.count, dtype=torch.bool, device=start.device)
@@ -171,12 +171,19 @@ def next_events(
         place = torch.empty_like(wanted, dtype=torch.int64)
         place[kept] = torch.arange(len(kept), device=start.device)
         # Sampler that are not wanted but not set aside either get a window of no length.
-        end = torch.where(wanted, horizon, now)[kept]
+        end = until_change(subset, torch.where(wanted, horizon, now)[kept])
         mine, rest = place[row_of_draw[waiting]], due[waiting]
         stretch = next_window(subset, mine, now[kept], end, slower, rest, random, ahead=sampler.count == 1)
         times[waiting], choices[waiting], due[waiting] = stretch.drawn.times, stretch.drawn.choices, stretch.due
         now[kept] = stretch.end
+        subset = subset.passed(stretch.end)
         cost += stretch.drawn.cost
+
+
+def until_change(sampler: Sampler, end: Tensor) -> Tensor:
+    """No window goes beyond a time at which intensities change by themselves."""
+    changes = sampler.changes()
+    return end if changes is None else torch.minimum(end, changes)
 
 
 @torch.inference_mode()
@@ -304,7 +311,7 @@ def _pieces_soon(sampler: Sampler, clock: _Clock, horizon: Tensor, pace: Pace, w
 
 
 def _ahead(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: float) -> Tensor:
-    """The same where draws are many, as far as the last of them will about go; where few go, pieces are longer."""
+    """Pieces for many draws, about as far as the last of them will go; where few go, pieces are longer."""
     live, most = horizon > now, _most(len(now))
     apart = most / LOOKS
     looks = (torch.arange(LOOKS, dtype=torch.float64, device=now.device) + 0.5) * apart

@@ -8,8 +8,9 @@ another, which costs what differs. What facts need in a state is a plan's own sl
 from __future__ import annotations
 
 import copy
+import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +20,7 @@ from foretell.ground.engine import EndedRows, EventEffect
 from foretell.ground.timeline import Timeline
 from foretell.plan.history import Intervals, SlotHistory
 from foretell.plan.slots import SequenceSlots, slots_of_history
+from foretell.sampling.rules.living import LivingAdditions, NewEnd
 
 KEPT_STATES = 20_000  # per sampler, with the events that were seen to leave them
 NOTHING_POSSIBLE = Intervals.of(np.zeros((0, 3), dtype=np.int64))
@@ -32,6 +34,7 @@ class NewAddition:
     r: int
     head: int
     body: tuple[int, ...]  # facts of its embedded conditions; -1 for an event that is no true fact
+    event: int  # the event's functor among those with features; -1: it has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,11 @@ class Transition:
     additions: tuple[NewAddition, ...]  # to facts with embeddings
     read: frozenset[int]  # facts whose embeddings, or deduced parts, the additions read
     added: frozenset[int]  # of the next state
+    fired: tuple[tuple[int, int, int], ...] = ()  # where additions expire: fact, `r` and rule of all instantiations
+
+    def ends(self, time: float, lifetimes: Mapping[int, float]) -> list[NewEnd]:
+        """When its additions end, if it happens at a time."""
+        return [(time + lifetimes.get(rule, math.inf), fact, r) for fact, r, rule in self.fired]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +103,7 @@ class DatabaseStates:
         return found
 
     def plan(self, state: DatabaseState, event: int | None) -> LocalPlan:
-        """Of what additions read when an event happens, or of all possible events."""
+        """The plan of what additions read when an event happens, or of all possible events."""
         found = state.plans.get(event)
         if found is None:
             roots = state.possible if event is None else self.after(state, event).read
@@ -110,9 +118,24 @@ class DatabaseStates:
         return found
 
     def added_at(self, timeline: Timeline, state: int) -> frozenset[int]:
-        """Facts that were added and not removed."""
+        """Facts that were added and not removed, or given with the sequence."""
         head = self.grounding.head
-        return frozenset(head[one] for one in timeline.additions_at(state)[:, 0].tolist()) - self._always
+        added = [head[one] for one in timeline.additions_at(state)[:, 0].tolist()]
+        return frozenset([*added, *timeline.given]) - self._always
+
+    def living_at(self, timeline: Timeline, state: int) -> LivingAdditions:
+        """When the additions in force will end."""
+        if not self.histories.expires:
+            return LivingAdditions()
+        with self.lock:
+            self.grounded.refresh()
+            instances = self.grounded.instances
+        rows = timeline.additions_at(state)
+        rows = rows[np.argsort(rows[:, 1], kind="stable")].tolist()
+        ends = [
+            (timeline.end_of(one, event), int(instances.head[one]), int(instances.r[one])) for one, event, _ in rows
+        ]
+        return LivingAdditions().after((), [(math.inf if end is None else end, fact, r) for end, fact, r in ends])
 
     # With the engine
 
@@ -129,6 +152,7 @@ class DatabaseStates:
             _throughout(state.proofs),
             np.zeros((0, 3), dtype=np.int32),
             np.zeros((0, 2), dtype=np.int32),
+            nothing.astype(bool),
         )
         found = SlotHistory(self.grounded, timeline)
         found.possible = NOTHING_POSSIBLE
@@ -156,18 +180,24 @@ class DatabaseStates:
         fired = self.engine.fire(event)
         self.grounded.refresh()
         facts, instances = self.grounded.facts, self.grounded.instances
+        name, features = self.grounding.functors[self.grounding.keys[event][0]], list(self.layout.program.features)
+        marked = features.index(name) if name in features else -1
         additions = []
         for one in fired.additions:
             head = int(instances.head[one])
             if facts.dim[head]:
                 body = instances.body_fact[instances.body_start[one] : instances.body_start[one + 1]].tolist()
                 body = tuple(fact if fact in state.true or fact in self._always else -1 for fact in body)
-                additions.append(NewAddition(int(instances.group[one]), int(instances.r[one]), head, body))
+                additions.append(NewAddition(int(instances.group[one]), int(instances.r[one]), head, body, marked))
         read = frozenset(fact for one in additions for fact in one.body if fact >= 0)
         if self.layout.cells_take_deduced:
             read |= {one.head for one in additions if one.head in state.true or one.head in self._always}
         added = (state.added - frozenset(fired.removed)) | frozenset(fired.added)
-        return Transition(fired.removed, tuple(additions), read, added)
+        living: tuple[tuple[int, int, int], ...] = ()
+        if self.histories.expires:
+            living = tuple((instances.head[one], instances.r[one], instances.rule[one]) for one in fired.additions)
+            living = tuple((int(fact), int(r), int(rule)) for fact, r, rule in living)
+        return Transition(fired.removed, tuple(additions), read, added, living)
 
 
 def _throughout(items: Iterable[int] | Sequence[int]) -> np.ndarray:

@@ -1,0 +1,65 @@
+"""Numbers of a batch's events, for models of rules: sequences in, columns that a program names out, standardised and padded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+
+from foretell.batches.covariates import CovariateEncoder, CovariateRows
+from foretell.data import EventSequence
+from foretell.data.covariates import CovariateEncoding, NumberColumn, numbers_of
+from foretell.errors import DataError
+from foretell.wording import shown
+
+
+class FeatureEncoder(CovariateEncoder):
+    """Columns as they are named until they are fitted: then in standard deviations from their mean in training."""
+
+    def __init__(self, columns: Sequence[NumberColumn]) -> None:
+        super().__init__(CovariateEncoding(tuple(columns)))
+        self.columns = tuple(columns)
+
+    def use(self, columns: Sequence[NumberColumn]) -> None:
+        """Numbers count as these columns say from now on."""
+        self.columns, self.encoding = tuple(columns), CovariateEncoding(tuple(columns))
+
+    def fit(self, data: Iterable[EventSequence]) -> None:
+        """From all events of training data; a column without any number is a mistake."""
+        found: list[list[np.ndarray]] = [[] for _ in self.columns]
+        for sequence in data:
+            for values, one in zip(found, self.columns, strict=True):
+                values.append(event_numbers(one.name, sequence))
+        whole = [np.concatenate([np.zeros(0), *values]) for values in found]
+        named = zip(self.columns, whole, strict=True)
+        empty = [one.name for one, values in named if not np.isfinite(values).any()]
+        if empty:
+            hint = "name a column of the data"
+            raise DataError([f"features: {shown(name)} has no number in the training data; {hint}" for name in empty])
+        self.use([NumberColumn.fit(one.name, values) for one, values in zip(self.columns, whole, strict=True)])
+
+    def rows(self, chosen: Sequence[EventSequence], width: int, device: torch.device | str) -> CovariateRows:
+        numbers = np.zeros((len(chosen), width, len(self.columns)))
+        for row, sequence in enumerate(chosen):
+            self._tell(self._nothing if sequence.attributes is None else sequence.attributes.table)
+            for place, one in enumerate(self.columns):
+                numbers[row, : len(sequence), place] = one.standardised(event_numbers(one.name, sequence))
+        nothing = np.zeros((len(chosen), 0))
+        codes = np.zeros((len(chosen), width, 0), dtype=np.int64)
+        arrays = numbers, codes, nothing, nothing.astype(np.int64)
+        return CovariateRows(*(torch.from_numpy(one).to(device) for one in arrays))
+
+
+def event_numbers(name: str, sequence: EventSequence) -> np.ndarray:
+    """A column of one sequence's events, float64; NaN where a number is missing."""
+    length, own = len(sequence), sequence.attributes
+    attribute = None if own is None else own.table.of_events.get(name)
+    if attribute is not None and own is not None:
+        return numbers_of(name, attribute.take(slice(own.row, own.row + length)))
+    if isinstance(sequence.metadata.get(name), list | tuple):
+        message = (
+            f"sequence {sequence.id!r}: `{name}` is a list in the metadata, and the program has `features(…, {name})`"
+        )
+        raise DataError(f"{message}: read it as numbers of events with --covariates {name} (covariates= in Python)")
+    return np.full(length, np.nan)

@@ -1,0 +1,91 @@
+"""The order in which batches are taken: in memory by length over everything; of packed data by length inside a buffer of shards.
+
+The shards of packed data are drawn at random into groups that hold at most a buffer of events, and batches are made inside a group, so
+that an epoch looks at one group of pages after the other. Data that the buffer holds are one group, in the order that they would have in
+memory: the same batches, bit for bit. An order is made anew from its seed, so a checkpoint needs only a number of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import numpy as np
+
+from foretell.batches.batch import length_buckets
+from foretell.data import EventData
+
+BUFFER_EVENTS = 1 << 23  # 100 MB of times and types
+
+
+class BatchOrder(Sequence[np.ndarray]):
+    """Batches, as places of sequences, and after which of them the pages of packed data can go."""
+
+    def __init__(self, data: EventData, batches: Sequence[Sequence[np.ndarray]]) -> None:
+        self.data = data
+        self.batches = [batch for group in batches for batch in group]
+        self.ends = set(np.cumsum([len(group) for group in batches]).tolist())
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @overload
+    def __getitem__(self, index: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[np.ndarray]: ...
+    def __getitem__(self, index: int | slice) -> np.ndarray | Sequence[np.ndarray]:
+        return self.batches[index]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for place, batch in enumerate(self.batches):
+            yield batch
+            self.passed(place + 1)
+
+    def passed(self, count: int) -> None:
+        """So many batches are done."""
+        shards = self.data.columns.shards
+        if shards is not None and count in self.ends:
+            shards.release()
+
+
+def epoch_order(data: EventData, batch_size: int, rng: np.random.Generator, buffer: int = BUFFER_EVENTS) -> BatchOrder:
+    """The batches of an epoch in random order."""
+    lengths, groups = data.lengths, buffered(data, buffer, rng)
+    if groups is None:
+        return BatchOrder(data, [length_buckets(lengths, batch_size, rng)])
+    made = ((group, length_buckets(lengths[group], batch_size, rng)) for group in groups)
+    return BatchOrder(data, [[group[batch] for batch in batches] for group, batches in made])
+
+
+def fitting_order(data: EventData, most_gaps: int, buffer: int = BUFFER_EVENTS) -> BatchOrder:
+    """All sequences by length, in batches of at most so many gaps with their padding, always the same way."""
+    gaps, groups = data.lengths + 1, buffered(data, buffer, None)
+    if groups is None:
+        groups = [np.arange(len(data))]
+
+    def batches(group: np.ndarray) -> list[np.ndarray]:
+        fixed = np.random.default_rng(0)  # any fixed order: it changes no sum
+        found = length_buckets(gaps[group], max(1, len(group)), fixed, max_tokens=max(1, most_gaps))
+        return [group[batch] for batch in found]
+
+    return BatchOrder(data, [batches(group) for group in groups])
+
+
+def buffered(data: EventData, buffer: int, rng: np.random.Generator | None) -> list[np.ndarray] | None:
+    """Sequences in groups of shards that a buffer holds (one shard at the least), drawn by `rng`; None: there is no need for groups."""
+    shards = data.columns.shards
+    if shards is None or data.event_count <= buffer:
+        return None
+    starts, offsets = shards.starts, data.columns.offsets
+    events = np.diff(offsets[starts])
+    order = np.arange(len(events)) if rng is None else rng.permutation(len(events))
+    groups: list[np.ndarray] = []
+    members: list[np.ndarray] = []
+    held = 0
+    for shard in order.tolist():
+        if members and held + int(events[shard]) > buffer:
+            groups.append(np.concatenate(members))
+            members, held = [], 0
+        members.append(np.arange(starts[shard], starts[shard + 1]))
+        held += int(events[shard])
+    return [*groups, np.concatenate(members)]

@@ -1,0 +1,115 @@
+"""The calendar of a data set: what is needed to tell the hour of the week, where there are more than two weeks of absolute times.
+
+Moments are seconds, float64, since Monday 1970-01-05T00:00Z. A zone is the moments at which its offset changes, and the offsets between
+them: local time is a moment plus the offset that holds then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretell.data.timestamps import FIRST_YEAR, LAST_YEAR, NS, find_zone
+
+if TYPE_CHECKING:
+    from foretell.data.dataset import EventData
+    from foretell.data.sequence import EventSequence
+
+MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
+MONDAY_SECONDS = 345_600  # after 1970-01-01T00:00Z
+HOUR, DAY, WEEK = 3600.0, 86_400.0, 604_800.0
+YEAR = 365.2425 * DAY
+HOURS = 168  # of a week
+SHORTEST = 2.0 * WEEK  # data of no more time say nothing of weeks
+TWO_YEARS = 2.0 * YEAR
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """What turns the times of sequences into local time, and whether there is enough data to learn what a year is like."""
+
+    zone: str
+    seconds_per_unit: float
+    yearly: bool = False
+
+    def moments(self, times: np.ndarray | float, start: int) -> np.ndarray:
+        """Times of a sequence that starts at `start`, in nanoseconds since 1970, as moments."""
+        return moment_of(start) + np.asarray(times, dtype=np.float64) * self.seconds_per_unit
+
+    def to_json(self) -> dict[str, Any]:
+        return {"zone": self.zone, "seconds_per_unit": self.seconds_per_unit, "yearly": self.yearly}
+
+    @classmethod
+    def from_json(cls, table: dict[str, Any]) -> Calendar:
+        """The inverse; a `ValueError` says what no calendar can have."""
+        zone, seconds, yearly = table["zone"], table["seconds_per_unit"], table["yearly"]
+        if not isinstance(zone, str) or type(yearly) is not bool:
+            raise ValueError(f"its calendar is {table!r}")
+        if type(seconds) not in (int, float) or not 0.0 < seconds < 1e12:
+            raise ValueError(f"its calendar has {seconds!r} seconds per unit")
+        find_zone(zone)
+        return cls(zone, float(seconds), yearly)
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneClock:
+    """When the offset of a zone changes, and from what to what."""
+
+    moments: np.ndarray  # float64 [changes], ascending
+    offsets: np.ndarray  # float64 [changes + 1]: seconds east of UTC before, between and after them
+
+    def local(self, moments: np.ndarray) -> np.ndarray:
+        """Local seconds since Monday 1970-01-05T00:00: float64."""
+        return moments + self.offsets[np.searchsorted(self.moments, moments, side="right")]
+
+
+def moment_of(start: int) -> float:
+    """Nanoseconds since 1970 as a moment; whole seconds and what is left of them apart, so that nothing is lost."""
+    seconds, rest = divmod(int(start), NS)
+    return float(seconds - MONDAY_SECONDS) + rest / NS
+
+
+def calendar_of(data: EventData) -> Calendar | None:
+    """The calendar that these data can be read by; None: they have no absolute times, or no more than two weeks of them."""
+    clock, columns = data.clock, data.columns
+    if columns.starts is None or clock.seconds_per_unit is None or not len(columns):
+        return None
+    # Differences in int64, before they become float64.
+    begins = (columns.starts - columns.starts.min()) / NS
+    span = float((begins + columns.t_ends * clock.seconds_per_unit).max() - begins.min())
+    if span <= SHORTEST:
+        return None
+    return Calendar(clock.zone, clock.seconds_per_unit, span >= TWO_YEARS)
+
+
+def has_start(sequence: EventSequence) -> bool:
+    return sequence.start is not None
+
+
+@lru_cache(maxsize=64)
+def zone_clock(name: str) -> ZoneClock:
+    """The changes of a zone's offset in all years that timestamps can have, to the second."""
+    zone = find_zone(name)
+    if zone is UTC:
+        return ZoneClock(np.zeros(0), np.zeros(1))
+    first, last = ((datetime(year, 1, 1, tzinfo=UTC) - MONDAY).days for year in (FIRST_YEAR, LAST_YEAR + 1))
+    offsets = [_offset(day * 86_400, zone) for day in range(first, last)]
+    moments, found = [], [offsets[0]]
+    for place in np.flatnonzero(np.diff(offsets)).tolist():
+        low, high = (first + place) * 86_400, (first + place + 1) * 86_400
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _offset(middle, zone) == offsets[place] else (low, middle)
+        moments.append(high)
+        found.append(offsets[place + 1])
+    return ZoneClock(np.array(moments, dtype=np.float64), np.array(found, dtype=np.float64))
+
+
+def _offset(second: int, zone: tzinfo) -> float:
+    offset = (MONDAY + timedelta(seconds=second)).astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset.total_seconds()

@@ -1,0 +1,108 @@
+"""Long sequences → windows of a number of events, each with the history before it: what a model is trained and scored on in bounded memory.
+
+Every event and every moment of the time that was scored is scored in exactly one window. Before its own events a window has the last ones
+of the window before, which are history and not scored. What lies further back is not seen: that is the truncation. The clock of a window
+begins with the last event that is left out (with `origin = "first-event"`: with its own first one).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from foretell.data.columns import Columns
+from foretell.data.dataset import EventData
+from foretell.data.sequence import offsets_of
+
+
+@dataclass(frozen=True)
+class WindowSpan:
+    """A window: it sees the events from `first`, scores those from `own`, and ends before `stop`, all counted in its sequence."""
+
+    sequence: int
+    first: int
+    own: int
+    stop: int
+
+
+def in_windows(data: EventData, events: int, history: int) -> EventData:
+    """The data with every sequence of more than `events` events cut into windows, which see `history` events more.
+
+    Windows are called `ID[FROM:TO]`, by the events that they score. Events at one time stay in one window, which may then have more.
+    """
+    assert events >= 1 and history >= 0
+    columns = data.columns
+    if not (columns.lengths > events).any():
+        return data
+    given_first = data.origin == "first-event"
+    spans = [
+        span
+        for place in range(len(columns))
+        for span in spans_of(columns, place, events, max(history, int(given_first)))
+    ]
+    return replace(data, sequences=_cut(data, spans, given_first), report=None)
+
+
+def spans_of(columns: Columns, place: int, events: int, history: int) -> list[WindowSpan]:
+    """The windows of one sequence; those of which nothing is scored are left out."""
+    times = columns.times[columns.offsets[place] : columns.offsets[place + 1]]
+    count, later = len(times), 0.0 if columns.scored_from is None else float(columns.scored_from[place])
+    if count <= events:
+        return [WindowSpan(place, 0, 0, count)]
+    found: list[WindowSpan] = []
+    own = 0
+    while own < count:
+        stop = min(own + events, count)
+        if stop < count:  # events at the time of the last one go with it
+            stop = int(np.searchsorted(times, times[stop - 1], side="right"))
+        first = max(own - history, 0)
+        if stop == count or later == 0.0 or times[stop - 1] > later:
+            found.append(WindowSpan(place, first, own, stop))
+        own = stop
+    return found
+
+
+def _cut(data: EventData, spans: list[WindowSpan], given_first: bool) -> Columns:
+    columns = data.columns
+    place, first, own, stop = (
+        np.array([getattr(span, name) for span in spans], dtype=np.int64)
+        for name in ("sequence", "first", "own", "stop")
+    )
+    starts = columns.offsets[place]
+    offsets = offsets_of(stop - first)
+    rows = np.repeat(starts + first - offsets[:-1], stop - first) + np.arange(offsets[-1])
+    zero = np.zeros(len(spans))  # the time in the sequence where each window's clock begins
+    later = first > 0
+    zero[later] = columns.times[(starts + first - (0 if given_first else 1))[later]]
+    whole = stop == columns.lengths[place]
+    ends = columns.t_ends[place].copy()
+    ends[~whole] = columns.times[(starts + stop - 1)[~whole]]
+    scored = np.zeros(len(spans)) if columns.scored_from is None else columns.scored_from[place].copy()
+    inner = own > 0
+    scored[inner] = np.maximum(scored[inner], columns.times[(starts + own - 1)[inner]])
+    kept = columns.at_events(rows)
+    unscored = np.zeros(len(rows), dtype=bool) if kept["unscored"] is None else kept["unscored"].copy()
+    # History is marked event by event as well: where it all lies at the time 0 of its window, no time tells it from the rest.
+    unscored |= np.arange(len(rows)) < np.repeat(offsets[:-1] + own - first, stop - first)
+    absolute = None
+    if columns.starts is not None:
+        absolute = data.clock.instants(zero, columns.starts[place])
+    assumed = None if columns.ends_assumed is None else columns.ends_assumed[place] & whole
+    return Columns(
+        **{**kept, "times": kept["times"] - np.repeat(zero, stop - first), "unscored": unscored},
+        offsets=offsets,
+        t_ends=ends - zero,
+        ids=tuple(_named(columns, span) for span in spans),
+        metadata=tuple(columns.metadata[span.sequence] for span in spans),
+        starts=absolute,
+        scored_from=np.maximum(scored - zero, 0.0),
+        ends_assumed=assumed,
+        sequence_attributes={name: one.take(place) for name, one in columns.sequence_attributes.items()},
+    )
+
+
+def _named(columns: Columns, span: WindowSpan) -> str:
+    whole = span.own == 0 and span.stop == int(columns.lengths[span.sequence])
+    name = columns.ids[span.sequence]
+    return name if whole else f"{name}[{span.own}:{span.stop}]"

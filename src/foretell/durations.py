@@ -1,0 +1,32 @@
+"""Durations as text: `30m`, `2h`, `1d12h` → seconds. Without numpy, since programs have durations, too."""
+
+from __future__ import annotations
+
+import re
+
+UNITS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 604800.0, "years": 31_557_600.0}
+SHORT = {"s": "seconds", "sec": "seconds", "min": "minutes", "m": "minutes", "h": "hours", "hr": "hours", "d": "days"}
+SHORT |= {"w": "weeks", "y": "years", "yr": "years"}
+FINE = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_DURATION = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([^\W\d_]+)")
+
+
+def seconds_in(unit: str) -> float | None:
+    """Seconds in a unit by its name, in singular or plural or short, or None."""
+    word = unit.strip().lower()
+    for name in (word, f"{word}s", SHORT.get(word, "")):
+        if name in UNITS:
+            return UNITS[name]
+    return FINE.get(word)
+
+
+def duration_seconds(text: str) -> float | None:
+    """Seconds of `10d`, `1d12h`, `2 hours`; None where the text is no duration."""
+    total, place = 0.0, 0
+    while match := _DURATION.match(text, place):
+        seconds = seconds_in(match[2])
+        if seconds is None:
+            return None
+        total += float(match[1]) * seconds
+        place = match.end()
+    return total if place and not text[place:].strip() else None

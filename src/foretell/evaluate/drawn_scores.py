@@ -1,0 +1,202 @@
+"""Scores of models of rules that look at some of the possible events only: the log-likelihood, and the rank of what happened.
+
+Both are unbiased for what all possible events would give (docs/explanation/products.md), and come with their standard errors: everything is
+drawn twice, independently; the mean of the two is the estimate, and a quarter of their squared difference is its variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.batches.batch import Batch, Queries, Sample
+from foretell.data import EventData
+from foretell.errors import ForetellError
+from foretell.evaluate.bootstrap import Estimate, Units, estimates
+from foretell.models.base import IntensityModel
+from foretell.models.rules.rule_model import EVENTS_AT_A_TIME, RuleModel
+from foretell.objective.loglik import stratified
+from foretell.options import Window
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class DrawnScores:
+    """One row per scored event, in the order of the data; integrals as in `EventScores`."""
+
+    sequence: np.ndarray  # int64
+    event: np.ndarray  # int64
+    log_intensity: np.ndarray  # log λ_{e_i}(t_i), which is exact
+    integral: np.ndarray  # estimates, the tail among them
+    integral_variance: np.ndarray
+    rank: np.ndarray  # estimates of 1 + how many possible events have a higher intensity
+    rank_variance: np.ndarray
+    downsample: int
+    points: int
+    data: str
+    sequences: int
+    bare_integral: float  # of sequences without scored events
+
+    @property
+    def events(self) -> int:
+        return len(self.event)
+
+    @property
+    def log_likelihood(self) -> np.ndarray:
+        return self.log_intensity - self.integral
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the mean log-likelihood, from the draws alone."""
+        return float(np.sqrt(self.integral_variance.sum())) / max(self.events, 1)
+
+    @property
+    def rank_standard_error(self) -> float:
+        """The standard error of the mean rank, from the draws alone."""
+        return float(np.sqrt(self.rank_variance.sum())) / max(self.events, 1)
+
+    def estimates(self, seed: int = 0) -> dict[str, Estimate]:
+        """The mean log-likelihood and the mean rank, with intervals that cover both the events and the draws."""
+        units, one = Units(self.sequence, self.sequences), np.ones(self.events)
+        ratios = [
+            units.ratio(self.log_likelihood, one, self.integral_variance),
+            units.ratio(self.rank, one, self.rank_variance),
+        ]
+        return dict(zip(("log_likelihood", "rank"), estimates(ratios, units.resampling(seed)), strict=True))
+
+    def to_json(self, seed: int = 0) -> dict[str, Any]:
+        found = {name: {"value": e.value, "low": e.low, "high": e.high} for name, e in self.estimates(seed).items()}
+        return {
+            "data": self.data,
+            "sequences": self.sequences,
+            "events": self.events,
+            "downsample": self.downsample,
+            "points": self.points,
+            **found,
+            "standard_error": self.standard_error,
+            "rank_standard_error": self.rank_standard_error,
+        }
+
+
+@torch.no_grad()
+def drawn_scores(
+    model: IntensityModel,
+    data: EventData,
+    downsample: int,
+    *,
+    points: int = 2,
+    window: Window = "all",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> DrawnScores:
+    """The log-likelihood and the rank of what happened, from `downsample` of the possible events at each time.
+
+    Args:
+        points: integration times per gap, drawn anew for each of the two estimates.
+        progress: called with how many sequences are done, and how many there are.
+    """
+    if not isinstance(model, RuleModel):
+        raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
+    for name, number in (("downsample", downsample), ("points", points)):
+        if number < 1:
+            raise ForetellError(f"{name} = {number}: expected 1 or more")
+    generator, rng = torch.Generator(model.device).manual_seed(seed), np.random.default_rng(seed)
+    sample, rows, bare = Sample(downsample, rng), [], 0.0
+    with model.evaluating():
+        for place in range(len(data)):
+            batch = model.collator.batch(data, [place], window=window, device=model.device, unscored=model.unscored)
+            found, left = _sequence(model, batch, sample, points, generator)
+            bare += left
+            rows.append(np.column_stack([np.full(len(found), place), found]))
+            if progress is not None:
+                progress(place + 1, len(data))
+    table = np.concatenate(rows) if rows else np.zeros((0, 7))
+    if not len(table):
+        raise ForetellError(f"{data.name}: no event counts in the window {window!r}, so there is nothing to score")
+    return DrawnScores(
+        sequence=table[:, 0].astype(np.int64),
+        event=table[:, 1].astype(np.int64),
+        log_intensity=table[:, 2],
+        integral=table[:, 3],
+        integral_variance=table[:, 4],
+        rank=table[:, 5],
+        rank_variance=table[:, 6],
+        downsample=downsample,
+        points=points,
+        data=data.name,
+        sequences=len(data),
+        bare_integral=bare,
+    )
+
+
+def _sequence(
+    model: RuleModel[Any], batch: Batch, sample: Sample, points: int, generator: torch.Generator
+) -> tuple[np.ndarray, float]:
+    """Rows of the scored events of one sequence; and the integral, if it has none."""
+    history = model.encode(batch)
+    ends = _ends(model, history, batch)
+    gaps, ranks = [], []
+    for _ in range(2):
+        drawn = stratified(batch, points, generator, short=model.short_time)
+        total = _totals(model, history, batch, drawn.queries, sample)
+        gaps.append((total * drawn.weights[0]).view(len(batch.gap_length[0]), points).sum(1).cpu().numpy())
+        ranks.append(_above(model, history, batch, ends, sample).cpu().numpy())
+    integral, variance = _mean(gaps)
+    rank, spread = _mean(ranks)
+    scored = np.flatnonzero(batch.event_counts[0].cpu().numpy())
+    if not len(scored):
+        return np.zeros((0, 6)), float(integral.sum())
+    # Gap g is ended by event g: what unscored events end goes on to the next scored one, and the tail to the last.
+    owner = np.minimum(np.searchsorted(scored, np.arange(len(integral))), len(scored) - 1)
+    own = (np.bincount(owner, one, minlength=len(scored)) for one in (integral, variance))
+    log = ends.double().cpu().numpy()[scored]
+    columns = torch.from_numpy(scored).to(batch.times.device)
+    event = batch.event_of(torch.zeros_like(columns), columns).cpu().numpy()  # expiries are columns, too
+    return np.column_stack([event, log, *own, 1.0 + rank[scored], spread[scored]]), 0.0
+
+
+def _ends(model: RuleModel[Any], history: Any, batch: Batch) -> Tensor:
+    """Log-intensities of what happened [N], which no draw has a part in: a plan has them whatever its queries."""
+    nothing = Queries.seeing(batch.times[:, :0], batch.types[:, :0])
+    return model.ends_and_inside(history, batch, model.collator.plan_queries(batch, nothing), False).log_at_end[0]
+
+
+def _mean(halves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return (halves[0] + halves[1]) / 2.0, (halves[0] - halves[1]) ** 2 / 4.0
+
+
+def _parts(model: RuleModel[Any], queries: Queries, keep: int) -> Iterator[Queries]:
+    """Some queries at a time: as many as a device looks at possible events together."""
+    most = max(1, EVENTS_AT_A_TIME.get(model.device.type, EVENTS_AT_A_TIME["cuda"]) // keep)
+    seen = queries.seen().expand_as(queries.times)
+    for start in range(0, queries.times.shape[1], most):
+        yield Queries.seeing(queries.times[:, start : start + most], seen[:, start : start + most])
+
+
+def _totals(model: RuleModel[Any], history: Any, batch: Batch, queries: Queries, sample: Sample) -> Tensor:
+    """Estimates of the total intensity at every query: float64 [Q]."""
+    found = []
+    for part in _parts(model, queries, sample.keep):
+        planned = model.collator.plan_queries(batch, part, sample)
+        found.append(model.ends_and_inside(history, batch, planned, False).total_inside[0].double())
+    return torch.cat(found)
+
+
+def _above(model: RuleModel[Any], history: Any, batch: Batch, ends: Tensor, sample: Sample) -> Tensor:
+    """Estimates of how many possible events have a higher intensity than what happened: float64 [N]."""
+    events, found = Queries.of_events(batch), []
+    first = 0
+    for part in _parts(model, events, sample.keep):
+        answer = model.planned(history, model.collator.plan_queries(batch, part, sample))
+        column, weight = answer.about.column, answer.about.plan.possible_weight
+        higher = (answer.possible > ends[first + column]).double()
+        higher = higher if weight is None else higher * weight
+        found.append(higher.new_zeros(part.times.shape[1]).index_add(0, column, higher))
+        first += part.times.shape[1]
+    return torch.cat(found) if found else ends.double()

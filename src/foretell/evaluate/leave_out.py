@@ -1,0 +1,165 @@
+"""Which past events matter to a model without rules: each is left out of the history, and the intensities are asked for again.
+
+A model, a history, a time and an event type in; out, for the latest events of the history, how much the event's log-intensity, and that of
+all events together, owes to each of them. What came before those is left out as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from foretell.batches.batch import Queries
+from foretell.data import Clock, EventData, EventSequence, FrameFormat, FrameResult
+from foretell.data.clock import NO_CLOCK
+from foretell.data.frame_output import NO_ORIGIN, FrameColumns
+from foretell.errors import ForetellError
+from foretell.models.base import IntensityModel
+
+MOST_LEFT_OUT = 256  # events that are left out one by one, the latest first, unless more are asked for
+PAIRS_AT_A_TIME = 1 << 20  # of events in the histories that are encoded together
+
+
+@dataclass(frozen=True)
+class PastEvent:
+    """An event of the history, and what would be lost without it."""
+
+    event: str
+    event_index: int  # from 1
+    time: float
+    ago: float
+    effect: float  # on the explained event's log-intensity
+    total_effect: float  # on the log-intensity of all events together
+
+
+@dataclass(frozen=True)
+class PastExplanation(FrameResult):
+    """What a model without rules expects just before a time, and which past events make it so. As a frame: a row per past event."""
+
+    sequence: str
+    time: float
+    seen: int  # events with a smaller time
+    after: tuple[str, float] | None  # the last of these, and its time
+    event: str
+    intensities: dict[str, float]  # of all event types, highest first
+    past: tuple[PastEvent, ...]  # the largest effect first, either way
+    older: int  # events before these, which were not left out one by one
+    older_effect: float | None  # of all of them together
+    clock: Clock = NO_CLOCK
+    began: int | None = None  # the absolute time of 0, where it is known
+
+    @property
+    def intensity(self) -> float:
+        return self.intensities[self.event]
+
+    @property
+    def total(self) -> float:
+        return sum(self.intensities.values())
+
+    @property
+    def frame_format(self) -> FrameFormat:
+        return FrameFormat(NO_ORIGIN, self.clock, self.began)
+
+    def frame_columns(self) -> FrameColumns:
+        return {
+            "sequence": [self.sequence] * len(self.past),
+            "event": [one.event for one in self.past],
+            "event_index": np.array([one.event_index for one in self.past], dtype=np.int64),
+            "time": self.frame_format.times(np.array([one.time for one in self.past], dtype=np.float64)),
+            **{
+                name: np.array([getattr(one, name) for one in self.past], dtype=np.float64)
+                for name in ("ago", "effect", "total_effect")
+            },
+        }
+
+    def to_json(self, top: int | None = None) -> dict[str, Any]:
+        """With the first `top` intensities and past events; None: with all."""
+        return {
+            "sequence": self.sequence,
+            "time": self.time,
+            **({} if self.began is None else {"iso": self.clock.iso(self.time, self.began)}),
+            "index": self.seen + 1,
+            "event": self.event,
+            "intensity": self.intensity,
+            "probability": self.intensity / self.total,
+            "total": self.total,
+            "possible": len(self.intensities),
+            "highest": [{"event": name, "intensity": value} for name, value in list(self.intensities.items())[:top]],
+            "past": [asdict(one) for one in self.past[:top]],
+            "past_not_shown": len(self.past) - len(self.past[:top]),
+            "older": self.older,
+            "older_effect": self.older_effect,
+        }
+
+
+def explain_by_past(
+    model: IntensityModel,
+    history: EventSequence,
+    at: float,
+    event: str | None = None,
+    most: int | None = MOST_LEFT_OUT,
+    progress: Callable[[int, int], None] | None = None,
+) -> PastExplanation:
+    """`history` has the events before `at`, and no others; of these the last `most` are left out one by one, None: all."""
+    names, seen = model.vocabulary, len(history)
+    chosen = None if event is None else names.find(event)
+    if event is not None and chosen is None:
+        raise ForetellError(names.unknown(event))
+    left_out = min(seen, seen if most is None else most)
+    older = seen - left_out
+    kept = np.ones((1 + left_out + (older > 0), seen), dtype=bool)
+    kept[1 + np.arange(left_out), older + np.arange(left_out)] = False
+    if older:
+        kept[-1, :older] = False
+    rows = []
+    for part in _intensities(model, history, at, kept):
+        rows.append(part)
+        if progress is not None:
+            progress(sum(map(len, rows)), len(kept))
+    found = np.concatenate(rows)  # [histories, K]
+    kind = int(found[0].argmax()) if chosen is None else chosen
+    with np.errstate(divide="ignore"):
+        logs, totals = np.log(found[:, kind]), np.log(found.sum(1))
+    past = [
+        PastEvent(
+            names[int(history.types[place])],
+            place + 1,
+            float(history.times[place]),
+            at - float(history.times[place]),
+            float(logs[0] - logs[1 + place - older]),
+            float(totals[0] - totals[1 + place - older]),
+        )
+        for place in range(older, seen)
+    ]
+    highest = sorted(range(len(names)), key=lambda one: (-found[0, one], names[one]))
+    return PastExplanation(
+        history.id,
+        at,
+        seen,
+        (past[-1].event, past[-1].time) if past else None,
+        names[kind],
+        {names[one]: float(found[0, one]) for one in highest},
+        tuple(sorted(past, key=lambda one: (-abs(one.effect), -one.event_index))),
+        older,
+        float(logs[0] - logs[-1]) if older else None,
+    )
+
+
+@torch.no_grad()
+def _intensities(model: IntensityModel, history: EventSequence, at: float, kept: np.ndarray) -> Iterator[np.ndarray]:
+    """Intensities of all types for each row of `kept` [histories, events], a few histories at a time: float64 [·, K]."""
+    columns = EventData([history], model.vocabulary).columns
+    together = max(1, PAIRS_AT_A_TIME // max(1, kept.shape[1]) ** 2)
+    with model.evaluating():
+        for start in range(0, len(kept), together):
+            rows = kept[start : start + together]
+            data = EventData(columns.select([0] * len(rows)).keep(rows.reshape(-1)), model.vocabulary)
+            batch = model.collator.batch(data, range(len(rows)), device=model.device)
+            times = torch.full((len(rows), 1), at, dtype=torch.float64, device=model.device)
+            queries = model.collator.plan_queries(batch, Queries.at_times(batch, times))
+            found = model.intensities(model.state(model.encode(batch), queries))
+            yield found[:, 0].double().cpu().numpy()

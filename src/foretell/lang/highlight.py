@@ -1,0 +1,71 @@
+"""A program's text → tokens of Pygments, for pages and terminals. The language's own tokens decide, so that both never differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from pygments.lexer import Lexer
+from pygments.token import Comment, Error, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
+
+from foretell.lang.formatter import COMMENT
+from foretell.lang.source import Source
+from foretell.lang.statement import DECLARATIONS
+from foretell.lang.tokens import MARKS, Token, statements, tokenize
+
+Kind = Any  # a type of token, as Pygments has them
+PUNCTUATION = frozenset("(),.;")
+KINDS: dict[str, Kind] = {
+    **{kind: Punctuation if text in PUNCTUATION else Operator for text, kind in MARKS.items()},
+    "NAME": Name,
+    "INTEGER": Number.Integer,
+    "STRING": String,
+    "VARIABLE": Name.Variable,
+    "NOT": Operator.Word,
+    "COUNT": Keyword,
+    "NEVER": Keyword.Declaration,
+    "FOR": Keyword,
+    "DURATION": Number,
+}
+
+
+class NdttLexer(Lexer):
+    """The lexer that Pygments finds under the name `ndtt` and for files `*.ndtt`."""
+
+    name = "NDTT"
+    aliases: ClassVar = ["ndtt"]
+    filenames: ClassVar = ["*.ndtt"]
+    mimetypes: ClassVar = ["text/x-ndtt"]
+
+    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Kind, str]]:
+        source = Source("<text>", text)
+        tokens = tokenize(source)
+        starts = {start for start, _ in statements(tokens)}
+        last = 0
+        for place, token in enumerate(tokens):
+            yield from _between(text, last, token.start)
+            yield token.start, _kind(tokens, place, starts), token.text
+            last = token.end
+        yield from _between(text, last, len(text))
+
+
+def _kind(tokens: list[Token], place: int, starts: set[int]) -> Kind:
+    token = tokens[place]
+    if token.type in ("NAME", "INTEGER", "STRING"):
+        declares = place - 1 in starts and tokens[place - 1].type == "RULE"
+        if declares and token.text in DECLARATIONS:
+            return Keyword.Declaration
+        if place + 1 < len(tokens) and tokens[place + 1].text == "(":
+            return Name.Function
+    return KINDS.get(token.type, Error)
+
+
+def _between(text: str, start: int, end: int) -> Iterator[tuple[int, Kind, str]]:
+    """Spaces and comments."""
+    for match in COMMENT.finditer(text, start, end):
+        if match.start() > start:
+            yield start, Whitespace, text[start : match.start()]
+        yield match.start(), Comment.Single, match.group()
+        start = match.end()
+    if start < end:
+        yield start, Whitespace, text[start:end]

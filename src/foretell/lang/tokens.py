@@ -1,0 +1,128 @@
+"""A program's text → tokens, and where statements end. What is no token of the language becomes an `ODD` one, for the parser to name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from foretell import terms
+from foretell.lang.source import Source, Span
+from foretell.lang.syntax import COUNTING
+
+_PIECE = re.compile(
+    r"""
+    (?P<space>[\s\ufeff]+|%[^\n]*)
+  | (?P<lives>(?<![\w'"-])for\s+(?P<amount>-?(?:[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+(?!\w))?[^\W\d_]*)+))
+  | (?P<ODD_NUMBER>-?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?)
+  | (?P<word>-?\w+)
+  | (?P<STRING>'(?:[^'\\\n]|\\[^\n]|'')*+'|"(?:[^"\\\n]|\\[^\n]|"")*+")
+  | (?P<ODD_QUOTE>['"][^\n]*)
+  | (?P<ODD>/\*|//|\\==|\\=|\\\+|=\\=|=:=|:=|===|==>|==|=<|=>|<=>|<>|!==|-->|->|~=|\|\||&&)
+  | (?P<mark>:-|<-|::|!=|<=|>=|(?<=\w)\.\.(?=[\w-])|[(),.:!=<>;])
+  | (?P<odd>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+MARKS = {":-": "RULE", "<-": "ADD", "::": "_NAMES", ":": "_COLON", "!=": "UNEQUAL", "=": "EQUAL", "!": "BANG"}
+MARKS |= {"<": "ORDER", "<=": "ORDER", ">": "ORDER", ">=": "ORDER", "..": "RANGE", ";": "SEMI"}
+MARKS |= {"(": "_OPEN", ")": "CLOSE", ",": "_COMMA", ".": "STOP"}
+FUNCTORS = frozenset(("NAME", "INTEGER", "STRING"))
+SIGNS = frozenset(("EQUAL", "UNEQUAL", "ORDER"))  # that compare
+WORDS = frozenset(("NAME", "INTEGER", "VARIABLE", "ODD_WORD", "ODD_NUMBER"))
+
+
+class Token:
+    """A word or mark with its place. `type` is what the grammar knows it by."""
+
+    __slots__ = ("end", "source", "start", "text", "type")
+
+    def __init__(self, type: str, text: str, source: Source, start: int, end: int) -> None:
+        self.type, self.text, self.source, self.start, self.end = type, text, source, start, end
+
+    @property
+    def span(self) -> Span:
+        return Span(self.source, self.start, self.end)
+
+    def __repr__(self) -> str:
+        return f"{self.type}({self.text[:40]!r})"
+
+
+def tokenize(source: Source) -> list[Token]:
+    found: list[Token] = []
+    depth = 0  # of parentheses that are open in a statement
+    opened: list[int] = []  # where they are
+    closed = 0  # where the one stands that was closed last
+    for match in _PIECE.finditer(source.text):
+        kind, text = match.lastgroup, match.group()
+        assert kind is not None
+        if kind == "space":
+            continue
+        if kind == "lives":  # `for 30m`: a word before a number can mean nothing else
+            found.append(Token("FOR", "for", source, match.start(), match.start() + len("for")))
+            found.append(Token("DURATION", match["amount"], source, match.start("amount"), match.end()))
+            continue
+        if kind == "word":
+            kind = _word(text)
+        elif kind == "mark":
+            kind = MARKS[text]
+            depth = depth + 1 if kind == "_OPEN" else max(0, depth - 1) if kind == "CLOSE" else depth
+            if kind == "_OPEN":
+                opened.append(len(found))
+                if _is_declared(found, "never"):
+                    found[-1].type = "NEVER"
+            elif kind == "CLOSE":
+                closed = opened.pop() if opened else 0
+            elif kind in SIGNS and found and found[-1].type == "CLOSE" and closed:
+                before = found[closed - 1]
+                if before.type == "NAME" and before.text in COUNTING:
+                    before.type = "COUNT"  # a fact cannot be compared
+            if kind == "STOP":
+                kind = "ODD_DOT" if depth and _is_inner_dot(source.text, match.start(), found) else kind
+                if kind == "STOP":
+                    depth, opened, closed = 0, [], 0
+        elif kind == "odd":
+            kind = "ODD"
+        if found and found[-1].text == "not" and found[-1].type == "NAME" and (kind in FUNCTORS or kind == "VARIABLE"):
+            found[-1].type = "NOT"  # two words side by side can mean nothing else
+        found.append(Token(kind, text, source, match.start(), match.end()))
+    return found
+
+
+def _is_declared(found: list[Token], word: str) -> bool:
+    """Whether `:- word` begins a statement."""
+    if len(found) < 2 or found[-1].type != "NAME" or found[-1].text != word or found[-2].type != "RULE":
+        return False
+    return len(found) == 2 or found[-3].type == "STOP"
+
+
+def _is_inner_dot(text: str, place: int, found: list[Token]) -> bool:
+    """`staff.csv` or `../teams.ndtt` among arguments, without spaces: that is no end of a statement."""
+    after, last = text[place + 1 : place + 2], found[-1]
+    if not after.isalnum() and (not after or after not in "_./"):
+        return False
+    return (last.type in WORDS and last.end == place) or last.type in ("_OPEN", "_COMMA", "ODD", "ODD_DOT")
+
+
+def _word(text: str) -> str:
+    first = text[0]
+    if first == "_" or first.isupper():
+        return "VARIABLE"
+    if terms.is_integer(text):
+        return "INTEGER"
+    return "NAME" if terms.constant(text) == text else "ODD_WORD"
+
+
+def statements(tokens: list[Token]) -> Iterator[tuple[int, int]]:
+    """Where each begins and ends, its full stop included; only the last of a text may lack one."""
+    start = 0
+    for place, token in enumerate(tokens):
+        # a quote left open has swallowed the rest of its line: its statement ends there if a full stop did
+        if token.type == "STOP" or (token.type == "ODD_QUOTE" and token.text.rstrip().endswith(".")):
+            yield start, place + 1
+            start = place + 1
+    if start < len(tokens):
+        yield start, len(tokens)
+
+
+def spelling(token: Token) -> str:
+    return terms.unquote(token.text) if token.type == "STRING" else token.text

@@ -1,0 +1,37 @@
+"""A syntax tree as plain lists and objects, and as lines: what `foretell check --show ast` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from foretell.lang.source import Source, Span
+
+
+def tree(node: object) -> Any:
+    """Dataclasses become objects that name their class; places are left out, but for the line of a statement."""
+    if is_dataclass(node) and not isinstance(node, type):
+        found: dict[str, Any] = {"node": type(node).__name__}
+        for one in fields(node):
+            value = getattr(node, one.name)
+            if not isinstance(value, Span | Source) and not (value is None and one.name == "duration"):
+                found[one.name] = tree(value)
+        return found
+    return [tree(one) for one in node] if isinstance(node, tuple | list) else node
+
+
+def tree_lines(value: Any, indent: int = 0) -> Iterator[str]:
+    """Every node on a line with its plain fields, its parts below it."""
+    pad = "  " * indent
+    if isinstance(value, list):
+        for one in value:
+            yield from tree_lines(one, indent)
+        return
+    plain = {name: one for name, one in value.items() if name != "node" and not isinstance(one, list | dict)}
+    words = " ".join(f"{name}={one}" for name, one in plain.items() if one is not None and one is not False)
+    yield f"{pad}{value['node']} {words}".rstrip()
+    for name, one in value.items():
+        if isinstance(one, list | dict) and one:
+            yield f"{pad}  {name}:"
+            yield from tree_lines(one, indent + 2)

@@ -1,0 +1,97 @@
+"""Sampled sequences that are the same so far, and scores of their possible events: what samplers of models of rules are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.models.rules.rule_network import Embeddings
+from foretell.plan.int_arrays import joined, offsets
+from foretell.sampling.bounds.chebyshev import ChebyshevPiece, point, softplus
+from foretell.sampling.bounds.values import summed
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Sequences that are the same so far are evaluated together, as if they were one with more times."""
+
+    first: Tensor  # int64 [kinds]: a sequence of each
+    kind: Tensor  # int64 [W]
+    number: Tensor  # int64 [W]: which of its kind
+    most: int
+
+    @classmethod
+    def of(cls, kinds: Sequence[Sequence[int]], device: torch.device) -> Copies:
+        counts = [len(members) for members in kinds]
+        kind = np.repeat(np.arange(len(kinds)), counts)
+        number = joined([np.arange(one) for one in counts])
+        first, of_kind, of_number = (on_device(device, one) for one in (offsets(counts)[:-1], kind, number))
+        return cls(first, of_kind, of_number, max(counts, default=0))
+
+    def spread(self, times: Tensor) -> Tensor:
+        """[W, P] to [kinds, most · P]; where a kind has fewer copies, times of no account."""
+        if self.most == 1:
+            return times
+        out = times[self.first].unsqueeze(1).repeat(1, self.most, 1)
+        out[self.kind, self.number] = times
+        return out.flatten(1)
+
+    def back(self, values: Tensor) -> Tensor:
+        """[kinds, most · P, …] to [W, P, …]."""
+        return values if self.most == 1 else values.unflatten(1, (self.most, -1))[self.kind, self.number]
+
+
+@dataclass(frozen=True, eq=False)
+class EventScoreTable:
+    """Possible events whose embeddings have one dimension; where functors have factors of their own, those of one functor."""
+
+    dim: int
+    row: Tensor  # int64 [E]: in the table of that dimension
+    w: Tensor  # float64 [E, 1 + dim], in units of tau
+    mixture: Tensor | None  # float64 [scales, 1 + dim]
+    shape: Tensor | None  # float64 [scales, 1 + dim]
+
+    def scores(self, top: Embeddings, degree: int) -> ChebyshevPiece:
+        """`w·[1; emb]/τ`: [E, P]."""
+        table = top[self.dim]
+        rows, w = table[self.row], self.w[:, 1:].unsqueeze(-1)
+        shape = len(rows), degree + 1, table.shape[2]
+        v = (rows[:, : degree + 1].flatten(1, 2) @ w).view(shape).transpose(0, 1)
+        found = ChebyshevPiece(v, (rows[:, -1] @ w.abs()).squeeze(-1)) if degree else point(v[0])
+        return found.plus(self.w[:, :1])
+
+    def amplitudes(self, top: Embeddings, degree: int) -> ChebyshevPiece:
+        """`softplus(v_j·[1; emb])`: [E, P, scales]."""
+        assert self.mixture is not None
+        return softplus(self._scores_of(self.mixture, top, degree))
+
+    def exponents(self, top: Embeddings, degree: int) -> ChebyshevPiece:
+        """`a_k·[1; emb]`: [E, P, scales]."""
+        assert self.shape is not None
+        return self._scores_of(self.shape, top, degree)
+
+    def _scores_of(self, vectors: Tensor, top: Embeddings, degree: int) -> ChebyshevPiece:
+        rows, weight = top[self.dim][self.row], vectors[:, 1:].T
+        v = (rows[:, : degree + 1] @ weight).transpose(0, 1)
+        found = ChebyshevPiece(v, rows[:, -1] @ weight.abs()) if degree else point(v[0])
+        return found.plus(vectors[:, 0])
+
+
+def on_device(device: torch.device, values: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values)).to(device)
+
+
+def over_scales(amplitudes: ChebyshevPiece, densities: ChebyshevPiece, kind: Tensor) -> ChebyshevPiece:
+    """The sum over scales of amplitudes of events [E, P, scales] times densities of their sequences: [E, P]."""
+    whole = summed(amplitudes * densities.map(lambda part: part[..., kind, :, :]))
+    return whole.map(lambda part: part.squeeze(-1))
+
+
+def joined_pieces(parts: Sequence[ChebyshevPiece], dim: int) -> ChebyshevPiece:
+    if len(parts) == 1:
+        return parts[0]
+    return ChebyshevPiece(torch.cat([one.v for one in parts], dim), torch.cat([one.remainder for one in parts], dim))

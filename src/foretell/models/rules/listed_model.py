@@ -1,0 +1,32 @@
+"""A model whose possible events are products → the same model with all of them listed, for what cannot work on products."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import replace
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from foretell.batches.timelines import Histories
+from foretell.models.rules.rule_model import RuleModel
+
+log = logging.getLogger("foretell")
+Model = TypeVar("Model", bound=RuleModel[Any])
+_histories: WeakKeyDictionary[Histories, Histories] = WeakKeyDictionary()  # of products → of rows
+
+
+def listed_model(model: Model, what: str) -> Model:
+    """`what` lists them, which is said once. The two share their parameters."""
+    grounding = model.histories.grounding
+    if not grounding.products:
+        return model
+    rows = _histories.get(model.histories)
+    if rows is None:
+        names = ", ".join(dict.fromkeys(grounding.functors[one.functor] for one in grounding.products))
+        log.warning("%s: possible events are kept as products, and %s lists them one by one", names, what)
+        rows = _histories[model.histories] = Histories(replace(model.program, products="never"), model.layout)
+    made = copy.copy(model)
+    made.histories = rows
+    made.collator = made._make_collator()  # pyright: ignore[reportPrivateUsage]
+    return made

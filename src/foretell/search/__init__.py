@@ -1,0 +1,1 @@
+"""DATA → THE BEST OF SEVERAL MODELS: `foretell auto`."""

@@ -1,0 +1,71 @@
+"""How much time a search has: minutes in, a deadline out, in a file that its processes read and that the next call goes on from."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from foretell.data.files import replacing
+from foretell.errors import ForetellError
+from foretell.reading import read_json
+
+FILE = "budget.json"
+RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.08, 2.0, 90.0  # for scores and the page: a share of all, and seconds
+KEEP_EVERY = 2.0  # seconds
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds in all, what earlier calls spent of them, and when this call began (`time.time`)."""
+
+    seconds: float
+    spent: float
+    began: float
+
+    @property
+    def reserve(self) -> float:
+        return min(max(LEAST_RESERVE, RESERVE * self.seconds), MOST_RESERVE, 0.5 * self.seconds)
+
+    @property
+    def fit_until(self) -> float:
+        """When training ends, so that there is time to score what is chosen."""
+        return self.began + self.seconds - self.spent - self.reserve
+
+    @property
+    def used(self) -> float:
+        return self.spent + time.time() - self.began
+
+    def left(self) -> float:
+        """Seconds that training may still take."""
+        return self.fit_until - time.time()
+
+
+def open_budget(folder: Path, minutes: float) -> Budget:
+    """The budget of a call: what earlier calls in the same folder spent counts."""
+    if not 0.0 < minutes < 1e6:
+        raise ForetellError(f"--minutes {minutes:g}: expected a number above 0")
+    earlier = read_budget(folder)
+    return Budget(60.0 * minutes, 0.0 if earlier is None else earlier.spent, time.time())
+
+
+def keep_budget(folder: Path, budget: Budget, *, ended: bool = False) -> None:
+    """Write it down; what has been spent until now is `spent` for the next call. `ended`: nobody works any more."""
+    kept = replace(budget, spent=budget.used, began=0.0 if ended else time.time())
+    text = {"seconds": kept.seconds, "spent": round(kept.spent, 3), "began": kept.began, "fit_until": budget.fit_until}
+    with replacing(folder / FILE) as temporary:
+        temporary.write_text(json.dumps(text) + "\n", encoding="utf-8")
+
+
+def read_budget(folder: Path) -> Budget | None:
+    """As it was last kept; None: there is none."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    found = read_json(path)
+    try:
+        numbers = [float(found[name]) for name in ("seconds", "spent", "began")]
+    except (TypeError, KeyError, ValueError) as error:
+        raise ForetellError(f"{path}: expected the budget that `foretell auto` wrote: {error}") from error
+    return Budget(*numbers)

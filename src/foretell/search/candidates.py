@@ -1,0 +1,101 @@
+"""What a search tries: traits of the data in, candidates out, each a model with its training settings and the reason for trying it.
+
+The first is the model that `foretell train` chooses by rule (`train/auto_settings`); then one of every kind that fits the data, trained by
+the same rules; then variants of the first, each with one choice of the rules made otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from foretell.models.registry import find_model
+from foretell.train.auto_settings import DataTraits, choose_settings, with_settings
+
+Tables = dict[str, dict[str, Any]]  # "model" and "train" of a configuration
+
+# Trained as the rules say but for these: `experiments/field` found them on dev; RMTPP's loss explodes at the rate of the others.
+OTHER_KINDS: dict[str, Tables] = {
+    "nhp": {"model": {"dim": 32}, "train": {}},
+    "s2p2": {"model": {"dropout": 0.1}, "train": {"lr": 5e-3}},
+    "rmtpp": {"model": {"dim": 32}, "train": {"lr": 1e-3}},
+}
+RULE_KINDS: dict[str, Tables] = {
+    "andtt": {"model": {"dim": 16, "layers": 1}, "train": {"decay": 1.0}},
+    "ndtt": {"model": {"dim": 16}, "train": {"decay": 1.0}},
+}
+HAWKES_UNTIL = 2_000.0  # events of a type, up to which starting from a Hawkes process is tried
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model with its training settings; `variant`: a choice of the rules made otherwise, which counts only where it is clearly better."""
+
+    name: str  # of its folders: letters, digits, dashes
+    title: str
+    tables: Tables
+    why: str
+    variant: bool = False
+
+
+def candidates_for(
+    traits: DataTraits, device: str, *, program: str = "", decays: int = 0, without_rules: bool = True
+) -> list[Candidate]:
+    """In the order in which they are tried. `decays`: of a fitted Hawkes process; `without_rules`: kinds that have none may be compared."""
+    found = list(_of_rules(traits, device, program)) if program else []
+    if without_rules:
+        found += _plain(traits, device, decays, first=not program)
+    return found
+
+
+def _of_rules(traits: DataTraits, device: str, program: str) -> Iterator[Candidate]:
+    chosen = _by_rule(traits, device, program=True)
+    chosen["model"]["program"] = program
+    kind = chosen["model"]["kind"]
+    yield Candidate(kind, find_model(kind).about.title, chosen, "what the rules choose for data with a program")
+    few = "decay" in chosen["train"]
+    for other, own in RULE_KINDS.items():
+        train = {key: value for key, value in own["train"].items() if key != "decay" or few}
+        tables = {"model": {"kind": other, "program": program, **own["model"]}, "train": {**chosen["train"], **train}}
+        yield Candidate(other, find_model(other).about.title, tables, "another kind of model made of the same rules")
+
+
+def _plain(traits: DataTraits, device: str, decays: int, first: bool) -> Iterator[Candidate]:
+    chosen = _by_rule(traits, device, decays=decays)
+    kind = chosen["model"]["kind"]
+    title = find_model(kind).about.title
+    why = "what the rules choose for these data" if first else "what the rules choose for these data without a program"
+    yield Candidate(kind, title, chosen, why)
+    for other, own in OTHER_KINDS.items():
+        tables = {"model": {"kind": other, **own["model"]}, "train": {**chosen["train"], **own["train"]}}
+        yield Candidate(other, find_model(other).about.title, tables, "another kind of model")
+    if first:
+        for name, words, changes in _variants(traits, chosen, decays):
+            yield Candidate(f"{kind}-{name}", f"{title}, {words}", _changed(chosen, changes), f"{words}", variant=True)
+
+
+def _variants(traits: DataTraits, chosen: Tables, decays: int) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Choices of the rules made otherwise; None: left out."""
+    if "hawkes" in chosen["model"]:
+        yield "no-hawkes", "without a Hawkes process", {"model": {"hawkes": None}}
+    elif decays and traits.per_type < HAWKES_UNTIL:
+        yield "hawkes", "from a Hawkes process", {"model": {"hawkes": decays}}
+    yield "wide", "twice as wide", {"model": {"dim": 2 * chosen["model"]["dim"]}}
+    yield "dropout", "dropout 0.3", {"model": {"dropout": 0.3}}
+    if "decay" in chosen["train"]:
+        yield "less-decay", "weight decay 0.1", {"train": {"decay": 0.1}}
+    else:
+        yield "decay", "weight decay 1", {"train": {"decay": 1.0, "pseudo_count": 0.5}}
+    yield "slow", "learning rate 0.001", {"train": {"lr": 1e-3}}
+
+
+def _by_rule(traits: DataTraits, device: str, *, decays: int = 0, program: bool = False) -> Tables:
+    chosen = choose_settings(traits, device, decays=decays, program=program, whole=True)
+    found = with_settings({}, chosen)
+    return {"model": found["model"], "train": found["train"]}
+
+
+def _changed(tables: Tables, changes: Mapping[str, Any]) -> Tables:
+    made = {section: {**tables[section], **changes.get(section, {})} for section in ("model", "train")}
+    return {section: {key: value for key, value in own.items() if value is not None} for section, own in made.items()}

@@ -1,0 +1,150 @@
+"""A pool of Ray tasks: on this machine, or on a cluster. A worker or a node that dies takes only its own shards with it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from foretell.errors import ForetellError
+from foretell.reading import read_limits
+from foretell.shards.place import WorkPlace
+from foretell.shards.pool import POLL, ShardOutcome, ShardTask
+from foretell.shards.worker import RaisedError, perform_task
+
+CONNECT_SECONDS = 10.0
+
+
+def load_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise ForetellError(
+            "--on ray needs Ray: pip install 'foretell[cluster]'; --on processes does without"
+        ) from None
+    return ray
+
+
+class RayPool:
+    """One task per shard and core. Ray repeats nothing by itself: what is lost is told, and whoever asked decides."""
+
+    interruptible = True
+
+    def __init__(self, place: WorkPlace) -> None:
+        self.ray = load_ray()
+        self.place = place
+        self.own = not self.ray.is_initialized()  # else a notebook, say, has joined a cluster already
+        if self.own:
+            _join(self.ray, place)
+        self.tasks: dict[Any, ShardTask] = {}  # by the reference to the result
+        self.sent: dict[str, Any] = {}  # references to shared inputs
+        self.remote = self.ray.remote(perform_task)
+
+    @property
+    def size(self) -> int:
+        return self.place.size or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+
+    @property
+    def gpus(self) -> float:
+        """GPUs of the cluster."""
+        return float(self.ray.cluster_resources().get("GPU", 0.0))
+
+    def busy(self) -> list[Any]:
+        return [task.name for task in self.tasks.values()]
+
+    def start(self, task: ShardTask) -> None:
+        shared, given = task.shared, []
+        if shared.key:
+            if shared.key not in self.sent:
+                self.sent[shared.key] = self.ray.put(shared.packed)
+            given = [self.sent[shared.key]]
+        how = {"num_cpus": 1, "num_gpus": task.gpu, "max_retries": 0, "scheduling_strategy": "SPREAD"}
+        reference = self.remote.options(**how).remote(task.work, shared.key, given, task.item, read_limits())
+        self.tasks[reference] = task
+
+    def wait(self, seconds: float = POLL) -> list[ShardOutcome]:
+        if not self.tasks:
+            return []
+        waited = list(self.tasks)
+        ready, _ = self.ray.wait(waited, num_returns=1, timeout=seconds)
+        if ready:
+            ready, _ = self.ray.wait(waited, num_returns=len(waited), timeout=0)
+        return [self._ended(reference) for reference in ready]
+
+    def _ended(self, reference: Any) -> ShardOutcome:
+        task, errors = self.tasks.pop(reference), self.ray.exceptions
+        try:
+            value = self.ray.get(reference)
+        except errors.TaskCancelledError:
+            return ShardOutcome(task.name, cancelled=True)
+        except errors.RayTaskError as error:  # the function could not even be called: foretell is not there, say
+            raise ForetellError(
+                f"Ray's workers cannot do the work; is this foretell installed there? {_last(error)}"
+            ) from error
+        except errors.RayError as error:
+            return ShardOutcome(task.name, lost=f"{type(error).__name__}: {str(error).splitlines()[0][:200]}")
+        if isinstance(value, RaisedError):
+            return ShardOutcome(task.name, error=value.error)
+        return ShardOutcome(task.name, value)
+
+    def interrupt(self) -> None:
+        for reference in self.tasks:
+            self.ray.cancel(reference, force=False)
+
+    def close(self, *, now: bool = False) -> None:
+        if now:
+            for reference in self.tasks:
+                self.ray.cancel(reference, force=True)
+        self.tasks, self.sent = {}, {}
+        if self.own and self.ray.is_initialized():
+            self.ray.shutdown()
+
+
+def _join(ray: Any, place: WorkPlace) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if place.address is None:
+        quiet |= {"num_cpus": place.cores, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    elif place.address != "auto":
+        _check_reachable(place)
+    with _own_signals():
+        try:
+            ray.init(address=place.address or "local", **quiet)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError, ImportError) as error:
+            where = place.address or "this machine"
+            raise ForetellError(f"--on ray: {where} cannot be joined: {_last(error)}") from error
+
+
+def _check_reachable(place: WorkPlace) -> None:
+    """Ray itself would try for minutes."""
+    assert place.address is not None
+    host, _, port = place.address.removeprefix("ray://").partition(":")
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ForetellError(f"--on {place}: nothing answers there ({error}); is the cluster up?") from None
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray takes SIGTERM for itself when it is joined; it is the command's."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _last(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1][:300] if lines else type(error).__name__

@@ -1,0 +1,65 @@
+"""`--unseen`: values that training never met, where parameters of rules are named after values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.invoking import fine, refused
+
+SHOP = (
+    ":- event(buy, 3).\n:- exogenous(arrive, 0).\n:- embed(user, 2).\nitem(milk). item(tea).\n"
+    "user(U) <- arrive(U).\nbuy(U, I) :- user(U), item(I) :: w(U).\n"
+)
+
+
+def write_events(path: Path, *users: str) -> Path:
+    events = [name for user in users for name in (f"arrive({user})", f"buy({user},milk)", f"buy({user},tea)")]
+    line = {"id": "s", "times": [0.5 * place for place in range(1, len(events) + 1)], "events": events, "t_end": 9.0}
+    path.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FORETELL_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "shop.ndtt").write_text(SHOP, encoding="utf-8")
+    train, made = write_events(tmp_path / "train.jsonl", "u1", "u2"), tmp_path / "run"
+    fine(
+        "train",
+        "--data",
+        train,
+        "--program",
+        tmp_path / "shop.ndtt",
+        "--run",
+        made,
+        "--epochs",
+        1,
+        "--dim",
+        2,
+        "--quiet",
+    )
+    return made
+
+
+def test_an_evaluation_says_how_many_groups_and_events_and_error_refuses(run: Path, tmp_path: Path) -> None:
+    test = write_events(tmp_path / "test.jsonl", "u1", "u9")
+    said = "the intensities of 2 events depend on 1 parameter group that training never met"
+    assert said in fine("evaluate", run, test, "--no-times").out
+    found = fine("evaluate", run, test, "--no-times", "--json").json
+    assert (found["unseen_groups"], found["unseen_group_events"]) == (1, 2)
+    message = refused("evaluate", run, test, "--unseen", "error")
+    assert "1 parameter group that training never met: `w(u9)`" in message and "--unseen=error" in message
+    known = write_events(tmp_path / "known.jsonl", "u2", "u1")
+    assert "never met" not in fine("evaluate", run, known, "--no-times", "--unseen", "error").out
+
+
+def test_other_commands_say_it_on_stderr_and_take_the_mean(run: Path, tmp_path: Path) -> None:
+    test = write_events(tmp_path / "test.jsonl", "u1", "u9")
+    asked = "intensity", run, test, "--times", "8.0", "--json"
+    first, second = fine(*asked), fine(*asked)
+    assert first.json == second.json and "1 parameter group that training never met" in first.err
+    for command in (asked, ("predict", run, test), ("sample", run, "--history", test, "--horizon", 1)):
+        assert "`w(u9)`" in refused(*command, "--unseen", "error")

@@ -1,0 +1,113 @@
+"""Several processes train as one does: the same steps, the same scores, one run folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foretell.cli.processes import without_processes
+from foretell.train.processes import ProcessGroup
+from tests.train.joined import fitted, models
+
+FORETELL = [sys.executable, "-m", "foretell"]
+ALONE = {name: text for name, text in os.environ.items() if name not in ("RANK", "WORLD_SIZE")} | {
+    "OMP_NUM_THREADS": "1"
+}
+TRAIN = (
+    "train --model anhp --data robocup --preset paper --batch 2 --no-floors --set train.dtype=float64 --set model.dim=4"
+)
+LIMIT = 300
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """All models, fitted by three processes."""
+    path = tmp_path_factory.mktemp("joined") / "found.json"
+    address = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    command = [sys.executable, "-m", "tests.train.joined", str(path)]
+    started = [subprocess.Popen(command, env=ALONE | address | {"RANK": str(rank)}) for rank in range(3)]
+    assert [one.wait(LIMIT) for one in started] == [0, 0, 0]
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", models())
+def test_every_step_of_three_processes_is_that_of_one(name: str, together: dict) -> None:
+    alone = np.array(fitted(name, models()[name]))
+    assert len(np.unique(alone[:, 0])) == 8  # it learns
+    np.testing.assert_allclose(np.array(together[name]), alone, rtol=1e-9)
+
+
+def _foretell(arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [*FORETELL, *arguments.split()]
+    return subprocess.run(command, cwd=folder, env=ALONE, capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
+def _scores(run: Path) -> list[list[float]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [[one["train"], one["dev"]] for one in lines]
+
+
+def test_the_command_starts_its_processes_and_leaves_one_run_that_another_number_resumes(tmp_path: Path) -> None:
+    one = _foretell(f"{TRAIN} --epochs 4 --run one --json", tmp_path)
+    two = _foretell(f"{TRAIN} --epochs 4 --run two --json --processes 2", tmp_path)
+    assert (one.returncode, two.returncode) == (0, 0), two.stderr
+    assert json.loads(two.stdout)["run"] == "two"  # one process prints
+    np.testing.assert_allclose(_scores(tmp_path / "two"), _scores(tmp_path / "one"), rtol=1e-9)
+
+
+def test_an_interrupted_training_of_two_processes_goes_on_with_one(tmp_path: Path) -> None:
+    one = _foretell(f"{TRAIN} --epochs 12 --run one", tmp_path)
+    assert one.returncode == 0, one.stderr
+    arguments = f"{TRAIN} --epochs 12 --run two --processes 2 --set train.checkpoint_seconds=0"
+    command = [*FORETELL, *arguments.split()]
+    with subprocess.Popen(command, cwd=tmp_path, env=ALONE, stderr=subprocess.PIPE, text=True) as started:
+        deadline = time.monotonic() + LIMIT
+        while not (tmp_path / "two" / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        started.send_signal(signal.SIGINT)
+        _, said = started.communicate(timeout=LIMIT)
+    assert started.returncode in (0, 130), said
+    if started.returncode == 130:
+        assert "--resume two" in said
+    resumed = _foretell("train --resume two", tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    np.testing.assert_allclose(_scores(tmp_path / "two"), _scores(tmp_path / "one"), rtol=1e-9)
+
+
+def test_a_mistake_is_said_once_and_nothing_is_left(tmp_path: Path) -> None:
+    found = _foretell("train --model anhp --data nowhere.csv --run two --processes 2", tmp_path)
+    assert found.returncode == 1
+    assert len(re.findall("nowhere.csv", found.stderr)) == 1 and "Traceback" not in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_one_process_does_is_refused_for_several(tmp_path: Path) -> None:
+    found = _foretell("train --model poisson --data robocup --run two --processes 2", tmp_path)
+    assert found.returncode == 1 and "without torchrun or --processes" in found.stderr
+
+
+def test_shares_are_everything_once() -> None:
+    groups = [ProcessGroup(rank, 3) for rank in range(3)]
+    assert sorted(one for group in groups for one in group.share(range(8))) == list(range(8))
+    assert [[group.owns(place) for group in groups].count(True) for place in range(8)] == [1] * 8
+
+
+def test_the_command_line_is_passed_on_without_its_processes() -> None:
+    assert without_processes(["train", "--processes", "2", "--data", "x"]) == ["train", "--data", "x"]
+    assert without_processes(["train", "--processes=2", "-q"]) == ["train", "-q"]
