@@ -59,7 +59,7 @@ class Difference:
 
     metric: str
     title: str
-    kind: str  # "nats", "time" or "share"
+    kind: str  # "nats", "time", "share" or "rank"
     first: str
     second: str
     difference: Estimate
@@ -88,7 +88,8 @@ class Difference:
     def _amount(self, value: float, time_unit: str) -> str:
         if self.kind == "share":
             return f"{100.0 * value:.1f} percentage points"
-        return f"{value:.3g} {time_unit}".rstrip() if self.kind == "time" else f"{value:.3g} nats per event"
+        units = {"time": time_unit, "rank": "places"}
+        return f"{value:.3g} {units.get(self.kind, 'nats per event')}".rstrip()
 
     def to_json(self) -> dict[str, Any]:
         made = asdict(self) | {"tests": [one.to_json() for one in self.tests], "significant": self.significant}
@@ -158,20 +159,19 @@ def compare(
     keys = [one.key for one in metrics[0]]
     if any([one.key for one in other] != keys for other in metrics[1:]):
         raise ForetellError("the runs were scored in different ways; score all of them with the same options")
-    ways, untested = _ways(over, len(runs[0].data))
-    pairs = _pairs(metrics)
+    ways, untested = ways_of(over, len(runs[0].data))
+    pairs = compared_pairs(metrics)
     tested = [
         difference_of((runs[i].name, runs[j].name), one, other, units, ways, permutations=permutations, seed=seed)
         for i, j in pairs
         for one, other in zip(metrics[i], metrics[j], strict=True)
         if (known := score_of(one.key)) is None or known.tested
     ]
-    # Of many runs only some pairs are shown; which ones was decided by looking at all.
-    wider = comb(len(runs), 2) / len(pairs)
+    wider = _wider(len(runs), len(pairs))
     return RunComparison(
         names=tuple(one.name for one in runs),
         evaluations=tuple(one.scored.evaluation for one in runs),
-        differences=tuple(_corrected(tested, wider)),
+        differences=tuple(corrected_differences(tested, len(runs), len(pairs))),
         functors=tuple(by_functor([_of_functors(one) for one in metrics], types, names, units, seed)),
         untested=untested,
         permutations=permutations,
@@ -209,7 +209,8 @@ def check_comparable(runs: Sequence[ComparedRun]) -> tuple[np.ndarray, tuple[str
     return first.scored.events.type, names
 
 
-def _ways(over: Literal["events", "sequences", "both"], sequences: int) -> tuple[list[Over], str | None]:
+def ways_of(over: Literal["events", "sequences", "both"], sequences: int) -> tuple[list[Over], str | None]:
+    """Over which units differences are tested; and why not over sequences, where these are too few."""
     few = sequences < FEWEST_SEQUENCES
     said = None
     if few:
@@ -223,7 +224,7 @@ def _ways(over: Literal["events", "sequences", "both"], sequences: int) -> tuple
     return (["events"] if few else ["events", "sequences"]), said
 
 
-def _pairs(metrics: Sequence[Sequence[Metric]]) -> list[tuple[int, int]]:
+def compared_pairs(metrics: Sequence[Sequence[Metric]]) -> list[tuple[int, int]]:
     """All pairs of a few runs; of more, the best in log-likelihood with each of the others."""
     if len(metrics) <= ALL_PAIRS_UP_TO:
         return list(combinations(range(len(metrics)), 2))
@@ -290,9 +291,14 @@ def differing_metrics(differences: Sequence[Difference]) -> set[str]:
     return {one.metric for one in differences for test in one.tests if test.test.differing}
 
 
-def _corrected(differences: Sequence[Difference], wider: float) -> list[Difference]:
-    """By Holm's method, over events and over sequences apart; the family is `wider` times as large as what is shown of it."""
-    made, counted_in = {}, differing_metrics(differences)
+def _wider(runs: int, pairs: int) -> float:
+    """Of many runs only some pairs are shown; which ones was decided by looking at all."""
+    return comb(runs, 2) / pairs
+
+
+def corrected_differences(differences: Sequence[Difference], runs: int, pairs: int) -> list[Difference]:
+    """By Holm's method, over events and over sequences apart; the family is that of all pairs of the runs."""
+    made, counted_in, wider = {}, differing_metrics(differences), _wider(runs, pairs)
     for way in ("events", "sequences"):
         found = [
             (row, column)

@@ -1,7 +1,9 @@
-"""Scores of models of rules that look at some of the possible events only: the log-likelihood, and the rank of what happened.
+"""Scores where possible events are very many: the log-likelihood, and the rank of what happened.
 
-Both are unbiased for what all possible events would give (docs/explanation/products.md), and come with their standard errors: everything is
-drawn twice, independently; the mean of the two is the estimate, and a quarter of their squared difference is its variance.
+Models of rules may look at some of the possible events only. Both scores are unbiased for what all would give
+(docs/explanation/products.md), and come with their standard errors: everything is drawn twice, independently; the mean of the two is the
+estimate, and a quarter of their squared difference is its variance. Without `downsample` all possible events are looked at, and times
+alone are drawn: then any model can be scored.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import EVENTS_AT_A_TIME, RuleModel
 from foretell.objective.loglik import stratified
 from foretell.options import Window
+from foretell.wording import counted
 
 Progress = Callable[[int, int], None]
 
@@ -37,7 +40,7 @@ class DrawnScores:
     integral_variance: np.ndarray
     rank: np.ndarray  # estimates of 1 + how many possible events have a higher intensity
     rank_variance: np.ndarray
-    downsample: int
+    downsample: int | None  # None: all possible events were looked at
     points: int
     data: str
     sequences: int
@@ -60,6 +63,12 @@ class DrawnScores:
     def rank_standard_error(self) -> float:
         """The standard error of the mean rank, from the draws alone."""
         return float(np.sqrt(self.rank_variance.sum())) / max(self.events, 1)
+
+    @property
+    def way(self) -> str:
+        """How they came about, in words."""
+        much = "all possible events" if self.downsample is None else f"{self.downsample} of the possible events"
+        return f"estimated from {much} at each time, {counted(self.points, 'point')} per gap, drawn twice"
 
     def estimates(self, seed: int = 0) -> dict[str, Estimate]:
         """The mean log-likelihood and the mean rank, with intervals that cover both the events and the draws."""
@@ -88,26 +97,26 @@ class DrawnScores:
 def drawn_scores(
     model: IntensityModel,
     data: EventData,
-    downsample: int,
+    downsample: int | None,
     *,
     points: int = 2,
     window: Window = "all",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> DrawnScores:
-    """The log-likelihood and the rank of what happened, from `downsample` of the possible events at each time.
+    """The log-likelihood and the rank of what happened, from `downsample` of the possible events at each time; None: from all.
 
     Args:
         points: integration times per gap, drawn anew for each of the two estimates.
         progress: called with how many sequences are done, and how many there are.
     """
-    if not isinstance(model, RuleModel):
+    if downsample is not None and not isinstance(model, RuleModel):
         raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
     for name, number in (("downsample", downsample), ("points", points)):
-        if number < 1:
+        if number is not None and number < 1:
             raise ForetellError(f"{name} = {number}: expected 1 or more")
     generator, rng = torch.Generator(model.device).manual_seed(seed), np.random.default_rng(seed)
-    sample, rows, bare = Sample(downsample, rng), [], 0.0
+    sample, rows, bare = None if downsample is None else Sample(downsample, rng), [], 0.0
     with model.evaluating():
         for place in range(len(data)):
             batch = model.collator.batch(data, [place], window=window, device=model.device, unscored=model.unscored)
@@ -136,7 +145,7 @@ def drawn_scores(
 
 
 def _sequence(
-    model: RuleModel[Any], batch: Batch, sample: Sample, points: int, generator: torch.Generator
+    model: IntensityModel, batch: Batch, sample: Sample | None, points: int, generator: torch.Generator
 ) -> tuple[np.ndarray, float]:
     """Rows of the scored events of one sequence; and the integral, if it has none."""
     history = model.encode(batch)
@@ -146,9 +155,10 @@ def _sequence(
         drawn = stratified(batch, points, generator, short=model.short_time)
         total = _totals(model, history, batch, drawn.queries, sample)
         gaps.append((total * drawn.weights[0]).view(len(batch.gap_length[0]), points).sum(1).cpu().numpy())
-        ranks.append(_above(model, history, batch, ends, sample).cpu().numpy())
+        if sample is not None or not ranks:
+            ranks.append(_above(model, history, batch, ends, sample).cpu().numpy())
     integral, variance = _mean(gaps)
-    rank, spread = _mean(ranks)
+    rank, spread = _mean([ranks[0], ranks[-1]])
     scored = np.flatnonzero(batch.event_counts[0].cpu().numpy())
     if not len(scored):
         return np.zeros((0, 6)), float(integral.sum())
@@ -161,42 +171,60 @@ def _sequence(
     return np.column_stack([event, log, *own, 1.0 + rank[scored], spread[scored]]), 0.0
 
 
-def _ends(model: RuleModel[Any], history: Any, batch: Batch) -> Tensor:
-    """Log-intensities of what happened [N], which no draw has a part in: a plan has them whatever its queries."""
-    nothing = Queries.seeing(batch.times[:, :0], batch.types[:, :0])
-    return model.ends_and_inside(history, batch, model.collator.plan_queries(batch, nothing), False).log_at_end[0]
+def _ends(model: IntensityModel, history: Any, batch: Batch) -> Tensor:
+    """Log-intensities of what happened [N], which no draw has a part in."""
+    if isinstance(model, RuleModel):  # a plan has them whatever its queries
+        nothing = Queries.seeing(batch.times[:, :0], batch.types[:, :0])
+        return model.ends_and_inside(history, batch, model.collator.plan_queries(batch, nothing), False).log_at_end[0]
+    found, first = [], 0
+    for part in _parts(model, Queries.of_events(batch), None):
+        last = first + part.times.shape[1]
+        found.append(model.log_intensity(model.state(history, part), batch.types[:, first:last])[0])
+        first = last
+    return torch.cat(found) if found else batch.times[0]
 
 
 def _mean(halves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return (halves[0] + halves[1]) / 2.0, (halves[0] - halves[1]) ** 2 / 4.0
 
 
-def _parts(model: RuleModel[Any], queries: Queries, keep: int) -> Iterator[Queries]:
+def _parts(model: IntensityModel, queries: Queries, sample: Sample | None) -> Iterator[Queries]:
     """Some queries at a time: as many as a device looks at possible events together."""
-    most = max(1, EVENTS_AT_A_TIME.get(model.device.type, EVENTS_AT_A_TIME["cuda"]) // keep)
+    if sample is None:
+        most = model.queries_at_a_time
+    else:
+        most = max(1, EVENTS_AT_A_TIME.get(model.device.type, EVENTS_AT_A_TIME["cuda"]) // sample.keep)
     seen = queries.seen().expand_as(queries.times)
     for start in range(0, queries.times.shape[1], most):
         yield Queries.seeing(queries.times[:, start : start + most], seen[:, start : start + most])
 
 
-def _totals(model: RuleModel[Any], history: Any, batch: Batch, queries: Queries, sample: Sample) -> Tensor:
-    """Estimates of the total intensity at every query: float64 [Q]."""
+def _totals(model: IntensityModel, history: Any, batch: Batch, queries: Queries, sample: Sample | None) -> Tensor:
+    """Total intensities at every query, or estimates of them: float64 [Q]."""
     found = []
-    for part in _parts(model, queries, sample.keep):
+    for part in _parts(model, queries, sample):
         planned = model.collator.plan_queries(batch, part, sample)
-        found.append(model.ends_and_inside(history, batch, planned, False).total_inside[0].double())
+        if isinstance(model, RuleModel):
+            total = model.ends_and_inside(history, batch, planned, False).total_inside
+        else:
+            total = model.total(model.state(history, planned))
+        found.append(total[0].double())
     return torch.cat(found)
 
 
-def _above(model: RuleModel[Any], history: Any, batch: Batch, ends: Tensor, sample: Sample) -> Tensor:
-    """Estimates of how many possible events have a higher intensity than what happened: float64 [N]."""
-    events, found = Queries.of_events(batch), []
-    first = 0
-    for part in _parts(model, events, sample.keep):
-        answer = model.planned(history, model.collator.plan_queries(batch, part, sample))
-        column, weight = answer.about.column, answer.about.plan.possible_weight
-        higher = (answer.possible > ends[first + column]).double()
-        higher = higher if weight is None else higher * weight
-        found.append(higher.new_zeros(part.times.shape[1]).index_add(0, column, higher))
-        first += part.times.shape[1]
+def _above(model: IntensityModel, history: Any, batch: Batch, ends: Tensor, sample: Sample | None) -> Tensor:
+    """How many possible events have a higher intensity than what happened, or estimates of that: float64 [N]."""
+    found, first = [], 0
+    for part in _parts(model, Queries.of_events(batch), sample):
+        planned, count = model.collator.plan_queries(batch, part, sample), part.times.shape[1]
+        if isinstance(model, RuleModel):
+            answer = model.planned(history, planned)
+            column, weight = answer.about.column, answer.about.plan.possible_weight
+            higher = (answer.possible > ends[first + column]).double()
+            higher = higher if weight is None else higher * weight
+            found.append(higher.new_zeros(count).index_add(0, column, higher))
+        else:
+            logs = model.log_intensities(model.state(history, planned))[0]
+            found.append((logs > ends[first : first + count, None]).sum(-1).double())
+        first += count
     return torch.cat(found) if found else ends.double()

@@ -19,7 +19,7 @@ from foretell.evaluate.next_time import UNDEFINED_ABOVE, NextTimes
 from foretell.evaluate.patterns import Guesses
 from foretell.terms import split
 
-Kind = Literal["nats", "time", "share"]  # nats per event, the data's unit of time, a share of events
+Kind = Literal["nats", "time", "share", "rank"]  # nats per event, the data's unit of time, a share of events, places
 Needs = Literal["events", "times", "participants"]
 ALL = "all"  # the patterns of participants together
 
