@@ -292,7 +292,7 @@ def differing_metrics(differences: Sequence[Difference]) -> set[str]:
 
 
 def _wider(runs: int, pairs: int) -> float:
-    """Of many runs only some pairs are shown; which ones was decided by looking at all."""
+    """How many times as many tests as shown: only some pairs of many runs are shown, and all were looked at to choose them."""
     return comb(runs, 2) / pairs
 
 
