@@ -4,6 +4,7 @@
 
     python auto.py prepare DATA OUT                             # DATA: a folder with the data sets; OUT: the four that are used here
     taskset -c 0,1 python auto.py run OUT sepsis RESULTS        # writes RESULTS/sepsis.json; one per pair of cores, side by side
+    python auto.py singles OUT RESULTS --device cuda --jobs 8   # the single models of all sets, elsewhere
     python auto.py table RESULTS                                # the table of the README
 
 The single default models are what `foretell train` gives without other options (with the program where there is one), and every other kind
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import shutil
 import subprocess
 import sys
@@ -27,6 +29,7 @@ import field  # pyright: ignore[reportMissingImports]
 SETS = ("sepsis", "helpdesk", "mimic2", "robocup")
 PROGRAMS = {"robocup": "robocup"}
 MINUTES = 10.0
+SHORTEST = 0.5  # minutes of a search that is asked for its definition alone
 
 
 def prepare(data: Path, out: Path) -> None:
@@ -52,30 +55,64 @@ def search(folder: Path, name: str, out: Path, minutes: float) -> dict[str, Any]
     return {**scores, "title": best["title"], "wall_seconds": round(wall, 1), **kept, "board": board}
 
 
-def singles(folder: Path, name: str, out: Path) -> list[dict[str, Any]]:
-    """Every default model by itself, scored on dev and test as the search scores."""
+def single_units(folder: Path, name: str, out: Path) -> tuple[Any, list[Any]]:
+    """The search of a data set, and every default model that it would try; `out` is the folder of a search."""
     from foretell.reproduce.experiment import read_definition
-    from foretell.reproduce.unit import Workspace
     from foretell.search.halving import WHOLE, AutoSearch, Rung
 
-    search = AutoSearch(read_definition(str(out.resolve())))
-    decays = search._unit_folder("hawkes").record() or {}
-    units = [one for one in search.units({}) if one.name in ("poisson", "hawkes")]
-    units += [Rung(one, WHOLE).unit() for one in search.candidates(int(decays.get("decays", 0))) if not one.variant]
-    found = []
-    for unit in units:
-        place = out.with_name(f"{out.name}-single") / unit.name
-        record = place / "record.json"
-        if not record.exists():
-            place.mkdir(parents=True, exist_ok=True)
-            (out / "budget.json").unlink(missing_ok=True)  # no limit of time
-            workspace = Workspace(place, None, "cpu", lambda: False)
-            began = time.monotonic()
-            made = dict(search.work(unit, workspace)) | {"wall_seconds": round(time.monotonic() - began, 1)}
-            record.write_text(json.dumps(made | {"test": on_test(place / "run")}) + "\n")
-        found.append(json.loads(record.read_text()))
-    keys = ("title", "dev", "test", "epochs", "best_epoch", "wall_seconds")
-    return [{key: one.get(key) for key in keys} for one in found]
+    if not (out / "experiment.toml").exists():
+        search(folder, name, out, SHORTEST)
+    found = AutoSearch(read_definition(str(out.resolve())))
+    decays = found._unit_folder("hawkes").record() or {}
+    units = [one for one in found.units({}) if one.name in ("poisson", "hawkes")]
+    return found, units + [
+        Rung(one, WHOLE).unit() for one in found.candidates(int(decays.get("decays", 0))) if not one.variant
+    ]
+
+
+def fit_single(job: dict[str, Any]) -> dict[str, Any]:
+    """One default model by itself, scored on dev and test as the search scores."""
+    import torch
+
+    from foretell.reproduce.unit import Workspace
+
+    out, place = Path(job["out"]), Path(job["place"])
+    record = place / "record.json"
+    if not record.exists():
+        torch.set_num_threads(job["threads"])
+        found, units = single_units(Path(job["folder"]), job["set"], out)
+        unit = next(one for one in units if one.name == job["unit"])
+        place.mkdir(parents=True, exist_ok=True)
+        (out / "budget.json").unlink(missing_ok=True)  # no limit of time
+        workspace = Workspace(place, None, job["device"], lambda: False)
+        began = time.monotonic()
+        made = dict(found.work(unit, workspace)) | {"wall_seconds": round(time.monotonic() - began, 1)}
+        record.write_text(json.dumps(made | {"test": on_test(place / "run"), "device": job["device"]}) + "\n")
+    keys = ("title", "dev", "test", "epochs", "best_epoch", "wall_seconds", "device")
+    made = json.loads(record.read_text())
+    return {"set": job["set"]} | {key: made.get(key) for key in keys}
+
+
+def single_jobs(folder: Path, name: str, out: Path, device: str, threads: int) -> list[dict[str, Any]]:
+    shared = {"set": name, "folder": str(folder), "out": str(out), "device": device, "threads": threads}
+    place = out.with_name(f"{out.name}-single")
+    return [{**shared, "unit": one.name, "place": str(place / one.name)} for one in single_units(folder, name, out)[1]]
+
+
+def all_singles(args: argparse.Namespace) -> None:
+    """The single models of the data sets, several at a time; each set's file is written when its models are done."""
+    args.results.mkdir(parents=True, exist_ok=True)
+    jobs = [
+        job
+        for name in args.sets
+        for job in single_jobs(args.data, name, args.work / f"{name}-definition", args.device, threads=1)
+    ]
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in args.sets}
+    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=1) as pool:
+        for one in pool.imap(fit_single, jobs):
+            name = one.pop("set")
+            found[name].append(one)
+            (args.results / f"{name}-singles.json").write_text(json.dumps(found[name], indent=1) + "\n")
 
 
 def on_test(run: Path) -> float:
@@ -91,17 +128,14 @@ def on_test(run: Path) -> float:
 
 
 def run(args: argparse.Namespace) -> None:
-    import torch
-
     args.results.mkdir(parents=True, exist_ok=True)
     work, path = args.work / args.set, args.results / f"{args.set}.json"
     found = json.loads(path.read_text()) if path.exists() else {"set": args.set, "minutes": args.minutes}
     if "auto" not in found:
         found["auto"] = search(args.data, args.set, work, args.minutes)
         path.write_text(json.dumps(found, indent=1) + "\n")
-    torch.set_num_threads(2)
     if not args.no_singles:
-        found["singles"] = singles(args.data, args.set, work)
+        found["singles"] = [fit_single(job) for job in single_jobs(args.data, args.set, work, "cpu", threads=2)]
         path.write_text(json.dumps(found, indent=1) + "\n")
 
 
@@ -126,7 +160,9 @@ def table(folder: Path) -> None:
         if not path.exists():
             continue
         one = json.loads(path.read_text())
-        mine, others = one["auto"], [other for other in one.get("singles", ()) if other["dev"] is not None]
+        apart = folder / f"{name}-singles.json"
+        singles = json.loads(apart.read_text()) if apart.exists() else one.get("singles", ())
+        mine, others = one["auto"], [other for other in singles if other["dev"] is not None]
         cells = [name, mine["title"], f"{mine['dev']:.3f}"]
         for split in ("dev", "test"):
             best = max(others, key=lambda other: other[split], default=None)
@@ -154,6 +190,13 @@ def main() -> None:
         one.add_argument("--minutes", type=float, default=MINUTES)
         one.add_argument("--work", type=Path, default=Path("auto-work"), help="where searches and fits are kept")
         one.add_argument("--no-singles", action="store_true", help="the search alone")
+    apart = commands.add_parser("singles")
+    apart.add_argument("data", type=Path)
+    apart.add_argument("results", type=Path)
+    apart.add_argument("--sets", nargs="*", choices=SETS, default=list(SETS))
+    apart.add_argument("--device", default="cpu")
+    apart.add_argument("--jobs", type=int, default=1)
+    apart.add_argument("--work", type=Path, default=Path("auto-work"), help="where fits are kept")
     shown = commands.add_parser("table")
     shown.add_argument("results", type=Path)
     args = parser.parse_args()
@@ -162,7 +205,7 @@ def main() -> None:
     elif args.command == "table":
         table(args.results)
     else:
-        {"run": run, "bar": bar}[args.command](args)
+        {"run": run, "bar": bar, "singles": all_singles}[args.command](args)
 
 
 if __name__ == "__main__":

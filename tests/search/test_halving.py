@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from foretell.reproduce.experiment import Definition
-from foretell.reproduce.unit import UnitFolder
+from foretell.reproduce.unit import UnitFolder, Workspace
 from foretell.search.budget import Budget, keep_budget, open_budget, read_budget
-from foretell.search.halving import WHOLE, AutoSearch, Rung
+from foretell.search.halving import WHOLE, AutoSearch, Rung, _Fit, _TooSlow
 
 TRAITS = {"events": 40_000, "types": 16, "sequences": 700, "longest": 180, "ties": 0.0, "has_dev": True}
 
@@ -84,6 +85,25 @@ def test_what_is_done_stays_listed_when_time_is_up(tmp_path: Path):
     assert "nhp-1" not in names(found, {})
     UnitFolder(tmp_path / "units" / "nhp-1").finish(unit, record(-1.0))
     assert "nhp-1" in names(found, {}) and WHOLE == 2
+
+
+def test_a_fit_is_shortened_to_the_time_there_is_and_not_where_nothing_limits_it(tmp_path: Path):
+    found = search(tmp_path)
+    unit = Rung(found.candidates(0)[1], WHOLE).unit()
+    second = {"epoch": 2, "train_seconds": 20.0, "dev_seconds": 5.0}
+
+    def told(budget: Budget | None) -> None:
+        if budget is not None:
+            keep_budget(tmp_path, budget)
+        fit = _Fit(found, unit, Workspace(tmp_path, None, "cpu", lambda: False))
+        config = SimpleNamespace(train=SimpleNamespace(epochs=100))
+        fit._watch(config)(second)  # pyright: ignore[reportArgumentType]
+
+    told(None)
+    with pytest.raises(_TooSlow) as slow:
+        told(Budget(1000.0, 0.0, time.time()))
+    assert 3 <= slow.value.epochs < 40
+    told(Budget(100_000.0, 0.0, time.time()))
 
 
 def test_a_budget_goes_on_from_what_was_spent(tmp_path: Path):

@@ -272,8 +272,10 @@ class _Fit:
             if record["epoch"] != 2 or "dev_seconds" not in record or epochs <= 3:
                 return
             each, spent = record["train_seconds"] + record["dev_seconds"], time.time() - self.began
+            if spent + (epochs - 2) * each <= self.allowed:  # also where nothing limits the time
+                return
             possible = int((self.allowed - spent) / max(each, 1e-9))
-            if spent + (epochs - 2) * each > self.allowed and possible < epochs:
+            if possible < epochs:
                 raise _TooSlow(max(3, possible))
 
         return told
