@@ -11,6 +11,7 @@ import pytest
 import foretell as ft
 from foretell.evaluate.compare import ComparedRun, compare
 from foretell.evaluate.scores import ScoringOptions, score
+from tests.cli.invoking import fine, refused
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -228,3 +229,19 @@ def test_the_command_line_reads_other_files_as_the_frame_was_read(fitted, tmp_pa
     expected = ft.from_frame(new, **NAMES, vocabulary=fitted.model_.vocabulary).train
     np.testing.assert_array_equal(data.columns.times, expected.columns.times)
     assert data.clock.unit == fitted.clock_.unit
+
+
+def test_commands_say_what_a_saved_one_needs_and_report_does_without_floors(fitted, tmp_path):
+    run, new, page = tmp_path / "run", tmp_path / "new.csv", tmp_path / "page.html"
+    fitted.save(run)
+    orders(4, seed=3).to_csv(new, index=False)
+    for command in ("evaluate", "report"):
+        said = refused(command, run)
+        assert (
+            "fitted in Python to data that it does not name" in said and f"`foretell report {run} --data FILE`" in said
+        )
+    assert "leave out --floors" in refused("evaluate", run, new, "--floors")
+    scored = fine("evaluate", run, new, "--no-times")
+    assert "training was stopped" not in scored.out + scored.err
+    reported = fine("report", run, "--data", new, "-o", page)
+    assert page.stat().st_size > 0 and "so that no floors can be fitted to them" in reported.err

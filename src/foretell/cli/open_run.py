@@ -159,6 +159,9 @@ def own_data(run: RunFolder) -> Dataset:
     """The data that a run names. What is wrong with them is only counted: a run from elsewhere may name any file."""
     config = run.config()
     options = config.data
+    if not options.path:
+        how = f"say which data are meant: `foretell evaluate {run.path} FILE`, `foretell report {run.path} --data FILE`"
+        raise ForetellError(f"{run.path}: it was fitted in Python to data that it does not name; {how}")
     try:
         return load_run(config)
     except DataError as error:
@@ -241,6 +244,8 @@ def unfinished(run: RunFolder, model: Network) -> str | None:
     if isinstance(model, DirectFit):  # fitted in one go
         return None
     go_on = f"the best model so far is scored; continue with: foretell train --resume {run.path}"
+    if not run.checkpoint.exists() and not names_its_data(run):  # what a fit in Python gave was saved when it was done
+        return None
     if not run.checkpoint.exists():
         return f"{run.path}: training was stopped before its first checkpoint; {go_on}"
     try:
@@ -250,8 +255,20 @@ def unfinished(run: RunFolder, model: Network) -> str | None:
     return None if progress.done else f"{run.path}: training is not finished ({progress.epoch} epochs so far); {go_on}"
 
 
+def names_its_data(run: RunFolder) -> bool:
+    """False of a run that was fitted in Python, to a data frame for instance."""
+    return bool(run.config().data.path)
+
+
+def without_floors(run: RunFolder) -> str:
+    """Why there are no floors beside a run that does not name its training data."""
+    return f"{run.path}: it was fitted in Python to data that it does not name, so that no floors can be fitted to them"
+
+
 def fitted_floors(opened: OpenRun, without: Collection[str], progress: Bar) -> Iterator[IntensityModel]:
     """Poisson, the weekly one where the data have a calendar, then Hawkes; those of the kinds in `without` are left out."""
+    if not names_its_data(opened.run):
+        raise ForetellError(f"{without_floors(opened.run)}; leave out --floors")
     dataset = opened.dataset()
     train, dev = (
         None if part is None else scored_alike(in_vocabulary(part, opened.model.vocabulary), opened.model)

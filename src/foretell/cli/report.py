@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from foretell.report.entry import Entry
 
 Option = typer.Option
+log = logging.getLogger("foretell")
 SUFFIXES = (".html", ".htm")
 
 
@@ -50,7 +52,7 @@ def report(
     """One self-contained page: data, learning curves, scores, intensities over time, goodness of fit, calibration, rules at work."""
     import time
 
-    from foretell.cli.open_run import open_run
+    from foretell.cli.open_run import names_its_data, open_run, without_floors
     from foretell.cli.show import bar, print_json
     from foretell.data.files import replacing
     from foretell.evaluate.metrics import has_times
@@ -76,7 +78,9 @@ def report(
         summary = _summary(opened[0], data, flags.reading(given, columns))
         names = _names(runs)
         entries = [_entry(one, name, progress) for one, name in zip(opened, names, strict=True)]
-        if floors:
+        if floors and not names_its_data(opened[0].run):
+            log.warning("%s", without_floors(opened[0].run))
+        elif floors:
             timed = any(has_times(entry.evaluation) for entry in entries)
             entries = [*_floors(opened, timed, progress), *entries]
         text = report_page(Contents(summary, entries, places, opened[0].time_unit, begin), progress.move)

@@ -14,6 +14,7 @@ from foretell.data.dataset import OTHER, SPLITS, Card, Dataset, EventData, Origi
 from foretell.data.placing import PlacedEvents, placed
 from foretell.data.raw import MOST_SHOWN, Problem, RawEvents
 from foretell.data.read_options import ReadOptions
+from foretell.data.remarks import once_per_kind
 from foretell.data.sequence import MOST_TYPES, Vocabulary
 from foretell.errors import DataError
 
@@ -150,11 +151,14 @@ def assemble_splits(
     if problems:
         raise DataError([*problems, *_other_mistakes(made)])
     splits: dict[str, EventData | None] = dict.fromkeys(SPLITS)
+    remarks: list[tuple[str, str]] = []
     for place, split in enumerate(files):
-        splits[split], mistakes = assemble(place, made, vocabulary, split, options, ids_fixed)
+        splits[split], mistakes = assemble(place, made, vocabulary, split, replace(options, kept=remarks), ids_fixed)
         problems += mistakes
     if problems:
         raise DataError(problems)
+    for file, sentence in once_per_kind(remarks):
+        options.tell(file, sentence)
     for sentence in made.said:
         options.tell(path, sentence)
     card = replace(card, origin=made.origin, time_unit=card.time_unit or made.clock.unit)

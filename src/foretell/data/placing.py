@@ -223,9 +223,10 @@ def _arranged(raw: RawEvents, options: ReadOptions, made: PlacedEvents) -> RawEv
         return raw
     order = np.lexsort((times.astype(np.int64), sequences))
     moved = int((order != np.arange(len(order))).sum())
-    made.said.append(f"{moved:,} of {len(times):,} rows were out of order in their sequence, and were sorted by time")
+    said = f"{moved:,} of {len(times):,} rows were out of order in their sequence, and were sorted by time"
     return replace(
         raw,
+        said=(*raw.said, said),
         times=times[order],
         codes=raw.codes[order],
         event_places=None if raw.event_places is None else raw.event_places[order],

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from foretell.data.clock import Clock
 from foretell.data.covariates import CovariateNames, check_names
+from foretell.data.remarks import kind_of
 from foretell.data.timestamps import check_format, find_zone, parse_time
 from foretell.errors import DataError, ForetellError
 from foretell.wording import did_you_mean
@@ -135,7 +136,7 @@ class ReadOptions:
         if self.kept is not None:
             self.kept.append((str(path), sentence))
             return
-        kind = re.sub(r"[0-9][0-9,.]*", "#", sentence)
+        kind = kind_of(sentence)
         if kind not in self.told:
             log.warning("%s: %s", path, in_keywords(sentence) if self.keywords else sentence)
         if self.keywords:

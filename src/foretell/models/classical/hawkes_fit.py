@@ -27,6 +27,7 @@ from torch import Tensor
 
 from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData
+from foretell.models.classical.decay_search import best_decays
 from foretell.models.classical.hawkes import Hawkes, decayed_counts
 from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
 
@@ -43,7 +44,6 @@ SHRINKAGES = (1.0, 4.0, 16.0)
 ENOUGH_FLOATS = 32_000_000  # decayed counts of two decays, above which a part of train is enough to choose with
 CHOOSING_ROUNDS = 12
 LEAST_GAIN = 1e-4  # nats per event on dev in a round, below which the fit is done
-GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,9 @@ def _start(
 ) -> None:
     """Half of each rate from the background, half excited evenly by everything; decays spread around the mean gap."""
     with torch.no_grad():
-        spread = torch.linspace(1.0, -1.0, model.decays, dtype=torch.float64) if model.decays > 1 else torch.zeros(1)
+        spread = torch.zeros(model.decays, dtype=torch.float64)
+        if model.decays > 1:
+            torch.linspace(1.0, -1.0, model.decays, dtype=torch.float64, out=spread)
         model.beta.copy_(10.0**spread / gap if beta is None else beta)
         model.mu.copy_(rate / 2.0)
         share = exposure.by_type(model.beta.double(), model.types).sum()
@@ -326,18 +328,8 @@ def _move_decays(model: Hawkes, blocks: _Blocks, exposure: Exposure) -> None:
             waited += torch.einsum("nfj,fj,n->j", waited_for[rows], alpha[kind], rate[rows].reciprocal())
     causes = alpha.sum(0)[exposure.types]  # [n, J]
 
-    def gain(log_beta: Tensor) -> Tensor:
-        beta = log_beta.exp()
-        return -beta * waited - (causes * exposure.integral(beta)).sum(0)
-
-    low, high = blocks.beta.log() - 1.0, blocks.beta.log() + 1.0
-    for _ in range(32):
-        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-        better_left = gain(left) > gain(right)
-        low, high = torch.where(better_left, low, left), torch.where(better_left, right, high)
-    middle = (low + high) / 2.0
     with torch.no_grad():
-        model.beta.copy_(torch.where(gain(middle) >= gain(blocks.beta.log()), middle, blocks.beta.log()).exp())
+        model.beta.copy_(best_decays(waited, causes, exposure.after, exposure.watched, blocks.beta))
 
 
 def _waited_counts(batch: Batch, beta: Tensor, types: int) -> Tensor:
