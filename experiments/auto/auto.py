@@ -29,7 +29,7 @@ import field  # pyright: ignore[reportMissingImports]
 SETS = ("sepsis", "helpdesk", "mimic2", "robocup")
 PROGRAMS = {"robocup": "robocup"}
 MINUTES = 10.0
-SHORTEST = 0.5  # minutes of a search that is asked for its definition alone
+SHORTEST = 1.5  # minutes of a search that is asked for its definition alone
 
 
 def prepare(data: Path, out: Path) -> None:
@@ -63,10 +63,12 @@ def single_units(folder: Path, name: str, out: Path) -> tuple[Any, list[Any]]:
     if not (out / "experiment.toml").exists():
         search(folder, name, out, SHORTEST)
     found = AutoSearch(read_definition(str(out.resolve())))
-    decays = found._unit_folder("hawkes").record() or {}
+    decays = found._unit_folder("hawkes").record()
+    if decays is None:  # the rules ask how many decays it has
+        raise SystemExit(f"{out}: the search ended before its Hawkes process was fitted")
     units = [one for one in found.units({}) if one.name in ("poisson", "hawkes")]
     return found, units + [
-        Rung(one, WHOLE).unit() for one in found.candidates(int(decays.get("decays", 0))) if not one.variant
+        Rung(one, WHOLE).unit() for one in found.candidates(int(decays["decays"])) if not one.variant
     ]
 
 
