@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from foretell.data import Clock, EventData
 from foretell.data.calendar import Calendar
-from foretell.models.calendar import CalendarEmbedding, add_calendar
+from foretell.models.base import IntensityModel
 from foretell.nn.calendar import WEEK_TURNS, YEAR_TURNS
 from foretell.reference.calendar import SlowCalendar
 from tests.samples import Model, random_data, randomise
@@ -45,20 +45,18 @@ def dated_data(seed: int, lengths: Sequence[int], *, types: int = 3, ties: bool 
 
 def with_calendar(model: Model, calendar: Calendar = CALENDAR, seed: int = 7, spread: float = 0.1) -> Model:
     """The model with this calendar, whose vectors are drawn at random."""
-    add_calendar(model, calendar)
-    made = model.calendar
-    assert isinstance(made, CalendarEmbedding)
+    model.follow_calendar(calendar)
     before = {name: one.detach().clone() for name, one in model.named_parameters()}
     randomise(model, seed, spread)
     for name, parameter in model.named_parameters():
-        if not name.startswith("calendar."):
+        if not name.startswith(("calendar.", "clock.")):
             parameter.data.copy_(before[name])
     return model
 
 
-def slow_calendar(model: Model, row: int) -> SlowCalendar:
-    made = model.calendar
-    assert isinstance(made, CalendarEmbedding)
-    known = made.calendar
+def slow_calendar(model: IntensityModel, row: int) -> SlowCalendar:
+    known = model.followed
+    assert known is not None
     years = YEAR_TURNS if known.yearly else ()
-    return SlowCalendar(made.named_arrays(), known.zone, began(row), known.seconds_per_unit, WEEK_TURNS, years)
+    arrays = {} if model.calendar is None else model.calendar.named_arrays()
+    return SlowCalendar(arrays, known.zone, began(row), known.seconds_per_unit, WEEK_TURNS, years)

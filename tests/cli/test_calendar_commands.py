@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from foretell import load_model
 from foretell.cli.main import app
+from foretell.models.rules.rule_model import RuleModel
 
 
 def run(*arguments: object) -> str:
@@ -81,12 +83,31 @@ def test_explaining_needs_a_time_or_covariates(trained: Path):
     assert result.exit_code == 2
 
 
-def test_models_of_rules_say_that_they_do_without(log: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+@pytest.mark.parametrize("kind", ["andtt", "ndtt", "s2ndtt"])
+def test_models_of_rules_follow_the_clock_in_every_command(
+    log: Path, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+):
     program = tmp_path / "calls.ndtt"
     program.write_text(":- event(open). :- event(call). open. call. busy <- open. call :- busy.\n", encoding="utf-8")
-    options = ["--program", program, "--model", "ndtt", "--dim", 2, "--epochs", 1, "--no-floors", "--quiet"]
-    run("train", "--data", log, *options, "--run", tmp_path / "told")
-    assert "NDTT does without the calendar of the data" in caplog.text
-    caplog.clear()
+    options = ["--program", program, "--model", kind, "--dim", 2, "--epochs", 2, "--no-floors", "--quiet"]
+    caplog.set_level("INFO", logger="foretell")
+    folder = tmp_path / "told"
+    run("train", "--data", log, *options, "--run", folder)
+    assert "follows the clock: day and week in UTC" in caplog.text
+    model = load_model(folder / "model.safetensors")
+    assert isinstance(model, RuleModel) and model.clock is not None
+    assert any(bool(one.any()) for one in model.clock.heads)  # it has learned something
+    assert "intensity.call.calendar" in run("params", folder)
+    times = "2024-05-01T03:00,2024-05-01T10:00"
+    (told,) = json.loads(run("intensity", folder, log, "--sequence", "c0", "--times", times, "--json"))
+    night, morning = (sum(row["intensities"].values()) for row in told["queries"])
+    assert abs(night / morning - 1.0) > 1e-4
+    assert json.loads(run("evaluate", folder, "--no-floors", "--no-times", "--json"))
+    assert json.loads(run("sample", folder, "--history", log, "--horizon", "2d", "--n", 2, "--json"))
+    assert json.loads(run("predict", folder, log, "--json"))
+    (why,) = json.loads(run("explain", folder, log, "--at", 2, "--sequence", "c0", "--json"))
+    assert math.isfinite(why["calendar"])
+    assert "the calendar: ×" in run("explain", folder, log, "--at", 2, "--sequence", "c0")
     run("train", "--data", log, *options, "--no-calendar", "--run", tmp_path / "off")
-    assert "calendar" not in caplog.text
+    off = load_model(tmp_path / "off" / "model.safetensors")
+    assert isinstance(off, RuleModel) and off.clock is None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from foretell.models.base import IntensityModel
-from tests.contract.members import MEMBERS, Member
+from tests.contract.members import MEMBERS, WITH_CALENDAR, Member
 
 
-@pytest.fixture(params=MEMBERS, ids=lambda member: member.name)
+@pytest.fixture(params=[*MEMBERS, *WITH_CALENDAR], ids=lambda member: member.name)
 def member(request: pytest.FixtureRequest) -> Member:
     return request.param
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 
 from foretell.data import Vocabulary
+from foretell.data.calendar import Calendar
 from foretell.lang.program import Program
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
@@ -23,8 +24,10 @@ from foretell.models.recurrent.nhp import NHP
 from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.ndtt import NDTT
+from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.models.state_space.s2p2 import S2P2
+from tests.calendar_samples import YEARLY, with_calendar
 from tests.samples import NAMES, PLAIN, randomise, with_hawkes_part
 
 VOCABULARY = Vocabulary(NAMES[:3])
@@ -250,3 +253,23 @@ MEMBERS = [
     Member("s2ndtt with layers and time scales", _s2ndtt(CLUB, layers=3, states=2, intensity_scales=2), _restate_cells),
     Member("s2ndtt with odd sizes", _s2ndtt(BARE, layers=2, states=1), _restate_cells),
 ]
+
+
+def _followed(member: Member, calendar: Calendar) -> Member:
+    """The same model, with the calendar."""
+
+    def restate(model: IntensityModel, c: float) -> None:
+        member.restate(model, c)
+        followed = model.clock if isinstance(model, RuleModel) else model.calendar
+        assert followed is not None
+        followed.calendar = followed.phases.calendar = replace(calendar, seconds_per_unit=calendar.seconds_per_unit / c)
+
+    def build() -> IntensityModel:
+        return with_calendar(member.build(), calendar)
+
+    return replace(member, name=f"{member.name}, calendar", build=build, restate=restate)
+
+
+FOLLOWING = ["anhp that sees elapsed time", "thp", "sahp", "nhp", "rmtpp", "s2p2"]
+FOLLOWING += ["andtt with time scales", "ndtt with odd sizes", "s2ndtt with layers and time scales"]
+WITH_CALENDAR = [_followed(one, YEARLY) for one in MEMBERS if one.name in FOLLOWING]

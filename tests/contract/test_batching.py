@@ -11,10 +11,11 @@ from foretell.batches.batch import Queries
 from foretell.models.base import IntensityModel
 from foretell.objective.loglik import Terms, log_likelihood, quadrature
 from tests.asking import state_at
+from tests.calendar_samples import dated
 from tests.samples import random_data
 
 LENGTHS = [3, 0, 12, 1, 7]
-DATA = random_data(31, LENGTHS)
+DATA = dated(random_data(31, LENGTHS))
 CLOSE: Any = {"rtol": 1e-12, "atol": 1e-12}
 
 
@@ -81,7 +82,7 @@ def test_queries_do_not_influence_each_other(model: IntensityModel, times: list[
 
 
 def test_a_batch_of_empty_sequences_has_a_likelihood_and_gradients(model: IntensityModel):
-    batch = model.collator.batch(random_data(32, [0, 0]), [0, 1])
+    batch = model.collator.batch(dated(random_data(32, [0, 0])), [0, 1])
     value = log_likelihood(model, batch, quadrature(batch, 3)).log_likelihood()
     assert bool((value < 0.0).all())
     value.sum().backward()

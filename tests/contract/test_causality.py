@@ -18,6 +18,7 @@ from foretell.models.recurrent.rmtpp import RMTPP
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.state_space.s2p2 import S2P2
 from tests.asking import state_at
+from tests.calendar_samples import dated
 from tests.contract.members import Member
 from tests.samples import event_data, random_rows
 
@@ -54,7 +55,7 @@ FUTURES = {
 
 
 def batch_of(model: IntensityModel, row: Row) -> Batch:
-    return model.collator.batch(event_data([row]), [0])
+    return model.collator.batch(dated(event_data([row])), [0])
 
 
 def before_the_change(model: IntensityModel, row: Row) -> dict[str, Tensor]:

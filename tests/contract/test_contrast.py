@@ -12,11 +12,12 @@ from foretell.models.classical.poisson import Poisson
 from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.nce import NoiseSource, contrast, functor_marks
 from tests.asking import state_at
+from tests.calendar_samples import dated
 from tests.contract.members import VOCABULARY
 from tests.samples import random_data, randomise
 
 LENGTHS = [3, 0, 12, 1, 7]
-DATA = random_data(32, LENGTHS)
+DATA = dated(random_data(32, LENGTHS))
 CLOSE: Any = {"rtol": 1e-10, "atol": 1e-10}
 
 

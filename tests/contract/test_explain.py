@@ -13,9 +13,10 @@ from foretell.evaluate.explain import Explanation, explain
 from foretell.evaluate.leave_out import PastExplanation
 from foretell.models.base import IntensityModel
 from foretell.models.rules.rule_model import RuleModel
+from tests.calendar_samples import dated
 from tests.samples import event_data, random_rows
 
-HISTORY = event_data(random_rows(43, [9]), t_end=10.0)[0]
+HISTORY = dated(event_data(random_rows(43, [9]), t_end=10.0))[0]
 AT = float(HISTORY.times[-2:].mean())  # the last event is yet to come
 
 

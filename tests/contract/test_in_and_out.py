@@ -8,12 +8,14 @@ import torch
 
 from foretell.batches.batch import Queries
 from foretell.models.base import IntensityModel
+from foretell.models.build import describe, rebuild
 from foretell.objective.loglik import log_likelihood, quadrature, stratified
 from tests.asking import state_at
+from tests.calendar_samples import dated
 from tests.contract.members import VOCABULARY, Member
 from tests.samples import random_data
 
-DATA = random_data(51, [5, 0, 9])
+DATA = dated(random_data(51, [5, 0, 9]))
 
 
 def likelihood(model: IntensityModel) -> torch.Tensor:
@@ -22,7 +24,9 @@ def likelihood(model: IntensityModel) -> torch.Tensor:
 
 
 def made_again(model: IntensityModel) -> IntensityModel:
-    return type(model).from_spec(json.loads(json.dumps(model.spec())), VOCABULARY)
+    again = rebuild(json.loads(json.dumps(describe(model))))
+    assert isinstance(again, IntensityModel) and again.vocabulary == VOCABULARY
+    return again
 
 
 def test_spec_and_state_make_the_same_model_again(model: IntensityModel):

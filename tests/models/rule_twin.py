@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
 
 import torch
@@ -13,6 +14,7 @@ from foretell.batches.batch import Batch, Queries
 from foretell.data import EventData, EventSequence
 from foretell.errors import ForetellError
 from foretell.models.rules.andtt import ANDTT
+from foretell.models.rules.event_logs import event_arrays
 from foretell.models.rules.ndtt import NDTT
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.s2ndtt import S2NDTT
@@ -21,6 +23,7 @@ from foretell.reference import andtt, ndtt, s2ndtt
 from foretell.reference.features import EventWithNumbers, Given
 from foretell.reference.ruled import TimeFactors, spelled
 from tests.asking import state_at
+from tests.calendar_samples import slow_calendar
 from tests.plan.rich_programs import RichCase, rich_case
 
 VALUES, GRADIENTS = 1e-10, 1e-8
@@ -29,15 +32,16 @@ BLOCK = 10  # random programs in one test
 
 def attached_arrays(model: RuleModel) -> dict[str, Tensor]:
     """What `named_arrays` gives, but still attached to the model's parameters, so that gradients reach them."""
-    found = model.rule_network.named_arrays()
-    for number, name in enumerate(model.functors):
-        found[f"intensity.{name}.w"] = model.w[number] / model.time_scale
-        found[f"intensity.{name}.tau"] = model.log_tau[number].exp() / model.time_scale
-        found |= {f"intensity.{name}.{letter}": one for letter, one in model.mixture.arrays(number).items()}
-    return found
+    return model.rule_network.named_arrays() | event_arrays(model)
 
 
-def settings_of(model: RuleModel) -> andtt.Settings | ndtt.Settings:
+def settings_of(model: RuleModel, row: int = 0) -> andtt.Settings | ndtt.Settings:
+    """Those of the twin; `row` is the sequence's, where the model follows the calendar."""
+    made = _settings_of(model)
+    return made if model.clock is None else replace(made, calendar=slow_calendar(model, row))
+
+
+def _settings_of(model: RuleModel) -> andtt.Settings | ndtt.Settings:
     scales, shape = (tuple(one.scales.tolist()) for one in (model.mixture.scales, model.mixture.shape_scales))
     lifetimes = model.histories.lifetimes
     factors = TimeFactors(scales, shape, model.time_scale)
@@ -45,7 +49,8 @@ def settings_of(model: RuleModel) -> andtt.Settings | ndtt.Settings:
     if isinstance(model, NDTT):
         return ndtt.Settings(model.dim, model.time_scale, factors, lifetimes, columns)
     if isinstance(model, S2NDTT):
-        return s2ndtt.Settings(model.dim, model.time_scale, factors, lifetimes, columns, model.layers, model.states)
+        sizes = {"layers": model.layers, "states": model.states}
+        return s2ndtt.Settings(model.dim, model.time_scale, factors, lifetimes, columns, **sizes)
     assert isinstance(model, ANDTT)
     sizes = model.dim, model.layers, model.time_dim
     sublayers = model.options.layer_norm, model.options.feed_forward
@@ -72,7 +77,7 @@ def assert_same_gradients(fast: Tensor, slow: Tensor, model: RuleModel, what: ob
 
 def slow_loss(model: RuleModel, data: EventData, batch: Batch, points: Points) -> Tensor:
     """Minus the twin's log-likelihood of all sequences of the batch, which holds `data` in its order."""
-    twin, parameters, settings = twin_of(model), attached_arrays(model), settings_of(model)
+    twin, parameters = twin_of(model), attached_arrays(model)
     gap = gaps_of_events(batch).gather(1, points.gap.expand_as(points.weights).clamp(max=batch.times.shape[1]))
     total = torch.zeros((), dtype=torch.float64)
     for row, sequence in enumerate(data):
@@ -82,7 +87,7 @@ def slow_loss(model: RuleModel, data: EventData, batch: Batch, points: Points) -
         ):
             if place <= len(sequence) and weight:
                 of_gaps[place].append((time, weight))
-        events, times = given_events(model, data, sequence), sequence.times.tolist()
+        events, times, settings = given_events(model, data, sequence), sequence.times.tolist(), settings_of(model, row)
         total = total - twin.log_likelihood(model.program, settings, parameters, events, times, sequence.t_end, of_gaps)
     return total
 
@@ -113,7 +118,8 @@ def given_events(model: RuleModel, data: EventData, sequence: EventSequence) -> 
 
 def slow_intensities(model: RuleModel, data: EventData, row: int, time: float) -> dict[str, Tensor]:
     events, times = given_events(model, data, data[row]), data[row].times.tolist()
-    found = twin_of(model).intensities(model.program, settings_of(model), attached_arrays(model), events, times, time)
+    settings = settings_of(model, row)
+    found = twin_of(model).intensities(model.program, settings, attached_arrays(model), events, times, time)
     return {spelled(fact): value for fact, value in found.items()}
 
 

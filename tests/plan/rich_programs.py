@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -33,6 +34,7 @@ class RichCase:
     vocabulary: Vocabulary
     time_scale: float
     factors: dict[str, int]  # how many scales these have
+    dates: Callable[[EventData], EventData] = field(default=lambda data: data)  # what gives sequences a start
 
     @property
     def data(self) -> EventData:
@@ -45,7 +47,7 @@ class RichCase:
             )
             for place, (events, times, t_end) in enumerate(self.sequences)
         ]
-        return EventData(rows, self.vocabulary, "window", "sample")
+        return self.dates(EventData(rows, self.vocabulary, "window", "sample"))
 
     def model(self, seed: int = 3) -> ANDTT:
         """An A-NDTT with parameters that are drawn at random."""

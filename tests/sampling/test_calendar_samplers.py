@@ -63,7 +63,7 @@ def test_bounds_hold_also_where_clocks_are_put_forward_or_back(member: Member):
 
 
 def test_waves_on_windows_are_within_their_remainders():
-    model = with_calendar(ABLE[0].build(), YEARLY)
+    model = with_calendar(next(one.build() for one in ABLE if one.name == "nhp"), YEARLY)
     assert model.calendar is not None
     phases, draw = model.calendar.phases, np.random.default_rng(1)
     count = 3000
@@ -83,9 +83,9 @@ def test_waves_on_windows_are_within_their_remainders():
     assert float(piece.remainder[~changing & (half < 0.01)].max()) < 1e-6
 
 
-@pytest.mark.parametrize("name", ["A-NHP", "NHP", "S2P2", "THP", "SAHP", "RMTPP"])
+@pytest.mark.parametrize("name", ["A-NHP", "NHP", "S2P2", "THP", "SAHP", "RMTPP", "A-NDTT", "NDTT", "S2-NDTT"])
 def test_next_events_have_the_law_of_the_model_over_a_change_of_the_clock(name: str):
-    """Below 1e-5 in all: two tests of 1e-6 for each of six models, had seeds been drawn."""
+    """Below 2e-5 in all: two tests of 1e-6 for each of nine models, had seeds been drawn."""
     member = next(one for one in ABLE if one.build().title == name)
     model, past = with_calendar(member.build(), spread=0.2), dated_pasts()[0]
     if isinstance(model, RMTPP):

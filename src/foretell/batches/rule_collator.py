@@ -35,6 +35,7 @@ class QueryPlan:
 
     plan: Any  # a `Frame`, of the kind that the model's network applies
     source: Tensor  # int64 [points]: in [0, all events' times, all queries' times]
+    sequence: Tensor  # int64 [points]: of which row each is
     event: Tensor  # int64 [events]: among the batch's, row after row
     row: Tensor  # int64 [E]: sequence of each possible event
     column: Tensor  # int64 [E]: and its query
@@ -144,16 +145,18 @@ class RuleCollator(Collator):
         is_event = np.arange(width)[None] < lengths[:, None]
         event = np.flatnonzero(is_event)
         row, column = np.nonzero(seen <= lengths[:, None])
-        source = np.zeros(plan.points, dtype=np.int64)
+        source, sequence = np.zeros((2, plan.points), dtype=np.int64)
+        of_events, of_queries = plan.event_point.cpu().numpy(), plan.query_point.cpu().numpy()
+        sequence[of_events], sequence[of_queries] = np.repeat(np.arange(rows), 1 + lengths), row
         with_bos = np.concatenate(
             [np.zeros((rows, 1), dtype=np.int64), 1 + np.arange(rows * width).reshape(rows, width)], 1
         )
-        source[plan.event_point.cpu().numpy()] = with_bos[np.concatenate([np.ones((rows, 1), dtype=bool), is_event], 1)]
+        source[of_events] = with_bos[np.concatenate([np.ones((rows, 1), dtype=bool), is_event], 1)]
         query = (row if rows_asked > 1 else 0) * asked + column
-        source[plan.query_point.cpu().numpy()] = 1 + rows * width + query
+        source[of_queries] = 1 + rows * width + query
         by_event = plan.possible_query.cpu().numpy()
         row, column = row[by_event], column[by_event]
-        indices = (source, event, row, column, row * asked + column)
+        indices = (source, sequence, event, row, column, row * asked + column)
         return QueryPlan(plan, *(torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in indices))
 
     def _frame(self, parts: Sequence[SequenceSlots], device: torch.device) -> Frame:
@@ -167,6 +170,7 @@ class CellUpdates:
 
     recurrence: Recurrence | None  # None: nothing is ever added
     source: Tensor  # int64: of `bos` and events of all sequences, in [0, all events' times]
+    sequence: Tensor  # int64: of which row each is
 
 
 class CellCollator(RuleCollator):
@@ -199,7 +203,8 @@ class CellCollator(RuleCollator):
             [0, *range(1 + row * width, 1 + row * width + len(one.events))] for row, one in enumerate(rows.timelines)
         ]
         source = torch.tensor([place for row in places for place in row], dtype=torch.int64, device=device)
-        return CellUpdates(recurrence, source)
+        sequence = np.repeat(np.arange(len(places)), [len(row) for row in places])
+        return CellUpdates(recurrence, source, torch.from_numpy(sequence).to(device))
 
     def _frame(self, parts: Sequence[SequenceSlots], device: torch.device) -> Frame:
         return make_cell_plan(parts, [part.history for part in parts], self.layout, self.book, device)

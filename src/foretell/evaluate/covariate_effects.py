@@ -57,9 +57,9 @@ def covariate_effects(
         seed: of the shuffles.
         progress: told how many columns are done, of how many.
     """
-    if model.covariates is None:
+    if model.collator.covariates is None:
         raise ForetellError(f"{model.title} was trained without covariates: there are no effects to tell")
-    data, encoding = scored_alike(data, model), model.covariates.encoding
+    data, encoding = scored_alike(data, model), model.collator.covariates.encoding
     columns = data.columns
     there = [
         (column, static)

@@ -126,6 +126,9 @@ class Explanation:
     intensities: dict[str, float]  # of all possible events, highest first
     layers: int
     facts: tuple[FactExplanation, ...]  # the event first, then what its proofs name, strongest first
+    calendar: float | None = (
+        None  # effect on the event's log-intensity of this time of the week (and the year), where models know it
+    )
     clock: Clock = NO_CLOCK
     began: int | None = None  # the absolute time of 0, where it is known
 
@@ -152,6 +155,7 @@ class Explanation:
             "possible": len(self.intensities),
             "highest": [{"event": name, "intensity": value} for name, value in highest],
             "layers": self.layers,
+            **({} if self.calendar is None else {"calendar": self.calendar}),
             "facts": [one.to_json(top) for one in self.facts],
         }
 
@@ -214,6 +218,7 @@ def explain_by_rules(model: IntensityModel, history: EventSequence, at: float, e
         found,
         model.layers if isinstance(model, ANDTT) else 0,
         names.facts(anatomy),
+        anatomy.calendar,
     )
 
 

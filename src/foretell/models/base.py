@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from foretell.batches.batch import Batch, Collator, Queries
 from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.data.calendar import Calendar
 from foretell.errors import ForetellError
 from foretell.models import ATTACHED
-from foretell.models.calendar import CalendarEmbedding, QueryCovariates
+from foretell.models.calendar import CalendarEmbedding, QueryCovariates, add_calendar
 from foretell.models.capabilities import Embeds, EmbedsTime, GapIntensities, NoiseIntensities
 from foretell.models.covariates import CovariateEmbedding, plus
 from foretell.models.registry import ModelOptions, ModelSpec
@@ -209,6 +210,15 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     def closed_form(self) -> bool:
         """Whether an integral that has a closed form still has it: waves of the calendar leave none."""
         return self.calendar is None
+
+    @property
+    def followed(self) -> Calendar | None:
+        """The calendar that intensities move with."""
+        return None if self.calendar is None else self.calendar.calendar
+
+    def follow_calendar(self, calendar: Calendar) -> None:
+        """From now on intensities move with this calendar; parameters of it start at 0."""
+        add_calendar(self, calendar)
 
     def calendar_sizes(self) -> tuple[int, int]:
         """How many numbers the calendar is added to, of an event and at a query."""

@@ -15,7 +15,6 @@ from foretell.data.covariates import CovariateEncoding
 from foretell.data.files import replacing
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
-from foretell.models.calendar import add_calendar
 from foretell.models.capabilities import ChecksState
 from foretell.models.covariates import KEPT, add_covariates
 from foretell.models.registry import find_network
@@ -52,7 +51,7 @@ def _columns(model: Network) -> dict[str, Any]:
         return found
     if model.covariates is not None:
         found |= {"covariates": model.covariates.encoding.to_json(), "kept": len(model.covariates.kept_numbers)}
-    return found if model.calendar is None else found | {"calendar": model.calendar.calendar.to_json()}
+    return found if model.followed is None else found | {"calendar": model.followed.to_json()}
 
 
 def rebuild(description: dict[str, Any]) -> Network:
@@ -64,7 +63,7 @@ def rebuild(description: dict[str, Any]) -> Network:
     if description.get("covariates") is not None:
         add_covariates(model, CovariateEncoding.from_json(description["covariates"]), description["kept"])
     if description.get("calendar") is not None:
-        add_calendar(model, Calendar.from_json(description["calendar"]))
+        model.follow_calendar(Calendar.from_json(description["calendar"]))
     return network
 
 

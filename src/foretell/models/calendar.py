@@ -37,19 +37,26 @@ class QueryCovariates:
 NO_INPUTS = QueryCovariates(None, None)
 
 
-class CalendarEmbedding(nn.Module):
-    """`E` and `Q`, each the rows of their transpose: [features, D]."""
+class ModelCalendar(nn.Module):
+    """The waves that a model follows."""
 
-    def __init__(self, calendar: Calendar, event: int, query: int) -> None:
+    def __init__(self, calendar: Calendar) -> None:
         super().__init__()
         self.calendar = calendar
         self.phases = CalendarWaves(calendar)
-        self.event = nn.Parameter(torch.zeros(self.phases.width, event))
-        self.query = nn.Parameter(torch.zeros(self.phases.width, query))
 
     def waves(self, starts: Tensor, times: Tensor) -> Tensor:
         """`φ` at times [...] of sequences that start at moments [...]: [..., features]."""
-        return self.phases(self.phases.moments(starts, times), self.event.dtype)
+        return self.phases(self.phases.moments(starts, times), next(self.parameters()).dtype)
+
+
+class CalendarEmbedding(ModelCalendar):
+    """`E` and `Q`, each the rows of their transpose: [features, D]."""
+
+    def __init__(self, calendar: Calendar, event: int, query: int) -> None:
+        super().__init__(calendar)
+        self.event = nn.Parameter(torch.zeros(self.phases.width, event))
+        self.query = nn.Parameter(torch.zeros(self.phases.width, query))
 
     def of_events(self, batch: Batch, before: int = 0) -> Tensor:
         """What is added to the embeddings of events, and to `before` rows (`bos`) at time 0 in front of them: [B, N, D]."""
@@ -81,12 +88,10 @@ def add_calendar(model: IntensityModel, calendar: Calendar) -> CalendarEmbedding
 def take_calendar(model: IntensityModel, data: EventData) -> None:
     """Before training: the calendar of the training data, where they have one and the model may use it."""
     options: Any = model.options
-    if not getattr(options, "calendar", False) or model.calendar is not None:
+    if not model.takes_calendar or not getattr(options, "calendar", False) or model.followed is not None:
         return
     calendar = calendar_of(data)
-    if calendar is not None and not model.takes_calendar:
-        log.warning("%s does without the calendar of the data, which models made of rules cannot follow", model.title)
-    elif calendar is not None:
-        add_calendar(model, calendar)
+    if calendar is not None:
+        model.follow_calendar(calendar)
         waves = "day, week and year" if calendar.yearly else "day and week"
         log.info("%s follows the clock: %s in %s", model.title, waves, calendar.zone)

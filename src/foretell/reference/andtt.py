@@ -21,6 +21,7 @@ from torch import Tensor
 
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
+from foretell.reference.calendar import SlowCalendar
 from foretell.reference.database import BOS, EXPIRY, Added, Fact, Instantiation, State, changes, first_state
 from foretell.reference.features import Given, Numbers, Scale, facts_and_numbers, feature_shapes, name_of, numbers_of
 from foretell.reference.ruled import (
@@ -61,6 +62,7 @@ class Settings:
     factors: TimeFactors = NO_FACTORS
     lifetimes: Mapping[int, float] = field(default_factory=dict)  # of additions that expire, by the place of their rule
     scales: Mapping[str, Scale] = field(default_factory=dict)  # of events' columns; others as they are
+    calendar: SlowCalendar | None = None  # of one sequence
 
 
 def wanted(
@@ -105,7 +107,9 @@ def wanted(
                 shapes[f"{stem}.expand.bias"] = (settings.feed_forward,)
                 shapes[f"{stem}.contract.weight"] = (dim, settings.feed_forward)
                 shapes[f"{stem}.contract.bias"] = (dim,)
-    shapes |= intensity_shapes(program, settings.dim, settings.factors)
+    shapes |= intensity_shapes(program, settings.dim, settings.factors, settings.calendar)
+    if settings.calendar is not None:
+        shapes["calendar.time"] = (settings.calendar.width, settings.time_dim)
     return dict(sorted(shapes.items()))
 
 
@@ -193,7 +197,9 @@ class _Model:
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
         """From `[1; emb^(L)]` and the time since the last event: see `ruled.intensity`."""
         column = with_one(self.embedding(event, time, state, self.settings.layers))
-        return intensity(self.parameters, event[0], column, time - last_event(self, state), self.settings.factors)
+        waves = None if self.settings.calendar is None else self.settings.calendar.waves(time)
+        waited = time - last_event(self, state)
+        return intensity(self.parameters, event[0], column, waited, self.settings.factors, waves)
 
     def event_embedding(self, event: Fact, time: float, state: int, layer: int) -> Tensor:
         """The embedding of an event that happens: the fact's if it is true, else zeros."""
@@ -276,13 +282,15 @@ class _Model:
         )
 
     def time_embedding(self, time: float) -> Tensor:
-        """Sines and cosines, by pairs of one wavelength from `m` to `5M`."""
+        """Sines and cosines, by pairs of one wavelength from `m` to `5M`; and `A` times those of the calendar."""
         m, M, dim = self.settings.m, self.settings.M, self.settings.time_dim
         components = []
         for d in range(dim):
             wave = m * (5.0 * M / m) ** (2 * (d // 2) / dim)
             components.append(math.sin(time / wave) if d % 2 == 0 else math.cos(time / wave))
-        return torch.tensor(components, dtype=torch.float64)
+        found = torch.tensor(components, dtype=torch.float64)
+        calendar = self.settings.calendar
+        return found if calendar is None else found + calendar.waves(time) @ self.parameters["calendar.time"]
 
 
 def _r(program: Program, one: Instantiation) -> R:

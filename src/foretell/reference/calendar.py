@@ -30,6 +30,11 @@ class SlowCalendar:
     week_turns: Sequence[int]
     year_turns: Sequence[int]  # none where years do not count
 
+    @property
+    def width(self) -> int:
+        """How many waves there are."""
+        return 2 * (len(self.week_turns) + len(self.year_turns))
+
     def local_seconds(self, time: float) -> float:
         """Seconds on the wall since Monday 1970-01-05T00:00."""
         elapsed = time * self.seconds_per_unit

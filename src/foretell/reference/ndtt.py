@@ -11,6 +11,8 @@ gradients flow back to them. Their names:
 | `add.NAME.beta`                         | scalar             | pool exponent of `<-` (>= 1)                        |
 | `intensity.FUNCTOR.w`, `.tau`           | as in A-NDTT       | in the data's own unit of time                      |
 | `intensity.FUNCTOR.mixture`, `.shape`   | scales × (1 + dim) | where there are such factors                        |
+| `intensity.FUNCTOR.calendar`            | waves × (1 + dim)  | where there is a calendar                           |
+| `calendar.add.FUNCTOR`                  | waves × 6·head     | likewise, for functors whose facts are added        |
 
 `NAME` is `ruleN`, or what `:: name` makes it for `W` and `G`, and `: b` for `beta`. The rows of `G` are six blocks of
 the head's size: input, forget, candidate, target-input, target-forget, decay. Decays are a unit of the model's
@@ -33,6 +35,7 @@ from torch import Tensor
 
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
+from foretell.reference.calendar import SlowCalendar
 from foretell.reference.database import BOS, EXPIRY, Fact, Instantiation, State, changes, first_state
 from foretell.reference.features import Given, Numbers, Scale, facts_and_numbers, feature_shapes, name_of, numbers_of
 from foretell.reference.ruled import (
@@ -65,6 +68,7 @@ class Settings:
     factors: TimeFactors = NO_FACTORS
     lifetimes: Mapping[int, float] = field(default_factory=dict)  # of additions that expire, by the place of their rule
     scales: Mapping[str, Scale] = field(default_factory=dict)  # of events' columns; others as they are
+    calendar: SlowCalendar | None = None  # of one sequence
 
     @property
     def model(self) -> type[CellModel]:
@@ -117,7 +121,9 @@ def wanted(
             shapes[f"add.{matrix_name(program, one)}.G"] = (settings.gate_rows(head), 1 + body)
             shapes[f"add.{beta_name(program, one)}.beta"] = ()
             shapes |= settings.functor_shapes(one.head[0], head)
-    shapes |= intensity_shapes(program, settings.dim, settings.factors)
+            if settings.calendar is not None and head:
+                shapes[f"calendar.add.{one.head[0]}"] = (settings.calendar.width, settings.gate_rows(head))
+    shapes |= intensity_shapes(program, settings.dim, settings.factors, settings.calendar)
     return dict(sorted(shapes.items()))
 
 
@@ -220,7 +226,9 @@ class CellModel:
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
         """From `[1; emb]` and the time since the last event: see `ruled.intensity`."""
         column = with_one(self.embedding(event, time, state))
-        return intensity(self.parameters, event[0], column, time - last_event(self, state), self.settings.factors)
+        waves = None if self.settings.calendar is None else self.settings.calendar.waves(time)
+        waited = time - last_event(self, state)
+        return intensity(self.parameters, event[0], column, waited, self.settings.factors, waves)
 
     def event_embedding(self, event: Fact, time: float, state: int) -> Tensor:
         """The embedding of an event that happens: the fact's if it is true, else zeros."""
@@ -294,13 +302,17 @@ class CellModel:
         return Cell(new_c, new_target, harmonic_mean(decays, weights), time)
 
     def gates(self, one: Instantiation, index: int) -> Tensor:
-        """`G_r [1; emb(f,s); emb(g_1,s); …]`, from embeddings just before the event."""
+        """`G_r [1; emb(f,s); emb(g_1,s); …]`, from embeddings just before the event, and `B` times the waves of the calendar."""
         event, *conditions = one.body
         time = self.times[index]
         happened = self.event_embedding(event, time, index) + self.numbers.of_event(event[0], index, self.parameters)
-        return self.parameters[f"add.{matrix_name(self.program, one)}.G"] @ with_one(
+        found = self.parameters[f"add.{matrix_name(self.program, one)}.G"] @ with_one(
             happened, *(self.embedding(g, time, index) for g in conditions)
         )
+        calendar = self.settings.calendar
+        if calendar is None:
+            return found
+        return found + calendar.waves(time) @ self.parameters[f"calendar.add.{one.head[0]}"]
 
     def proposed(self, c: Tensor, target: Tensor, one: Instantiation, index: int) -> Cell:
         """`c' = σ_f·c + σ_i·z`, `c̄' = σ_f̄·c̄ + σ_ī·z`, and a decay."""

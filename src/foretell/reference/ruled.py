@@ -18,6 +18,7 @@ from torch import Tensor
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.lang.syntax import Atom, Constant
+from foretell.reference.calendar import SlowCalendar
 from foretell.reference.database import EXPIRY, Fact, Instantiation, State
 
 Parameters = Mapping[str, Tensor]
@@ -67,13 +68,22 @@ class TimeFactors:
 NO_FACTORS = TimeFactors()
 
 
-def intensity(parameters: Parameters, functor: str, column: Tensor, elapsed: float, given: TimeFactors) -> Tensor:
+def intensity(
+    parameters: Parameters,
+    functor: str,
+    column: Tensor,
+    elapsed: float,
+    given: TimeFactors,
+    waves: Tensor | None = None,
+) -> Tensor:
     """The intensity of an event: `τ log(1 + exp(w·[1; emb]/τ))` times two factors of the time `u` since the last event.
 
     They are `1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j` and `exp(Σ_k a_k·[1; emb]·exp(−u/s_k))`; `column` is
-    `[1; emb]`, and `elapsed` is `u`.
+    `[1; emb]`, and `elapsed` is `u`. Where there are `waves` of the calendar, `w + C waves` takes the place of `w`.
     """
     w, tau = parameters[f"intensity.{functor}.w"], parameters[f"intensity.{functor}.tau"]
+    if waves is not None:
+        w = w + waves @ parameters[f"intensity.{functor}.calendar"]
     found = tau * torch.logaddexp(zeros(), torch.dot(w, column) / tau)
     factor = torch.ones((), dtype=torch.float64)
     for number, scale in enumerate(given.scales):
@@ -87,7 +97,9 @@ def intensity(parameters: Parameters, functor: str, column: Tensor, elapsed: flo
     return found * factor * torch.exp(exponent)
 
 
-def intensity_shapes(program: Program, dim: int, given: TimeFactors) -> dict[str, tuple[int, ...]]:
+def intensity_shapes(
+    program: Program, dim: int, given: TimeFactors, calendar: SlowCalendar | None
+) -> dict[str, tuple[int, ...]]:
     """Shapes of what `intensity` reads, for all functors of events."""
     shapes: dict[str, tuple[int, ...]] = {}
     for name, functor in program.functors.items():
@@ -99,6 +111,8 @@ def intensity_shapes(program: Program, dim: int, given: TimeFactors) -> dict[str
                 shapes[f"intensity.{name}.mixture"] = (len(given.scales), width)
             if given.shape:
                 shapes[f"intensity.{name}.shape"] = (len(given.shape), width)
+            if calendar is not None:
+                shapes[f"intensity.{name}.calendar"] = (calendar.width, width)
     return shapes
 
 

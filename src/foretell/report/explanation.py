@@ -75,6 +75,8 @@ def _intensities(explained: Explanation | PastExplanation, top: int | None) -> T
     more = len(explained.intensities) - len(shown)
     rest = f"and {counted(more, 'more possible event')}; " if more else ""
     caption = f"{rest}total intensity {explained.total:.4g}"
+    if isinstance(explained, Explanation) and explained.calendar is not None:
+        caption += f"; the calendar: {factor(explained.calendar)} for {escape(explained.event)}"
     table = _table("possible events", caption, ("event",), ("intensity", "of the total"))
     for name, value in shown:
         style = "bold" if name == explained.event else None

@@ -157,7 +157,8 @@ class LastEventModel(IntensityModel[LastEventOptions]):
         self.time_scale = mean_gap(data)
         rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64)
         with self.evaluating():
-            nothing_yet = EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 1.0, "nothing yet")
+            start = data[0].start if len(data) else None
+            nothing_yet = EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 1.0, "nothing yet", start=start)
             batch = self.collator.batch(EventData([nothing_yet], self.vocabulary), [0], device=self.device)
             self.start_at(rates.to(self.device), self.encode(batch).embedding[0, 0])
         self.fitted = True

@@ -19,6 +19,7 @@ from foretell.lang.program import Program
 from foretell.models.registry import LayerOptions, ModelSpec, register
 from foretell.models.rules.andtt_network import Network
 from foretell.models.rules.andtt_sampler import ANDTTSampler
+from foretell.models.rules.event_features import PointInputs
 from foretell.models.rules.listed_model import listed_model
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.rule_network import Embeddings
@@ -104,8 +105,15 @@ class ANDTT(RuleModel[AndttOptions]):
     def batch_of(self, history: Batch) -> Batch:
         return history
 
-    def slot_embeddings(self, history: Batch, plan: Plan, times: Tensor, numbers: Tensor | None) -> Embeddings:
-        return self.network(plan, times, numbers=numbers)
+    def slot_embeddings(self, history: Batch, plan: Plan, times: Tensor, given: PointInputs) -> Embeddings:
+        return self.network(plan, times, numbers=given.numbers, clock=self.added_time(given.moments))
+
+    def clock_sizes(self) -> tuple[dict[str, int], int]:
+        return {}, self.time_dim
+
+    def added_time(self, moments: Tensor | None) -> Tensor | None:
+        """What the calendar adds to the time embedding at moments [n]: [n, T]; None: nothing."""
+        return None if self.clock is None or moments is None else self.clock.added_time(moments)
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:
         return ANDTTSampler.start(listed_model(self, "sampling"), histories, seen)

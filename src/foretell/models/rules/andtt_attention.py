@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import starts_of
 from foretell.data import EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.models.rules.andtt import ANDTT
@@ -51,6 +52,7 @@ class Look:
     timeline: Timeline  # of these events
     heads: dict[int, tuple[Head, ...]]  # by fact
     rest: dict[int, Tensor] = field(default_factory=dict)  # by fact: what the past gives to it besides, float64 [dim]
+    waves: Tensor | None = None  # float64 [features]: of the calendar then, where the model follows it
 
     @property
     def state(self) -> int:
@@ -68,12 +70,15 @@ def look_back(model: ANDTT, history: EventSequence, at: float) -> Look:
     point_times = torch.zeros(plan.points, dtype=torch.float64, device=model.device)
     point_times[plan.event_point] = torch.from_numpy(np.concatenate([[0.0], timeline.times])).to(model.device)
     point_times[plan.query_point] = at
-    numbers = numbers_at(plan, [RememberedHistory(timeline, timeline.times, model.numbers_of(past))])
+    moments = None
+    if model.clock is not None:
+        moments = model.clock.phases.moments(starts_of([past]).to(model.device), point_times)
+    numbers = numbers_at(plan, [RememberedHistory(timeline, timeline.times, model.numbers_of(past), 0.0)])
     attended: list[AttentionRecord] = []
     with model.evaluating():
-        model.network(plan, point_times, attended, numbers)
+        model.network(plan, point_times, attended, numbers, model.added_time(moments))
     query = int(plan.query_point[0])
-    return Look(at, len(past), timeline, _heads(attended, slots, query))
+    return Look(at, len(past), timeline, _heads(attended, slots, query), waves=waves_at(model, past, at))
 
 
 def seen_before(history: EventSequence, at: float) -> EventSequence:
@@ -85,7 +90,16 @@ def without_heads(model: RuleModel, history: EventSequence, at: float) -> Look:
     """The database at a time, for a model whose facts do not attend."""
     past = seen_before(history, at)
     _, timeline = model.histories.timeline(model.vocabulary, past)
-    return Look(at, len(past), _own(timeline, past), {})
+    return Look(at, len(past), _own(timeline, past), {}, waves=waves_at(model, past, at))
+
+
+def waves_at(model: RuleModel, history: EventSequence, at: float) -> Tensor | None:
+    """Waves of the calendar at a time of a history, float64 [features]; None: the model does not follow it."""
+    if model.clock is None:
+        return None
+    phases = model.clock.phases
+    moments = phases.moments(starts_of([history]).to(model.device), torch.full((1,), at, dtype=torch.float64))
+    return phases(moments.to(model.device), torch.float64)[0].cpu()
 
 
 def _own(timeline: Timeline, past: EventSequence) -> Timeline:

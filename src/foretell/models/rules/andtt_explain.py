@@ -4,7 +4,7 @@ What a model knows just before a time (`Look`) and a possible event in. Out, for
 the vectors that are summed inside the `tanh` of docs/explanation/andtt.md, one for each `r` (a pool of proofs, a head of attention, or what
 its additions have left in a cell or state), by their norms, and how much the event's log-intensity owes to each: its change when that
 vector is left out on all layers, while weights of attention, gates, and what states have taken in, stay as they are. Factors of the time
-since the last event are part of the intensity, and so of these changes.
+since the last event and the calendar are part of the intensity, and so of these changes.
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ class Anatomy:
     log_intensity: float
     facts: dict[int, tuple[Contribution, ...]]  # the event's first; of each, the strongest first
     dims: dict[int, int]
+    calendar: float | None = (
+        None  # its effect on the log-intensity, as weights turn with the clock; None: there is none
+    )
 
 
 @torch.no_grad()
@@ -159,7 +162,10 @@ class _Knife:
         for place, contribution in enumerate(found):
             facts.setdefault(contribution.fact, []).append(replace(contribution, effect=effects.get(place)))
         strongest = {fact: tuple(sorted(parts, key=lambda part: -part.norm)) for fact, parts in facts.items()}
-        return Anatomy(self.event, log, strongest, self.dims)
+        calendar = None
+        if self.look.waves is not None:
+            calendar = log - float(self._log_intensity(layers[-1][self.event], turned=False)[0])
+        return Anatomy(self.event, log, strongest, self.dims, calendar)
 
     def _embeddings(self, gate: Tensor) -> list[dict[int, Tensor]]:
         """[rows, dim] of every fact on every layer, with contributions multiplied by `gate` [rows, contributions]."""
@@ -178,9 +184,12 @@ class _Knife:
             layers.append(now)
         return layers
 
-    def _log_intensity(self, embedding: Tensor) -> Tensor:
+    def _log_intensity(self, embedding: Tensor, turned: bool = True) -> Tensor:
+        """Weights are those at this time of the week, or, if not `turned`, those that the calendar adds nothing to."""
         functor = self.grounding.functors[self.grounding.keys[self.event][0]]
         w, tau = (self.arrays[f"intensity.{functor}.{name}"].double().cpu() for name in ("w", "tau"))
+        if turned and self.look.waves is not None:
+            w = w + self.look.waves @ self.arrays[f"intensity.{functor}.calendar"].double().cpu()
         found = log_softplus((embedding @ w[1:] + w[0]) / tau) + tau.log()
         waited = self.look.time - self.look.timeline.last_event(self.look.state)
         elapsed = torch.tensor(waited, dtype=torch.float64)

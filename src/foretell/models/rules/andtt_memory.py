@@ -107,6 +107,7 @@ class RememberedHistory:
     timeline: Timeline
     times: np.ndarray
     numbers: Tensor | None  # float64 [events, columns], where the program has features
+    start: float  # the moment of time 0; 0 where the model does not follow the calendar
 
 
 class _WithAdditions(SlotHistory):
@@ -151,7 +152,13 @@ def _recall(
     at[plan.event_point] = torch.from_numpy(when).to(model.device)
     # The end of a history is no time of an event, and what is known then is not looked at: any time will do.
     attended: list[AttentionRecord] = []
-    network(plan, at, attended, numbers_at(plan, histories))
+    clock = None
+    if parameters.clock is not None:
+        starts = at.clone()
+        own = [one.start for one in histories for _ in range(1 + len(one.times))]
+        starts[plan.event_point] = torch.tensor(own, dtype=torch.float64, device=model.device)
+        clock = parameters.clock.added_time(parameters.clock.phases.moments(starts, at))
+    network(plan, at, attended, numbers_at(plan, histories), clock)
     return _taken(attended, parts, plan.query_point.cpu().numpy(), parameters, memory)
 
 

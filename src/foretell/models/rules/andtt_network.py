@@ -109,13 +109,16 @@ class Network(RuleNetwork):
         times: Tensor,
         seen: list[AttentionRecord] | None = None,
         numbers: Tensor | None = None,
+        clock: Tensor | None = None,
     ) -> Embeddings:
         """The top layer; `times` are those of the plan's points, float64, and `numbers` [points, columns], of events that have features.
 
-        `seen` is given what was attended to.
+        `seen` is given what was attended to; `clock` [points, T] is what the calendar adds to the time embedding.
         """
         dtype = next(self.parameters(), torch.empty(0)).dtype  # no parameters, no embeddings: then it is of no account
         time = self.time.with_one(times, dtype)
+        if clock is not None:
+            time = time + F.pad(clock, (1, self.time.width - 1 - self.time.dim))
         applied = self._applied(plan, time, numbers)
         first = {dim: table.first for dim, table in plan.tables.items()}
         deduced = {dim: table.deduced for dim, table in plan.tables.items()}

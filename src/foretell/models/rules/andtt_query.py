@@ -18,6 +18,7 @@ from torch import Tensor
 
 from foretell.models.rules.andtt_memory import EXTRA, ANDTTParameters, KeyMemory, Past
 from foretell.models.rules.rule_network import Embeddings
+from foretell.models.rules.sampled_sequences import SampledSequence
 from foretell.models.rules.slot_tables import BoundedRows, SlotTables, constant_rows, packed
 from foretell.nn.sparse_sum import Lists, lists_of, summed
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, constant, exp_off, overshoot, point, ranged, waves
@@ -62,6 +63,7 @@ class ANDTTTables:
     slots: SlotTables
     first: Embeddings  # layer 0: [slots, dim]
     attention: dict[int, PastAttention]  # by dimension; without those in which nobody looks back
+    starts: Tensor  # float64 [sequences]: the moment of time 0
 
 
 class ANDTTQuery:
@@ -75,14 +77,17 @@ class ANDTTQuery:
 
     # Once for each event
 
-    def prepare(self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], pasts: Sequence[Past]) -> ANDTTTables:
+    def prepare(
+        self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], sequences: Sequence[SampledSequence]
+    ) -> ANDTTTables:
         first = tables.layer_zero
         if first is None:
             first = tables.layer_zero = self.network.deduced(tables.deduced, tables.blocks, tables.vectors, {})
         found: dict[int, tuple[list[int], list[np.ndarray], list[int]]] = {
             dim: ([], [], [0]) for dim in tables.deduced
         }  # slots, rows of the memory, and segments of the sequences up to each
-        for (plan, start), past in zip(slots, pasts, strict=True):
+        for (plan, start), sequence in zip(slots, sequences, strict=True):
+            past: Past = sequence.past
             for fact, slot in plan.slot.items():
                 for some in past.get(fact, NO_PAST).values():
                     row, rows, _ = found[int(tables.dim[start + slot])]
@@ -91,7 +96,8 @@ class ANDTTQuery:
             for _, rows, before in found.values():
                 before.append(len(rows))
         attention = {dim: self._attention(dim, first[dim], *parts) for dim, parts in found.items() if parts[1]}
-        return ANDTTTables(tables, first, attention)
+        starts = torch.tensor([one.start for one in sequences], dtype=torch.float64, device=self.device)
+        return ANDTTTables(tables, first, attention, starts)
 
     def size(self, prepared: ANDTTTables) -> int:
         """Numbers that are worked on for each piece of time."""
@@ -138,14 +144,18 @@ class ANDTTQuery:
 
     # At times
 
-    def features(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """`[1; time]`: [sequences, P, 1 + T]."""
+    def features(self, starts: Tensor, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+        """`[1; time]` of sequences that start at these moments: [sequences, P, 1 + T]."""
         one = constant(torch.ones_like(middle).unsqueeze(-1), degree)
-        return side_by_side([one, waves(middle, half, self._frequency, self._phase, degree)])
+        time, clock = waves(middle, half, self._frequency, self._phase, degree), self.parameters.clock
+        if clock is not None and clock.time is not None:
+            time = time + self.parameters.clock_waves(starts, middle, half, degree).through(clock.time)
+        return side_by_side([one, time])
 
     def embeddings(self, prepared: ANDTTTables, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
         """Embeddings of all slots on windows [sequences, P], layers 0 … L."""
-        time, pieces, tables = self.features(middle, half, degree), middle.shape[1], prepared.slots
+        time = self.features(prepared.starts, middle, half, degree)
+        pieces, tables = middle.shape[1], prepared.slots
         below = {dim: constant_rows(one, degree).expand(-1, -1, pieces, -1) for dim, one in prepared.first.items()}
 
         def attend(layer: int, below: Embeddings) -> Embeddings:

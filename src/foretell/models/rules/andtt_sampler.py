@@ -15,7 +15,8 @@ from torch import Tensor
 from foretell.data import EventSequence
 from foretell.models.rules.andtt_memory import ANDTTParameters, KeyMemory, Past, RememberedHistory, recall
 from foretell.models.rules.andtt_query import ANDTTQuery
-from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, SampledSequence, SequenceGroup, last_time
+from foretell.models.rules.rule_sampler import RuleSampler, SequenceGroup, last_time
+from foretell.models.rules.sampled_sequences import RuleContext, SampledSequence
 from foretell.plan.int_arrays import offsets
 from foretell.sampling.rules.living import NewEnd
 from foretell.sampling.rules.states import DatabaseStates, Transition
@@ -50,7 +51,7 @@ class ANDTTSampler(RuleSampler):
             past = one.first(n, last_time(one.times[:n]))
             _, timeline = model.histories.timeline(model.vocabulary, past)
             times = timeline.times if timeline.is_expiry.any() else past.times
-            timelines.append(RememberedHistory(timeline, times, model.numbers_of(past)))
+            timelines.append(RememberedHistory(timeline, times, model.numbers_of(past), parameters.start_of(past)))
         pasts = recall(model, parameters, memory, timelines)
         made = [
             SampledSequence(
@@ -58,6 +59,7 @@ class ANDTTSampler(RuleSampler):
                 past,
                 last_time(history.times[:n]),
                 states.living_at(one.timeline, one.timeline.states - 1),
+                one.start,
             )
             for one, past, history, n in zip(timelines, pasts, histories, seen, strict=True)
         ]
@@ -110,7 +112,7 @@ class ANDTTSampler(RuleSampler):
             return {}
         when, still = times.unsqueeze(1), torch.zeros_like(times).unsqueeze(1)
         layers = context.query.embeddings(group.prepared, when, still, 0)
-        time = context.query.features(when, still, 0).v[0, :, 0][kinds]
+        time = context.query.features(self._starts(group.members), when, still, 0).v[0, :, 0][kinds]
         place = torch.from_numpy(group.tables.places(body)).to(times.device).view(len(matrix), size)
         taken = range(0)
         for layer, (below, bank) in enumerate(zip(layers, parameters.additions, strict=False), start=1):

@@ -13,7 +13,10 @@ from torch import Tensor
 
 from foretell.batches.batch import Batch
 from foretell.batches.rule_collator import CellCollator
-from foretell.models.rules.cell_network import CellNetwork
+from foretell.lang.program import GATES
+from foretell.models.calendar import starts_of
+from foretell.models.rules.cell_network import CellClock, CellNetwork
+from foretell.models.rules.event_features import PointInputs
 from foretell.models.rules.rule_model import OptionsT, RuleModel
 from foretell.models.rules.rule_network import Embeddings
 from foretell.plan.cell_plan import CellPlan
@@ -54,14 +57,21 @@ class CellModel(RuleModel[OptionsT]):
         between = elapsed(recurrence.made, recurrence.made_before)
         before = elapsed(recurrence.point, recurrence.since)
         numbers = self.event_numbers(batch, moves.source)
-        cells = self.rule_network.cells(recurrence, before, between, numbers)
+        clock = None
+        if self.clock is not None:
+            when = starts_of(batch).index_select(0, moves.sequence), times
+            waves = self.clock.at(self.clock.phases.moments(*when)).index_select(0, recurrence.made)
+            clock = CellClock(waves, tuple(self.clock.cells))
+        cells = self.rule_network.cells(recurrence, before, between, numbers, clock)
         return EncodedCells(batch, cells)
+
+    def clock_sizes(self) -> tuple[dict[str, int], int]:
+        rows = self._cell_rows()
+        return {name: GATES * self.layout.dimension(name) if rows is None else rows for name in self.layout.added}, 0
 
     def batch_of(self, history: EncodedCells) -> Batch:
         return history.batch
 
-    def slot_embeddings(
-        self, history: EncodedCells, plan: CellPlan, times: Tensor, numbers: Tensor | None
-    ) -> Embeddings:
-        """What numbers add is in the cells."""
+    def slot_embeddings(self, history: EncodedCells, plan: CellPlan, times: Tensor, given: PointInputs) -> Embeddings:
+        """What numbers and the calendar add is in the cells."""
         return self.rule_network(plan, history.cells, times, self.time_scale)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -22,6 +23,14 @@ from foretell.plan.wave_rows import Kind, MarkedRows, RowsByName
 from foretell.plan.waves import Recurrence
 
 _Found = tuple[Tensor, Tensor, list[Tensor]]
+
+
+@dataclass(frozen=True)
+class CellClock:
+    """What moves cells with the clock: waves at the event that makes each version [versions, features], and `Bᵀ` of each functor."""
+
+    waves: Tensor
+    matrices: tuple[Tensor, ...]
 
 
 class CellNetwork(RuleNetwork):
@@ -48,7 +57,12 @@ class CellNetwork(RuleNetwork):
         return ()
 
     def cells(
-        self, recurrence: Recurrence, elapsed: Tensor, elapsed_before: Tensor, numbers: Tensor | None = None
+        self,
+        recurrence: Recurrence,
+        elapsed: Tensor,
+        elapsed_before: Tensor,
+        numbers: Tensor | None = None,
+        clock: CellClock | None = None,
     ) -> Tensor:
         """All versions of all cells [sequences, most, parts, size]; `elapsed` in the model's unit, before each row's event.
 
@@ -65,6 +79,8 @@ class CellNetwork(RuleNetwork):
             assert numbers is not None, "a batch has the features of its events"
             more = self._by_numbers(recurrence.marked, gate_blocks, numbers.index_select(0, recurrence.made))
             proposed = proposed.index_add(0, recurrence.marked.row, more)
+        if clock is not None:
+            proposed = proposed + self._by_clock(clock, waves.made_functor).index_select(0, waves.made)
         found = WaveTables(
             waves,
             matrices,
@@ -91,6 +107,15 @@ class CellNetwork(RuleNetwork):
             found.append(torch.bmm(given.unsqueeze(1), folded.index_select(0, which)).squeeze(1))
             first += count
         return torch.cat(found)
+
+    def _by_clock(self, clock: CellClock, functor: Tensor) -> Tensor:
+        """What the calendar adds to all that is proposed for each version: [versions, gate_rows]."""
+        found = clock.waves.new_zeros(len(functor), self.gate_rows)
+        for number, matrix in enumerate(clock.matrices):
+            mine = (functor == number).nonzero().squeeze(1)
+            rows = clock.waves.index_select(0, mine) @ self.gates(matrix.T.unsqueeze(0))[0].T
+            found = found.index_copy(0, mine, rows)
+        return found
 
     def _padded(self, whole: Tensor) -> Tensor:
         """Rows filled up to the width of the widest."""

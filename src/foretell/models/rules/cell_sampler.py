@@ -23,7 +23,8 @@ from foretell.data import EventData, EventSequence
 from foretell.ground.timeline import Timeline
 from foretell.models.rules.cell_model import CellModel
 from foretell.models.rules.rule_network import Embeddings
-from foretell.models.rules.rule_sampler import RuleContext, RuleSampler, SampledSequence, SequenceGroup, last_time
+from foretell.models.rules.rule_sampler import RuleSampler, SequenceGroup, last_time
+from foretell.models.rules.sampled_sequences import RuleContext, SampledSequence
 from foretell.models.rules.sampler_parameters import RowBank, RuleParameters
 from foretell.models.rules.slot_tables import SlotTables
 from foretell.plan.int_arrays import Ints, offsets
@@ -59,6 +60,18 @@ class CellParameters(RuleParameters):
             assert of_beta is not None
             beta = float(self.array(f"add.{of_beta.names[which]}.beta"))
             found = self._added[group] = GateRows(self._gates(group, family.names[number]), beta)
+        return found
+
+    def by_clock(self, facts: Sequence[int], starts: Tensor, times: Tensor) -> Tensor:
+        """What the calendar adds to what events at these times propose for the cells of facts: [n, gates]."""
+        assert self.clock is not None
+        waves, keys = self.clock.waves(starts, times), self.grounding.keys
+        functors = self.layout.added_numbers(self.grounding)[[keys[fact][0] for fact in facts]]
+        found = waves.new_zeros(len(facts), self.blocks * self.size)
+        for number in np.unique(functors).tolist():
+            mine = torch.from_numpy(np.flatnonzero(functors == number)).to(self.device)
+            rows = (waves[mine] @ self.clock.cells[number]).unflatten(1, (self.blocks, -1))
+            found[mine] = F.pad(rows, (0, self.size - rows.shape[2])).flatten(1)
         return found
 
     def _gates(self, group: int, name: str) -> int:
@@ -158,8 +171,9 @@ class CellQuery(Generic[CellsT]):
         self.parameters, self.device = parameters, parameters.device
 
     def slots_with_cells(
-        self, slots: Sequence[tuple[LocalPlan, int]], pasts: Sequence[FactCells[CellsT]]
+        self, slots: Sequence[tuple[LocalPlan, int]], sequences: Sequence[SampledSequence]
     ) -> CellSlots[CellsT]:
+        pasts: list[FactCells[CellsT]] = [one.past for one in sequences]
         found: list[tuple[int, int, int]] = []  # slot, sequence, cell
         first = 0
         for number, ((plan, start), past) in enumerate(zip(slots, pasts, strict=True)):
@@ -176,7 +190,7 @@ class CellQuery(Generic[CellsT]):
 
     @abstractmethod
     def prepare(
-        self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], pasts: Sequence[FactCells[CellsT]]
+        self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], sequences: Sequence[SampledSequence]
     ) -> Any: ...
 
     @abstractmethod
@@ -241,7 +255,8 @@ class CellSampler(RuleSampler):
             timeline = of[id(one)].timeline
             state, last = timeline.state_after(n), last_time(one.times[:n])
             added, living = states.added_at(timeline, state), states.living_at(timeline, state)
-            made.append(SampledSequence(states.of(added), of[id(one)].cells[n], last, living))
+            began = parameters.start_of(one)
+            made.append(SampledSequence(states.of(added), of[id(one)].cells[n], last, living, began))
         return cls(CellContext(states, parameters, cls.query(parameters), WeakKeyDictionary()), made)
 
     @property
@@ -316,6 +331,10 @@ class CellSampler(RuleSampler):
         pools_of = [cells[kind, head] for kind, head, _ in pools]
         numbers = (torch.tensor(one, dtype=torch.int64, device=device) for one in (cell_of, pool_of, pools_of))
         cell, pool, pool_cell = numbers
+        if parameters.clock is not None:
+            owners = [group.members[kind] for kind, _ in cells]
+            moved = parameters.by_clock([fact for _, fact in cells], self._starts(owners), times[[k for k, _ in cells]])
+            sums = sums + moved[cell]
         beta = torch.tensor(betas, dtype=torch.float64, device=device)
         facts = np.asarray([fact for _, fact in cells], dtype=np.int64)
         own = None if deduced is None else self._of_cells(group, list(cells), deduced)

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from foretell.data import EventData, EventSequence
-from foretell.models.rules.andtt_attention import AtLayer, Head, Look, seen_before, without_heads
+from foretell.models.rules.andtt_attention import AtLayer, Head, Look, seen_before, waves_at, without_heads
 from foretell.models.rules.cell_model import CellModel
 from foretell.models.rules.rule_network import Embeddings
 from foretell.nn.pool import pooled
 from foretell.plan.cell_plan import CellPlan, make_cell_plan
 from foretell.plan.plan import Merger
+from foretell.plan.slots import SequenceSlots
 
 ModelT = TypeVar("ModelT", bound=CellModel)
 
@@ -46,7 +47,7 @@ class _Proposals:
 class CellTrace(ABC, Generic[ModelT]):
     def __init__(self, model: ModelT, history: EventSequence, at: float) -> None:
         self.look = without_heads(model, history, at)
-        history = seen_before(history, at)
+        self.history = history = seen_before(history, at)
         self.times = np.concatenate([[0.0], self.look.timeline.times])
         data = EventData([history], model.vocabulary)
         own = copy.deepcopy(model)
@@ -130,12 +131,17 @@ class CellTrace(ABC, Generic[ModelT]):
                 event = int(slots.addition_event[one])
                 parts[0] = parts[0] + features(features.number(functor), self.numbers[event - 1])
             column = torch.cat([torch.ones(1, dtype=torch.float64), *parts])
-            said.append(self.arrays[f"add.{family.names[place]}.G"] @ column)
+            said.append(self.arrays[f"add.{family.names[place]}.G"] @ column + self._by_clock(slots, one, written.head))
             beta.append(self.arrays[f"add.{exponents.names[which]}.beta"])
             group.append(number)
         distinct, segment = np.unique(group, return_inverse=True)
         exponent = torch.stack(beta)[[int(np.flatnonzero(segment == one)[0]) for one in range(len(distinct))]]
         return _Proposals(torch.stack(said), torch.from_numpy(segment), exponent)
+
+    def _by_clock(self, slots: SequenceSlots, addition: int, head: str) -> Tensor:
+        """What the calendar adds to a proposal."""
+        waves = waves_at(self.model, self.history, float(self.times[slots.addition_event[addition]]))
+        return torch.zeros(1).double() if waves is None else waves @ self.arrays[f"calendar.add.{head}"]
 
     def _embedding(self, slot: int, dim: int) -> Tensor:
         """Zeros for an event that was no fact."""

@@ -6,6 +6,7 @@ All `W` start at 0: a fresh model is the one without.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,14 @@ from foretell.sampling.core.sampler import FutureCovariates
 
 KEPT = 65_536  # training events whose numbers are kept, for futures
 KEPT_PER_TYPE = 256
+
+
+@dataclass(frozen=True)
+class PointInputs:
+    """What is known at the points of a plan besides their times."""
+
+    numbers: Tensor | None  # [points, columns]: of events, where some have features
+    moments: Tensor | None  # float64 [points]: where the model follows the calendar
 
 
 def numbers_of_points(batch: Batch, source: Tensor) -> Tensor:

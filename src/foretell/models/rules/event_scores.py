@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from foretell.models.rules.rule_network import Embeddings
+from foretell.models.rules.slot_tables import unpacked
 from foretell.plan.int_arrays import joined, offsets
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, point, softplus
 from foretell.sampling.bounds.values import summed
@@ -54,6 +55,8 @@ class EventScoreTable:
     w: Tensor  # float64 [E, 1 + dim], in units of tau
     mixture: Tensor | None  # float64 [scales, 1 + dim]
     shape: Tensor | None  # float64 [scales, 1 + dim]
+    clock: Tensor | None  # float64 [features, 1 + dim], in units of tau
+    kind: Tensor  # int64 [E]: of which kind of sequence
 
     def scores(self, top: Embeddings, degree: int) -> ChebyshevPiece:
         """`w·[1; emb]/τ`: [E, P]."""
@@ -63,6 +66,14 @@ class EventScoreTable:
         v = (rows[:, : degree + 1].flatten(1, 2) @ w).view(shape).transpose(0, 1)
         found = ChebyshevPiece(v, (rows[:, -1] @ w.abs()).squeeze(-1)) if degree else point(v[0])
         return found.plus(self.w[:, :1])
+
+    def turned(self, top: Embeddings, waves: ChebyshevPiece, degree: int) -> ChebyshevPiece:
+        """What waves of the calendar [kinds, P, features] add to scores: [E, P]."""
+        assert self.clock is not None
+        moved = waves.through(self.clock).map(lambda part: part[..., self.kind, :, :])
+        rows = unpacked(top[self.dim][self.row], degree)
+        of_embedding = summed(rows * moved.map(lambda part: part[..., 1:])).map(lambda part: part[..., 0])
+        return moved.map(lambda part: part[..., 0]) + of_embedding
 
     def amplitudes(self, top: Embeddings, degree: int) -> ChebyshevPiece:
         """`softplus(v_j·[1; emb])`: [E, P, scales]."""

@@ -29,4 +29,5 @@ def listed_model(model: Model, what: str) -> Model:
     made = copy.copy(model)
     made.histories = rows
     made.collator = made._make_collator()  # pyright: ignore[reportPrivateUsage]
+    made.collator.covariates, made.collator.calendar = model.collator.covariates, model.collator.calendar
     return made

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from foretell.lang.program import GATES
-from foretell.models.rules.cell_sampler import CellParameters, CellQuery, CellRows, CellSampler, FactCells, Proposals
+from foretell.models.rules.cell_sampler import CellParameters, CellQuery, CellRows, CellSampler, Proposals
 from foretell.models.rules.rule_network import Embeddings
+from foretell.models.rules.sampled_sequences import SampledSequence
 from foretell.models.rules.slot_tables import BoundedRows, SlotTables, packed
 from foretell.nn.intensity import softplus
 from foretell.nn.pool import pool
@@ -62,9 +63,9 @@ class NDTTTables:
 
 class NDTTQuery(CellQuery[CellTable]):
     def prepare(
-        self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], pasts: Sequence[FactCells[CellTable]]
+        self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], sequences: Sequence[SampledSequence]
     ) -> NDTTTables:
-        found = self.slots_with_cells(slots, pasts)
+        found = self.slots_with_cells(slots, sequences)
         dims = tables.dim[found.slot]
         reads = {}
         for dim in np.unique(dims).tolist():

@@ -20,28 +20,32 @@ from foretell.batches.batch import Batch, Queries
 from foretell.batches.rule_collator import RuleCollator
 from foretell.batches.timelines import Histories
 from foretell.data import EventData, EventSequence, Vocabulary
+from foretell.data.calendar import Calendar
 from foretell.errors import ForetellError
 from foretell.ground.expiry import refuse_features
 from foretell.ground.impossible import check_declared
 from foretell.ground.possible_groups import possible_groups
 from foretell.lang.program import Program
 from foretell.models.base import WAVES, IntensityModel, asked_times
+from foretell.models.calendar import starts_of
 from foretell.models.capabilities import EmbedsTime, GapIntensities, NoiseIntensities, UnseenGroups
 from foretell.models.rules.earlier_names import NUMBERING, meet_saved_names, renamed_parameters
-from foretell.models.rules.event_features import numbers_of_points
+from foretell.models.rules.event_features import PointInputs, numbers_of_points
+from foretell.models.rules.event_logs import check_event_arrays, event_arrays, event_logs, load_event_arrays
 from foretell.models.rules.mean_rates import mean_rates
 from foretell.models.rules.number_scales import NumberScales
 from foretell.models.rules.planned_intensities import PlannedIntensities
 from foretell.models.rules.program_parts import program_from_parts, program_parts
+from foretell.models.rules.rule_calendar import RuleCalendar
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
 from foretell.models.rules.rule_options import RuleOptions
-from foretell.models.rules.time_mixture import Densities, TimeMixture
+from foretell.models.rules.time_mixture import TimeMixture
 from foretell.models.rules.unseen_groups import unseen_groups
 from foretell.models.units import gap_range, mean_gap
-from foretell.nn.intensity import inverse_softplus, log_softplus
+from foretell.nn.intensity import inverse_softplus
 from foretell.options import names_of
 from foretell.plan.parameters import DimensionLayout, ParameterBook, events_of
-from foretell.plan.plan import Frame, events_by_dim
+from foretell.plan.plan import events_by_dim
 from foretell.terms import split
 
 PROGRAM_OPTIONS = ("program", "undeclared")  # a file has the program itself
@@ -53,6 +57,9 @@ OptionsT = TypeVar("OptionsT", bound=RuleOptions)
 
 class RuleModel(IntensityModel[OptionsT]):
     """A program of rules is the network; what a fact remembers of the past is up to each model."""
+
+    takes_calendar = True
+    clock: RuleCalendar | None  # what it makes of the calendar, where its training data had absolute times
 
     @property
     @abstractmethod
@@ -73,8 +80,9 @@ class RuleModel(IntensityModel[OptionsT]):
         self.book = ParameterBook(self.layout, time_dim, rows)
         self.histories = Histories(program, self.layout)
         self.book.read(self.histories.grounding)
+        self.clock = None
         self.functors = events_of(program)
-        self._events_by_dim = events_by_dim(self.layout)
+        self.events_by_dim = events_by_dim(self.layout)
         self.collator = self._make_collator()
 
     def _make_collator(self) -> RuleCollator:
@@ -135,6 +143,20 @@ class RuleModel(IntensityModel[OptionsT]):
     def unscored(self) -> np.ndarray:
         """Types of the vocabulary that are exogenous: they happen, and are not predicted."""
         return np.asarray([split(name)[0] not in self.functors for name in self.vocabulary.names], dtype=bool)
+
+    @property
+    def followed(self) -> Calendar | None:
+        return None if self.clock is None else self.clock.calendar
+
+    def follow_calendar(self, calendar: Calendar) -> None:
+        assert self.clock is None, "it has one"
+        dims = {name: self.layout.dimension(name) for name in self.functors}
+        self.clock = RuleCalendar(calendar, dims, *self.clock_sizes()).to(self.device, self.dtype)
+        self.collator.calendar = True
+
+    def clock_sizes(self) -> tuple[dict[str, int], int]:
+        """How many numbers the calendar is added to: of what moves a cell, by functor, and of the time embedding."""
+        return {}, 0
 
     # From data
 
@@ -205,8 +227,8 @@ class RuleModel(IntensityModel[OptionsT]):
         """The batch that was encoded."""
 
     @abstractmethod
-    def slot_embeddings(self, history: Any, plan: Any, times: Tensor, numbers: Tensor | None) -> Embeddings:
-        """Embeddings of slots; `times` are those of its points, float64, and `numbers` those of their events, where some have features."""
+    def slot_embeddings(self, history: Any, plan: Any, times: Tensor, given: PointInputs) -> Embeddings:
+        """Embeddings of slots; `times` are those of the plan's points, float64."""
 
     def event_numbers(self, batch: Batch, source: Tensor) -> Tensor | None:
         """Standardised numbers [points, columns]; `source` is the place of each point in [0, all events, what is asked]."""
@@ -229,33 +251,20 @@ class RuleModel(IntensityModel[OptionsT]):
         self.grow()
         batch, about, plan = self.batch_of(history), queries.plan, queries.plan.plan
         times = torch.cat([batch.times.new_zeros(1), batch.times.flatten(), queries.times.flatten()])
-        numbers = self.event_numbers(batch, about.source)
-        embeddings = self.slot_embeddings(history, plan, times.index_select(0, about.source), numbers)
+        times, clock, moments = times.index_select(0, about.source), None, None
+        if self.clock is not None:
+            clock = self.clock.rows(batch, queries)
+            moments = self.clock.phases.moments(starts_of(batch).index_select(0, about.sequence), times)
+        given = PointInputs(self.event_numbers(batch, about.source), moments)
+        embeddings = self.slot_embeddings(history, plan, times, given)
         densities = self.mixture.densities(batch, queries, self.time_scale, self.dtype)
-        return PlannedIntensities(about, *self._logs(plan, embeddings, densities))
+        return PlannedIntensities(about, *event_logs(self, plan, embeddings, densities, clock))
 
     @property
     def queries_at_a_time(self) -> int:
         """Each query looks at all events that are possible then."""
         events = EVENTS_AT_A_TIME.get(self.device.type, EVENTS_AT_A_TIME["cuda"])
         return max(1, events // max(1, self.histories.most))
-
-    def _logs(self, plan: Frame, embeddings: Embeddings, densities: Densities | None) -> tuple[Tensor, Tensor]:
-        """Log-intensities of all possible events, and of all that happened: 0 for those that are not scored."""
-        split_up = [len(plan.possible_query), plan.events]
-        out = torch.zeros(sum(split_up), dtype=self.dtype, device=self.device)
-        for part in plan.intensities:
-            functors, rows = self._events_by_dim[part.rows.dim], part.rows.of(embeddings)
-            w = torch.stack([self.w[number] for number in functors])
-            log_tau = self.log_tau.index_select(0, part.functor)
-            scores = torch.addmm(w[:, 0], rows, w[:, 1:].T)
-            score = scores.gather(1, part.column.unsqueeze(1)).squeeze(1)
-            log = log_softplus(score / log_tau.exp()) + (log_tau - math.log(self.time_scale))
-            if densities is not None:
-                log = log + self.mixture.log_factors(functors, part, rows, densities.of(part.place))
-            out = out.index_put((part.place,), log)
-        possible, happened = out.split(split_up)
-        return possible, happened
 
     def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
         """What the likelihood needs: only possible events are looked at inside gaps, and only the event itself at their ends."""
@@ -377,21 +386,11 @@ class RuleModel(IntensityModel[OptionsT]):
     def named_arrays(self) -> dict[str, Tensor]:
         self.rule_network.settle_unseen()
         found = self.rule_network.named_arrays()
-        for number, name in enumerate(self.functors):
-            found[f"intensity.{name}.w"] = self.w[number] / self.time_scale
-            found[f"intensity.{name}.tau"] = self.log_tau[number].exp() / self.time_scale
-            found |= {f"intensity.{name}.{letter}": one for letter, one in self.mixture.arrays(number).items()}
+        found |= event_arrays(self)
         return {name: array.detach() for name, array in found.items()}
 
     def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
-        for name in self.functors:
-            if not bool((arrays[f"intensity.{name}.tau"] > 0).all()):
-                raise ForetellError(f"intensity.{name}.tau: expected a number above 0")
+        check_event_arrays(self, arrays)
         self.begin_training()
         self.rule_network.load_named_arrays(arrays)
-        with torch.no_grad():
-            for number, name in enumerate(self.functors):
-                self.w[number].copy_(arrays[f"intensity.{name}.w"] * self.time_scale)
-                self.log_tau[number] = (arrays[f"intensity.{name}.tau"] * self.time_scale).log()
-                for letter, one in self.mixture.arrays(number).items():
-                    one.copy_(arrays[f"intensity.{name}.{letter}"])
+        load_event_arrays(self, arrays)

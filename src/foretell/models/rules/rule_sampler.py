@@ -9,82 +9,26 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from foretell.models.rules.event_scores import Copies, EventScoreTable, joined_pieces, on_device, over_scales
-from foretell.models.rules.rule_network import Embeddings
-from foretell.models.rules.sampler_parameters import RuleParameters
+from foretell.models.rules.sampled_sequences import NOTHING_LIVES, RuleContext, SampledSequence
 from foretell.models.rules.slot_tables import SlotTables, make_tables
-from foretell.plan.int_arrays import joined
+from foretell.plan.int_arrays import Ints, joined
 from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, softplus, unless_known
 from foretell.sampling.bounds.curves import exp
 from foretell.sampling.core.sampler import Bounds, FutureCovariates, Sampler, WindowGrowth
-from foretell.sampling.rules.living import LivingAdditions, NewEnd
-from foretell.sampling.rules.states import DatabaseState, DatabaseStates, LocalPlan, Transition
+from foretell.sampling.rules.living import NewEnd
+from foretell.sampling.rules.states import LocalPlan, Transition
 
 ROWS_AT_A_TIME = 16_384  # of what sequences that are evaluated together keep of the past
 SHARE_OF_SHORTEST = 0.6  # of the shortest time scale: how long a first window is
-NOTHING_LIVES = LivingAdditions()
 NUMBERS_AT_A_TIME = 32_768  # rows times pieces of time, so that what is worked on stays in the cache
-
-
-@dataclass(frozen=True, eq=False)
-class SampledSequence:
-    """Never changes: copies of a sequence are the same object until one of them goes on."""
-
-    state: DatabaseState
-    past: Any  # what the model keeps of it
-    last: float  # when its last event was; 0: there is none
-    living: LivingAdditions = NOTHING_LIVES  # where additions expire
-
-
-class RuleQuery(Protocol):
-    """How embeddings follow from pasts."""
-
-    def prepare(self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], pasts: Sequence[Any]) -> Any:
-        """Sequences side by side: of each its plan, the number of its first slot, and its past."""
-
-    def size(self, prepared: Any) -> int:
-        """Numbers that are worked on for each piece of time."""
-        ...
-
-    def embeddings(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
-        """Embeddings of all slots on windows [sequences, P], layer by layer: rows of tables (`slot_tables.py`)."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class RuleContext:
-    """What all sequences of one sampler have in common."""
-
-    states: DatabaseStates
-    parameters: RuleParameters
-    query: RuleQuery
-    tables: WeakKeyDictionary[LocalPlan, SlotTables]
-    columns: dict[int, int] = field(
-        default_factory=dict, kw_only=True
-    )  # where additions expire: of each event met so far
-
-    @property
-    def expires(self) -> bool:
-        """A column is then one event for good, since states change between a draw and its append; else a place in its state."""
-        return self.states.histories.expires
-
-    def column(self, events: Sequence[int]) -> np.ndarray:
-        """The columns of a state's possible events."""
-        if not self.expires:
-            return np.arange(len(events))
-        return np.asarray([self.columns.setdefault(one, len(self.columns)) for one in events], dtype=np.int64)
-
-    def event(self, state: DatabaseState, column: int) -> int:
-        """The fact that a column stands for."""
-        return list(self.columns)[column] if self.expires else state.possible[column]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +56,7 @@ class EventChoices:
     group: SequenceGroup
     by_dim: tuple[EventScoreTable, ...]  # E in all
     last: Tensor  # float64 [kinds]: when the last event was
+    starts: Tensor  # float64 [kinds]: the moment of time 0
     kind: Tensor  # int64 [E]: of which kind of sequence
     column: Tensor  # int64 [E]
     scale: Tensor  # float64 [E]: tau in the data's unit of time
@@ -157,7 +102,11 @@ class RuleSampler(Sampler):
     @property
     def width(self) -> float:
         short = self.context.parameters.short
-        return self._steady_width if short is None else min(self._steady_width, SHARE_OF_SHORTEST * short)
+        return self._longest_width if short is None else min(self._longest_width, SHARE_OF_SHORTEST * short)
+
+    @property
+    def _longest_width(self) -> float:
+        return min(self._steady_width, SHARE_OF_SHORTEST * self.context.parameters.shortest_wave)
 
     def growth(self) -> WindowGrowth | None:
         parameters = self.context.parameters
@@ -165,7 +114,8 @@ class RuleSampler(Sampler):
             return None
         last = torch.tensor([one.last for one in self.sequences], dtype=torch.float64, device=parameters.device)
         # Waves of absolute time change as fast long after the last event: there windows are as long as without the mixture.
-        limit = parameters.short * (self._steady_width / self.width - 1.0) if self.has_waves else math.inf
+        has_waves = self.has_waves or parameters.clock is not None
+        limit = parameters.short * (self._longest_width / self.width - 1.0) if has_waves else math.inf
         return WindowGrowth(last, parameters.short, limit)
 
     @property
@@ -202,7 +152,9 @@ class RuleSampler(Sampler):
             if count and (id(one), count) not in made:
                 living, ended, facts = one.living.due(count)
                 state = self.context.states.of(one.state.added - facts) if facts else one.state
-                made[id(one), count] = SampledSequence(state, self._expired(one.past, ended, facts), one.last, living)
+                made[id(one), count] = replace(
+                    one, state=state, past=self._expired(one.past, ended, facts), living=living
+                )
             sequences.append(made[id(one), count] if count else one)
         return type(self)(self.context, sequences) if made else self
 
@@ -233,7 +185,15 @@ class RuleSampler(Sampler):
                 (found.middle, shape.centre),
             ):
                 whole[events.sequences] = events.copies.back(one.unsqueeze(-1)).squeeze(-1)
-        return found
+        if self.context.parameters.clock is None:
+            return found
+        # Where clocks are put forward or back no bound can be tight: it is judged by itself.
+        loose = self.context.parameters.clock_changes(self._starts(range(self.count)), start, end)
+        return replace(found, middle=torch.where(loose, found.upper, found.middle))
+
+    def _starts(self, sequences: Iterable[int]) -> Tensor:
+        starts = [self.sequences[one].start for one in sequences]
+        return torch.tensor(starts, dtype=torch.float64, device=self.context.parameters.device)
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
@@ -259,7 +219,9 @@ class RuleSampler(Sampler):
             living, before = NOTHING_LIVES, self.sequences[number].living
             if self.context.expires:
                 living = before.after(change.erased, change.ends(when[number], states.histories.lifetimes))
-            self.sequences[number] = SampledSequence(states.of(change.added), past, when[number], living)
+            self.sequences[number] = replace(
+                self.sequences[number], state=states.of(change.added), past=past, last=when[number], living=living
+            )
         # What stays as it is need not be worked out anew.
         self._known = [one for one in self._known if changes.keys().isdisjoint(one.members)]
 
@@ -305,7 +267,7 @@ class RuleSampler(Sampler):
             if len(plans) == 1:
                 context.tables[plans[0]] = tables
         slots = list(zip(plans, tables.first.tolist(), strict=False))
-        prepared = context.query.prepare(tables, slots, [self.sequences[one].past for one in members])
+        prepared = context.query.prepare(tables, slots, [self.sequences[one] for one in members])
         return SequenceGroup(members, plans, tables, prepared)
 
     # What can happen next
@@ -349,8 +311,9 @@ class RuleSampler(Sampler):
             torch.tensor(members, dtype=torch.int64, device=device),
             Copies.of(kinds, device),
             group,
-            self._scores(group.tables, slot[order], functor[order]),
+            self._scores(group.tables, slot[order], functor[order], kind),
             torch.tensor([self.sequences[one[0]].last for one in kinds], dtype=torch.float64, device=device),
+            self._starts(one[0] for one in kinds),
             on_device(device, kind),
             on_device(device, joined([self.context.column(one.possible) for one in states])[order]),
             tau / parameters.time_scale,
@@ -358,7 +321,7 @@ class RuleSampler(Sampler):
             max(1, NUMBERS_AT_A_TIME // size),
         )
 
-    def _scores(self, tables: SlotTables, slot: np.ndarray, functor: np.ndarray) -> tuple[EventScoreTable, ...]:
+    def _scores(self, tables: SlotTables, slot: Ints, functor: Ints, kind: Ints) -> tuple[EventScoreTable, ...]:
         """Events come in the order of their dimensions, and of their functors where these have factors of their own."""
         parameters, dims = self.context.parameters, tables.dim[slot]
         apart = functor if parameters.by_functor else np.zeros_like(functor)
@@ -367,8 +330,10 @@ class RuleSampler(Sampler):
             mine = np.flatnonzero((dims == dim) & (apart == one))
             which = on_device(parameters.device, functor[mine])
             w = parameters.w[which, : 1 + dim] / parameters.tau[which].unsqueeze(-1)
-            factors = (of[one] if of else None for of in (parameters.mixture, parameters.shape))
-            found.append(EventScoreTable(dim, on_device(parameters.device, tables.row[slot[mine]]), w, *factors))
+            mixture, shape = (of[one] if of else None for of in (parameters.mixture, parameters.shape))
+            clock = None if parameters.clock is None else parameters.clock.heads[one].detach() / parameters.tau[one]
+            rows, kinds = (on_device(parameters.device, of) for of in (tables.row[slot[mine]], kind[mine]))
+            found.append(EventScoreTable(dim, rows, w, mixture, shape, clock, kinds))
         return tuple(found)
 
     def _rates(self, events: EventChoices, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
@@ -382,6 +347,9 @@ class RuleSampler(Sampler):
             some = slice(low, low + events.pieces)
             *_, top = self.context.query.embeddings(events.group.prepared, middle[:, some], half[:, some], degree)
             scores = joined_pieces([one.scores(top, degree) for one in events.by_dim], -2)
+            if parameters.clock is not None:
+                waves = parameters.clock_waves(events.starts, middle[:, some], half[:, some], degree)
+                scores = scores + joined_pieces([one.turned(top, waves, degree) for one in events.by_dim], -2)
             rates = softplus(scores).times(events.scale.unsqueeze(-1))
             if parameters.mixture:
                 amplitudes = joined_pieces([one.amplitudes(top, degree) for one in events.by_dim], -3)

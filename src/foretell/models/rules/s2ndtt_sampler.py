@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.models.rules.cell_sampler import CellParameters, CellQuery, CellRows, CellSampler, FactCells, Proposals
+from foretell.models.rules.cell_sampler import CellParameters, CellQuery, CellRows, CellSampler, Proposals
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.s2ndtt_network import PARTS, FactSystem, StateNetwork, stream
+from foretell.models.rules.sampled_sequences import SampledSequence
 from foretell.models.rules.slot_tables import BoundedRows, SlotTables, packed, unpacked
 from foretell.models.state_space.layer import Rotation
 from foretell.nn.intensity import softplus
@@ -69,9 +70,9 @@ class S2NDTTQuery(CellQuery[StateTable]):
     parameters: S2NDTTParameters
 
     def prepare(
-        self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], pasts: Sequence[FactCells[StateTable]]
+        self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], sequences: Sequence[SampledSequence]
     ) -> S2NDTTTables:
-        found = self.slots_with_cells(slots, pasts)
+        found = self.slots_with_cells(slots, sequences)
         fact = joined([plan.slots.slot_fact for plan, _ in slots])[found.slot]
         level = joined([plan.slots.slot_level for plan, _ in slots])[found.slot]
         dim, functor = tables.dim[found.slot], self.parameters.added(fact)

@@ -6,11 +6,16 @@ Names that training never met get the mean of the trained ones, as in their mode
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from foretell.batches.batch import starts_of
+from foretell.data import EventSequence
+from foretell.nn.calendar import SHORTEST_WAVE
+from foretell.sampling.bounds.calendar_windows import calendar_waves, changes_within
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, decay
 
 if TYPE_CHECKING:
@@ -63,7 +68,9 @@ class RuleParameters:
             self.mixture = [one.detach().double() for one in model.mixture.v]  # of each functor, [scales, 1 + dim]
             self.shape = [one.detach().double() for one in model.mixture.a]  # likewise
         self.scales, self.shape_scales = model.mixture.scales.scales, model.mixture.shape_scales.scales
-        self.by_functor = model.mixture.timed  # whether events of different functors have factors of their own
+        self.clock = None if model.clock is None else copy.deepcopy(model.clock).double()
+        # Whether what events of different functors have of the time has to be told apart
+        self.by_functor = model.mixture.timed or self.clock is not None
         self.short = model.short_time
         self.functors = {name: number for number, name in enumerate(model.functors)}
         self.time_scale = model.time_scale
@@ -75,6 +82,26 @@ class RuleParameters:
     def shapes(self, middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
         """`exp(−u/s)` on the scales of the shape, likewise."""
         return _decays(self.shape_scales, middle, half, since, degree)
+
+    def start_of(self, history: EventSequence) -> float:
+        """The moment of time 0; 0 where the model does not follow the calendar."""
+        return 0.0 if self.clock is None else float(starts_of([history])[0])
+
+    @property
+    def shortest_wave(self) -> float:
+        """The length of the calendar's shortest wave, in the data's unit; infinite without one."""
+        return math.inf if self.clock is None else SHORTEST_WAVE / self.clock.calendar.seconds_per_unit
+
+    def clock_waves(self, starts: Tensor, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
+        """Waves of the calendar on windows [..., P] of sequences that start at moments [...]: [..., P, features]."""
+        assert self.clock is not None
+        return calendar_waves(self.clock.phases, starts.unsqueeze(-1).expand_as(middle), middle, half, degree)
+
+    def clock_changes(self, starts: Tensor, begin: Tensor, end: Tensor) -> Tensor:
+        """Whether clocks are put forward or back on windows [..., P]: bool [..., P]."""
+        if self.clock is None:
+            return torch.zeros_like(begin, dtype=torch.bool)
+        return changes_within(self.clock.phases, starts.unsqueeze(-1).expand_as(begin), begin, end)
 
     def grow(self) -> None:
         """Parameters for names that the book has met since."""

@@ -1,0 +1,75 @@
+"""Sequences that models of rules sample, and what all sequences of one sampler have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from torch import Tensor
+
+from foretell.models.rules.rule_network import Embeddings
+from foretell.models.rules.sampler_parameters import RuleParameters
+from foretell.models.rules.slot_tables import SlotTables
+from foretell.sampling.rules.living import LivingAdditions
+from foretell.sampling.rules.states import DatabaseState, DatabaseStates, LocalPlan
+
+NOTHING_LIVES = LivingAdditions()
+
+
+@dataclass(frozen=True, eq=False)
+class SampledSequence:
+    """Never changes: copies of a sequence are the same object until one of them goes on."""
+
+    state: DatabaseState
+    past: Any  # what the model keeps of it
+    last: float  # when its last event was; 0: there is none
+    living: LivingAdditions = NOTHING_LIVES  # where additions expire
+    start: float = 0.0  # the moment of time 0, where the model follows the calendar
+
+
+class RuleQuery(Protocol):
+    """How embeddings follow from pasts."""
+
+    def prepare(
+        self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], sequences: Sequence[SampledSequence]
+    ) -> Any:
+        """Sequences side by side: of each its plan and the number of its first slot."""
+
+    def size(self, prepared: Any) -> int:
+        """Numbers that are worked on for each piece of time."""
+        ...
+
+    def embeddings(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
+        """Embeddings of all slots on windows [sequences, P], layer by layer: rows of tables (`slot_tables.py`)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RuleContext:
+    """What all sequences of one sampler have in common."""
+
+    states: DatabaseStates
+    parameters: RuleParameters
+    query: RuleQuery
+    tables: WeakKeyDictionary[LocalPlan, SlotTables]
+    columns: dict[int, int] = field(
+        default_factory=dict, kw_only=True
+    )  # where additions expire: of each event met so far
+
+    @property
+    def expires(self) -> bool:
+        """A column is then one event for good, since states change between a draw and its append; else a place in its state."""
+        return self.states.histories.expires
+
+    def column(self, events: Sequence[int]) -> np.ndarray:
+        """The columns of a state's possible events."""
+        if not self.expires:
+            return np.arange(len(events))
+        return np.asarray([self.columns.setdefault(one, len(self.columns)) for one in events], dtype=np.int64)
+
+    def event(self, state: DatabaseState, column: int) -> int:
+        """The fact that a column stands for."""
+        return list(self.columns)[column] if self.expires else state.possible[column]
