@@ -74,3 +74,17 @@ def test_wrong_columns_and_choices_are_messages(folder: Path):
     fine("train", "--data", folder, "--model", "nhp", "--dim", "4", "--epochs", "1", "--run", folder / "plain")
     wrong = foretell("sample", folder / "plain", "--horizon", "1", "--future-covariates", "missing")
     assert wrong.code == 1 and "trained without covariates" in wrong.err
+
+
+def test_a_report_tells_what_each_column_does(folder: Path, tmp_path: Path):
+    page = tmp_path / "report.html"
+    fine("report", folder / "run", "-o", page, "--no-floors", "--quiet")
+    text = page.read_text(encoding="utf-8")
+    section = text[text.index("What each column does") :]
+    told = json.loads(fine("explain", folder / "run", "--covariates", "--json").out)
+    assert {one["column"] for one in told} == {"amount", "channel", "age"}
+    for one in told:
+        assert f">{one['column']}</th>" in section
+        value = f"{one['importance']['value']:+.3f}".replace("-", "−")
+        assert value in section
+    assert section.index(told[0]["column"]) < section.index(told[1]["column"])  # the most important first

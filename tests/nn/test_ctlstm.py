@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from foretell.nn import ctlstm as module
 from foretell.nn import ctlstm_steps
-from foretell.nn.ctlstm import CellStates, ctlstm, gated, read
+from foretell.nn.ctlstm import CellStates, EventInputs, ctlstm, gated, read
 from foretell.nn.ctlstm_steps import GATES
 
 SHAPES = [(3, 5, 3, 4), (80, 4, 2, 3), (2, 1, 1, 1), (2, 0, 3, 2), (4, 9, 1, 5)]  # kinds, events, sequences, dimension
@@ -67,6 +67,29 @@ def test_cells_are_those_of_the_plain_equations(shape: tuple[int, int, int, int]
 def test_the_gradient_is_that_of_finite_differences(shape: tuple[int, int, int, int]):
     table, events, recurrent, elapsed = inputs(*shape)
     assert torch.autograd.gradcheck(lambda t, u: parts(ctlstm(t, events, u, elapsed)), (table, recurrent))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_inputs_of_events_are_added_to_what_they_are_by_their_kind(shape: tuple[int, int, int, int]):
+    """A table with a row of its own for each event is the same; so are the gradients."""
+    table, events, recurrent, elapsed = inputs(*shape)
+    draw = torch.Generator().manual_seed(1)
+    features = torch.randn(*events.shape, 3, generator=draw, dtype=torch.float64)
+    weight = torch.randn(3, table.shape[1], generator=draw, dtype=torch.float64).requires_grad_()
+    own = (table[events] + features @ weight).flatten(0, 1)
+    places = torch.arange(events.numel()).view_as(events)
+    found, expected = (
+        parts(ctlstm(table, events, recurrent, elapsed, EventInputs(features, weight))),
+        parts(plain(own, places, recurrent, elapsed)),
+    )
+    for fast, slow in zip(found, expected, strict=True):
+        torch.testing.assert_close(fast, slow, rtol=1e-12, atol=1e-12)
+    learned = (table, recurrent, weight)
+    sums = [torch.cat([(one * one.detach()).flatten() for one in some]).sum() for some in (found, expected)]
+    gradients = [torch.autograd.grad(one, learned, allow_unused=True) for one in sums]
+    for place, (fast, slow) in enumerate(zip(*gradients, strict=True)):
+        fast, slow = (torch.zeros_like(learned[place]) if one is None else one for one in (fast, slow))
+        torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("chosen", PARTS)

@@ -39,7 +39,7 @@ def report(
     out: Annotated[Path, Option("--out", "-o", help="The page to write; one that is there is replaced.")] = Path(
         "report.html"
     ),
-    floors: Annotated[bool, Option(help="Also fit and score the Poisson and Hawkes floors.")] = True,
+    floors: Annotated[bool, Option(help="Also fit and score the floors: Poisson, weekly Poisson, Hawkes.")] = True,
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     device: flags.DeviceOption = "cpu",

@@ -26,6 +26,7 @@ from foretell.models import ATTACHED
 from foretell.models.calendar import CalendarEmbedding, QueryCovariates, add_calendar
 from foretell.models.capabilities import Embeds, EmbedsTime, GapIntensities, NoiseIntensities
 from foretell.models.covariates import CovariateEmbedding, plus
+from foretell.models.feature_rows import EventFeatureRows
 from foretell.models.registry import ModelOptions, ModelSpec
 from foretell.options import changed, check_choice, names_of
 from foretell.sampling.core.future import Futures
@@ -229,6 +230,21 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         """What covariates and the calendar add to the embeddings of events, behind `before` rows of none: [B, N, D]; None: nothing."""
         found = None if self.covariates is None else self.covariates.of_events(batch, before)
         return found if self.calendar is None else plus(self.calendar.of_events(batch, before), found)
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether something is added to the embeddings of events."""
+        return self.covariates is not None or self.calendar is not None
+
+    def event_features(self, batch: Batch, before: int = 0) -> EventFeatureRows | None:
+        """What `event_inputs` multiplies, and by what; None: nothing, or there are so many categories that they are looked up."""
+        parts = [] if self.calendar is None else [self.calendar.features_of_events(batch, before)]
+        if self.covariates is not None:
+            found = self.covariates.features_of_events(batch, before)
+            if found is None:
+                return None
+            parts.append(found)
+        return EventFeatureRows.joined(parts)
 
     def query_inputs(self, batch: Batch) -> QueryCovariates:
         """What covariates of sequences add to the states of queries, and when sequences start."""

@@ -18,6 +18,7 @@ from torch.nn import functional as F  # noqa: N812
 from foretell.batches.batch import Batch
 from foretell.data import EventData
 from foretell.data.calendar import Calendar, calendar_of
+from foretell.models.feature_rows import EventFeatureRows
 from foretell.nn.calendar import CalendarWaves
 
 if TYPE_CHECKING:
@@ -60,8 +61,13 @@ class CalendarEmbedding(ModelCalendar):
 
     def of_events(self, batch: Batch, before: int = 0) -> Tensor:
         """What is added to the embeddings of events, and to `before` rows (`bos`) at time 0 in front of them: [B, N, D]."""
+        found = self.features_of_events(batch, before)
+        return found.rows @ found.vectors
+
+    def features_of_events(self, batch: Batch, before: int = 0) -> EventFeatureRows:
+        """What `of_events` multiplies, and by what."""
         times = F.pad(batch.times, (before, 0))
-        return self.waves(starts_of(batch)[:, None], times) @ self.event
+        return EventFeatureRows(self.waves(starts_of(batch)[:, None], times), self.event)
 
     def of_queries(self, starts: Tensor, times: Tensor) -> Tensor:
         """What is added at queries at times [B, Q]: [B, Q, D]."""

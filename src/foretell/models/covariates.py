@@ -25,6 +25,7 @@ from foretell.data import EventData
 from foretell.data.attributes import AttributeTable
 from foretell.data.covariates import CategoryColumn, ColumnEncoding, CovariateEncoding, NumberColumn
 from foretell.models.capabilities import HasRules
+from foretell.models.feature_rows import EventFeatureRows
 from foretell.nn.lookup import lookup
 from foretell.wording import listed
 
@@ -53,26 +54,35 @@ class ColumnEmbedding(nn.Module):
         starts = [sum(sizes[:place]) for place in range(len(sizes))]
         self.register_buffer("offsets", torch.tensor(starts, dtype=torch.int64), persistent=False)
 
-    def forward(self, numbers: Tensor, codes: Tensor) -> Tensor | None:
-        """[..., numbers] and [..., categories] -> [..., D]; None: there are no columns.
+    @property
+    def looked_up(self) -> nn.Parameter | None:
+        """Vectors of categories that are too many for a product."""
+        return self.categories if self.categories is not None and len(self.categories) > MOST_ONE_HOT else None
 
-        Numbers, their absence and few categories, as rows of zeros and ones, are one product; many categories are looked up.
-        """
+    def features(self, numbers: Tensor, codes: Tensor) -> EventFeatureRows | None:
+        """[..., numbers] and [..., categories] as columns: numbers, their absence, and few categories as zeros and ones."""
         rows: list[Tensor] = []
         vectors: list[Tensor] = []
         if self.numbers is not None:
             gone = numbers.isnan()
             rows += [numbers.masked_fill(gone, 0.0).to(self.numbers.dtype), gone.to(self.numbers.dtype)]
             vectors.append(self.numbers)
-        many = self.categories if self.categories is not None and len(self.categories) > MOST_ONE_HOT else None
-        if self.categories is not None and many is None:
+        if self.categories is not None and self.looked_up is None:
             one_hot = self.categories.new_zeros(*codes.shape[:-1], len(self.categories))
             rows.append(one_hot.scatter_(-1, codes + self.offsets, 1.0))
             vectors.append(self.categories)
-        found = torch.cat(rows, dim=-1) @ torch.cat(vectors) if vectors else None
-        if many is None:
+        return EventFeatureRows(torch.cat(rows, dim=-1), torch.cat(vectors)) if vectors else None
+
+    def forward(self, numbers: Tensor, codes: Tensor) -> Tensor | None:
+        """[..., numbers] and [..., categories] -> [..., D]; None: there are no columns.
+
+        What are columns is one product; many categories are looked up.
+        """
+        features = self.features(numbers, codes)
+        found = None if features is None else features.rows @ features.vectors
+        if self.looked_up is None:
             return found
-        return plus(lookup(many, codes + self.offsets).sum(-2), found)
+        return plus(lookup(self.looked_up, codes + self.offsets).sum(-2), found)
 
     def named_arrays(self, prefix: str) -> dict[str, Tensor]:
         """Views of the parameters under their public names."""
@@ -141,6 +151,20 @@ class CovariateEmbedding(nn.Module):
             return own.unsqueeze(1).expand(-1, batch.times.shape[1] + before, -1)
         found = F.pad(found, (0, 0, before, 0))
         return found if own is None else found + own.unsqueeze(1)
+
+    def features_of_events(self, batch: Batch, before: int = 0) -> EventFeatureRows | None:
+        """What `of_events` multiplies, and by what; None: some categories are looked up."""
+        if self.event.looked_up is not None or self.static.looked_up is not None:
+            return None
+        rows, parts = covariates_of(batch), []
+        own = self.event.features(rows.numbers, rows.codes)
+        if own is not None:
+            parts.append(EventFeatureRows(F.pad(own.rows, (0, 0, before, 0)), own.vectors))
+        of_sequence = self.static.features(rows.static_numbers, rows.static_codes)
+        if of_sequence is not None:
+            many = of_sequence.rows.unsqueeze(1).expand(-1, batch.times.shape[1] + before, -1)
+            parts.append(EventFeatureRows(many, of_sequence.vectors))
+        return EventFeatureRows.joined(parts)
 
     def of_queries(self, batch: Batch) -> Tensor | None:
         """What is added to the states of all queries of a sequence: [B, 1, D]; None: there are no columns of sequences."""

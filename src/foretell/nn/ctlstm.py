@@ -35,12 +35,25 @@ class CellStates:
     before: Tensor  # [B, N, D]: h just before each event
 
 
-def ctlstm(table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor) -> CellStates:
+@dataclass(frozen=True)
+class EventInputs:
+    """What is added to `W x + b` of each event: its features times a matrix."""
+
+    features: Tensor  # [B, N + 1, F]: no gradient reaches them
+    weight: Tensor  # [F, 7D]
+
+
+def ctlstm(
+    table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor, inputs: EventInputs | None = None
+) -> CellStates:
     """From `W x + b` of every kind of event [K, 7D], the kinds of those that happened, int64 [B, N + 1], `U` [7D, D] and the time before
     each event but the first [B, N]. The first event starts the cell: it finds zeros."""
     back = torch.is_grad_enabled() and (table.requires_grad or recurrent.requires_grad)
     turned = events.t().contiguous(), recurrent, elapsed.t().contiguous()
-    return CellStates(*_Recurrence.apply(table, *turned, back))  # pyright: ignore[reportGeneralTypeIssues]
+    further = (None, None)
+    if inputs is not None:
+        further = inputs.features.transpose(0, 1).flatten(0, 1), inputs.weight
+    return CellStates(*_Recurrence.apply(table, *turned, back, *further))  # pyright: ignore[reportGeneralTypeIssues]
 
 
 def read(memory: Tensor, target: Tensor, decay: Tensor, output: Tensor, elapsed: Tensor) -> Tensor:
@@ -57,12 +70,22 @@ def gated(raw: Tensor) -> Tensor:
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor, back: bool
+        ctx: Any,
+        table: Tensor,
+        events: Tensor,
+        recurrent: Tensor,
+        elapsed: Tensor,
+        back: bool,
+        features: Tensor | None,
+        weight: Tensor | None,
     ) -> tuple[Tensor, ...]:
         steps, rows = events.shape
         lease = MemoryLease(StepShape(steps, rows, recurrent.shape[1], back), table)
         cut = lease.cut
-        torch.index_select(table, 0, events.flatten(), out=cut.gates.flatten(0, 1).flatten(1))
+        made = cut.gates.flatten(0, 1).flatten(1)
+        torch.index_select(table, 0, events.flatten(), out=made)
+        if features is not None and weight is not None:
+            made.addmm_(features, weight)
         cut.found[0].zero_()
         zero, transposed = table.new_zeros(()), recurrent.t()
         last: tuple[Tensor, ...] = ()
@@ -84,7 +107,7 @@ class _Recurrence(torch.autograd.Function):
             torch.mul(keep, was, out=memory)
             memory.addcmul_(enter, z)
             last = memory, target, rate, out
-        ctx.save_for_backward(recurrent, events, elapsed)
+        ctx.save_for_backward(recurrent, events, elapsed, features)
         ctx.lease, ctx.kinds = lease, len(table)
         ctx.set_materialize_grads(False)
         made = (*cut.memories.unbind(2), cut.gates[:, :, DECAY], cut.gates[:, :, OUTPUT], cut.before[1:])
@@ -95,7 +118,7 @@ class _Recurrence(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (what the decorator makes of it)
         ctx: Any, *grad_outputs: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        recurrent, events, elapsed = ctx.saved_tensors
+        recurrent, events, elapsed, features = ctx.saved_tensors
         cut = ctx.lease.cut
         steps, rows, _, dim = cut.gates.shape
         out, enter, keep = cut.gates[:, :, OUTPUT], cut.gates[:, :, ENTER], cut.gates[:, :, KEEP]
@@ -142,7 +165,9 @@ class _Recurrence(torch.autograd.Function):
         first[:, :: len(BACKWARD) - 1].mul_(cut.to_cells[0, :, 2:])
         flat = cut.slope.flatten(0, 1).flatten(1)
         to_recurrent = _singled(flat[rows:].t() @ cut.before[1:].flatten(0, 1), dim)
-        return _singled(_summed(flat, events.flatten(), ctx.kinds).t(), dim).t(), None, to_recurrent, None, None
+        to_table = _singled(_summed(flat, events.flatten(), ctx.kinds).t(), dim).t()
+        to_weight = None if features is None else _singled(flat.t() @ features, dim).t()
+        return to_table, None, to_recurrent, None, None, None, to_weight
 
 
 def _sigmoid_slope(by: Tensor, sigmoid: Tensor, out: Tensor) -> None:

@@ -17,6 +17,7 @@ from foretell.data.summary import DataSummary
 from foretell.evaluate.metrics import plain_scores
 from foretell.report.entry import Entry
 from foretell.report.markup import Markup, PageSection, asset, element, embedded_json, joined
+from foretell.report.sections.covariates import covariates_section
 from foretell.report.sections.data import data_section
 from foretell.report.sections.fit import calibration_of, calibration_section, confusion_section, fit_of, fit_section
 from foretell.report.sections.scores import functors_section, learning_section, number, scores_section
@@ -72,6 +73,8 @@ def report_page(contents: Contents, progress: Callable[[str, int, int], None] | 
         confusion_section(runs),
         functors_section(runs),
     ]
+    columns = covariates_section(runs, told)
+    sections += [] if columns is None else [columns]
     moments = moments_section(runs, contents.places, contents.start, told)
     sections += [] if moments is None else [moments]
     verb = "predicts" if len(runs) == 1 else "predict"

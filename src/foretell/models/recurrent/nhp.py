@@ -24,12 +24,13 @@ from foretell.models.recurrent.nhp_sampler import NHPSampler
 from foretell.models.registry import EmbeddingOptions, ModelSpec, register
 from foretell.models.softplus_intensities import SoftplusIntensities
 from foretell.models.units import mean_gap, starting_rates
-from foretell.nn.ctlstm import CellStates, ctlstm, read
+from foretell.nn.ctlstm import CellStates, EventInputs, ctlstm, read
 from foretell.nn.ctlstm_steps import DECAY, GATES
 from foretell.nn.intensity import inverse_softplus
 from foretell.nn.lookup import lookup
 
 SLOWEST, FASTEST = 0.01, 10.0  # decays that a fresh model starts with, from the first dimension to the last, a mean gap
+FEW_FEATURES = 1.5  # columns per dimension up to which one product with the gates' matrices is faster than one with vectors before it
 REMEMBERS = 1.0  # what forget gates start from, so that σ keeps most of a memory
 
 
@@ -112,15 +113,19 @@ class NHP(SoftplusIntensities[NhpOptions]):
     # Events
 
     def encode(self, batch: Batch) -> CellHistory:
-        vectors = torch.cat([self.embedding, self.bos])
+        vectors, W = torch.cat([self.embedding, self.bos]), self.W.flatten(0, 1).t()
         events = F.pad(batch.types, (1, 0), value=self.types)  # bos comes first
-        added = self.event_inputs(batch, before=1)
-        if added is not None:  # each event has a vector of its own
+        inputs, features = None, self.event_features(batch, before=1)
+        if features is not None and features.width <= FEW_FEATURES * self.dim:
+            inputs = EventInputs(features.rows, features.vectors @ W)
+        elif features is not None or self.has_inputs:  # each event has a vector of its own
+            added = self.event_inputs(batch, before=1)
+            assert added is not None, "something is added"
             vectors = (lookup(vectors, events) + added).flatten(0, 1)
             events = torch.arange(len(vectors), device=events.device).view_as(events)
-        table = torch.addmm(self.b.flatten(), vectors, self.W.flatten(0, 1).t())
+        table = torch.addmm(self.b.flatten(), vectors, W)
         elapsed = self._elapsed(batch.times, batch.gap_start[:, :-1])
-        cells = ctlstm(table, events, self.U.flatten(0, 1), elapsed)
+        cells = ctlstm(table, events, self.U.flatten(0, 1), elapsed, inputs)
         return CellHistory(cells, batch.gap_start, self.query_inputs(batch))
 
     def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
