@@ -102,6 +102,11 @@ class FusedLoss(Protocol):
         """Whether they can, with these options on this device."""
         ...
 
+    @property
+    def fused_queries(self) -> int:
+        """How many queries they take at a time, which is a matter of memory."""
+        ...
+
     def fused_losses(self, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float) -> tuple[Tensor, Tensor]:
         """The objective and the negative log-likelihood, with the integral at times inside the gaps [B, (N + 1)·P]."""
         ...

@@ -36,7 +36,6 @@ GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, 
 # Between these two, queries at a time for each gap of the batch: more points per gap are cut, not more sequences.
 GPU_A_GAP = 16
 GPU_ENCODED = 1 << 19  # events encoded at a time
-GPU_FUSED = 1 << 21  # queries at a time in the fused kernels, which keep four vectors of a query and not dozens
 SEED_STRIDE = 1_000_003
 RANK_STRIDE = 1 << 53  # seeds of a run lie below it
 
@@ -234,7 +233,8 @@ class Stepper:
                 piece = max(piece, min(rows * batch.gap_start.shape[1] * (self.inside + 1), CPU_MOST_IN_ORDER))
             return PieceLimits(piece, piece)
         if self._is_fused():
-            return PieceLimits(GPU_FUSED, GPU_FUSED)
+            assert isinstance(self.model, FusedLoss)
+            return PieceLimits(self.model.fused_queries, self.model.fused_queries)
         gaps = batch.gap_start.numel()
         return PieceLimits(GPU_ENCODED * (self.inside + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
 

@@ -20,7 +20,7 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp_sampler import ANHPSampler
 from foretell.models.attention.coarse_intensities import CoarseIntensities
-from foretell.models.attention.fused import fused_losses, is_fused
+from foretell.models.attention.fused import fused_losses, fused_queries, is_fused
 from foretell.models.attention.layers import (
     AttentionHistory,
     AttentionLayer,
@@ -415,6 +415,10 @@ class ANHP(CoarseIntensities):
 
     def is_fused(self) -> bool:
         return is_fused(self)
+
+    @property
+    def fused_queries(self) -> int:
+        return fused_queries(self)
 
     def fused_losses(self, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float) -> tuple[Tensor, Tensor]:
         return fused_losses(self, batch, inside, weights, pseudo_rate)

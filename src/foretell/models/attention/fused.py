@@ -15,37 +15,63 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
+from foretell.models.attention.fused_default import default_losses, has_default_layers
 from foretell.nn.fused.available import kernels_run_on
 from foretell.nn.fused.loss import LARGEST, MOST_TYPES, SMALLEST, LossLayout, LossQueries, fused_loss, power_of_two
 
 if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
 
+MOST_PLAIN, MOST_DEFAULT = 1 << 21, 1 << 18  # queries at a time
+
 
 def is_fused(model: ANHP) -> bool:
-    """Plain layers, one query embedding, heads that see all, float32, no dropout, and a GPU with Triton; all else takes the general way."""
+    """One query embedding, heads that see all, float32, no dropout, a GPU with Triton, and layers of one of the two kinds below; all else
+    takes the general way.
+    """
     return (
         kernels_run_on(model.device)
         and model.dtype == torch.float32
-        and len(model.structure.groups) == 1
+        and _is_usual(model)
+        and (_has_plain_layers(model) or has_default_layers(model))
+    )
+
+
+def _is_usual(model: ANHP) -> bool:
+    return (
+        len(model.structure.groups) == 1
         and model.options.edges is None
         and model.covariates is None
         and model.calendar is None
-        and model.is_plain
-        and not (model.elapsed.count or model.scales.count or model.hawkes is not None)
-        and all(layer.is_plain for layer in model.layer_list())
+        and model.hawkes is None
         and not (model.dropout and model.training)
         and SMALLEST <= model.dim <= LARGEST
         and model.dim == power_of_two(model.dim)
-        and model.time_dim <= LARGEST
         and model.types <= MOST_TYPES
     )
+
+
+def _has_plain_layers(model: ANHP) -> bool:
+    """Those of the paper's equations."""
+    return (
+        model.is_plain
+        and not (model.elapsed.count or model.scales.count)
+        and all(layer.is_plain for layer in model.layer_list())
+        and model.time_dim <= LARGEST
+    )
+
+
+def fused_queries(model: ANHP) -> int:
+    """Queries at a time: kernels keep four vectors of one with plain layers, and some forty with the default ones."""
+    return MOST_PLAIN if _has_plain_layers(model) else MOST_DEFAULT
 
 
 def fused_losses(
     model: ANHP, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float
 ) -> tuple[Tensor, Tensor]:
     """The objective and the negative log-likelihood, with the integral at the times `inside` the gaps [B, (N + 1)·P]."""
+    if not _has_plain_layers(model):
+        return default_losses(model, batch, inside, weights, pseudo_rate)
     layout = LossLayout(len(model.structure.heads), model.dim, model.time_dim)
     base = model.bases()[0]
     asked = LossQueries(
