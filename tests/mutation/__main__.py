@@ -93,6 +93,7 @@ class InItems:
 
     def __init__(self, work: Callable[[list[pytest.Item]], None]) -> None:
         self.work, self.failed, self.all_failed = work, "", set[str]()
+        self.shared_fixtures = 0  # fixtures of a whole file or more that are being made
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -103,6 +104,15 @@ class InItems:
         if report.failed:
             self.failed = self.failed or report.nodeid
             self.all_failed.add(report.nodeid)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        shared = fixturedef.scope != "function"
+        self.shared_fixtures += shared
+        try:
+            return (yield)
+        finally:
+            self.shared_fixtures -= shared
 
     def run(self, items: Sequence[pytest.Item], keep_on: bool = False, around: Any = contextlib.nullcontext) -> str:
         """The first that fails, or nothing."""
@@ -141,30 +151,54 @@ def apart(work: Callable[[], Any], seconds: float) -> Any:
 
 
 def functions_run(plugin: InItems, items: Sequence[pytest.Item]) -> tuple[list[str], Ran]:
-    """Every test once, unchanged: those that fail as it is, and what the others ran, by a profile of their calls."""
-    found: Ran = {}
+    """Every test once, unchanged: those that fail as it is, and what the others ran, by a profile of their calls.
+
+    What a fixture of a whole file runs counts for all tests of that file. Caches are emptied before each test, so that what one test
+    had computed does not hide a function from the next.
+    """
+    found: dict[str, tuple[float, set[CodeType]]] = {}
+    of_fixtures: dict[str, set[CodeType]] = {}  # by file
 
     @contextlib.contextmanager
     def around(item: pytest.Item) -> Iterator[None]:
         known: set[CodeType] = set()
+        shared = of_fixtures.setdefault(item.nodeid.split("::")[0], set())
+        clear_caches()
 
         def profile(frame: Any, event: str, argument: Any) -> None:
             if event == "call":
-                known.add(frame.f_code)
+                (shared if plugin.shared_fixtures else known).add(frame.f_code)
 
         began = time.perf_counter()
         sys.setprofile(profile)
         yield
         sys.setprofile(None)
-        ran = [
-            (code.co_filename.split("/src/foretell/")[1].removesuffix(".py"), code.co_qualname)
-            for code in known
-            if "/src/foretell/" in code.co_filename
-        ]
-        found[item.nodeid] = time.perf_counter() - began, ran
+        found[item.nodeid] = time.perf_counter() - began, known
 
     plugin.run(items, keep_on=True, around=around)
-    return sorted(plugin.all_failed), {test: ran for test, ran in found.items() if test not in plugin.all_failed}
+    ran = {
+        test: (seconds, named_functions(known | of_fixtures[test.split("::")[0]]))
+        for test, (seconds, known) in found.items()
+    }
+    return sorted(plugin.all_failed), {test: one for test, one in ran.items() if test not in plugin.all_failed}
+
+
+def named_functions(codes: set[CodeType]) -> list[tuple[str, str]]:
+    """The library's functions among these, by file and qualified name."""
+    return [
+        (code.co_filename.split("/src/foretell/")[1].removesuffix(".py"), code.co_qualname)
+        for code in codes
+        if "/src/foretell/" in code.co_filename
+    ]
+
+
+def clear_caches() -> None:
+    """Empty what `functools.cache` keeps of the library's functions."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "foretell":
+            for one in list(vars(module).values()):
+                if hasattr(one, "cache_clear"):
+                    one.cache_clear()
 
 
 def functions_of(file: str) -> list[tuple[str, ast.FunctionDef]]:

@@ -489,3 +489,25 @@ def test_rows_come_back_from_their_file(tmp_path):
     assert np.array_equal(back.sequence, rows.sequence) and np.array_equal(back.type, rows.type)
     assert back.metrics[0].values == pytest.approx(NOISE[0], abs=1e-6)
     assert back.metrics[0].variances == pytest.approx(NOISE[1] ** 2, abs=1e-6)
+
+
+def test_one_model_that_helps_is_enough_for_help():
+    base = NOISE[0]
+    found = comparison_of(good=fits(base), poor=fits(base - 1.0, luck=1), worst=fits(base - 2.0, luck=2))
+    table = {"check": "no-help", "than": "poor", "metrics": WHOLE}
+    assert judged(found, {**table, "models": ["worst", "good"]})[0] == "does not hold"
+    assert judged(found, {**table, "models": ["worst"]})[0] == "holds"
+    lucky = SeedRows({seed: rows_of(base + shift) for seed, shift in enumerate((0.9, 0.1, 0.2))})
+    other = SeedRows(
+        {seed: rows_of(base + 0.01 * NOISE[seed + 1] + shift) for seed, shift in enumerate((0.3, -0.2, 0.1))}
+    )
+    found = comparison_of(lucky=lucky, other=other, worst=fits(base - 2.0, luck=2))
+    assert judged(found, {**table, "than": "other", "models": ["worst", "lucky"]})[0] == "not resolved"
+
+
+def test_a_third_of_the_models_outside_decide_nothing_while_the_others_are_not_resolved(found):
+    near = [{"model": name, "size": {"dim": 8, "layers": 2}, "dev": -1.001} for name in ("good", "twin")]
+    grid = [one for one in found.grid if one["model"] == "poor" or one["dev"] == -1.0]
+    made = replace(found, grid=[*grid, *near])
+    verdict, detail = judged(made, {"check": "best-size", "dim": [32, 64]})
+    assert verdict == "not resolved" and detail.startswith("0 of 3 models inside, 1 outside; ")

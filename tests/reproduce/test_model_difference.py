@@ -157,3 +157,15 @@ def test_titles_of_participants_and_exact_tests_come_back_too():
         assert back.pooled.tests[0].test.permutations == 7 and back.vacuous
     del text["tests"][0]["differing"]
     assert not difference_from_json(text, ([1.0], [2.0]), (False, False)).vacuous
+
+
+def test_students_tail_is_a_probability_and_its_quantile_is_found_below_one():
+    assert all(student_p(0.0, freedom) <= 1.0 for freedom in np.linspace(1.0, 40.0, 400))
+    assert student_quantile(0.5, 4.0) == pytest.approx(stats.t.ppf(0.75, 4.0), rel=1e-4)
+
+
+def test_a_published_difference_is_not_corrected_before_its_family_is_known():
+    (one,) = correct([difference(0.01)])
+    back = difference_from_json(json.loads(json.dumps(one.to_json())), ([1.0, 1.1], [0.9, 1.0]), (False, False))
+    assert [test.corrected for test in back.pooled.tests] == [1.0]
+    assert back.reversed().pooled.tests[0].test.difference == -back.pooled.tests[0].test.difference
