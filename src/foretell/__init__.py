@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from foretell.sampling.core.futures import sample, sample_futures, sample_next
     from foretell.search.auto import auto
     from foretell.train.fit import fit
+    from foretell.train.interrupting import TrainingInterrupt
     from foretell.train.label_tasks import classify, pretrain
     from foretell.train.run import RunFolder
-    from foretell.train.trainer import Callback, TrainingInterrupt
+    from foretell.train.trainer import Callback
 
 _HOMES = {
     "foretell.data": "Dataset EventData EventSequence Vocabulary from_frame load load_file save save_dataset",
@@ -67,7 +68,8 @@ _HOMES = {
     "foretell.models.start_from": "start_from",
     "foretell.evaluate.task_scores": "predict_labels score_labels score_masked",
     "foretell.train.run": "RunFolder",
-    "foretell.train.trainer": "Callback TrainingInterrupt",
+    "foretell.train.interrupting": "TrainingInterrupt",
+    "foretell.train.trainer": "Callback",
     "foretell.evaluate.scores": "evaluate",
     "foretell.evaluate.queries": "embeddings_of intensities_at",
     "foretell.evaluate.explain": "explain",

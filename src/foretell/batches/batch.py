@@ -113,6 +113,9 @@ class Batch:
     rules: RuleRows | None = None
     covariates: CovariateRows | None = None
     starts: Tensor | None = None  # float64 [B]: the moment of time 0, for a model that follows the calendar
+    carried: tuple[Tensor, ...] | None = (
+        None  # [B, …] each: of a later part of sequences, what the model kept of those before
+    )
 
     def __len__(self) -> int:
         return self.times.shape[0]
@@ -153,15 +156,16 @@ class Batch:
         further = self.covariates
         further = None if further is None else CovariateRows(*map(change, further.tensors()))
         starts = None if self.starts is None else change(self.starts)
-        return Batch(*map(change, self.tensors()), rules=rules, covariates=further, starts=starts)
+        carried = None if self.carried is None else tuple(map(change, self.carried))
+        return Batch(*map(change, self.tensors()), rules=rules, covariates=further, starts=starts, carried=carried)
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """All but the covariates and the calendar."""
-        return tuple(getattr(self, field.name) for field in fields(self)[:-3])
+        """All but the covariates, the calendar and what is carried."""
+        return tuple(getattr(self, field.name) for field in fields(self)[:-4])
 
     def all_tensors(self) -> tuple[Tensor, ...]:
         further = () if self.covariates is None else self.covariates.tensors()
-        return self.tensors() + further + (() if self.starts is None else (self.starts,))
+        return self.tensors() + further + (() if self.starts is None else (self.starts,)) + (self.carried or ())
 
     def pieces(self, queries_per_gap: int, limit: int) -> Iterator[Batch]:
         """Cut into runs of sequences with at most `limit` queries each (one sequence at the least)."""
@@ -191,28 +195,38 @@ def batch_of(
     device: torch.device | str = "cpu",
     width: int | None = None,
     unscored: np.ndarray | None = None,
+    part: range | None = None,
 ) -> Batch:
-    """Pad sequences to the longest of them, or to `width` events. Types that are `unscored` [K] happen, and do not count."""
+    """Pad sequences to the longest of them, or to `width` events. Types that are `unscored` [K] happen, and do not count.
+
+    With `part` only these events of each sequence, with the gaps before them and, of sequences that end there, the tail: every gap is in
+    one part. Times stay those of the sequence.
+    """
     if window not in get_args(Window):
         raise ForetellError(f"unknown window {window!r}: choose one of {', '.join(get_args(Window))}")
-    lengths = np.array([len(sequence.times) for sequence in chosen], dtype=np.int64)
+    whole = np.array([len(sequence.times) for sequence in chosen], dtype=np.int64)
+    first = 0 if part is None else part.start
+    lengths = whole if part is None else np.clip(whole - first, 0, len(part))
     width = int(lengths.max(initial=0)) if width is None else width
     t_end = np.array([sequence.t_end for sequence in chosen], dtype=np.float64)
     times = np.broadcast_to(t_end[:, None], (len(chosen), width)).copy()
     types = np.zeros((len(chosen), width), dtype=np.int64)
     history_only = np.zeros((len(chosen), width), dtype=bool)
+    before = np.zeros((len(chosen), 1))  # when the first gap begins
     for row, sequence in enumerate(chosen):
-        own = slice(lengths[row])
-        times[row, own], types[row, own] = sequence.times, sequence.types
+        own, there = slice(lengths[row]), slice(first, first + lengths[row])
+        times[row, own], types[row, own] = sequence.times[there], sequence.types[there]
         if sequence.unscored is not None:
-            history_only[row, own] = sequence.unscored
-    event_counts, gap_counts = what_counts(lengths, width, origin == "first-event", window)
+            history_only[row, own] = sequence.unscored[there]
+        if first and whole[row]:
+            before[row] = sequence.times[min(first, whole[row]) - 1]
+    event_counts, gap_counts = what_counts(whole, width, origin == "first-event", window, part)
     event_counts &= ~history_only
     scored_from = np.array([sequence.scored_from for sequence in chosen], dtype=np.float64)[:, None]
     event_counts &= (times > scored_from) | (scored_from == 0.0)
     if unscored is not None and len(unscored):
         event_counts &= ~unscored[types]
-    start = np.concatenate([np.zeros((len(chosen), 1)), times], axis=1)
+    start = np.concatenate([before, times], axis=1)
     end = np.concatenate([times, t_end[:, None]], axis=1)
     gap_counts &= (end > scored_from) | (scored_from == 0.0)
     scored_start = np.clip(scored_from, start, end)
@@ -221,15 +235,27 @@ def batch_of(
     return Batch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays), rules=None)
 
 
-def what_counts(lengths: np.ndarray, width: int, given_first: bool, window: Window) -> tuple[np.ndarray, np.ndarray]:
-    """True where an event or a gap is in the likelihood (everything, unless the origin or the window says less)."""
-    event, gap = np.arange(width)[None, :], np.arange(width + 1)[None, :]
+def what_counts(
+    lengths: np.ndarray, width: int, given_first: bool, window: Window, part: range | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """True where an event or a gap is in the likelihood (everything, unless the origin or the window says less).
+
+    With `part`, columns are those of a part of sequences of these (whole) `lengths`.
+    """
+    begin = 0 if part is None else part.start
+    event, gap = np.arange(begin, begin + width)[None, :], np.arange(begin, begin + width + 1)[None, :]
     last = lengths[:, None]
     if window == "events-2-to-I":
-        return (event >= 1) & (event < last), (gap >= 1) & (gap < last)
-    first = 1 if given_first else 0
-    # A sequence that is conditioned on its first event but has none is not observed at all before it.
-    return (event >= first) & (event < last), (gap >= first) & (gap <= last)
+        events, gaps = (event >= 1) & (event < last), (gap >= 1) & (gap < last)
+    else:
+        first = 1 if given_first else 0
+        # A sequence that is conditioned on its first event but has none is not observed at all before it.
+        events, gaps = (event >= first) & (event < last), (gap >= first) & (gap <= last)
+    if part is not None:
+        gaps[:, -1] &= lengths <= begin + width  # else it is the first gap of the next part
+        if begin:
+            gaps[:, 0] &= lengths > begin  # else it is the tail, which the part before has
+    return events, gaps
 
 
 def starts_of(chosen: Sequence[EventSequence]) -> Tensor:
@@ -310,20 +336,21 @@ class Collator:
         width: int | None = None,
         unscored: np.ndarray | None = None,
         planned: bool = True,
+        part: range | None = None,
     ) -> Batch:
         """The chosen sequences, padded to the longest or to `width` events; types that are `unscored` [K] happen and do not count.
 
-        Not `planned`: rows will be taken from it, and `plan_batch` called for those.
+        Not `planned`: rows will be taken from it, and `plan_batch` called for those. With `part` only these events of each sequence.
         """
         chosen = [data[int(index)] for index in indices]
-        padded = batch_of(chosen, data.origin, window=window, device=device, width=width, unscored=unscored)
-        batch = self.with_rules(self.with_inputs(padded, chosen), chosen, data.vocabulary)
+        padded = batch_of(chosen, data.origin, window=window, device=device, width=width, unscored=unscored, part=part)
+        batch = self.with_rules(self.with_inputs(padded, chosen, part), chosen, data.vocabulary)
         return self.plan_batch(batch) if planned else batch
 
-    def with_inputs(self, batch: Batch, chosen: Sequence[EventSequence]) -> Batch:
-        """The batch with the covariates of its rows and when they start, where the model uses that."""
+    def with_inputs(self, batch: Batch, chosen: Sequence[EventSequence], part: range | None = None) -> Batch:
+        """The batch with the covariates of its rows and when they start, where the model uses that; of a `part` of each sequence."""
         if self.covariates is not None:
-            rows = self.covariates.rows(chosen, batch.times.shape[1], batch.times.device)
+            rows = self.covariates.rows(chosen, batch.times.shape[1], batch.times.device, part)
             batch = replace(batch, covariates=rows)
         return replace(batch, starts=starts_of(chosen).to(batch.times.device)) if self.calendar else batch
 

@@ -48,8 +48,10 @@ class CovariateEncoder:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _tables=WeakKeyDictionary())
 
-    def rows(self, chosen: Sequence[EventSequence], width: int, device: torch.device | str) -> CovariateRows:
-        """The covariates of sequences, padded to `width` events."""
+    def rows(
+        self, chosen: Sequence[EventSequence], width: int, device: torch.device | str, part: range | None = None
+    ) -> CovariateRows:
+        """The covariates of sequences, or of a `part` of their events, padded to `width` events."""
         count = len(chosen)
         events, static = (encoded(one, {}, 0) for one in (self.encoding.events, self.encoding.static))
         numbers = np.zeros((count, width, events.numbers.shape[1]), dtype=np.float32)
@@ -57,13 +59,14 @@ class CovariateEncoder:
         own_numbers = np.full((count, static.numbers.shape[1]), np.nan, dtype=np.float32)
         own_codes = np.zeros((count, static.codes.shape[1]), dtype=np.int64)
         for row, sequence in enumerate(chosen):
-            length, own = len(sequence), sequence.attributes
+            events_here = range(len(sequence)) if part is None else range(len(sequence))[part.start : part.stop]
+            length, own = len(events_here), sequence.attributes
             if own is None:
                 self._tell(self._nothing)
                 numbers[row, :length] = np.nan
                 continue
             of_events, of_sequences = self._encoded(own.table)
-            mine = slice(own.row, own.row + length)
+            mine = slice(own.row + events_here.start, own.row + events_here.stop)
             numbers[row, :length] = of_events.numbers[mine] if len(of_events.numbers) else np.nan
             codes[row, :length] = of_events.codes[mine] if len(of_events.codes) else 0
             if len(of_sequences.numbers):

@@ -39,12 +39,16 @@ class FeatureEncoder(CovariateEncoder):
             raise DataError([f"features: {shown(name)} has no number in the training data; {hint}" for name in empty])
         self.use([NumberColumn.fit(one.name, values) for one, values in zip(self.columns, whole, strict=True)])
 
-    def rows(self, chosen: Sequence[EventSequence], width: int, device: torch.device | str) -> CovariateRows:
+    def rows(
+        self, chosen: Sequence[EventSequence], width: int, device: torch.device | str, part: range | None = None
+    ) -> CovariateRows:
+        here = slice(None) if part is None else slice(part.start, part.stop)
         numbers = np.zeros((len(chosen), width, len(self.columns)))
         for row, sequence in enumerate(chosen):
             self._tell(self._nothing if sequence.attributes is None else sequence.attributes.table)
             for place, one in enumerate(self.columns):
-                numbers[row, : len(sequence), place] = one.standardised(event_numbers(one.name, sequence))
+                values = one.standardised(event_numbers(one.name, sequence))[here]
+                numbers[row, : len(values), place] = values
         nothing = np.zeros((len(chosen), 0))
         codes = np.zeros((len(chosen), width, 0), dtype=np.int64)
         arrays = numbers, codes, nothing, nothing.astype(np.int64)

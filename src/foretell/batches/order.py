@@ -8,7 +8,7 @@ memory: the same batches, bit for bit. An order is made anew from its seed, so a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -41,8 +41,12 @@ class BatchOrder(Sequence[np.ndarray]):
             yield batch
             self.passed(place + 1)
 
+    def step(self, place: int) -> Any:
+        """What the step at this place of the epoch learns from: a batch."""
+        return self.batches[place]
+
     def passed(self, count: int) -> None:
-        """So many batches are done."""
+        """So many steps are done."""
         shards = self.data.columns.shards
         if shards is not None and count in self.ends:
             shards.release()

@@ -51,7 +51,7 @@ def auto(
     from foretell.cli.train import check_source
     from foretell.search.auto import SearchListener
     from foretell.search.auto import auto as search
-    from foretell.train.trainer import stopping
+    from foretell.train.interrupting import stopping
 
     source = flags.data_source(data, sql, database)
     if source is not None:

@@ -48,6 +48,9 @@ def sample(
             "--from", help="Begin here (a number or a date) and not at the history's end; later events are not seen."
         ),
     ] = None,
+    history_events: Annotated[
+        int, Option(help="Look at the last so many events of each history alone; 0: at all.", min=0)
+    ] = 0,
     sequence: Annotated[str | None, Option(help="Only the history with this id or place.")] = None,
     split: Annotated[str | None, Option(help="Of the history: train, dev or test.")] = None,
     seed: Annotated[int, Option(help="The same seed gives the same futures.")] = 0,
@@ -87,6 +90,7 @@ def sample(
     from foretell.data import EventData, EventSequence, save
     from foretell.data.loading import SUFFIXES, suffix_of
     from foretell.sampling.core.futures import futures_as_data, sample_futures
+    from foretell.sampling.core.recent import recent_histories
     from foretell.shards.place import parse_place
     from foretell.train.fit import choose_device
     from foretell.train.run import RunFolder
@@ -111,17 +115,22 @@ def sample(
             chosen, starts = asked_times(chosen, begin, "--from")
         opened = opened.settled(impossible, chosen, unseen)
         model, time_unit, histories, clock = opened.model, opened.time_unit, list(opened.data), opened.clock
+    recent = recent_histories(histories, history_events, clock, starts)
+    if starts is not None:
+        starts = [start - one.zero for start, one in zip(starts, recent, strict=True)]
     asked: dict[str, Any] = {"horizon": clock.duration(horizon), "n": n, "start": starts, "events": events}
     asked |= {"seed": seed, "covariates": _chosen_covariates(future_covariates, model)}
-    question = RunQuestion(run, model, EventData(histories, model.vocabulary), asked)
+    looked_at = [one.sequence for one in recent]
+    question = RunQuestion(run, model, EventData(looked_at, model.vocabulary), asked)
     with bar(quiet or as_json) as progress, shards_at(place, question, quiet) as shards:
         found = sample_futures(
             model,
-            histories,
+            looked_at,
             **asked,
             shards=shards,
             progress=lambda done, of: progress.move("sampling", done, of),
         )
+    found = [one.back(futures) for one, futures in zip(recent, found, strict=True)]
     if output is not None:
         save(futures_as_data(found, histories, model.vocabulary, clock, whole=whole), output)
     began = [one.start for one in histories]

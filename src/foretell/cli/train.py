@@ -218,12 +218,19 @@ def _fitted(
     """The trained model, and the scores of the floors beside it."""
     from foretell.cli.floors_beside import floors_beside
     from foretell.cli.show import bar, epoch_line
+    from foretell.cli.step_progress import step_progress
     from foretell.train.fit import TrainingInterrupt, train_from_config
+    from foretell.train.interrupting import stopping
     from foretell.train.processes import process_group
-    from foretell.train.trainer import stopping
 
     config = auto.config
-    with bar(quiet) as progress, stopping(patient=process_group().size > 1) as asked:
+    patient = process_group().size > 1
+    with bar(quiet) as progress, step_progress(progress.keep) as watch, stopping(patient=patient) as asked:
+
+        def on_step(epoch: int, done: int, of: int) -> None:
+            progress.move(f"epoch {epoch}", done, of)
+            watch.passed(epoch, done, of)
+
         try:
             beside = floors_beside(network, dataset, config, run, auto.floors, progress) if floors and run else {}
             result = train_from_config(
@@ -232,7 +239,7 @@ def _fitted(
                 dataset,
                 run=run,
                 resume=resume,
-                on_step=lambda epoch, done, of: progress.move(f"epoch {epoch}", done, of),
+                on_step=on_step,
                 on_epoch=lambda record: progress.keep(epoch_line(record)),
                 stop=lambda: asked["stop"],
             )

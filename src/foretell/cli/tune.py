@@ -41,7 +41,7 @@ def tune(
     """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
     from foretell.cli.show import bar, print_json
     from foretell.train.config import read_config
-    from foretell.train.trainer import stopping
+    from foretell.train.interrupting import stopping
     from foretell.train.tune import tune as search
 
     table = read_config(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch, Queries
+from foretell.batches.carrying import EncodedPart, lengths_of_parts
 from foretell.data import EventData, Vocabulary
 from foretell.errors import ForetellError
 from foretell.ground.product_rows import product_names
@@ -23,7 +24,7 @@ from foretell.objective.loglik import Points, in_parts, integral_terms, quadratu
 from foretell.options import Integral, Window
 from foretell.shards.shard_map import ShardItem, Shards, cuts_of, tables_of
 from foretell.shards.store import Table, joined
-from foretell.train.likelihood_task import batch_at, batch_items
+from foretell.train.likelihood_task import batch_at, batch_items, parts_at
 
 UNMET = -1  # the type of an event that the model's vocabulary lacks
 
@@ -286,6 +287,9 @@ class _Scoring:
     window: Window
     how: _Integration
 
+    def gaps(self, read: EncodedPart, generator: torch.Generator) -> _GapIntegrals:
+        return self.how.gaps(self.model, read.history, read.batch, generator)
+
     def generator(self) -> torch.Generator:
         return torch.Generator(self.model.device).manual_seed(self.how.seed)
 
@@ -298,7 +302,8 @@ def _with_draws(items: list[ShardItem], scoring: _Scoring) -> list[ShardItem]:
         indices, _ = item.value
         state = generator.get_state().numpy().tobytes() if place in begins else None
         found.append(replace(item, value=(indices, state)))
-        scoring.how.pass_over(scoring.data.lengths[indices], generator)
+        for lengths in lengths_of_parts(scoring.model, scoring.data.lengths[indices]):
+            scoring.how.pass_over(lengths, generator)
     return found
 
 
@@ -310,12 +315,15 @@ def score_batches(scoring: _Scoring, items: Sequence[tuple[np.ndarray, bytes | N
         if state_before is not None:
             generator.set_state(torch.from_numpy(np.frombuffer(state_before, dtype=np.uint8).copy()))
         with model.evaluating():
-            batch = batch_at(scoring.data, indices, model, scoring.window)
-            history = model.encode(batch)
-            state = scoring.wide.state(history, scoring.wide.collator.plan_queries(batch, Queries.of_events(batch)))
-            logs = scoring.wide.log_intensities(state).double()
-            gaps = scoring.how.gaps(model, history, batch, generator)
-            table = _rows(indices.tolist(), batch, model, state, logs, gaps)
+            batch, parts = None, []
+            for read in parts_at(scoring.data, indices, model, scoring.window):
+                batch = read.batch
+                parts.append((_event_logs(scoring, read), scoring.gaps(read, generator)))
+            if batch is None or len(parts) > 1:
+                batch = batch_at(scoring.data, indices, model, scoring.window)
+            logs = [torch.cat(columns, dim=1) for columns in zip(*(found for found, _ in parts), strict=True)]
+            gaps = _joined([found for _, found in parts])
+            table = _rows(indices.tolist(), batch, logs, gaps)
         about = {
             "batch": int(indices[0]),
             "doubling": float((gaps.value - gaps.doubled).abs().sum()),
@@ -324,9 +332,31 @@ def score_batches(scoring: _Scoring, items: Sequence[tuple[np.ndarray, bytes | N
         yield table | {name: np.full(len(table["event"]), value) for name, value in about.items()}
 
 
-def _rows(
-    indices: list[int], batch: Batch, model: IntensityModel, state: Tensor, logs: Tensor, gaps: _GapIntegrals
-) -> dict[str, np.ndarray]:
+def _event_logs(scoring: _Scoring, read: EncodedPart) -> tuple[Tensor, ...]:
+    """[B, N] each: the log-intensity of every event, of any event then, of the most intense one, and which that is."""
+    wide, batch = scoring.wide, read.batch
+    state = wide.state(read.history, wide.collator.plan_queries(batch, Queries.of_events(batch)))
+    logs = wide.log_intensities(state).double()
+    highest, own = logs.max(-1), scoring.model.log_intensity(state, batch.types).double()
+    return own, logs.logsumexp(-1), highest.values, known_types(highest.indices, scoring.model)
+
+
+def _joined(parts: list[_GapIntegrals]) -> _GapIntegrals:
+    """The gaps of whole sequences: the last one of a part is the first one of the next, and one of the two is 0."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def whole(columns: list[Tensor]) -> Tensor:
+        made = [columns[0]]
+        for one in columns[1:]:
+            made[-1][:, -1] += one[:, 0]
+            made.append(one[:, 1:])
+        return torch.cat(made, dim=1)
+
+    return _GapIntegrals(*(whole([getattr(one, name.name) for one in parts]) for name in fields(_GapIntegrals)))
+
+
+def _rows(indices: list[int], batch: Batch, logs: Sequence[Tensor], gaps: _GapIntegrals) -> dict[str, np.ndarray]:
     """The scored events of a batch, and one row for each sequence that has none but a gap that counts."""
     counts, scored = batch.event_counts, batch.scored
     row, event = torch.nonzero(counts, as_tuple=True)
@@ -339,8 +369,7 @@ def _rows(
     of_tail = torch.where(is_last, tail_variance[row], 0.0)
     bare = torch.nonzero(scored == 0).squeeze(1)
     names = torch.tensor(indices, device=row.device)
-    log_intensity = model.log_intensity(state, batch.types).double()
-    highest = logs.max(-1)
+    log_intensity, log_total, log_predicted, predicted = logs
     nothing = torch.zeros(len(bare), dtype=torch.float64, device=row.device)
     found = {
         "sequence": torch.cat([names[row], names[bare]]),
@@ -348,13 +377,13 @@ def _rows(
         "time": torch.cat([batch.times[row, event], batch.t_end[bare]]),
         "type": torch.cat([batch.types[row, event], torch.full_like(bare, -1)]).int(),
         "log_intensity": torch.cat([log_intensity[row, event], nothing]),
-        "log_total": torch.cat([logs.logsumexp(-1)[row, event], nothing]),
-        "log_predicted": torch.cat([highest.values[row, event], nothing]),
+        "log_total": torch.cat([log_total[row, event], nothing]),
+        "log_predicted": torch.cat([log_predicted[row, event], nothing]),
         "integral": torch.cat([value[row, place], nothing]),
         "tail": torch.cat([torch.where(is_last, tail[row], 0.0), tail[bare]]),
         "integral_variance": torch.cat([variance[row, place] + of_tail, tail_variance[bare]]),
         "tail_variance": torch.cat([of_tail, tail_variance[bare]]),
-        "predicted_type": torch.cat([known_types(highest.indices[row, event], model), torch.full_like(bare, -1)]).int(),
+        "predicted_type": torch.cat([predicted[row, event], torch.full_like(bare, -1)]).int(),
     }
     return {name: column.cpu().numpy() for name, column in found.items()}
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from foretell.batches.batch import batch_of
+from foretell.batches.carrying import EncodedPart
 from foretell.data import EventData
 from foretell.evaluate.likelihood import known_types, with_all_names
 from foretell.evaluate.next_event_density import NODES, Horizon, Places, Tolerance, march
@@ -23,7 +24,7 @@ from foretell.models.base import IntensityModel
 from foretell.options import Window
 from foretell.shards.shard_map import Shards, tables_of
 from foretell.shards.store import Table
-from foretell.train.likelihood_task import batch_at, batch_items
+from foretell.train.likelihood_task import batch_items, parts_at
 
 SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels grow from there …
 SHORT_GAPS_OF_ONE = 0.05  # … and where one sequence alone is looked at
@@ -130,11 +131,11 @@ class _Marching:
             return float(NODES)
         return NODES * len(self.only["event"]) / max(1, int(self.data.lengths[self.chosen].sum()))
 
-    def marks(self, names: np.ndarray, columns: int) -> torch.Tensor:
-        """bool [sequences, columns]: from before which events."""
+    def marks(self, names: np.ndarray, first: int, columns: int) -> torch.Tensor:
+        """bool [sequences, columns]: from before which events, of those from `first` on."""
         marks, offsets = np.zeros((len(names), columns), dtype=bool), self.data.columns.offsets
         for row, name in enumerate(names.tolist()):
-            own = self.wanted[offsets[name] : offsets[name + 1]]
+            own = self.wanted[offsets[name] : offsets[name + 1]][first : first + columns]
             marks[row, : len(own)] = own
         return torch.from_numpy(marks)
 
@@ -157,36 +158,38 @@ def _marched(
 @torch.no_grad()
 def march_batches(marching: _Marching, items: Sequence[np.ndarray]) -> Iterator[Table]:
     """A table for each batch of the chosen sequences, with a row for each event."""
-    model, wide = marching.model, marching.wide
+    model = marching.model
     for indices in items:
         names = marching.chosen[indices]
         with model.evaluating():
-            batch = batch_at(marching.data, names, model, marching.window)
-            columns = batch.event_counts.shape[1]
-            counts = batch.event_counts & marching.marks(names, columns).to(batch.times.device)
-            history = model.encode(batch)
-            at_a_time = max(1, int(model.queries_at_a_time // (marching.nodes * len(batch))))
-            parts = [np.empty(0, dtype=_ROW)]
-            for first in range(0, columns, at_a_time):
-                part = slice(first, min(first + at_a_time, columns))
-                start, here = batch.scored_start[:, part], counts[:, part]
-                seen = torch.arange(part.start, part.stop, device=start.device).expand_as(start)
-                whole = first == 0 and part.stop == columns
-                places = Places(start, seen, here, gap_by_gap=whole)
-                found = march(wide, batch, history, places, marching.horizon, marching.care, (0.5,))
-                row, event = here.nonzero(as_tuple=True)
-                times = (
-                    one[row, event] for one in (start, found.mean, found.error, found.survival, found.quantiles[..., 0])
-                )
-                table = (
-                    torch.from_numpy(names).to(row.device)[row],
-                    event + first,
-                    *times,
-                    known_types(found.masses[row, event].argmax(-1), model),
-                )
-                parts.append(np.rec.fromarrays([column.cpu().numpy() for column in table], dtype=_ROW))
-        rows = np.concatenate(parts)
+            read = parts_at(marching.data, names, model, marching.window)
+            found = [np.empty(0, dtype=_ROW), *(rows for part in read for rows in _march_part(marching, names, part))]
+        rows = np.concatenate(found)
         yield {name: np.ascontiguousarray(rows[name]) for name in _ROW.names or ()}
+
+
+def _march_part(marching: _Marching, names: np.ndarray, read: EncodedPart) -> Iterator[np.ndarray]:
+    """Rows for the events of a batch, or of a part of its sequences, some columns at a time."""
+    model, wide, batch, history = marching.model, marching.wide, read.batch, read.history
+    columns = batch.event_counts.shape[1]
+    counts = batch.event_counts & marching.marks(names, read.first, columns).to(batch.times.device)
+    at_a_time = max(1, int(model.queries_at_a_time // (marching.nodes * len(batch))))
+    for first in range(0, columns, at_a_time):
+        part = slice(first, min(first + at_a_time, columns))
+        start, here = batch.scored_start[:, part], counts[:, part]
+        seen = torch.arange(part.start, part.stop, device=start.device).expand_as(start)
+        whole = first == 0 and part.stop == columns
+        places = Places(start, seen, here, gap_by_gap=whole)
+        found = march(wide, batch, history, places, marching.horizon, marching.care, (0.5,))
+        row, event = here.nonzero(as_tuple=True)
+        times = (one[row, event] for one in (start, found.mean, found.error, found.survival, found.quantiles[..., 0]))
+        table = (
+            torch.from_numpy(names).to(row.device)[row],
+            event + first + read.first,
+            *times,
+            known_types(found.masses[row, event].argmax(-1), model),
+        )
+        yield np.rec.fromarrays([column.cpu().numpy() for column in table], dtype=_ROW)
 
 
 @torch.no_grad()

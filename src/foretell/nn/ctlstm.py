@@ -44,16 +44,23 @@ class EventInputs:
 
 
 def ctlstm(
-    table: Tensor, events: Tensor, recurrent: Tensor, elapsed: Tensor, inputs: EventInputs | None = None
+    table: Tensor,
+    events: Tensor,
+    recurrent: Tensor,
+    elapsed: Tensor,
+    inputs: EventInputs | None = None,
+    carried: tuple[Tensor, ...] | None = None,
 ) -> CellStates:
     """From `W x + b` of every kind of event [K, 7D], the kinds of those that happened, int64 [B, N + 1], `U` [7D, D] and the time before
-    each event but the first [B, N]. The first event starts the cell: it finds zeros."""
+    each event but the first [B, N]. The first event starts the cell: it finds zeros, or leaves the cell that is `carried`: c, c̄, δ and o
+    [B, D], to which no gradient goes."""
     back = torch.is_grad_enabled() and (table.requires_grad or recurrent.requires_grad)
     turned = events.t().contiguous(), recurrent, elapsed.t().contiguous()
     further = (None, None)
     if inputs is not None:
         further = inputs.features.transpose(0, 1).flatten(0, 1), inputs.weight
-    return CellStates(*_Recurrence.apply(table, *turned, back, *further))  # pyright: ignore[reportGeneralTypeIssues]
+    found = _Recurrence.apply(table, *turned, back, *further, *(carried or ()))
+    return CellStates(*found)  # pyright: ignore[reportGeneralTypeIssues]
 
 
 def read(memory: Tensor, target: Tensor, decay: Tensor, output: Tensor, elapsed: Tensor) -> Tensor:
@@ -76,9 +83,9 @@ class _Recurrence(torch.autograd.Function):
         recurrent: Tensor,
         elapsed: Tensor,
         back: bool,
-        features: Tensor | None,
-        weight: Tensor | None,
+        *further: Tensor | None,
     ) -> tuple[Tensor, ...]:
+        features, weight, *carried = further
         steps, rows = events.shape
         lease = MemoryLease(StepShape(steps, rows, recurrent.shape[1], back), table)
         cut = lease.cut
@@ -106,9 +113,13 @@ class _Recurrence(torch.autograd.Function):
             torch.logaddexp(rate, zero, out=rate)
             torch.mul(keep, was, out=memory)
             memory.addcmul_(enter, z)
+            if carried and not last:
+                for place, given in zip((memory[:, 0], memory[:, 1], rate[:, 0], out), carried, strict=True):
+                    if given is not None:
+                        place.copy_(given)
             last = memory, target, rate, out
         ctx.save_for_backward(recurrent, events, elapsed, features)
-        ctx.lease, ctx.kinds = lease, len(table)
+        ctx.lease, ctx.kinds, ctx.carried = lease, len(table), len(carried)
         ctx.set_materialize_grads(False)
         made = (*cut.memories.unbind(2), cut.gates[:, :, DECAY], cut.gates[:, :, OUTPUT], cut.before[1:])
         return tuple(one.transpose(0, 1).clone(memory_format=torch.contiguous_format) for one in made)
@@ -163,11 +174,13 @@ class _Recurrence(torch.autograd.Function):
         first = cut.slope[0]
         first[:, 1:-1].unflatten(1, (3, 2)).mul_(cut.to_cells[0, :, None, :2])
         first[:, :: len(BACKWARD) - 1].mul_(cut.to_cells[0, :, 2:])
+        if ctx.carried:
+            first.zero_()
         flat = cut.slope.flatten(0, 1).flatten(1)
         to_recurrent = _singled(flat[rows:].t() @ cut.before[1:].flatten(0, 1), dim)
         to_table = _singled(_summed(flat, events.flatten(), ctx.kinds).t(), dim).t()
         to_weight = None if features is None else _singled(flat.t() @ features, dim).t()
-        return to_table, None, to_recurrent, None, None, None, to_weight
+        return to_table, None, to_recurrent, None, None, None, to_weight, *[None] * ctx.carried
 
 
 def _sigmoid_slope(by: Tensor, sigmoid: Tensor, out: Tensor) -> None:

@@ -147,9 +147,11 @@ def integral_terms(model: IntensityModel, history: Any, batch: Batch, points: Po
     return total * points.weights.to(total.dtype)
 
 
-def log_likelihood(model: IntensityModel, batch: Batch, points: Points | None, sample: Sample | None = None) -> Terms:
-    """Terms of a batch, with the integral at `points`, or in closed form where there are none."""
-    history = model.encode(model.collator.plan_batch(batch))
+def log_likelihood(
+    model: IntensityModel, batch: Batch, points: Points | None, sample: Sample | None = None, history: Any = None
+) -> Terms:
+    """Terms of a batch, with the integral at `points`, or in closed form where there are none; `history`: of the batch, if it is read."""
+    history = model.encode(model.collator.plan_batch(batch)) if history is None else history
     if points is None:
         assert isinstance(model, ExactIntegral), f"{model.kind} has no closed-form integral"
         exact = model.exact_integral(history, batch).double()

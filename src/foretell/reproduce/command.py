@@ -30,7 +30,7 @@ from foretell.reproduce.experiment import (
 from foretell.reproduce.models import Models
 from foretell.reproduce.queue import ExperimentProgress, ReproduceOptions, missing_data, run_units
 from foretell.reproduce.unit import last_line
-from foretell.train.trainer import stopping
+from foretell.train.interrupting import stopping
 
 log = logging.getLogger("foretell")
 RESULTS, PAGE = "results.json", "results.md"

@@ -44,6 +44,7 @@ class Checkpoint:
     model: dict[str, Tensor]
     best_model: dict[str, Tensor]
     average: dict[str, Tensor]  # of the parameters, where training keeps one
+    carried: dict[str, Tensor]  # what the next step goes on from, in the middle of long sequences
     optimizer: dict[int, dict[str, Tensor]]
 
     def restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -69,7 +70,7 @@ def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
 def save_checkpoint(
     path: Path, progress: Progress, kept: dict[str, dict[str, Tensor]], optimizer: torch.optim.Optimizer
 ) -> None:
-    """`kept`: the tensors of `model`, of `best` and of `average`."""
+    """`kept`: the tensors of `model`, of `best`, of `average` and of `carried`."""
     tensors = {f"{part}.{name}": tensor for part, found in kept.items() for name, tensor in found.items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items()}
@@ -88,8 +89,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
             optimizer.setdefault(int(index), {})[key] = tensor
     except (TypeError, ValueError, ArithmeticError) as error:
         raise ForetellError(f"{path}: not a checkpoint ({type(error).__name__}: {error})") from error
-    model, best, average = (_under(file.tensors, f"{part}.") for part in ("model", "best", "average"))
-    return Checkpoint(path, progress, model, best, average, optimizer)
+    parts = ("model", "best", "average", "carried")
+    model, best, average, carried = (_under(file.tensors, f"{part}.") for part in parts)
+    return Checkpoint(path, progress, model, best, average, carried, optimizer)
 
 
 def _progress(found: dict[str, Any]) -> Progress:

@@ -75,6 +75,7 @@ IMPOSSIBLE = Flag("Events that the rules make impossible: an error, left out, or
 UNKNOWN = Flag("Event types that training never saw: error, skip, or other (a type of that name).", choices=True)
 COVARIATES = Flag("Columns of events that the model uses: amount,channel; channel:category says what one is.")
 STATIC = Flag("Columns with one value per sequence that the model uses: age,sex.")
+CARRY = "Learn longer sequences in parts of so many events, which hand their state on (nhp, rmtpp, s2p2)."  # 0: whole
 WINDOW = "Cut longer sequences into windows of so many events, with history before them; 0: never."
 OBJECTIVE = "mle: maximum likelihood; nce: noise-contrastive estimation."  # without an integral
 NOISE = "Where the noise of nce comes from: poisson, hawkes or timed."
@@ -117,6 +118,7 @@ class DataOptions:
 class TrainOptions:
     epochs: int = option(200, flag="Epochs at the most.", least=1)  # early stopping usually ends a run before
     batch: int = option(32, flag="Sequences a step.", least=1)
+    carry_events: int = option(0, flag=CARRY, least=0)
     lr: float = option(1e-3, flag="Learning rate.")  # Adam's default, as in the paper
     patience: int = option(10, flag="Epochs without a better dev score before stopping; 0: never.", least=0)
     schedule: Literal["cool", "cosine"] = "cool"  # cosine: a warm-up over 2 % of all steps, then down to 0 at the last
@@ -186,6 +188,9 @@ class RunConfig:
         if self.data.window_events and (self.task is not None or getattr(self.model, "program", "")):
             whose = "a model with rules needs its facts" if self.task is None else "labels are"
             wrong.append(f"data.window_events = {self.data.window_events}: {whose} from whole sequences: leave it out")
+        if train.carry_events and (self.task is not None or self.data.window_events):
+            other = "data.window_events" if self.task is None else f'task.kind = "{self.task.kind}"'
+            wrong.append(f"train.carry_events = {train.carry_events}: {other} says otherwise: leave one of them out")
         wrong += too_small(self.data, "data.")
         if train.init_head and (not train.init or self.task is not None):
             wrong.append("train.init_head: expected a run to start from (train.init), and a model of what happens next")
@@ -203,7 +208,13 @@ def contradictions(train: TrainOptions) -> list[str]:
         names = "noise", "noise_streams"
         why = 'maximum likelihood has no noise: leave it out, or take objective = "nce"'
     found = [(name, getattr(train, name)) for name in names if getattr(train, name) != getattr(usual, name)]
-    return [f"train.{name} = {value}: {why}" for name, value in found]
+    wrong = [f"train.{name} = {value}: {why}" for name, value in found]
+    if train.carry_events and (train.objective == "nce" or train.integral == "uniform"):
+        other = "objective = nce" if train.objective == "nce" else "integral = uniform"
+        wrong.append(
+            f"train.carry_events = {train.carry_events}: train.{other} draws over whole sequences: leave one out"
+        )
+    return wrong
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from foretell.batches.carrying import CarriesState
 from foretell.data import Dataset, EventData
 from foretell.data.labels import find_labels
 from foretell.errors import ForetellError
@@ -173,6 +174,11 @@ def _check_options(model: IntensityModel, options: TrainOptions) -> None:
         )
     if options.downsample and not isinstance(model, HasRules):
         raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
+    if options.carry_events and not isinstance(model, CarriesState):
+        raise ForetellError(
+            f"train.carry_events = {options.carry_events}: {model.title} looks back at single events and has no state to hand on; leave it "
+            "out, or cut long sequences into windows (data.window_events)"
+        )
     wrong = contradictions(options)
     if wrong:
         raise ConfigError("\n".join(wrong))

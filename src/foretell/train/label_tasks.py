@@ -63,11 +63,11 @@ class LabelTask(Generic[TaskHeadT]):
         self.generator = torch.Generator(model.device)
         self.usual = max(labels * min(options.batch, len(train)) / len(train), 1.0)  # labels of a usual step
 
-    def step(self, indices: np.ndarray, number: int) -> StepLoss:
+    def step(self, chosen: np.ndarray, number: int) -> StepLoss:
         self.generator.manual_seed(self.options.seed * SEED_STRIDE + number)
         self.model.noise = self.generator
         rng = np.random.default_rng([self.options.seed, number, 1])
-        terms = self.terms(self.train, indices, rng, padded_width(self.train, indices, self.model.device))
+        terms = self.terms(self.train, chosen, rng, padded_width(self.train, chosen, self.model.device))
         loss = -terms.log_probability.sum()
         self.adam.descend(loss / self.usual)
         return StepLoss(loss.detach().double(), len(terms.right))
@@ -86,6 +86,13 @@ class LabelTask(Generic[TaskHeadT]):
 
     def train_metrics(self, mean: float, progress: Progress, dev: EventData | None) -> dict[str, Any]:
         return {"train": mean}
+
+    def kept(self) -> dict[str, torch.Tensor]:
+        """Nothing: every step begins anew."""
+        return {}
+
+    def restore(self, kept: dict[str, torch.Tensor]) -> None:
+        """There is nothing to restore."""
 
 
 def checked_encoder(model: IntensityModel, caller: str, train: EventData) -> ANHP:

@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from foretell.batches.batch import Batch, Sample, what_counts
+from foretell.batches.carrying import BatchPart, CarriesState, EncodedPart, encoded_parts
 from foretell.batches.order import BatchOrder, fitting_order
 from foretell.data import EventData, EventSequence
+from foretell.errors import ForetellError
 from foretell.models import units
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import exact_integral_of
@@ -53,8 +56,16 @@ def _fitting(data: EventData, model: IntensityModel, nodes: int) -> BatchOrder:
     return fitting_order(data, model.queries_at_a_time // nodes)
 
 
-def batch_at(data: EventData, indices: np.ndarray, model: IntensityModel, window: Window) -> Batch:
-    return model.collator.batch(data, indices, window=window, device=model.device, unscored=model.unscored)
+def batch_at(
+    data: EventData, indices: np.ndarray, model: IntensityModel, window: Window, part: range | None = None
+) -> Batch:
+    return model.collator.batch(data, indices, window=window, device=model.device, unscored=model.unscored, part=part)
+
+
+def parts_at(data: EventData, indices: np.ndarray, model: IntensityModel, window: Window) -> Iterator[EncodedPart]:
+    """Some sequences, read: as a whole or, where they are long and the model can go on from a state, part after part."""
+    longest = int(data.lengths[indices].max(initial=0))
+    return encoded_parts(model, longest, lambda part: batch_at(data, indices, model, window, part))
 
 
 @torch.no_grad()
@@ -81,41 +92,48 @@ def mean_log_likelihood(
         exact, own = exact_integral_of(model) is not None, processes.owns(place)
         shape = len(indices), int(data.lengths[indices].max(initial=0)) + 1, points_per_gap
         draws = None if exact else torch.rand(shape, generator=generator, dtype=torch.float64)
-        if not own:
-            continue
-        batch = batch_at(data, indices, model, window)
-        if (
-            draws is not None and draws.shape[:2] != batch.gap_length.shape
-        ):  # expiries cut gaps: a batch draws for itself
-            own_draws = torch.Generator().manual_seed(seed * EXPIRY_STRIDE + place)
-            draws = torch.rand(*batch.gap_length.shape, points_per_gap, generator=own_draws, dtype=torch.float64)
-        if draws is None:
-            value += float(log_likelihood(model, batch, None).log_likelihood().sum())
-        else:
-            points = stratified(batch, points_per_gap, None, draws.to(model.device), model.short_time)
-            value += _by_parts(model, batch, points, sample)
-        scored += int(batch.scored.sum())
+        for part in parts_at(data, indices, model, window) if own else ():
+            batch = part.batch
+            if draws is None:
+                value += float(log_likelihood(model, batch, None, history=part.history).log_likelihood().sum())
+            else:
+                drawn = draws[:, part.first : part.first + batch.gap_length.shape[1]]
+                if drawn.shape[:2] != batch.gap_length.shape:  # expiries cut gaps: a batch draws for itself
+                    own_draws = torch.Generator().manual_seed(seed * EXPIRY_STRIDE + place)
+                    shape = *batch.gap_length.shape, points_per_gap
+                    drawn = torch.rand(shape, generator=own_draws, dtype=torch.float64)
+                points = stratified(batch, points_per_gap, None, drawn.to(model.device), model.short_time)
+                value += _by_parts(model, part, points, sample)
+            scored += int(batch.scored.sum())
     value, scored = processes.total(value, scored)
     return value / max(scored, 1)
 
 
-def _by_parts(model: IntensityModel, batch: Batch, points: Points, sample: Sample | None) -> float:
+def _by_parts(model: IntensityModel, read: EncodedPart, points: Points, sample: Sample | None) -> float:
     """The log-likelihood of a batch, with some of each gap's points at a time where they are many."""
     value = 0.0
-    for number, part in enumerate(in_parts(points, batch.gap_start.shape[1], model.queries_at_a_time)):
-        terms = log_likelihood(model, batch, part, sample)
+    for number, part in enumerate(in_parts(points, read.batch.gap_start.shape[1], model.queries_at_a_time)):
+        terms = log_likelihood(model, read.batch, part, sample, read.history)
         value -= float(terms.gap_integral.sum())
         value += float(terms.event_log.sum()) if number == 0 else 0.0
     return value
 
 
-def sum_scored(data: EventData, indices: np.ndarray, window: str, unscored: np.ndarray | None = None) -> int:
-    """Scored events of some sequences, without asking the device; types that are `unscored` [K] are not."""
+def sum_scored(
+    data: EventData,
+    indices: np.ndarray,
+    window: str,
+    unscored: np.ndarray | None = None,
+    part: range | None = None,
+) -> int:
+    """Scored events of some sequences, or of a `part` of each, without asking the device; types that are `unscored` [K] are not."""
     first = 1 if window == "events-2-to-I" or data.origin == "first-event" else 0
+    first, stop = (first, None) if part is None else (max(first, part.start), part.stop)
     columns = data.columns
     if (unscored is None or not unscored.any()) and columns.unscored is None and columns.scored_from is None:
-        return int(np.maximum(data.lengths[indices] - first, 0).sum())
-    return sum(int((~history_only(data[int(place)], unscored))[first:].sum()) for place in indices)
+        lengths = data.lengths[indices]
+        return int(np.maximum((lengths if stop is None else np.minimum(lengths, stop)) - first, 0).sum())
+    return sum(int((~history_only(data[int(place)], unscored))[first:stop].sum()) for place in indices)
 
 
 def history_only(sequence: EventSequence, unscored: np.ndarray | None) -> np.ndarray:
@@ -158,34 +176,61 @@ class LikelihoodTask:
             capture=options.capture,
             seed=options.seed,
             events=_events_per_step(train, options, model.unscored),
+            carry=bool(options.carry_events),
         )
         self.stepper = Stepper(model, options.lr, step_options, noise, processes)
+        self.carried: tuple[Tensor, ...] | None = None  # what the model keeps after the last step's sequences
 
     @property
     def adam(self) -> Adam:
         return self.stepper.adam
 
-    def step(self, indices: np.ndarray, number: int) -> StepLoss:
+    def step(self, chosen: np.ndarray | BatchPart, number: int) -> StepLoss:
+        indices, part = (chosen.indices, chosen.events) if isinstance(chosen, BatchPart) else (chosen, None)
         batch = self.model.collator.batch(
             self.train,
             indices,
             window=self.options.window,
             device=self.model.device,
-            width=padded_width(self.train, indices, self.model.device),
+            width=padded_width(self.train, indices, self.model.device) if part is None else None,
             unscored=self.model.unscored,
             planned=False,
+            part=part,
         )
+        if isinstance(chosen, BatchPart) and not chosen.begins:
+            batch = replace(batch, carried=self._carried(len(batch)))
         loss = self.stepper(batch, number)
-        events = sum_scored(self.train, indices, self.options.window, self.model.unscored)
+        if part is not None:
+            self.carried = self.stepper.carried(len(batch))
+        events = sum_scored(self.train, indices, self.options.window, self.model.unscored, part)
         if self.noise is not None:
             states = intensities = events + self.stepper.drawn
         elif self.stepper.exact:
             states = intensities = events
         else:
-            states, intensities = integral_cost(
-                self.model, self.train, indices, events, self.options, self.stepper.uniform
-            )
+            asked = self.train, indices, events, self.options, self.stepper.uniform
+            states, intensities = integral_cost(self.model, *asked, part)
         return StepLoss(loss, events, states, intensities)
+
+    def _carried(self, rows: int) -> tuple[Tensor, ...]:
+        """What goes into a later part of sequences."""
+        assert isinstance(self.model, CarriesState)
+        sizes = [(rows, size) for size in self.model.carried_sizes()]
+        if self.carried is None or [tuple(one.shape) for one in self.carried] != sizes:
+            raise ForetellError("the checkpoint has not the states of the sequences that the next step goes on with")
+        return self.carried
+
+    def kept(self) -> dict[str, Tensor]:
+        """Tensors that the next step goes on from, besides the parameters."""
+        return {} if self.carried is None else {str(place): one for place, one in enumerate(self.carried)}
+
+    def restore(self, kept: dict[str, Tensor]) -> None:
+        """The inverse of `kept`."""
+        model = self.model
+        found = tuple(
+            kept[name].to(model.device, model.dtype) for name in sorted(kept, key=lambda one: (len(one), one))
+        )
+        self.carried = found or None
 
     def score(self, data: EventData) -> TaskScore:
         options = self.options
@@ -211,9 +256,12 @@ def padded_width(data: EventData, indices: np.ndarray, device: torch.device) -> 
 
 
 def _events_per_step(data: EventData, options: TrainOptions, unscored: np.ndarray | None) -> float:
-    """Scored events of a batch of average sequences."""
-    scored = sum_scored(data, np.arange(len(data)), options.window, unscored)
-    return max(scored, 1) * min(options.batch, len(data)) / len(data)
+    """Scored events of a batch of average sequences, or of an average part of one."""
+    scored = max(sum_scored(data, np.arange(len(data)), options.window, unscored), 1)
+    if not options.carry_events:
+        return scored * min(options.batch, len(data)) / len(data)
+    longest = np.sort(data.lengths)[::-1][:: options.batch]  # of batches of similar lengths
+    return scored / max(int((-(-longest // options.carry_events)).sum()), 1)
 
 
 def integral_cost(
@@ -223,10 +271,15 @@ def integral_cost(
     events: int,
     options: TrainOptions,
     uniform: Sequence[Points] = (),
+    part: range | None = None,
 ) -> tuple[int, int]:
-    """States and intensities of one step of maximum likelihood with that many scored `events`; `uniform` are its draws of that kind."""
+    """States and intensities of one step of maximum likelihood with that many scored `events`, of some sequences or of a `part` of each.
+
+    `uniform` are its draws of that kind.
+    """
     lengths = data.lengths[indices]
-    _, counts = what_counts(lengths, int(lengths.max(initial=0)), data.origin == "first-event", options.window)
+    width = int(lengths.max(initial=0)) if part is None else len(part)
+    _, counts = what_counts(lengths, width, data.origin == "first-event", options.window, part)
     points = [row.astype(np.int64) * options.points for row in counts]
     if options.integral == "uniform":
         points = _points_in_gaps(uniform)

@@ -64,15 +64,16 @@ def load_splits(
     terms: bool = False,
     in_time: bool = True,
     loaded: Dataset | None = None,
+    carried: bool = False,
 ) -> Dataset:
     """The data set of a run; one without dev and test is split by sequences or, where these are few and it makes sense, `in_time`.
 
     Files of splits that are to stay `unseen` are not opened. With `terms`, rules are to read names. What `read_splits` has `loaded` is not
-    read again.
+    read again. `carried`: long sequences are learned part by part.
     """
     dataset = read_splits(options, unseen=unseen, terms=terms) if loaded is None else loaded
     split = dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen))
-    return replace(with_splits(dataset, options, split, in_time), **dict.fromkeys(unseen))
+    return replace(with_splits(dataset, options, split, in_time, carried), **dict.fromkeys(unseen))
 
 
 def read_splits(options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bool = False) -> Dataset:
@@ -87,7 +88,9 @@ def read_splits(options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bo
     return dataset
 
 
-def with_splits(dataset: Dataset, options: DataOptions, split: bool, in_time: bool = True) -> Dataset:
+def with_splits(
+    dataset: Dataset, options: DataOptions, split: bool, in_time: bool = True, carried: bool = False
+) -> Dataset:
     """A data set as a run uses it: with `split`, shared out among splits; and as much training data as is asked for."""
     assert dataset.train is not None
     few = len(dataset.train) < ENOUGH_TO_SPLIT
@@ -106,18 +109,19 @@ def with_splits(dataset: Dataset, options: DataOptions, split: bool, in_time: bo
         dataset = _dequantised(dataset, dataset.train, options.path)
         assert dataset.train is not None
     dataset = replace(dataset, train=share_of(dataset.train, options.train_fraction, options.split_seed))
-    return _in_windows(dataset, options)
+    return _in_windows(dataset, options, carried)
 
 
 LONG = 20_000  # events of a sequence from which on it should be cut into windows
 
 
-def _in_windows(dataset: Dataset, options: DataOptions) -> Dataset:
+def _in_windows(dataset: Dataset, options: DataOptions, carried: bool) -> Dataset:
     """All splits with their long sequences cut into windows, where that is asked for; a word where it should be."""
     if not options.window_events:
         longest = max(int(data.lengths.max(initial=0)) for data in dataset.splits().values())
-        if longest > LONG:
-            how = "--window-events 1024 cuts it into windows, each with the history before it"
+        if longest > LONG and not carried:
+            how = "--window-events 1024 cuts it into windows, each with the history before it; nhp, rmtpp and s2p2 can learn from the "
+            how += "whole in parts, with --carry-events 1024"
             log.warning("%s: a sequence of %d events is worked through as a whole; %s", options.path, longest, how)
         return dataset
     made: dict[str, EventData] = {}
@@ -147,8 +151,9 @@ def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions) -> 
 
 def load_run(config: RunConfig, *, unseen: tuple[str, ...] = (), loaded: Dataset | None = None) -> Dataset:
     """The data set of a run, read as its model needs it."""
-    terms = bool(getattr(config.model, "program", ""))
-    return load_splits(config.data, unseen=unseen, terms=terms, in_time=config.task is None, loaded=loaded)
+    terms, carried = bool(getattr(config.model, "program", "")), bool(config.train.carry_events)
+    in_time = config.task is None
+    return load_splits(config.data, unseen=unseen, terms=terms, in_time=in_time, loaded=loaded, carried=carried)
 
 
 def with_whole_paths(config: RunConfig) -> RunConfig:

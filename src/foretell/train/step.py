@@ -7,26 +7,25 @@ run draws the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from foretell.batches.batch import Batch, Sample
+from foretell.batches.carrying import CarriesState
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import FusedLoss, HasRules, exact_integral_of
 from foretell.models.pytree import tensors_of, with_tensors
-from foretell.nn.attention import held_tiles
 from foretell.objective.loglik import Loss, Points, quadrature, stratified, training_loss, uniform
 from foretell.objective.nce import NoiseSource, contrast
 from foretell.objective.noise import NoiseEvents
 from foretell.options import Integral
 from foretell.train.adam import Adam
+from foretell.train.executor import Executor
 from foretell.train.processes import ProcessGroup
 
 # Gaps, and queries, at a time on a CPU: between the two limits a batch is cut into four, so that threads and caches are well used.
@@ -54,6 +53,7 @@ class StepOptions:
     # Scored events of a usual step, by which every step's loss is divided. Dividing by the batch's own number would weigh the events of
     # short sequences more, since batches are formed by length, and what is learned would not be the likelihood. 0: the batch's own.
     events: float = 0.0
+    carry: bool = False  # what the model keeps after a batch is wanted: the next one may go on from there
 
 
 @dataclass(frozen=True)
@@ -102,17 +102,21 @@ class Stepper:
         self.exact = exact_integral_of(model) is not None and not options.pseudo_rate
         # Where draws decide what is computed, a graph cannot be replayed with others.
         fixed = not model.dropout and options.integral != "uniform" and not options.downsample and noise is None
+        fixed &= not options.carry
         self.executor = Executor(self.device, options.capture and fixed and self.processes.size == 1)
         self.number = self.sampled = 0  # of the step, and how often events were drawn in it
         self.inside = options.points  # queries per gap, besides the event that ends it
         self.drawn = 0  # noise events of the last step
         self.uniform: list[Points] = []  # integration times of the last step that do not lie gap by gap
+        self.kept: dict[
+            int, tuple[Tensor, ...]
+        ] = {}  # what the model keeps after the pieces of a step, by their first row
 
     def __call__(self, batch: Batch, number: int) -> Tensor:
         # Masks of dropout are drawn while a piece is computed: each process has its own.
         own = self.processes.rank * RANK_STRIDE if self.model.dropout else 0
         self.generator.manual_seed(self.options.seed * SEED_STRIDE + number + own)
-        self.number, self.sampled, self.uniform = number, 0, []
+        self.number, self.sampled, self.uniform, self.kept = number, 0, [], {}
         self.model.noise = self.generator
         return self.executor.update(self, batch)
 
@@ -145,7 +149,7 @@ class Stepper:
             for place, piece in enumerate(pieces):
                 own = _of_rows(draws, row, row + len(piece))
                 if self.processes.owns(place):
-                    summed += self._piece(piece, own, scored)
+                    summed += self._piece(piece, own, scored, row)
                 else:
                     self._pass_over(piece, own)
                 row += len(piece)
@@ -165,24 +169,43 @@ class Stepper:
         """Draws are made before, in the order of the pieces."""
         first = np.cumsum([0, *map(len, pieces)]).tolist()
         asked = [
-            (piece, self._queries(piece, _of_rows(draws, start, start + len(piece))))
+            (start, piece, self._queries(piece, _of_rows(draws, start, start + len(piece))))
             for piece, start in zip(pieces, first, strict=False)
         ]
 
-        def losses(one: tuple[Batch, StepQueries]) -> tuple[Tensor, Tensor]:
-            loss = self._loss(*one, None)
+        def losses(one: tuple[int, Batch, StepQueries]) -> tuple[Tensor, Tensor]:
+            row, piece, queries = one  # models of rules plan pieces when they are asked
+            loss = self._loss(piece, queries, self._encoded(piece, row) if self.options.carry else None)
             return loss.objective / scored, loss.negative_log_likelihood
 
         asked = self.processes.share(asked)
-        queries = sum(piece.gap_start.numel() for piece, _ in asked) * (self.inside + 1)
+        queries = sum(piece.gap_start.numel() for _, piece, _ in asked) * (self.inside + 1)
         return self.executor.add_gradients(self.parameters, asked, losses, queries)
 
-    def _piece(self, batch: Batch, draws: Draws, scored: Tensor) -> Tensor:
+    def _encoded(self, batch: Batch, row: int) -> Any:
+        """The encoded history of a piece that begins with this row of the batch."""
+        history = self.model.encode(batch)
+        if self.options.carry and isinstance(self.model, CarriesState):
+            self.kept[row] = self.model.carry(history, batch)
+        return history
+
+    def carried(self, rows: int) -> tuple[Tensor, ...]:
+        """What the model keeps after the rows of the last step's batch, [rows, …] each, whichever process had them."""
+        assert isinstance(self.model, CarriesState)
+        sizes = self.model.carried_sizes()
+        made = [torch.zeros(rows, size, dtype=self.model.dtype, device=self.device) for size in sizes]
+        for row, kept in self.kept.items():
+            for whole, part in zip(made, kept, strict=True):
+                whole[row : row + len(part)] = part
+        self.processes.sum(made)
+        return tuple(made)
+
+    def _piece(self, batch: Batch, draws: Draws, scored: Tensor, row: int) -> Tensor:
         """Encode some sequences once, then ask about them in pieces whose gradients meet again at the encoded history."""
         if self._is_fused():
             return self._descend(batch, draws, None, scored)
         batch = self.model.collator.plan_batch(batch)
-        history = self.model.encode(batch)
+        history = self._encoded(batch, row)
         pieces = list(batch.pieces(self.inside + 1, self._limits(batch).queried))
         if len(pieces) == 1:
             return self._descend(batch, draws, history, scored)
@@ -265,115 +288,3 @@ def _of_rows(draws: Draws, start: int, stop: int) -> Draws:
     if isinstance(draws, NoiseEvents):
         return draws.rows(start, stop)
     return None if draws is None else draws[start:stop]
-
-
-SIDE_BY_SIDE = 1 << 13  # queries of a batch from which on threads take pieces side by side and not one after the other
-MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
-# Events of a batch up to which its tensors are copied by few calls: there the calls take longer than the copies.
-COPIED_TOGETHER = 1 << 15
-
-Piece = TypeVar("Piece")
-
-
-class Executor:
-    """Runs the steps of one model on one device; nothing else knows threads or graphs, and neither changes a number."""
-
-    def __init__(self, device: torch.device, capture: bool = False) -> None:
-        self.device, self.capture = device, capture and device.type == "cuda"
-        self.threads = torch.get_num_threads() if device.type == "cpu" else 1
-        self.pool: ThreadPoolExecutor | None = None
-        self.graphs: dict[Hashable, _Graph] = {}
-        self.met: dict[Hashable, int] = {}  # how often a kind of batch that is not captured has occurred
-
-    def update(self, work: Stepper, batch: Batch) -> Tensor:
-        """One update; returns the batch's summed loss, on the device."""
-        graph = self._graph(work, batch) if self.capture else None
-        if graph is not None:
-            return graph.replay(batch, work.generator)
-        loss = work.gradients(batch)
-        work.adam.optimizer.step()
-        return loss
-
-    def _graph(self, work: Stepper, batch: Batch) -> _Graph | None:
-        """The captured graph for batches of this kind; None where it is not to be captured (yet)."""
-        kind = work.model.collator.capture_key(batch)
-        if kind not in self.graphs:
-            met = self.met[kind] = self.met.get(kind, 0) + 1
-            if met < work.model.collator.captured_after or len(self.graphs) >= MOST_GRAPHS:
-                return None
-            self.graphs[kind] = _Graph(work, batch)
-        return self.graphs[kind]
-
-    def on_threads(self, pieces: int, queries: int, in_order: bool) -> bool:
-        """Whether the pieces of a batch should be given to `add_gradients`; `in_order`: they are many small operations.
-
-        Those are done by one thread sooner than by several that wait for each other.
-        """
-        return self.threads > 1 and (pieces > 1 or (in_order and queries < SIDE_BY_SIDE))
-
-    def add_gradients(
-        self,
-        parameters: Sequence[nn.Parameter],
-        pieces: Sequence[Piece],
-        losses: Callable[[Piece], tuple[Tensor, Tensor]],
-        queries: int,
-    ) -> Tensor:
-        """On threads: `losses` gives two losses of a piece; the gradients of the first are added to `.grad`, the second are summed.
-
-        Each thread works on a piece alone, instead of all threads on every small operation. Gradients are added in the order of the
-        pieces: threads change no number.
-        """
-        if self.pool is None:
-            self.pool = ThreadPoolExecutor(self.threads, "piece", initializer=lambda: torch.set_num_threads(1))
-
-        def differentiated(piece: Piece) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-            objective, reported = losses(piece)
-            return reported.detach().double(), torch.autograd.grad(objective, parameters, allow_unused=True)
-
-        summed = torch.zeros((), dtype=torch.float64)
-        try:
-            for group in [pieces] if queries >= SIDE_BY_SIDE else [[piece] for piece in pieces]:
-                for reported, gradients in self.pool.map(differentiated, group):
-                    summed += reported
-                    for parameter, gradient in zip(parameters, gradients, strict=True):
-                        if gradient is not None and parameter.grad is not None:
-                            parameter.grad += gradient
-        finally:
-            torch.set_num_threads(self.threads)  # a pool thread's own number becomes that of threads to come
-        return summed
-
-
-class _Graph:
-    """The update of one batch shape as a CUDA graph: inputs are copied in, draws are made anew, the graph is replayed."""
-
-    def __init__(self, work: Stepper, batch: Batch) -> None:
-        self.inputs = batch.clone()
-        kinds = [tensor.dtype for tensor in batch.all_tensors()]
-        # Tensors of one dtype can be copied by one call.
-        self.alike = [[i for i, one in enumerate(kinds) if one == kind] for kind in dict.fromkeys(kinds)]
-        self.draws = work.room_for_draws(batch)
-        work.adam.start()
-        with held_tiles() as self.tiles, work.model.collator.keeping() as self.plans:
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up
-                work.gradients(self.inputs, self.draws)
-            torch.cuda.current_stream().wait_stream(side)
-            torch._C._cuda_clearCublasWorkspaces()  # those of the side stream; the capture gets its own
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                self.loss = work.gradients(self.inputs, self.draws)
-                work.adam.optimizer.step()
-
-    def replay(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        targets, sources = self.inputs.all_tensors(), batch.all_tensors()
-        if batch.times.numel() < COPIED_TOGETHER:
-            for alike in self.alike:
-                torch._foreach_copy_([targets[i] for i in alike], [sources[i] for i in alike], non_blocking=True)  # pyright: ignore[reportPrivateImportUsage]
-        else:
-            for target, source in zip(targets, sources, strict=True):
-                target.copy_(source, non_blocking=True)
-        if self.draws is not None:
-            self.draws.uniform_(generator=generator)
-        self.graph.replay()
-        return self.loss.clone()

@@ -7,19 +7,17 @@ checkpoint needs only tensors and counters.
 from __future__ import annotations
 
 import math
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from foretell.batches.carrying import PartOrder
 from foretell.batches.order import epoch_order
 from foretell.data import EventData
 from foretell.errors import ForetellError
@@ -27,6 +25,7 @@ from foretell.models.build import Network
 from foretell.train.adam import Adam
 from foretell.train.checkpoint import Progress, load_checkpoint, save_checkpoint
 from foretell.train.config import TrainOptions, make_config
+from foretell.train.interrupting import TrainingInterrupt, interruptible
 from foretell.train.processes import ProcessGroup, own_device
 from foretell.train.run import RunFolder
 from foretell.train.weight_average import WeightAverage
@@ -62,8 +61,16 @@ class Task(Protocol[ModelT_co]):
     @property
     def adam(self) -> Adam: ...
 
-    def step(self, indices: np.ndarray, number: int) -> StepLoss:
-        """Update the parameters once, from these sequences of the training data; `number` seeds what is drawn."""
+    def step(self, chosen: Any, number: int) -> StepLoss:
+        """Update the parameters once, from these sequences of the training data, or parts of them; `number` seeds what is drawn."""
+        ...
+
+    def kept(self) -> dict[str, Tensor]:
+        """Tensors that the next step goes on from, besides the parameters."""
+        ...
+
+    def restore(self, kept: dict[str, Tensor]) -> None:
+        """The inverse of `kept`."""
         ...
 
     def score(self, data: EventData) -> TaskScore: ...
@@ -149,43 +156,6 @@ class CallbackList(Callback):
         return any([ask() for ask in self.stops])  # all of them are asked
 
 
-@contextmanager
-def stopping(*, patient: bool = False) -> Iterator[dict[str, bool]]:
-    """Turns SIGINT and SIGTERM into a flag that long loops poll, `{"stop": False}`; a second signal raises KeyboardInterrupt.
-
-    Not so if `patient`: among several processes one Ctrl-C can be several signals.
-    """
-    flag = {"stop": False}
-
-    def on_signal(signum: int, frame: FrameType | None) -> None:
-        if flag["stop"] and not patient:
-            raise KeyboardInterrupt
-        flag["stop"] = True
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield flag
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class TrainingInterrupt(Exception):  # noqa: N818 (not an error)
-    """A callback or the user asked to stop; with a run folder, the state is in a checkpoint.
-
-    Example:
-        >>> class FirstStep(ft.Callback):
-        ...     def stop(self) -> bool:
-        ...         return True
-        >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
-        >>> try:
-        ...     fitted = ft.fit(ft.NHP(data.vocabulary, dim=4), data, callbacks=[FirstStep()])
-        ... except ft.TrainingInterrupt:
-        ...     print("stopped")
-        stopped
-    """
-
-
 ModelT = TypeVar("ModelT", bound=Network)
 
 
@@ -225,6 +195,7 @@ class Trainer(Generic[ModelT]):
         if checkpoint is not None:
             checkpoint.restore(self.model, self.adam.optimizer)
             self.progress, self.best = checkpoint.progress, checkpoint.best_model
+            task.restore(checkpoint.carried)
             self.adam.set_lr(self.progress.lr)
             if self.progress.done:  # with more epochs than it had, a finished run goes on
                 self.progress.done = self._is_over()
@@ -253,13 +224,19 @@ class Trainer(Generic[ModelT]):
         self.model.train()
         rng = np.random.default_rng([options.seed, progress.epoch])
         batches = epoch_order(self.train, options.batch, rng, options.buffer)
+        batches = PartOrder(batches, options.carry_events) if options.carry_events else batches
         running = torch.zeros((), dtype=torch.float64, device=self.model.device)
         running += progress.epoch_loss
         while progress.step_in_epoch < len(batches):
             if options.schedule == "cosine":
                 progress.lr = options.lr * cosine(progress.step, options.epochs * len(batches))
                 self.adam.set_lr(progress.lr)
-            found = self.task.step(batches[progress.step_in_epoch], progress.step)
+            try:
+                found = self.task.step(batches.step(progress.step_in_epoch), progress.step)
+            except TrainingInterrupt:  # in the middle of a step, of which nothing was kept
+                progress.epoch_loss = float(running)
+                self._checkpoint()
+                raise
             self.average.follow(progress.step)
             running += found.loss
             progress.epoch_events += found.count
@@ -289,10 +266,18 @@ class Trainer(Generic[ModelT]):
                 f"(now {options.clip:g}) and train again"
             )
         mean = -loss / max(progress.epoch_events, 1)
+        progress.epoch_loss = loss
+        unscored = replace(progress)
         progress.epoch += 1
         progress.step_in_epoch, progress.epoch_loss, progress.epoch_events = 0, 0.0, 0
-        with self.average.in_place():
-            progress.records.append(self._scored_record(mean, seconds))
+        try:
+            with self.average.in_place(), interruptible():
+                record = self._scored_record(mean, seconds)
+        except TrainingInterrupt:  # the epoch is scored when the run goes on
+            self.progress = unscored
+            self._checkpoint()
+            raise
+        progress.records.append(record)
         self._cool_or_stop()
         try:
             self.callback.on_epoch(progress.records[-1])
@@ -351,6 +336,7 @@ class Trainer(Generic[ModelT]):
             return
         path = self.run_folder.checkpoint
         kept = {"model": self.model.state_dict(), "best": self.best, "average": self.average.tensors}
+        kept["carried"] = self.task.kept()
         save_checkpoint(path, self.progress, kept, self.adam.optimizer)
         self.run_folder.write_metrics(self.progress.records)
         self.callback.on_checkpoint(path)

@@ -125,8 +125,17 @@ class NHP(SoftplusIntensities[NhpOptions]):
             events = torch.arange(len(vectors), device=events.device).view_as(events)
         table = torch.addmm(self.b.flatten(), vectors, W)
         elapsed = self._elapsed(batch.times, batch.gap_start[:, :-1])
-        cells = ctlstm(table, events, self.U.flatten(0, 1), elapsed, inputs)
+        cells = ctlstm(table, events, self.U.flatten(0, 1), elapsed, inputs, batch.carried)
         return CellHistory(cells, batch.gap_start, self.query_inputs(batch))
+
+    def carried_sizes(self) -> list[int]:
+        return [self.dim] * 4
+
+    def carry(self, history: CellHistory, batch: Batch) -> tuple[Tensor, ...]:
+        """The cell after each row's last event."""
+        cells, row = history.cells, torch.arange(len(batch), device=batch.lengths.device)
+        parts = cells.memory, cells.target, cells.decay, cells.output
+        return tuple(one[row, batch.lengths].detach() for one in parts)
 
     def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
         """In the model's unit; subtracted before any precision is lost."""

@@ -19,7 +19,7 @@ from foretell.models.future_covariates import CovariateSampler, DrawnCovariates
 from foretell.nn.ctlstm import gated
 from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, decay, tanh, unless_known
 from foretell.sampling.core.sampler import Bounds
-from foretell.sampling.core.start import in_float64, past_batch
+from foretell.sampling.core.start import in_float64, read_past
 
 if TYPE_CHECKING:
     from foretell.models.recurrent.nhp import NHP
@@ -52,8 +52,8 @@ class NHPSampler(CovariateSampler):
     def start(cls, model: NHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
         """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
-        batch = past_batch(histories, seen, model)
-        past = model.encode(batch)
+        read = read_past(histories, seen, model)
+        batch, past = read.batch, read.history
         cells, row, last = past.cells, torch.arange(len(batch), device=model.device), batch.lengths
         rate = cells.decay[row, last] / model.time_scale
         memory, target, output = (one[row, last] for one in (cells.memory, cells.target, cells.output))

@@ -29,7 +29,7 @@ from foretell.models.units import mean_gap, starting_rates
 from foretell.nn.lookup import lookup
 from foretell.sampling.bounds.chebyshev import DEGREE
 from foretell.sampling.core.sampler import Bounds, InverseSampler
-from foretell.sampling.core.start import in_float64, past_batch
+from foretell.sampling.core.start import in_float64, read_past
 
 ROUNDING = 1e-12
 SMALLEST = 1e-307  # below it float64 loses digits
@@ -114,10 +114,21 @@ class RMTPP(IntensityModel[RmtppOptions]):
         gaps = F.pad(self._elapsed(batch.times, batch.gap_start[:, :-1]), (1, 0))
         vectors = plus(lookup(self.embedding, types), self.event_inputs(batch, before=1))
         features = torch.cat([vectors, gaps.unsqueeze(-1)], dim=-1)
-        nothing = features.new_zeros(1, len(batch), self.dim)
+        before = features.new_zeros(1, len(batch), self.dim)
+        if batch.carried is not None:  # what it knew takes the place of what `bos` leaves
+            features, before = features[:, 1:], batch.carried[0].unsqueeze(0)
         weights = (self.W, self.U, self.b, torch.zeros_like(self.b))
-        h, _ = torch.rnn_tanh(features, nothing, weights, True, 1, 0.0, True, False, True)
+        h, _ = torch.rnn_tanh(features, before, weights, True, 1, 0.0, True, False, True)
+        h = h if batch.carried is None else torch.cat([before.transpose(0, 1), h], dim=1)
         return LastStates(h, batch.gap_start, self.query_inputs(batch))
+
+    def carried_sizes(self) -> list[int]:
+        return [self.dim]
+
+    def carry(self, history: LastStates, batch: Batch) -> tuple[Tensor, ...]:
+        """The state after each row's last event."""
+        row = torch.arange(len(batch), device=batch.lengths.device)
+        return (history.h[row, batch.lengths].detach(),)
 
     def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
         """In the model's unit; subtracted before any precision is lost."""
@@ -220,8 +231,8 @@ class RmtppSampler(CovariateSampler):
     @torch.inference_mode()
     def start(cls, model: RMTPP, histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
         model = in_float64(model)
-        batch = past_batch(histories, seen, model)
-        past, row = model.encode(batch), torch.arange(len(batch), device=model.device)
+        read = read_past(histories, seen, model)
+        batch, past, row = read.batch, read.history, torch.arange(len(read.batch), device=model.device)
         future = DrawnCovariates.start(model.covariates, batch, model.calendar)
         return cls(model, past.h[row, batch.lengths], past.since[row, batch.lengths], future)
 

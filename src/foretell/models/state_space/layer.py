@@ -7,6 +7,7 @@ once, over tensors and `ChebyshevPiece`. Equations: docs/explanation/rivals.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -153,19 +154,29 @@ class StateSpaceLayer(LinearSystem):
 
     # Events
 
-    def read(self, elapsed: Tensor, jumps: Tensor, below: Tensor | None, drop: Dropout) -> tuple[LayerStates, Tensor]:
+    def read(
+        self,
+        elapsed: Tensor,
+        jumps: Tensor,
+        below: Tensor | None,
+        drop: Dropout,
+        carried: Sequence[Tensor] | None = None,
+    ) -> tuple[LayerStates, Tensor]:
         """All events of some sequences, from gaps [B, N], jumps [B, N, 2P] and the stream below just before and right after: [2, B, N, H].
 
-        What is kept for queries comes back, and the stream above: [2, B, N, H].
+        What is kept for queries comes back, and the stream above: [2, B, N, H]. `carried`: the state [B, 2P] and the step [B, P] to go on
+        from, in place of those before the first event.
         """
         rows, events = elapsed.shape
         first = self.first_step().expand(rows, 1, -1)
         step = first.expand(-1, events + 1, -1)
+        if carried is not None and below is not None:
+            first = carried[1].unsqueeze(1)
         if below is not None:
             step = torch.cat([first, self.step_after(below[1])], dim=1)
         g = self.rotation(step[:, :-1], elapsed.unsqueeze(-1))
         pushed = self.pushed(g, None if below is None else below[0])
-        start = self.first_state().expand(rows, 1, -1)
+        start = self.first_state().expand(rows, 1, -1) if carried is None else carried[0].unsqueeze(1)
         gates = F.pad(torch.complex(g.real, g.imaginary), (0, 0, 1, 0))  # nothing comes before the start
         entering = torch.cat([start, jumps if pushed is None else jumps + pushed], dim=1)
         after = linear_scan(gates, torch.complex(*entering.chunk(2, dim=-1)))

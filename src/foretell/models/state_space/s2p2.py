@@ -125,6 +125,15 @@ class S2P2(SoftplusIntensities[S2p2Options]):
         before = plus(streams[-1][0], self.at_queries(query, batch.times))
         return StateHistory(layers, before, batch.gap_start, query)
 
+    def carried_sizes(self) -> list[int]:
+        return [2 * self.states, self.states] * self.layers
+
+    def carry(self, history: StateHistory, batch: Batch) -> tuple[Tensor, ...]:
+        """State and step of each layer after each row's last event."""
+        row = torch.arange(len(batch), device=batch.lengths.device)
+        parts = [part for one in history.layers for part in (one.state, one.step)]
+        return tuple(one[row, batch.lengths].detach() for one in parts)
+
     def embeddings(self, batch: Batch) -> list[Tensor]:
         """The vectors of the events, and the stream above each layer right after each event: [B, N, H] each."""
         vectors = plus(lookup(self.embedding, batch.types), self.event_inputs(batch))
@@ -140,8 +149,9 @@ class S2P2(SoftplusIntensities[S2p2Options]):
         jumps = found.split(2 * self.states, dim=-1)
         drop, stream = self._drop(), None
         layers, streams = [], []
-        for layer, jump in zip(self.layer_list(), jumps, strict=True):
-            states, stream = layer.read(elapsed, jump, stream, drop)
+        for place, (layer, jump) in enumerate(zip(self.layer_list(), jumps, strict=True)):
+            carried = None if batch.carried is None else batch.carried[2 * place : 2 * place + 2]
+            states, stream = layer.read(elapsed, jump, stream, drop, carried)
             layers.append(states)
             streams.append(stream)
         return layers, streams

@@ -23,7 +23,7 @@ from foretell.models.state_space.layer import Rotation
 from foretell.sampling.bounds.chebyshev import DEGREE, SLACK, ChebyshevPiece, tighter, unless_known
 from foretell.sampling.bounds.curves import spiral
 from foretell.sampling.core.sampler import Bounds
-from foretell.sampling.core.start import in_float64, past_batch
+from foretell.sampling.core.start import in_float64, read_past
 
 if TYPE_CHECKING:
     from foretell.models.state_space.s2p2 import S2P2
@@ -56,8 +56,9 @@ class S2p2Sampler(CovariateSampler):
     def start(cls, model: S2P2, histories: Sequence[EventSequence], seen: Sequence[int]) -> S2p2Sampler:
         """Sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
-        batch = past_batch(histories, seen, model)
-        past, row, last = model.encode(batch), torch.arange(len(batch), device=model.device), batch.lengths
+        read = read_past(histories, seen, model)
+        batch, past = read.batch, read.history
+        row, last = torch.arange(len(batch), device=model.device), batch.lengths
         systems = [SystemState(one.state[row, last], one.step[row, last] / model.time_scale) for one in past.layers]
         return cls(
             model, systems, past.since[row, last], DrawnCovariates.start(model.covariates, batch, model.calendar)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from foretell.batches.batch import Batch, Collator, batch_of
+from foretell.batches.carrying import EncodedPart, encoded_parts
 from foretell.data import EventSequence, Vocabulary
 from foretell.errors import ForetellError
 from foretell.sampling.core.sampler import Sampler
@@ -50,6 +51,28 @@ def start_sampler(model: SampledModel, histories: Sequence[EventSequence], seen:
 
 def past_batch(histories: Sequence[EventSequence], seen: Sequence[int], model: SampledModel) -> Batch:
     """The first `seen` events of each history, with the covariates and the calendar that the model uses."""
+    cut = _cut(histories, seen, model)
+    return model.collator.with_inputs(batch_of(cut, "window", device=model.device), cut)
+
+
+def read_past(histories: Sequence[EventSequence], seen: Sequence[int], model: SampledModel) -> EncodedPart:
+    """The first `seen` events of each history, read by a model that carries its state: the last part of long ones.
+
+    At each row's length in that part stands what the model keeps.
+    """
+    cut = _cut(histories, seen, model)
+
+    def make(part: range | None) -> Batch:
+        return model.collator.with_inputs(batch_of(cut, "window", device=model.device, part=part), cut, part)
+
+    last = None
+    for part in encoded_parts(model, max(seen, default=0), make):
+        last = part
+    assert last is not None  # a history without events has a part, too
+    return last
+
+
+def _cut(histories: Sequence[EventSequence], seen: Sequence[int], model: SampledModel) -> list[EventSequence]:
     cut = [
         replace(one, times=one.times[:n], types=one.types[:n], unscored=None)
         for one, n in zip(histories, seen, strict=True)
@@ -57,7 +80,7 @@ def past_batch(histories: Sequence[EventSequence], seen: Sequence[int], model: S
     top = max((int(one.types.max(initial=-1)) for one in cut), default=-1)
     if top >= len(model.vocabulary):
         raise ForetellError(f"history: type {top} is outside the vocabulary of {len(model.vocabulary)} event types")
-    return model.collator.with_inputs(batch_of(cut, "window", device=model.device), cut)
+    return cut
 
 
 def in_float64(module: N) -> N:

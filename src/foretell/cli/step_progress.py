@@ -1,0 +1,48 @@
+"""A word while nothing else is said: a step of a long sequence may take minutes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+FIRST = 10.0  # seconds without a step, after which it is said; then after twice as many, and so on
+
+
+class StepProgress:
+    """Says how long a step has taken so far, each time twice as late as before."""
+
+    def __init__(self, tell: Callable[[str], None], first: float = FIRST) -> None:
+        self.tell, self.first = tell, first
+        self.began, self.next, self.place = time.monotonic(), first, "the first step"
+        self.over = threading.Event()
+        self.lock = threading.Lock()
+
+    def passed(self, epoch: int, done: int, of: int) -> None:
+        """A step is done."""
+        with self.lock:
+            self.began, self.next = time.monotonic(), self.first
+            self.place = f"epoch {epoch}: step {done + 1} of {of}" if done < of else f"epoch {epoch}: scoring dev"
+
+    def watch(self) -> None:
+        while not self.over.wait(min(self.first / 4.0, 0.5)):
+            with self.lock:
+                taken, due, place = time.monotonic() - self.began, self.next, self.place
+                if taken >= due:
+                    self.next = 2.0 * due
+            if taken >= due:
+                self.tell(f"{place} has taken {taken:.0f} s so far")
+
+
+@contextmanager
+def step_progress(tell: Callable[[str], None]) -> Iterator[StepProgress]:
+    """Watches until the end of the block."""
+    made = StepProgress(tell)
+    thread = threading.Thread(target=made.watch, name="step-progress", daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.over.set()
+        thread.join()
