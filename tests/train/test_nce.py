@@ -19,7 +19,7 @@ from foretell.models.last_event.sahp import SAHP
 from foretell.models.last_event.thp import THP
 from foretell.models.recurrent.nhp import NHP
 from foretell.objective.nce import NoiseSource
-from foretell.train import step as stepping
+from foretell.train import executor as executing
 from foretell.train.config import ConfigError, make_config
 from foretell.train.fit import TrainingInterrupt, fit
 from foretell.train.likelihood_task import integral_cost, mean_log_likelihood
@@ -64,7 +64,7 @@ def test_queries_in_pieces_over_one_encoded_history_give_the_gradient_of_the_who
 def test_threads_change_no_number(monkeypatch: pytest.MonkeyPatch):
     alone, together = stepper(piece=60), stepper(piece=60)
     alone.executor.threads, together.executor.threads = 1, 2
-    monkeypatch.setattr(stepping, "SIDE_BY_SIDE", 0)
+    monkeypatch.setattr(executing, "SIDE_BY_SIDE", 0)
     for one, two in zip(gradients(alone), gradients(together), strict=True):
         torch.testing.assert_close(two, one, rtol=1e-12, atol=1e-14)
 
