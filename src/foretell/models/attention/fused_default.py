@@ -40,8 +40,9 @@ def default_losses(
     """The objective and the negative log-likelihood, as `fused_losses` gives them."""
     layers = model.layer_list()
     norms = layers[0].norms
-    assert norms is not None and isinstance(norms[0], nn.LayerNorm)
-    decays = [layer.log_decay for layer in layers if layer.log_decay is not None]
+    first_norm = norms[0] if norms is not None else None
+    assert isinstance(first_norm, nn.LayerNorm)
+    decays: list[Tensor] = [layer.log_decay for layer in layers if layer.log_decay is not None]
     layout = DecayedLayout(
         model.dim,
         model.heads,
@@ -49,7 +50,7 @@ def default_losses(
         model.options.feed_forward or 0,
         bool(decays),
         model.time_scale,
-        norms[0].eps,
+        first_norm.eps,
     )
     asked = DecayedQueries(
         batch.times,

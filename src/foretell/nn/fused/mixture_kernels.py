@@ -6,7 +6,8 @@ Only imported where Triton is.
 """
 
 # ruff: noqa: ANN001, ANN201 (a kernel's arguments are pointers and numbers of a language of its own)
-# pyright: reportMissingImports=false
+# `if J:` is decided when a kernel is compiled.
+# pyright: reportMissingImports=false, reportPossiblyUnboundVariable=false
 from __future__ import annotations
 
 import triton
