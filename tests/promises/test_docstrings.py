@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import operator
 import re
 from pathlib import Path
 
@@ -12,6 +13,16 @@ import pytest
 import foretell as ft
 
 NAMES = sorted(set(ft.__all__) - {"plot"})  # `plot` is a module
+PICTURES = [
+    "calibration",
+    "confusion",
+    "intensity",
+    "intensity_plot",
+    "learning_curve",
+    "learning_curves",
+    "qq",
+    "save_figure",
+]
 LONG = {"auto"}  # its example takes minutes; what it promises is tested in tests/search
 METHODS = [
     (name, method)
@@ -56,10 +67,17 @@ def test_a_public_method_has_a_docstring_that_names_every_parameter(name: str, m
     assert undocumented(member) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_has_a_docstring_that_names_every_parameter(name: str):
+    assert undocumented(getattr(ft.plot, name)) == []
+
+
+@pytest.mark.parametrize("name", [*NAMES, *(f"plot.{one}" for one in PICTURES)])
 def test_the_example_of_a_public_name_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    member = getattr(ft, name)
+    if name.startswith("plot."):
+        pytest.importorskip("matplotlib")
+    member = operator.attrgetter(name)(ft)
     text = inspect.getdoc(member) or ""
     found = doctest.DocTestParser().get_doctest(text, {"ft": ft}, name, name, 0)
     assert found.examples, f"{name} has no example"

@@ -69,12 +69,14 @@ def from_frame(
     Args:
         frame: the data frame; its columns may also be levels of a pandas index.
         sequence: the column that says whose event it is; default: `sequence`, or one stream where there is no such column.
-        time, event: the columns of times and of event types.
+        time: the column of times.
+        event: the column of event types.
         split: a column with `train`, `dev` or `test`; default: everything is `train`.
         vocabulary: the event types, those of a model, say; default: those that occur.
         **how: how columns are read, any of the following.
         args: columns whose values become arguments, `buy(books)`.
-        t_start, t_end: columns with the bounds of a sequence's observation; default: `t_start`, `t_end`, where they exist.
+        t_start: the column with the time from which on a sequence was observed; default: `t_start`, where it exists.
+        t_end: the column with the time until which it was observed; default: `t_end`, where it exists.
         score_from: the column with the time up to which a sequence is history that is not scored; default: `score_from`, where it exists.
         time_format: `iso`, `number`, `unix-s`, …, or a pattern such as `%d/%m/%Y`.
         timezone: the zone of times without one, and of what is shown; default: that of the column, or UTC.

@@ -91,7 +91,10 @@ class Forecaster:
 
         Args:
             frame: a data frame, or an `EventData`.
-            sequence, time, event, **how: its columns and how they are read, as in `from_frame`.
+            sequence: as in `from_frame`.
+            time: as in `from_frame`.
+            event: as in `from_frame`.
+            **how: how columns are read, as in `from_frame`.
             dev: a frame on which epochs are compared; default: a tenth of the sequences is set aside for that.
             callbacks: as in `foretell.fit`.
 
@@ -147,7 +150,9 @@ class Forecaster:
             horizon: a length of time, `7d` or a number of the clock's units; events after it do not count.
             top: how many of the likeliest events are listed.
             observed_until: until when nothing more happened, in all sequences; default: `t_end`, or each one's last event.
-            by, n, seed: by quadrature, or from `n` samples.
+            by: "quadrature" or "samples".
+            n: draws per sequence, where samples are drawn.
+            seed: of the draws.
 
         Returns:
             A frame, one row per sequence and rank: `sequence`, `rank`, `time` (the median, missing where that is beyond it), `event`,

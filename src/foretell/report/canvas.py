@@ -42,6 +42,19 @@ def check_suffix(path: Path) -> None:
 
 
 def save_figure(figure: Figure, path: Path | str) -> None:
+    """Write a figure. The file appears when it is complete.
+
+    Args:
+        figure: the figure.
+        path: the file; its suffix is the format: `.png`, `.svg` or `.pdf`.
+
+    Raises:
+        ForetellError: the suffix is none of these.
+
+    Example:
+        >>> records = [{"epoch": 1, "train": -2.0, "dev": -2.1}, {"epoch": 2, "train": -1.8, "dev": -2.0}]
+        >>> ft.plot.save_figure(ft.plot.learning_curve(records), "curve.png")
+    """
     from foretell.data.files import replacing
 
     path = Path(path)

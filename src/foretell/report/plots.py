@@ -26,7 +26,20 @@ MOST_WAITS = 1000  # events whose time is predicted
 
 
 def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | None = None) -> Figure:
-    """Train and dev log-likelihood per event against epochs; `floors` are horizontal lines on dev."""
+    """Train and dev log-likelihood per event against epochs.
+
+    Args:
+        records: a record per epoch: `fit(…).records`, or `RunFolder.metrics()`.
+        floors: log-likelihoods on dev by name, drawn as horizontal lines.
+
+    Returns:
+        A Matplotlib figure.
+
+    Example:
+        >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
+        >>> fitted = ft.fit(ft.NHP(data.vocabulary, dim=4), data, dev=data, epochs=2)
+        >>> figure = ft.plot.learning_curve(fitted.records)
+    """
     figure, (axes,) = blank_figure(1, (7.2, 4.2))
     axes.plot([one["epoch"] for one in records], [one["train"] for one in records], color=FAINT, label="train")
     _draw_dev(axes, records, COLOURS[0], "dev")
@@ -38,7 +51,19 @@ def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | Non
 
 
 def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, float] | None = None) -> Figure:
-    """Several models' dev (and, thin, train) log-likelihood per event against epochs; `floors` are horizontal lines on dev."""
+    """Train (thin) and dev log-likelihood per event of several models against epochs.
+
+    Args:
+        runs: the records of each model, by name.
+        floors: log-likelihoods on dev by name, drawn as horizontal lines.
+
+    Returns:
+        A Matplotlib figure.
+
+    Example:
+        >>> records = [{"epoch": 1, "train": -2.0, "dev": -2.1}, {"epoch": 2, "train": -1.8, "dev": -2.0}]
+        >>> figure = ft.plot.learning_curves({"NHP": records}, floors={"Poisson": -2.3})
+    """
     figure, (axes,) = blank_figure(1, (7.2, 4.2))
     for (name, records), colour in zip(runs.items(), COLOURS, strict=False):
         train = [one["train"] for one in records]
@@ -77,7 +102,27 @@ class PlotRange(TypedDict, total=False):
 
 
 def intensity(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[PlotRange]) -> Figure:
-    """Intensities over time above the events, and below them, from each event on, the 50 and 90 % intervals of the wait for the next."""
+    """Intensities over time, the events, and the predicted wait for the next event.
+
+    Below the events, each has the 50 and 90 % intervals of the wait that the model predicts from it on.
+
+    Args:
+        model: the model.
+        data: the split.
+        place: which sequence of the split, from 0.
+        **shown: `start` and `end` of the part that is shown, and `time_unit`, a word for the axis.
+
+    Returns:
+        A Matplotlib figure.
+
+    Raises:
+        ForetellError: too many events are in the part that is shown.
+
+    Example:
+        >>> data = ft.load("robocup")
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data.train).model
+        >>> figure = ft.plot.intensity(model, data.test, start=0.0, end=100.0)
+    """
     figure, (upper, lower, waits) = blank_figure(3, (9.0, 7.4), heights=(3, 1.3, 2.2))
     first, last = _draw_intensities(upper, lower, model, data, place, **shown)
     lower.set_xlabel("")
@@ -121,7 +166,22 @@ def _draw_waits(axes: Any, times: np.ndarray, chosen: np.ndarray, waits: np.ndar
 
 
 def intensity_plot(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[PlotRange]) -> Figure:
-    """Total intensity and that of the most active types over time, above the events that happened."""
+    """Total intensity and that of the most active types over time, above the events that happened.
+
+    Args:
+        model: the model.
+        data: the split.
+        place: which sequence of the split, from 0.
+        **shown: `start` and `end` of the part that is shown, and `time_unit`, a word for the axis.
+
+    Returns:
+        A Matplotlib figure.
+
+    Example:
+        >>> data = ft.load("robocup")
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data.train).model
+        >>> figure = ft.plot.intensity_plot(model, data.test, start=0.0, end=100.0)
+    """
     figure, (upper, lower) = blank_figure(2, (9.0, 5.2), heights=(3, 1.6))
     _draw_intensities(upper, lower, model, data, place, **shown)
     return figure
@@ -180,7 +240,25 @@ SCORES_ALONE = "scores"
 
 
 def qq(models: Scorable | Mapping[str, Scorable], data: EventData) -> Figure:
-    """Quantiles of the time-rescaled gaps against those of Exp(1), and their distance from it, each with the 95 % band of the KS test."""
+    """Quantiles of the time-rescaled gaps against those of Exp(1), with the 95 % band of the Kolmogorov-Smirnov test.
+
+    Gaps that are rescaled by a model's own integral follow Exp(1) where the model is right about times. The right half shows the distance.
+
+    Args:
+        models: a model, or several by name.
+        data: the split they are scored on.
+
+    Returns:
+        A Matplotlib figure.
+
+    Raises:
+        ForetellError: no event was scored.
+
+    Example:
+        >>> data = ft.load("robocup")
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data.train).model
+        >>> figure = ft.plot.qq(model, data.test)
+    """
     found = {name: fit for name, one in _scored(models, data).items() if (fit := fit_of(one)) is not None}
     if not found:
         raise ForetellError(f"{data.name}: no event was scored, so there is no gap to draw")
@@ -207,7 +285,23 @@ def qq(models: Scorable | Mapping[str, Scorable], data: EventData) -> Figure:
 
 
 def calibration(models: Scorable | Mapping[str, Scorable], data: EventData) -> Figure:
-    """How often central intervals of the next time hold, and how often guesses of the next type are right, against what was predicted."""
+    """Predicted probabilities against observed shares: of intervals of the next time, and of guesses of the next type.
+
+    Args:
+        models: a model, or several by name.
+        data: the split they are scored on.
+
+    Returns:
+        A Matplotlib figure.
+
+    Raises:
+        ForetellError: no event was scored.
+
+    Example:
+        >>> data = ft.load("robocup")
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data.train).model
+        >>> figure = ft.plot.calibration(model, data.test)
+    """
     found = {
         name: one for name, scores in _scored(models, data).items() if (one := calibration_of(scores, data)) is not None
     }
@@ -241,7 +335,25 @@ def _with_bars(axes: Any, x: list[float], estimates: list[Any], colour: str, nam
 
 
 def confusion(model: Scorable, data: EventData) -> Figure:
-    """What was taken for what, told the time: types where there are few of them, else functors; percentages of each row."""
+    """Which types are predicted instead of which, given the time; percentages of each row.
+
+    Many types are shown by functor, the name before the parenthesis.
+
+    Args:
+        model: the model.
+        data: the split it is scored on.
+
+    Returns:
+        A Matplotlib figure.
+
+    Raises:
+        ForetellError: no event was scored.
+
+    Example:
+        >>> data = ft.load("robocup")
+        >>> model = ft.fit(ft.Poisson(data.vocabulary), data.train).model
+        >>> figure = ft.plot.confusion(model, data.test)
+    """
     (scores,) = _scored(model, data).values()
     if not scores.is_event.any():
         raise ForetellError(f"{data.name}: no event was scored, so nothing was mistaken")
