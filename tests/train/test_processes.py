@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ import pytest
 
 from foretell.cli.processes import without_processes
 from foretell.train.processes import ProcessGroup
-from tests.train.joined import fitted, models
+from tests.train.joined import FittedSteps, fitted, models
 
 FORETELL = [sys.executable, "-m", "foretell"]
 ALONE = {name: text for name, text in os.environ.items() if name not in ("RANK", "WORLD_SIZE")} | {
@@ -35,22 +37,37 @@ def _free_port() -> int:
         return free.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """All models, fitted by three processes."""
-    path = tmp_path_factory.mktemp("joined") / "found.json"
-    address = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
+def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    """All models, fitted by several processes: what each of them found."""
+    path, count = tmp_path_factory.mktemp("joined") / "found.json", request.param
+    address = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     command = [sys.executable, "-m", "tests.train.joined", str(path)]
-    started = [subprocess.Popen(command, env=ALONE | address | {"RANK": str(rank)}) for rank in range(3)]
-    assert [one.wait(LIMIT) for one in started] == [0, 0, 0]
-    return json.loads(path.read_text())
+    started = [subprocess.Popen(command, env=ALONE | address | {"RANK": str(rank)}) for rank in range(count)]
+    assert [one.wait(LIMIT) for one in started] == [0] * count
+    return [json.loads(path.with_name(f"found-{rank}.json").read_text()) for rank in range(count)]
+
+
+@pytest.fixture(scope="module")
+def alone() -> Callable[[str], FittedSteps]:
+    """What one process finds, for each model."""
+    return cache(lambda name: fitted(name, models()[name]))
 
 
 @pytest.mark.parametrize("name", models())
-def test_every_step_of_three_processes_is_that_of_one(name: str, together: dict) -> None:
-    alone = np.array(fitted(name, models()[name]))
-    assert len(np.unique(alone[:, 0])) == 8  # it learns
-    np.testing.assert_allclose(np.array(together[name]), alone, rtol=1e-9)
+def test_every_step_of_several_processes_is_that_of_one(name: str, together: list[dict], alone: Callable) -> None:
+    expected: FittedSteps = alone(name)
+    assert len(expected.dev) == 8 and len(set(expected.steps)) == len(expected.steps) >= 8  # it learns
+    assert expected.shares == []
+    shares = np.array([one[name]["shares"] for one in together])
+    assert shares.shape == (len(together), len(expected.steps))
+    np.testing.assert_allclose(shares.sum(0), 1.0, rtol=1e-9)
+    assert ((shares > 0.05) & (shares < 0.95)).sum(
+        1
+    ).min() >= 8  # each process had a part of one step per epoch at least
+    for one in together:
+        np.testing.assert_allclose(one[name]["steps"], expected.steps, rtol=1e-9)
+        np.testing.assert_allclose(one[name]["dev"], np.array(expected.dev, dtype=np.float64), rtol=1e-9)
 
 
 def _foretell(arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
