@@ -108,7 +108,7 @@ class AutoOptions:
     on: str = "this"  # where they are
     device: str = "auto"
     test: bool = True  # score the chosen one on test in the end
-    seed: int = 0  # of all fits
+    seed: int = 0  # of all fits but the last, which count on from it
 
     def __post_init__(self) -> None:
         if self.jobs is not None and not 1 <= self.jobs <= 512:
@@ -141,7 +141,7 @@ def auto(
         listener: told of progress, and asked whether to stop.
         **options: `jobs` (processes; default: one for each core, on a GPU two), `on` (where they are: `processes`, `ray`,
             `ray://HOST:PORT`), `device` (`cpu`, `cuda` or `auto`), `test` (score the
-            chosen model on test, once, after the choice; default: True), `seed` (of all fits).
+            chosen model on test, once, after the choice; default: True), `seed` (of all fits but the last ones, which count on from it).
 
     Returns:
         The chosen run (`run`, `model`), the leaderboard (`board`, `to_frame()`), the score on test.
@@ -326,7 +326,10 @@ class _Search:
             self.tell(f"{record['title']:<34} {record.get('gave_up', 'no score')}")
         else:
             epochs = counted(record["epochs"], "epoch") if record["candidate"] not in FLOORS else "direct"
-            self.tell(f"{record['title']:<34} dev {record['dev']:9.4f}   {epochs:>10}   {record['seconds']:6.1f} s")
+            again = f", {record['again']}" if record.get("again") else ""
+            self.tell(
+                f"{record['title'] + again:<34} dev {record['dev']:9.4f}   {epochs:>10}   {record['seconds']:6.1f} s"
+            )
 
     def _words(self) -> str:
         best, running = None, []

@@ -2,13 +2,13 @@
 
 A fit has a ninth, a third or all of the epochs that the rules give it, and a schedule of its own that ends there: whatever is cut short
 leaves a model that can be used. Candidates begin short; the best third of a length goes on to the next, and the others follow where time is
-left (Li et al. 2018, 2020). The candidate that the rules choose gets its whole length at once.
+left (Li et al. 2018, 2020). The candidate that the rules choose gets its whole length at once, and the leader is trained again in the end.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from foretell.reproduce.experiment import Definition, ExperimentSummary, Results
 from foretell.reproduce.unit import RUN, Record, Unit, UnitFolder, Workspace
 from foretell.search.budget import read_budget
 from foretell.search.candidates import Candidate, candidates_for
+from foretell.search.finishing import FinalFit, final_fits, leaders
 from foretell.train.auto_settings import DataTraits, wants_hawkes
 from foretell.train.checkpoint import load_checkpoint
 from foretell.train.config import RunConfig, make_config
@@ -88,7 +89,8 @@ class AutoSearch:
     # Which units there are.
 
     def units(self, done: Mapping[str, Record]) -> Sequence[Unit]:
-        """Floors, the candidate of the rules, the best third of each length, candidates not yet begun, and then the others."""
+        """Floors, the candidate of the rules, the best third of each length, candidates not yet begun, the other kinds, the leader again,
+        and then the other variants."""
         able = {"weekly": self.traits.has_weeks, "hawkes": self.traits.types <= MOST_TYPES}
         floors = [self._floor(kind) for kind in FLOORS if able.get(kind, True)]
         waiting = self._waits_for_hawkes(done)
@@ -99,8 +101,13 @@ class AutoSearch:
         ready = [one for one in every if not waiting or one.tables["model"]["kind"] != "anhp"]
         begun = [Rung(one, WHOLE if one is every[0] else self._first(one)) for one in ready]
         ahead, behind = self._promotions(ready, done)
-        listed = [*begun[:1], *ahead, *begun[1:], *behind] if ready[0] is every[0] else [*ahead, *begun, *behind]
-        return [*floors, *(one.unit() for one in listed if self._fits(one, done))]
+        kinds = [one for one in behind if not one.candidate.variant]
+        variants = [one for one in behind if one.candidate.variant]
+        head = [*begun[:1], *ahead, *begun[1:]] if ready[0] is every[0] else [*ahead, *begun]
+        before, after = (
+            [one.unit() for one in rungs if self._fits(one, done)] for rungs in ([*head, *kinds], variants)
+        )
+        return [*floors, *before, *(one.unit() for one in self._final_fits(ready, done)), *after]
 
     def candidates(self, decays: int) -> list[Candidate]:
         """All of them, with what the user has fixed."""
@@ -142,6 +149,17 @@ class AutoSearch:
             ahead += [Rung(one, place + 1) for one in ranked[:best]]
             behind += [(scores[one.name], Rung(one, place + 1)) for one in ranked[best:]]
         return ahead, [one for _, one in sorted(behind, key=lambda pair: -pair[0])]
+
+    def _final_fits(self, every: Sequence[Candidate], done: Mapping[str, Record]) -> Iterator[FinalFit]:
+        """The leaders again, once they have a fit of their whole length that says how long this takes."""
+        fixed = self.table.get("train", {})
+        budget = read_budget(self.folder)
+        left = float("inf") if budget is None or not budget.began else budget.left()
+        for one in final_fits(leaders(every, done), int(fixed.get("seed", 0)), WHOLE, fixed=fixed):
+            whole = done.get(Rung(one.candidate, WHOLE).name)
+            known = whole is not None and whole.get("dev") is not None and one.seconds(whole) <= left
+            if known or self._unit_folder(one.name).record() is not None:
+                yield one
 
     def _fits(self, rung: Rung, done: Mapping[str, Record]) -> bool:
         """Whether it is done already, or there is time for it to be of use."""
@@ -214,7 +232,8 @@ class _Fit:
             return FLOOR_SHARE
         if self.unit.settings["rung"] < WHOLE:
             return SHORT_SHARE
-        return FIRST_SHARE if not self.unit.settings["variant"] else LONG_SHARE
+        first = not self.unit.settings["variant"] and "again" not in self.unit.settings
+        return FIRST_SHARE if first else LONG_SHARE
 
     def record(self) -> dict[str, Any]:
         """What is recorded; a unit that others stop leaves what it had reached in PARTIAL."""
@@ -327,6 +346,7 @@ class _Fit:
         return {
             **{name: settings[name] for name in ("candidate", "title", "why", "variant", "rung")},
             "kind": self.tables["model"]["kind"],
+            "again": settings.get("again"),  # the leader once more: "longer", "seed 2"
             "wanted": settings.get("epochs"),
             "planned": self.tables["train"].get("epochs"),  # fewer than wanted: there was no time for all
             "epochs": len(records),
