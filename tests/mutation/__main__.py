@@ -22,6 +22,7 @@ import math
 import os
 import platform
 import random
+import resource
 import select
 import signal
 import subprocess
@@ -61,7 +62,8 @@ SKIPPED_FUNCTIONS = {
         *("Trainer.__init__", "check_data", "changed_options", "choose_device"),
     ),
 }
-SECONDS = 90.0  # for the tests of one mutant
+SECONDS = 90.0  # of a processor, for the tests of one mutant
+PATIENCE = 10.0  # so many times as long by the clock: machines may be busy
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,13 @@ class InItems:
 
 
 def apart(work: Callable[[], Any], seconds: float) -> Any:
-    """What `work` returns, as JSON from a forked process; None: it took too long, or crashed."""
+    """What `work` returns, as JSON from a forked process; None: it took so much of a processor's time, or crashed."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
+        whole = math.ceil(seconds + sum(os.times()[:2]))
+        resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
@@ -137,7 +141,7 @@ def apart(work: Callable[[], Any], seconds: float) -> Any:
             os.write(write, json.dumps(work()).encode())
         os._exit(0)
     os.close(write)
-    text, end = b"", time.monotonic() + seconds
+    text, end = b"", time.monotonic() + PATIENCE * seconds
     while (left := end - time.monotonic()) > 0.0 and select.select([read], [], [], left)[0]:
         part = os.read(read, 1 << 16)
         if not part:
