@@ -33,7 +33,7 @@ class FinalFit:
 
     @property
     def factor(self) -> float:
-        """Of the epochs that the rules give."""
+        """Share of the epochs that the rules give."""
         return 1.0 if self.number else LONGER
 
     @property
