@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 import numpy as np
 
 from foretell.data.assembling import assemble_file, assemble_splits
+from foretell.data.column_names import recognised
 from foretell.data.dataset import SPLITS, Card, Dataset, EventData
 from foretell.data.event_table import gathered
 from foretell.data.frame_output import FrameKind, FrameOrigin
@@ -33,6 +34,7 @@ FRAME = "frame"  # what messages call it
 MISSING = "data frames need narwhals, which is not installed: pip install 'foretell[frames]'"
 KINDS: dict[str, FrameKind] = {"pandas": "pandas", "polars": "polars", "duckdb": "duckdb"}
 T = TypeVar("T")
+Roles = Callable[[list[str]], list[str]]  # a header → the columns that sequence, time, event and so on are
 
 
 class FrameOptions(TypedDict, total=False):
@@ -68,9 +70,10 @@ def from_frame(
 
     Args:
         frame: the data frame; its columns may also be levels of a pandas index.
-        sequence: the column that says whose event it is; default: `sequence`, or one stream where there is no such column.
-        time: the column of times.
-        event: the column of event types.
+        sequence: the column that says whose event it is; default: `sequence`, or one with a usual name such as `case_id`; one stream
+            where there is no such column, and with `""`.
+        time: the column of times; one with a usual name such as `timestamp` is recognised.
+        event: the column of event types; one with a usual name such as `activity` is recognised.
         split: a column with `train`, `dev` or `test`; default: everything is `train`.
         vocabulary: the event types, those of a model, say; default: those that occur.
         **how: how columns are read, any of the following.
@@ -151,24 +154,31 @@ def _in_words(work: Callable[[], T]) -> T:
 
 def _read(frame: Any, options: ReadOptions, *more: str) -> tuple[pyarrow.Table, FrameOrigin, ReadOptions]:
     """A frame as an Arrow table, what it was, and the options with the zone of its times."""
-    columns = options.columns
-    roles = [columns.sequence or "sequence", columns.time, columns.event, *columns.bounds, *more]
-    table, kind = _as_arrow(_without_index(frame, [*roles, *(columns.args or ())]), roles)
-    zone = _zone_of(table, columns.time)
+
+    def roles(header: list[str]) -> list[str]:
+        columns, _ = recognised(options.columns, header)
+        return [columns.sequence or "sequence", columns.time, columns.event, *columns.bounds, *more]
+
+    table, kind = _as_arrow(_without_index(frame, roles, options.columns.args or ()), roles)
+    sequence, time, *_ = roles(table.column_names)
+    zone = _zone_of(table, time)
     if zone and not options.timezone:
         options = replace(options, timezone=zone)
-    whole = roles[0] in table.column_names and pyarrow_modules()[0].types.is_integer(table.schema.field(roles[0]).type)
+    whole = sequence in table.column_names and pyarrow_modules()[0].types.is_integer(table.schema.field(sequence).type)
     return table, FrameOrigin(kind, whole), options
 
 
-def _without_index(frame: Any, wanted: Iterable[str]) -> Any:
+def _without_index(frame: Any, roles: Roles, arguments: Iterable[str]) -> Any:
     """A pandas frame whose index has a wanted column, with that index as columns."""
     names = getattr(getattr(frame, "index", None), "names", None) or ()
-    wanted = [name for name in wanted if name in names]
+    if not any(names):
+        return frame
+    header = [str(name) for name in (*frame.columns, *names) if name is not None]
+    wanted = {*roles(header), *arguments}.intersection(names)
     return frame.reset_index() if any(name not in frame.columns for name in wanted) else frame
 
 
-def _as_arrow(frame: Any, roles: Iterable[str]) -> tuple[pyarrow.Table, FrameKind]:
+def _as_arrow(frame: Any, roles: Roles) -> tuple[pyarrow.Table, FrameKind]:
     nw, (pa, _) = _narwhals(), pyarrow_modules()
     try:
         found = nw.from_native(frame)
@@ -182,12 +192,12 @@ def _as_arrow(frame: Any, roles: Iterable[str]) -> tuple[pyarrow.Table, FrameKin
     kind = KINDS.get(str(found.implementation.value), "pyarrow")
     if isinstance(found, nw.LazyFrame):
         found = found.collect(backend="pyarrow" if kind == "duckdb" else None)
-    made = {}
+    made, wanted = {}, {*roles([str(name) for name in found.columns])}
     for name in found.columns:
         series = found[name]
         if series.dtype != nw.Object:
             made[str(name)] = series.to_arrow()
-        elif name in roles:  # Python objects, of several kinds perhaps: as text, in which each time keeps its own zone
+        elif name in wanted:  # Python objects, of several kinds perhaps: as text, in which each time keeps its own zone
             made[str(name)] = pa.array([_text(value) for value in series.to_list()], pa.string())
         else:
             made[str(name)] = pa.nulls(len(series), pa.list_(pa.null()))  # a column that no attribute is made of

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from foretell.data.column_names import recognised
 from foretell.data.columns import Attribute
 from foretell.data.event_table import EventTable, gathered
 from foretell.data.files import replacing
@@ -164,7 +165,7 @@ def _in_order(codes: np.ndarray, texts: list[str]) -> CodedColumn:
 
 def wrong_kinds(source: ArrowTable, options: ReadOptions) -> list[Problem]:
     """Columns whose type cannot be what they are used as."""
-    types, columns = pyarrow_modules()[0].types, options.columns
+    types, (columns, _) = pyarrow_modules()[0].types, recognised(options.columns, source.header)
 
     def text(kind: pyarrow.DataType) -> bool:
         return types.is_string(kind) or types.is_large_string(kind)

@@ -27,7 +27,8 @@ Unknown = Literal["error", "skip", "other"]
 class ColumnMap:
     """Which column of a long table plays which part; `args=None` takes `arg1`, `arg2`, … as far as they go.
 
-    `sequence=None` takes the column `sequence` where there is one, and the whole table as one sequence where there is none.
+    `sequence=None` takes the column `sequence`, or one with a usual name such as `case_id`; where there is none, and with
+    `sequence=""`, the whole table is one sequence. `time` and `event` are recognised likewise.
     """
 
     sequence: str | None = None
@@ -47,7 +48,7 @@ class ColumnMap:
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             role, equals, column = (piece.strip() for piece in part.partition("="))
             is_argument = role.startswith("arg") and role[3:].isdecimal()
-            if not equals or not column:
+            if not equals or not (column or role == "sequence"):
                 problems.append(f"columns: {part!r} is not of the form part=column, as in time=when")
             elif role not in ROLES and not is_argument:
                 expected = f"{', '.join(ROLES)} or arg1, arg2, …{did_you_mean(role, ROLES, before='; ')}"
@@ -87,7 +88,7 @@ def in_keywords(sentence: str) -> str:
         name = found[1].replace("-", "_")
         return f'{name}="{found[2]}"' if found[2] else name
 
-    return _OPTION.sub(spelled, sentence.replace("--columns sequence=", "sequence="))
+    return _OPTION.sub(spelled, sentence.replace("--columns ", ""))
 
 
 @dataclass(frozen=True)

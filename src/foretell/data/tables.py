@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from foretell.data.column_names import EVENT_NAMES, TIME_NAMES, candidates, recognised
 from foretell.data.columns import Attribute
 from foretell.data.event_table import EventTable
 from foretell.data.raw import LARGEST_TYPE, NO_NOTES, PlaceUnit, Problem, TimeNotes, too_many_columns
@@ -106,10 +107,12 @@ def event_table(source: TableSource, options: ReadOptions, place: int = 0) -> Ev
     problems = too_many_columns(len(source.header), place)
     if problems:
         return empty_table(source.path, source.unit, problems)
-    columns, header = options.columns, source.header
+    header = source.header
+    columns, said = recognised(options.columns, header)
+    options = replace(options, columns=columns)
     arguments = columns.arguments(header)
     sequence = columns.sequence or "sequence"
-    alone = columns.sequence is None and sequence not in header
+    alone = columns.sequence == "" or (columns.sequence is None and sequence not in header)
     parts = [*([] if alone else [sequence]), columns.time, columns.event, *arguments]
     _check_header(parts, [*columns.bounds, columns.metadata], header, place, problems)
     if problems:
@@ -128,7 +131,8 @@ def event_table(source: TableSource, options: ReadOptions, place: int = 0) -> Ev
     event = _with_arguments(rows, event, [source.coded(name).stripped() for name in arguments])
     bounds = [_bounds(rows, name, times, options) for name in columns.bounds]
     metadata = _metadata(rows, columns.metadata)
-    return _finished(rows, times, event, bounds, metadata, parts, options)
+    table = _finished(rows, times, event, bounds, metadata, parts, options)
+    return replace(table, said=(*said, *table.said))
 
 
 def empty_table(path: str, unit: PlaceUnit, problems: Sequence[Problem]) -> EventTable:
@@ -148,6 +152,7 @@ def _finished(
 ) -> EventTable:
     """The rows that are kept, without sequences that have none; rows without an event only mark a sequence."""
     source, columns = rows.source, options.columns
+    unnamed = columns.sequence is None and rows.ids == [ONE_STREAM]
     marks = ~times.given & rows.kept
     per_sequence = np.bincount(rows.sequences[rows.kept], minlength=len(rows.ids))
     said = "a row without time and event says that there are none, but the sequence has other rows"
@@ -178,7 +183,7 @@ def _finished(
         attributes={name: one.take(events) for name, one in attributes.items() if one is not None},
         sequence_places=first[used],
         time_notes=times.notes,
-        said=("there is no column 'sequence': all rows are one sequence",) if rows.ids == [ONE_STREAM] else (),
+        said=("there is no column 'sequence': all rows are one sequence",) if unnamed else (),
         textual=not source.is_integer(columns.event),
         doubt=doubt,
         unused_columns=tuple(name for name, one in attributes.items() if one is None),
@@ -192,8 +197,10 @@ def _check_header(
     for column in needed:
         if column not in header:
             found = f"{', '.join(map(repr, header))}{did_you_mean(column, header, before='; ')}"
+            likely = candidates(header, {"time": TIME_NAMES, "event": EVENT_NAMES}.get(column, ()))
+            which = f" which of {', '.join(map(repr, likely))} is it?" if len(likely) > 1 else ""
             how = "(other names are mapped with --columns sequence=…,time=…,event=…)"
-            problems.append(Problem(place, f"no column {column!r}; found {found} {how}"))
+            problems.append(Problem(place, f"no column {column!r};{which} found {found} {how}"))
     used = [*needed, *optional]
     for column in dict.fromkeys(used):
         if header.count(column) > 1:

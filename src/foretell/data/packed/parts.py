@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from foretell.data.column_names import recognised
 from foretell.data.csv_files import records, separator_of
 from foretell.data.event_table import gathered
 from foretell.data.files import MOST_MISTAKES, Mistakes, text_lines
@@ -89,11 +90,12 @@ def _filled(
     progress: Progress,
 ) -> BucketFolder | None:
     """All rows in their buckets; each batch comes with the header, and how far in the file it ends."""
-    folder, columns, plain = None, options.columns, set[str]()
+    folder, plain = None, set[str]()
     size = path.stat().st_size * (PACKED_GAIN if path.suffix == ".gz" else 1)
     for header, batch, done in batches:
         if folder is None:
-            name = columns.sequence or "sequence"
+            columns, _ = recognised(options.columns, header)
+            name = "sequence" if columns.sequence is None else columns.sequence
             place = header.index(name) if name in header else None
             folder = BucketFolder(work, header, place, count)
             plain = {name, columns.time, columns.event, *columns.bounds, columns.metadata, *columns.arguments(header)}
