@@ -30,3 +30,17 @@ def duration_seconds(text: str) -> float | None:
         total += float(match[1]) * seconds
         place = match.end()
     return total if place and not text[place:].strip() else None
+
+
+def short_duration(seconds: float) -> str:
+    """Seconds in words: `40 s`, `12 min`, `1 h 20 min`, `3 d 4 h`."""
+    whole = round(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    if whole < 100 * 60:
+        return f"{round(whole / 60)} min"
+    hours, minutes = divmod(round(whole / 60), 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(round(whole / 3600), 24)
+    return f"{days} d {hours} h"

@@ -47,11 +47,12 @@ def auto(
 ) -> None:
     """Find the best model for data in some minutes: judged on dev. Ctrl-C loses nothing: the same command goes on."""
     began = time.time()
-    from foretell.cli.show import bar, print_json
+    from foretell.cli.show import print_json
     from foretell.cli.train import check_source
     from foretell.search.auto import SearchListener
     from foretell.search.auto import auto as search
     from foretell.train.interrupting import stopping
+    from foretell.train.progress_bar import bar
 
     source = flags.data_source(data, sql, database)
     if source is not None:

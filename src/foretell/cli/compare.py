@@ -42,12 +42,13 @@ def compare(
     from foretell.batches.batch import Window
     from foretell.cli.open_run import open_run, unfinished
     from foretell.cli.scoring import kept_scores, score_run, show_comparison
-    from foretell.cli.show import bar, print_json
+    from foretell.cli.show import print_json
     from foretell.evaluate.compare import ComparedRun
     from foretell.evaluate.compare import compare as compared
     from foretell.evaluate.scores import ScoringOptions
     from foretell.models.capabilities import HasRules
     from foretell.options import Integral, check_choice
+    from foretell.train.progress_bar import bar
 
     check_choice("over", over, Units)
     check_choice("integral", integral, Integral)

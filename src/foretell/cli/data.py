@@ -190,8 +190,8 @@ def _simulate_packed(
     truth: Process, name: str, out: Path, sequences: int, t_end: float, seed: int, as_json: bool
 ) -> None:
     """Sequences from the process into a packed folder, some at a time."""
-    from foretell.cli.show import bar
     from foretell.data.packed.simulating import simulate_packed
+    from foretell.train.progress_bar import bar
 
     with bar(as_json) as progress:
         found = simulate_packed(truth, name, out, sequences, t_end, seed, progress.move)

@@ -10,12 +10,12 @@ import typer
 from foretell.cli import flags
 
 if TYPE_CHECKING:
-    from foretell.cli.show import Bar
     from foretell.data import Dataset, EventData
     from foretell.evaluate.scores import Evaluation
     from foretell.models.base import IntensityModel
     from foretell.train.config import RunConfig
     from foretell.train.fit import Fit
+    from foretell.train.progress_bar import Bar
     from foretell.train.run import RunFolder
 
 Option = typer.Option
@@ -55,13 +55,14 @@ def demo(
     quiet: flags.QuietOption = False,
 ) -> None:
     """Train on two football finals of robots, without rules (A-NHP) and with (A-NDTT); score on another, beside simple floors."""
-    from foretell.cli.show import bar, out, remarks, score_table
+    from foretell.cli.show import out, remarks, score_table
     from foretell.data import load
     from foretell.evaluate.record import write_scores
     from foretell.evaluate.scores import ScoringOptions, score
     from foretell.report.plots import intensity_plot, learning_curves, save_figure
     from foretell.train.fit import fit, floors_for
     from foretell.train.likelihood_task import mean_log_likelihood
+    from foretell.train.progress_bar import bar
 
     dataset = load("robocup")
     train, dev, test = dataset.train, dataset.dev, dataset.test
@@ -76,7 +77,7 @@ def demo(
         floors = floors_for(dataset.vocabulary, train)
         for place, floor in enumerate(floors):
             progress.move(f"fitting {floor.title}", place, len(floors))
-            fit(floor, train, dev)
+            fit(floor, train, dev, progress=False)
         fits = [_trained(folder, config, dataset, progress) for folder, config in runs]
         models: list[IntensityModel] = [*reversed(floors), *(one.model for one in fits)]
         scored = []
@@ -131,6 +132,7 @@ def _trained(folder: RunFolder, config: RunConfig, dataset: Dataset, progress: B
 
     from foretell.cli.show import epoch_line
     from foretell.train.fit import fit
+    from foretell.train.progress import TrainingProgress
 
     options = config.train
     model = config.model.make(dataset.vocabulary, seed=options.seed, dtype=getattr(torch, options.dtype))
@@ -143,9 +145,8 @@ def _trained(folder: RunFolder, config: RunConfig, dataset: Dataset, progress: B
         dataset.dev,
         options,
         run=folder,
-        on_step=lambda epoch, done, of: progress.move(
-            f"{model.title}: epoch {epoch}", (epoch - 1) * of + done, options.epochs * of
-        ),
+        callbacks=[TrainingProgress(progress, options.epochs, options.patience, model.title)],
+        progress=False,
         on_epoch=lambda record: progress.keep(epoch_line(record)),
     )
 

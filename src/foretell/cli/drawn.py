@@ -8,10 +8,11 @@ from typing import cast
 import typer
 
 from foretell.cli.open_run import OpenRun
-from foretell.cli.show import bar, print_json
+from foretell.cli.show import print_json
 from foretell.errors import ForetellError
 from foretell.evaluate.drawn_scores import drawn_scores
 from foretell.options import Window
+from foretell.train.progress_bar import bar
 from foretell.wording import counted
 
 

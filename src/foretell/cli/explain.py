@@ -48,11 +48,12 @@ def explain(
     from foretell.cli.input_data import asked_times, chosen_sequences
     from foretell.cli.open_run import open_run
     from foretell.cli.replay import before
-    from foretell.cli.show import bar, out, print_json
+    from foretell.cli.show import out, print_json
     from foretell.evaluate.explain import check_explained, checked_time
     from foretell.evaluate.explain import explain as ask
     from foretell.models.rules.rule_model import RuleModel
     from foretell.report.explanation import heading, tables
+    from foretell.train.progress_bar import bar
 
     if plot is not None:
         from foretell.report.canvas import check_suffix
@@ -105,9 +106,10 @@ def explain(
 
 def _show_covariates(opened: OpenRun, as_json: bool) -> None:
     """Importance and effects of every column, over the data."""
-    from foretell.cli.show import bar, out, print_json
+    from foretell.cli.show import out, print_json
     from foretell.evaluate.covariate_effects import covariate_effects
     from foretell.report.covariate_tables import covariate_table
+    from foretell.train.progress_bar import bar
 
     def move(done: int, of: int) -> None:
         progress.move("covariates", done, of)

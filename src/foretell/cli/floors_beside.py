@@ -10,12 +10,12 @@ from foretell.train.floor_fits import FittedFloor, fit_floors, hawkes_of, keep_f
 from foretell.train.likelihood_task import mean_log_likelihood, scored_alike
 
 if TYPE_CHECKING:
-    from foretell.cli.show import Bar
     from foretell.data import Dataset
     from foretell.models.base import IntensityModel
     from foretell.train.auto_config import AutoConfig
     from foretell.train.config import RunConfig
     from foretell.train.fit import AnyTraining
+    from foretell.train.progress_bar import Bar
     from foretell.train.run import RunFolder
 
 

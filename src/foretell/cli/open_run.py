@@ -33,7 +33,7 @@ from foretell.train.splits import in_vocabulary, load_run, open_for
 from foretell.wording import counted, listed
 
 if TYPE_CHECKING:
-    from foretell.cli.show import Bar
+    from foretell.train.progress_bar import Bar
 
 
 NOTHING: Mapping[str, Any] = {}
@@ -278,5 +278,5 @@ def fitted_floors(opened: OpenRun, without: Collection[str], progress: Bar) -> I
     floors = [floor for floor in reversed(floors_for(opened.model.vocabulary, train)) if floor.kind not in without]
     for place, floor in enumerate(floors):
         progress.move(f"fitting {floor.title}", place, len(floors))
-        fit(floor, train, dev)
+        fit(floor, train, dev, progress=False)
         yield floor

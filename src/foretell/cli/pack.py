@@ -33,9 +33,9 @@ def pack(
     """Reads and checks IN in bounded memory, writes OUT: all of it, or nothing if there is a mistake in IN."""
     from dataclasses import replace
 
-    from foretell.cli.show import bar
     from foretell.data.packed.packing import pack as write
     from foretell.train.config import DataOptions
+    from foretell.train.progress_bar import bar
 
     reading = flags.reading(given, flags.with_participants(columns, participants))
     options = replace(DataOptions(), **reading).reading()

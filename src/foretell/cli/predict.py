@@ -62,12 +62,13 @@ def predict(
     """The next event of each sequence: its time, its type and its participants, with probabilities; a classifier's labels."""
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
-    from foretell.cli.show import bar, out, print_json
+    from foretell.cli.show import out, print_json
     from foretell.cli.task_runs import is_task, label_data
     from foretell.cli.work_place import RunQuestion, shards_at
     from foretell.evaluate.predict import predict_each, seen_until
     from foretell.report.predict_tables import event_tables, remarks, sentence, when_table
     from foretell.shards.place import parse_place
+    from foretell.train.progress_bar import bar
 
     place = parse_place(on)
     if is_task(run):

@@ -122,9 +122,9 @@ def replayed(
     quiet: bool,
     on: str = "this",
 ) -> Replay:
-    from foretell.cli.show import bar
     from foretell.ground.engine import ReplayLimits
     from foretell.ground.replay import replay as run
+    from foretell.train.progress_bar import bar
 
     usual = ReplayLimits()
     if math.isnan(limit):

@@ -13,10 +13,10 @@ from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
     from foretell.cli.open_run import OpenRun
-    from foretell.cli.show import Bar
     from foretell.data import EventSequence
     from foretell.data.summary import DataSummary
     from foretell.report.entry import Entry
+    from foretell.train.progress_bar import Bar
 
 Option = typer.Option
 log = logging.getLogger("foretell")
@@ -53,11 +53,12 @@ def report(
     import time
 
     from foretell.cli.open_run import names_its_data, open_run, without_floors
-    from foretell.cli.show import bar, print_json
+    from foretell.cli.show import print_json
     from foretell.data.files import replacing
     from foretell.evaluate.metrics import has_times
     from foretell.report.entry import place_of_same
     from foretell.report.page import Contents, report_page
+    from foretell.train.progress_bar import bar
 
     begun = time.monotonic()
     if out.suffix.lower() not in SUFFIXES:

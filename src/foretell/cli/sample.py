@@ -85,7 +85,7 @@ def sample(
 
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
-    from foretell.cli.show import bar, out, print_json
+    from foretell.cli.show import out, print_json
     from foretell.cli.work_place import RunQuestion, shards_at
     from foretell.data import EventData, EventSequence, save
     from foretell.data.loading import SUFFIXES, suffix_of
@@ -93,6 +93,7 @@ def sample(
     from foretell.sampling.core.recent import recent_histories
     from foretell.shards.place import parse_place
     from foretell.train.fit import choose_device
+    from foretell.train.progress_bar import bar
     from foretell.train.run import RunFolder
 
     place = parse_place(on)

@@ -7,8 +7,6 @@ from dataclasses import asdict, replace
 
 from foretell.cli.open_run import OpenRun, fitted_floors, unfinished
 from foretell.cli.show import (
-    Bar,
-    bar,
     difference_tables,
     fit_table,
     functor_table,
@@ -28,6 +26,7 @@ from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summari
 from foretell.shards.place import WorkPlace
 from foretell.shards.shard_map import Shards
 from foretell.train.likelihood_task import scored_alike
+from foretell.train.progress_bar import Bar, bar
 from foretell.train.run import MODEL
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-import time
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from foretell.wording import counted, escape
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
     from foretell.evaluate.metrics import ScoreDefinition
     from foretell.evaluate.scores import Evaluation
 
-PLAIN_LINE_EVERY = 5.0  # seconds
 SHOWN_FUNCTORS = 12
 
 
@@ -55,40 +51,6 @@ def print_json(value: Any) -> None:
     if not text.isprintable():
         text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
     sys.stdout.write(text + "\n")
-
-
-class Bar:
-    """One line of progress: `say` sets its words, `move` its place; what is worth keeping goes through `keep`."""
-
-    def __init__(self, progress: Progress | None, quiet: bool) -> None:
-        self.progress, self.quiet = progress, quiet
-        self.task = None if progress is None else progress.add_task("", total=None)
-        self.last_line = time.monotonic()
-
-    def move(self, words: str, done: int, of: int) -> None:
-        if self.progress is not None and self.task is not None:
-            self.progress.update(self.task, description=words, completed=done, total=of)
-        elif not self.quiet and time.monotonic() - self.last_line >= PLAIN_LINE_EVERY:
-            self.last_line = time.monotonic()
-            sys.stderr.write(f"{words} {done}/{of}\n")
-
-    def keep(self, line: str) -> None:
-        if self.progress is not None:
-            self.progress.console.print(line, highlight=False, markup=False)
-        elif not self.quiet:
-            self.last_line = time.monotonic()
-            sys.stderr.write(line + "\n")
-
-
-@contextmanager
-def bar(quiet: bool = False) -> Iterator[Bar]:
-    console = Console(stderr=True, emoji=False)
-    if quiet or not console.is_terminal:
-        yield Bar(None, quiet)
-        return
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield Bar(progress, quiet)
 
 
 def epoch_line(record: dict[str, Any]) -> str:

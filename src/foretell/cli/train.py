@@ -217,32 +217,31 @@ def _fitted(
 ) -> tuple[AnyTraining, dict[str, float]]:
     """The trained model, and the scores of the floors beside it."""
     from foretell.cli.floors_beside import floors_beside
-    from foretell.cli.show import bar, epoch_line
+    from foretell.cli.show import epoch_line
     from foretell.cli.step_progress import step_progress
     from foretell.train.fit import TrainingInterrupt, train_from_config
     from foretell.train.interrupting import stopping
     from foretell.train.processes import process_group
+    from foretell.train.progress import TrainingProgress
+    from foretell.train.progress_bar import bar
 
     config = auto.config
     patient = process_group().size > 1
-    with bar(quiet) as progress, step_progress(progress.keep) as watch, stopping(patient=patient) as asked:
-
-        def on_step(epoch: int, done: int, of: int) -> None:
-            progress.move(f"epoch {epoch}", done, of)
-            watch.passed(epoch, done, of)
-
+    with bar(quiet) as progress, stopping(patient=patient) as asked:
         try:
             beside = floors_beside(network, dataset, config, run, auto.floors, progress) if floors and run else {}
-            result = train_from_config(
-                config,
-                network,
-                dataset,
-                run=run,
-                resume=resume,
-                on_step=on_step,
-                on_epoch=lambda record: progress.keep(epoch_line(record)),
-                stop=lambda: asked["stop"],
-            )
+            with step_progress(progress.keep) as watch:
+                result = train_from_config(
+                    config,
+                    network,
+                    dataset,
+                    run=run,
+                    resume=resume,
+                    callbacks=[TrainingProgress(progress, config.train.epochs, config.train.patience)],
+                    on_step=watch.passed,
+                    on_epoch=lambda record: progress.keep(epoch_line(record)),
+                    stop=lambda: asked["stop"],
+                )
             return result, beside
         except ForetellError:
             if fresh and run is not None and not run.has_model:
@@ -256,8 +255,8 @@ def _fitted(
 
 def _read_config(path: Path | None, given: dict[str, Any], *, quiet: bool) -> AutoConfig:
     """The configuration of a file, with what flags say instead, and what rules choose where they are asked to."""
-    from foretell.cli.show import bar
     from foretell.train.auto_config import AutoConfig, is_auto, resolve
+    from foretell.train.progress_bar import bar
 
     table = read_config(path) if path is not None else {}
     for section, values in given.items():

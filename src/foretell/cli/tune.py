@@ -39,9 +39,10 @@ def tune(
     given: flags.Given,
 ) -> None:
     """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
-    from foretell.cli.show import bar, print_json
+    from foretell.cli.show import print_json
     from foretell.train.config import read_config
     from foretell.train.interrupting import stopping
+    from foretell.train.progress_bar import bar
     from foretell.train.tune import tune as search
 
     table = read_config(config)

@@ -15,8 +15,6 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import Progress
 
 from foretell.data import Card, Clock, ColumnMap, Dataset, EventData, ReadOptions
 from foretell.data.files import replacing
@@ -85,6 +83,7 @@ class Forecaster:
         event: str = "event",
         dev: Any = None,
         callbacks: Iterable[Callback] = (),
+        progress: bool | None = None,
         **how: Unpack[FrameOptions],
     ) -> Self:
         """Learn from a frame; other frames are then read in the same way.
@@ -97,6 +96,7 @@ class Forecaster:
             **how: how columns are read, as in `from_frame`.
             dev: a frame on which epochs are compared; default: a tenth of the sequences is set aside for that.
             callbacks: as in `foretell.fit`.
+            progress: as in `foretell.fit`.
 
         Returns:
             The forecaster itself.
@@ -113,8 +113,7 @@ class Forecaster:
         network = self._new_model(config, data)
         data = replace(data, **{name: _settled(network, one, config) for name, one in data.splits().items()})
         assert data.train is not None
-        with EpochProgress(config.train.epochs) as progress:
-            result = fit(network, data.train, data.dev, config.train, callbacks=[*callbacks, progress])
+        result = fit(network, data.train, data.dev, config.train, callbacks=callbacks, progress=progress)
         self.model_, self.records_, self.clock_ = result.model, result.records, train.clock
         said = {name: getattr(options, name) for name in READING}
         self._config = replace(config, data=replace(config.data, columns=_parts(options.columns), **said))
@@ -342,24 +341,3 @@ def _settled(model: IntensityModel, data: EventData, config: RunConfig) -> Event
     if not isinstance(model, HasRules) or config.data.impossible == "error":
         return data
     return settle_impossible(model.program, data, config.data.impossible).data
-
-
-class EpochProgress(Callback):
-    """A bar with the time that is left, on a terminal or in a notebook; elsewhere nothing is shown."""
-
-    def __init__(self, epochs: int) -> None:
-        console = Console(stderr=True)
-        shown = console.is_terminal or console.is_jupyter
-        self.bar = Progress(console=console, transient=True, disable=not shown)
-        self.task = self.bar.add_task("training", total=epochs)
-
-    def __enter__(self) -> Self:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()
-
-    def on_epoch(self, record: dict[str, Any]) -> None:
-        score = record.get("dev", record.get("train", float("nan")))
-        self.bar.update(self.task, completed=record["epoch"], description=f"training, {score:.3f} nats per event")

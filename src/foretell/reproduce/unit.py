@@ -189,7 +189,8 @@ class Workspace:
             start(model)
         before, resume = len(run.metrics()), run.checkpoint.exists()
         began = time.perf_counter()
-        result = fit(model, train, dev, config.train, run=run, resume=resume, on_epoch=on_epoch, stop=self.stop)
+        told: dict[str, Any] = {"on_epoch": on_epoch, "stop": self.stop, "progress": False}
+        result = fit(model, train, dev, config.train, run=run, resume=resume, **told)
         seconds = time.perf_counter() - began
         if not isinstance(model, DirectFit):  # over all the calls that it took
             seconds = sum(one["train_seconds"] + one["dev_seconds"] for one in result.records)

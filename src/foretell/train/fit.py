@@ -42,6 +42,7 @@ from foretell.train.label_tasks import Classification, Pretraining, classify, pr
 from foretell.train.likelihood_task import LikelihoodTask, mean_log_likelihood
 from foretell.train.noise import noise_of_run
 from foretell.train.processes import ProcessGroup, process_group
+from foretell.train.progress import with_progress
 from foretell.train.run import RunFolder, held
 from foretell.train.trainer import (
     Callback,
@@ -69,6 +70,7 @@ def fit(
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
     stop: Callable[[], bool] | None = None,
     floors: bool = False,
+    progress: bool | None = None,
     **changes: Any,
 ) -> Fit:
     """Train a model in place, by maximum likelihood or noise-contrastive estimation.
@@ -87,6 +89,7 @@ def fit(
         on_epoch: a function in place of a callback with `on_epoch`.
         stop: a function in place of a callback with `stop`.
         floors: fit Poisson and Hawkes first; the result then has them as `floors`, with their scores.
+        progress: show a bar with the time that is left and the best score so far. Default: on a terminal and in a notebook.
         **changes: single options of training: `fit(model, data.train, dev=data.dev, epochs=5, lr=2e-3)`.
 
     Returns:
@@ -117,9 +120,11 @@ def fit(
         model.meet(train)
     check_data(model, train, dev)
     _check_options(model, options)
-    callback, processes = CallbackList(callbacks, on_step, on_epoch, stop), process_group()
+    processes = process_group()
     _check_processes(processes, isinstance(model, DirectFit), model.title)
-    with held(run if processes.first else None):
+    shown = with_progress(callbacks, progress if processes.first else False, options.epochs, options.patience)
+    with held(run if processes.first else None), shown as told:
+        callback = CallbackList(told, on_step, on_epoch, stop)
         if isinstance(model, DirectFit):
             return replace(_fit_directly(model, train, dev, run, callback, options), floors=beside)
         if hawkes_of(beside) is not None and not model.fitted:
@@ -260,8 +265,9 @@ AnyTraining = Fit | Pretraining | Classification
 
 
 def train_from_config(config: RunConfig, model: IntensityModel, dataset: Dataset, **keywords: Any) -> AnyTraining:
-    """Call `fit`, `pretrain` or `classify`; `keywords` are the run folder and callbacks, as in `fit`."""
+    """Call `fit`, `pretrain` or `classify`, which show nothing; `keywords` are the run folder and callbacks, as in `fit`."""
     assert dataset.train is not None
+    keywords = {"progress": False} | keywords
     task = config.task
     if task is None:
         return fit(model, dataset.train, dataset.dev, config.train, **keywords)

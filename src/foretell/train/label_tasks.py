@@ -27,6 +27,7 @@ from foretell.train.arguments import check_arguments, check_data
 from foretell.train.checkpoint import Progress
 from foretell.train.config import PretrainOptions, TrainOptions
 from foretell.train.likelihood_task import padded_width
+from foretell.train.progress import with_progress
 from foretell.train.run import RunFolder, held
 from foretell.train.step import SEED_STRIDE
 from foretell.train.trainer import (
@@ -126,6 +127,7 @@ def pretrain(
     on_step: Callable[[int, int, int], None] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    progress: bool | None = None,
     **changes: Any,
 ) -> Pretraining:
     """Pretrain the encoder of an A-NHP in place, by predicting types that are masked; `fit` and `classify` then go on from it.
@@ -147,6 +149,7 @@ def pretrain(
         on_step: as in `fit`.
         on_epoch: as in `fit`.
         stop: as in `fit`.
+        progress: as in `fit`.
         **changes: single options of training.
 
     Returns:
@@ -177,8 +180,8 @@ def pretrain(
 
     rounds = [[number, 2] for number in range(dev_rounds)]
     task = LabelTask(masked, train, options, terms, mask * (1.0 - drop) * train.event_count, rounds)
-    callback = CallbackList(callbacks, on_step, on_epoch, stop)
-    with held(run):
+    with held(run), with_progress(callbacks, progress, options.epochs, options.patience) as told:
+        callback = CallbackList(told, on_step, on_epoch, stop)
         result = Trainer(task, train, dev, options, callback, run, resume).run()
     start_intensities(model, torch.Generator().manual_seed(options.seed))  # for the vectors that were learned
     model.start_rates(train)
@@ -205,6 +208,7 @@ def classify(
     on_step: Callable[[int, int, int], None] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    progress: bool | None = None,
     **changes: Any,
 ) -> Classification:
     """Learn a property of sequences or events; the A-NHP is trained along, in place.
@@ -223,6 +227,7 @@ def classify(
         on_step: as in `fit`.
         on_epoch: as in `fit`.
         stop: as in `fit`.
+        progress: as in `fit`.
         **changes: single options of training.
 
     Returns:
@@ -252,8 +257,8 @@ def classify(
         return _label_terms(classifier, data, [found[place] for place in indices], indices, width)
 
     task = LabelTask(classifier, train, options, terms, int(counts.sum()))
-    callback = CallbackList(callbacks, on_step, on_epoch, stop)
-    with held(run):
+    with held(run), with_progress(callbacks, progress, options.epochs, options.patience) as told:
+        callback = CallbackList(told, on_step, on_epoch, stop)
         return Trainer(task, train, dev, options, callback, run, resume).run()
 
 

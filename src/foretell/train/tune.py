@@ -340,7 +340,7 @@ class _Trial:
         if isinstance(model, RuleModel) and how != "error":  # with "error", `fit` names what is impossible
             train, dev = (settle_impossible(model.program, data, how).data for data in (train, dev))
         self.tell(TrialProgress(self.trial.number, self.setting))
-        result = fit(model, train, dev, config.train, on_epoch=self.epoch, stop=self.stop)
+        result = fit(model, train, dev, config.train, on_epoch=self.epoch, stop=self.stop, progress=False)
         if not math.isfinite(result.best):
             raise ForetellError(f"the log-likelihood of dev is {result.best}")
         self.comparable(sum_scored(dev, np.arange(len(dev)), config.train.window, model.unscored))
