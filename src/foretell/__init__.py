@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from foretell.report import plots as plot
     from foretell.sampling.core.futures import sample, sample_futures, sample_next
     from foretell.search.auto import auto
+    from foretell.train.callbacks import Callback
     from foretell.train.fit import fit
     from foretell.train.interrupting import TrainingInterrupt
     from foretell.train.label_tasks import classify, pretrain
+    from foretell.train.loggers import MLflowCallback, TensorBoardCallback, WandbCallback
     from foretell.train.run import RunFolder
-    from foretell.train.trainer import Callback
 
 _HOMES = {
     "foretell.data": "Dataset EventData EventSequence Vocabulary from_frame load load_file save save_dataset",
@@ -69,7 +70,8 @@ _HOMES = {
     "foretell.evaluate.task_scores": "predict_labels score_labels score_masked",
     "foretell.train.run": "RunFolder",
     "foretell.train.interrupting": "TrainingInterrupt",
-    "foretell.train.trainer": "Callback",
+    "foretell.train.callbacks": "Callback",
+    "foretell.train.loggers": "MLflowCallback TensorBoardCallback WandbCallback",
     "foretell.evaluate.scores": "evaluate",
     "foretell.evaluate.queries": "embeddings_of intensities_at",
     "foretell.evaluate.explain": "explain",
@@ -88,11 +90,14 @@ __all__ = [
     "EventSequence",
     "Forecaster",
     "ForetellError",
+    "MLflowCallback",
     "Program",
     "ProgramError",
     "RunFolder",
+    "TensorBoardCallback",
     "TrainingInterrupt",
     "Vocabulary",
+    "WandbCallback",
     "auto",
     "classify",
     "embeddings_of",

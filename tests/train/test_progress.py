@@ -42,7 +42,13 @@ def test_the_time_that_is_left_is_that_of_the_whole_run(monkeypatch):
     for step in range(1, 5):
         now[0] += 60.0
         shown.on_step(1, step, 4)
-    assert [one[3] for one in log.moves] == ["", "", "at most 38 min left", "at most 37 min left", "at most 36 min left"]
+    assert [one[3] for one in log.moves] == [
+        "",
+        "",
+        "at most 38 min left",
+        "at most 37 min left",
+        "at most 36 min left",
+    ]
 
 
 def test_a_worse_epoch_does_not_change_the_best_score():

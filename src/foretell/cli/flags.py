@@ -96,6 +96,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout."
 
 Given = dict[str, dict[str, Any]]  # what was given on the command line: section → option → value
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Any key: --set train.clip=1 --set model.bos=true.")]
+LogOption = Annotated[
+    list[str] | None,
+    typer.Option("--log", help="Also send every epoch to tensorboard, mlflow or wandb; may be repeated."),
+]
 SummaryOption = Annotated[bool, typer.Option("--json", help="Print a summary as JSON on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet/--no-quiet", help="No progress.")]
 ResumeOption = Annotated[Path | None, typer.Option("--resume", help="A run folder to continue.")]
@@ -169,7 +173,17 @@ def reading(given: Given, columns: str) -> dict[str, Any]:
     return found
 
 
-LAST = ("set_", "as_json", "quiet")  # what all commands end with
+def log_names(log: list[str] | None) -> tuple[str, ...]:
+    """The loggers of `--log tensorboard --log mlflow`, or `--log tensorboard,mlflow`."""
+    names = [name.strip() for text in log or [] for name in text.split(",") if name.strip()]
+    if names:
+        from foretell.train.loggers import check_installed
+
+        check_installed(names)
+    return tuple(names)
+
+
+LAST = ("log", "set_", "as_json", "quiet")  # what all commands end with
 
 
 def _parameter(flag: Flag, name: str, hint: Any, default: object) -> inspect.Parameter:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foretell.cli import flags
-from foretell.cli.train import add, check_source, resume_run, train_run
+from foretell.cli.train import TrainRequest, add, check_source, resume_run, train_run
 from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
 from foretell.train.config import DataOptions, PretrainOptions, TrainOptions
@@ -27,6 +27,7 @@ def pretrain(
     run: Annotated[Path | None, typer.Option(help="The folder to write; default: runs/DATA-anhp-pretrained.")] = None,
     resume: flags.ResumeOption = None,
     columns: flags.ColumnsOption = "",
+    log: flags.LogOption = None,
     set_: flags.SetOption = None,
     as_json: flags.SummaryOption = False,
     quiet: flags.QuietOption = False,
@@ -34,13 +35,14 @@ def pretrain(
     given: flags.Given,
 ) -> None:
     """The encoder learns to tell hidden types from all other events, past and future; `train --init` goes on from it."""
+    request = TrainRequest(as_json, quiet, logs=flags.log_names(log))
     add(given, columns, set_)
     if resume is not None:
-        return resume_run(resume, config is not None or run is not None or any(given.values()), as_json, quiet)
+        return resume_run(resume, config is not None or run is not None or any(given.values()), request)
     check_source(config, given, "pretrain")
     _check_task(config)
     given["task"]["kind"] = "pretrain"
-    train_run((config, given), run, as_json, quiet)
+    train_run((config, given), run, request)
 
 
 def _check_task(config: Path | None) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 Option = typer.Option
 
 
+@dataclass(frozen=True)
+class TrainRequest:
+    """What else is asked of a training, besides the run."""
+
+    as_json: bool = False
+    quiet: bool = False
+    floors: bool = False
+    logs: tuple[str, ...] = ()  # names of loggers
+
+
 @flags.with_flags({"data": DataOptions, "model": HeadOptions, "train": TrainOptions, "task": ClassifyOptions})
 def train(
     config: Annotated[Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train].")] = None,
@@ -49,6 +59,7 @@ def train(
     task: Annotated[str | None, Option(help="classify: learn a property of sequences or events; see --label.")] = None,
     floors: Annotated[bool, Option(help="Also fit Poisson and Hawkes, and say whether the model beats them.")] = True,
     processes: Annotated[int, Option(help="Processes of this machine that share every step.", min=1)] = 1,
+    log: flags.LogOption = None,
     set_: flags.SetOption = None,
     as_json: flags.SummaryOption = False,
     quiet: flags.QuietOption = False,
@@ -58,6 +69,7 @@ def train(
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
     if processes > 1 and "WORLD_SIZE" not in os.environ:
         run_processes(processes, without_processes(sys.argv[1:]))
+    request = TrainRequest(as_json, quiet, floors, flags.log_names(log))
     if model or (program is not None and preset is not None):
         given["model"]["kind"] = model or "andtt"
     if program is not None:
@@ -73,10 +85,10 @@ def train(
     if resume is not None:
         epochs = given["train"].pop("epochs", None)
         more = config is not None or run is not None or any(given.values())
-        return resume_run(resume, more, as_json, quiet, floors, epochs)
+        return resume_run(resume, more, request, epochs)
     check_source(config, given, "train")
     _check_program(given["model"])
-    train_run((config, given), run, as_json, quiet, floors)
+    train_run((config, given), run, request)
 
 
 def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:
@@ -94,12 +106,10 @@ def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:
             given[section][name] = value  # a bare word is a string
 
 
-def resume_run(
-    folder: Path, anything_else: bool, as_json: bool, quiet: bool, floors: bool = False, epochs: int | None = None
-) -> None:
+def resume_run(folder: Path, anything_else: bool, request: TrainRequest, epochs: int | None = None) -> None:
     if anything_else:
         raise ForetellError(
-            "--resume continues a run exactly as it was begun: give nothing else with it, but for more --epochs"
+            "--resume continues a run exactly as it was begun: give nothing else with it, but for more --epochs and --log"
         )
     if epochs is not None:
         from foretell.train.processes import is_launched
@@ -108,7 +118,7 @@ def resume_run(
         if is_launched():
             raise ForetellError("--resume with more --epochs: give --epochs to one process first, without torchrun")
         RunFolder.open(folder).raise_epochs(epochs)
-    train_run(None, folder, as_json, quiet, floors)
+    train_run(None, folder, request)
 
 
 def check_source(config: Path | None, given: flags.Given, verb: str) -> None:
@@ -133,9 +143,7 @@ def _check_program(given: dict[str, Any]) -> None:
 def train_run(
     what: tuple[Path | None, dict[str, Any]] | None,
     folder: Path | None,
-    as_json: bool,
-    quiet: bool,
-    floors: bool = False,
+    request: TrainRequest,
 ) -> None:
     """A run from a file and flags, or a run folder continued: whatever its configuration asks for."""
     from foretell.cli.show import print_json
@@ -144,26 +152,26 @@ def train_run(
     from foretell.train.run import RunFolder, held
 
     first = launched_rank() == 0  # the process that writes and prints
-    quiet = quiet or not first
+    request = replace(request, quiet=request.quiet or not first, floors=request.floors and first)
     if what is None:
         assert folder is not None
         run = RunFolder.open(folder)
         auto = AutoConfig(run.config())
     else:
-        run, auto = None, _read_config(*what, quiet=quiet or as_json)
+        run, auto = None, _read_config(*what, quiet=request.quiet or request.as_json)
         folder = default_folder(auto.config) if folder is None else folder
     with held(run if first else None), joined_processes():
-        summary, config = _train(auto, run, folder if first else None, floors and first, as_json, quiet)
+        summary, config = _train(auto, run, folder if first else None, request)
     if not first:
         return
-    if as_json:
+    if request.as_json:
         print_json(summary)
     else:
         typer.echo(said(summary, config))
 
 
 def _train(
-    auto: AutoConfig, run: RunFolder | None, folder: Path | None, floors: bool, as_json: bool, quiet: bool
+    auto: AutoConfig, run: RunFolder | None, folder: Path | None, request: TrainRequest
 ) -> tuple[dict[str, Any], RunConfig]:
     """The summary of a finished run, and its configuration with whole paths; `run` is the one that is continued.
 
@@ -186,11 +194,11 @@ def _train(
     dtype = getattr(torch, config.train.dtype)
     with nullcontext() if run is None else own_program(run):
         network = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
-    dataset, counts = settled_splits(network, dataset, flags.Impossible(config.data.impossible), quiet)
+    dataset, counts = settled_splits(network, dataset, flags.Impossible(config.data.impossible), request.quiet)
     assert dataset.train is not None
     # stopped before its first checkpoint, a run begins again
     fresh, resuming = run is None, run is not None and run.checkpoint.exists()
-    network, taken = started_from(config, network, dataset.train, run, quiet or as_json)
+    network, taken = started_from(config, network, dataset.train, run, request.quiet or request.as_json)
     if run is None and folder is not None:
         run = RunFolder.create(folder, config, data_facts(dataset) | {"impossible": counts}, auto.lines())
     with held(run if folder is not None else None):
@@ -201,7 +209,7 @@ def _train(
                     run.keep_start(RunFolder.open(config.train.init))
             run.tidy()
         auto = replace(auto, config=config, loaded=None)
-        result, beside = _fitted(auto, network, dataset, run, resuming, fresh, floors, quiet)
+        result, beside = _fitted(auto, network, dataset, run, (resuming, fresh), request)
         return summary_of(result, config, run, dataset, taken) | told_of(auto, beside, result), config
 
 
@@ -210,26 +218,28 @@ def _fitted(
     network: IntensityModel,
     dataset: Dataset,
     run: RunFolder | None,
-    resume: bool,
-    fresh: bool,
-    floors: bool,
-    quiet: bool,
+    begun: tuple[bool, bool],
+    request: TrainRequest,
 ) -> tuple[AnyTraining, dict[str, float]]:
-    """The trained model, and the scores of the floors beside it."""
+    """The trained model, and the scores of the floors beside it; `begun` says whether the run is resumed, and whether it is new."""
     from foretell.cli.floors_beside import floors_beside
     from foretell.cli.show import epoch_line
     from foretell.cli.step_progress import step_progress
     from foretell.train.fit import TrainingInterrupt, train_from_config
     from foretell.train.interrupting import stopping
+    from foretell.train.loggers import loggers
     from foretell.train.processes import process_group
     from foretell.train.progress import TrainingProgress
     from foretell.train.progress_bar import bar
 
-    config = auto.config
+    config, (resume, fresh) = auto.config, begun
     patient = process_group().size > 1
-    with bar(quiet) as progress, stopping(patient=patient) as asked:
+    with bar(request.quiet) as progress, stopping(patient=patient) as asked:
         try:
-            beside = floors_beside(network, dataset, config, run, auto.floors, progress) if floors and run else {}
+            logs = loggers(request.logs, run.path) if run is not None else []
+            beside = (
+                floors_beside(network, dataset, config, run, auto.floors, progress) if request.floors and run else {}
+            )
             with step_progress(progress.keep) as watch:
                 result = train_from_config(
                     config,
@@ -237,7 +247,7 @@ def _fitted(
                     dataset,
                     run=run,
                     resume=resume,
-                    callbacks=[TrainingProgress(progress, config.train.epochs, config.train.patience)],
+                    callbacks=[TrainingProgress(progress, config.train.epochs, config.train.patience), *logs],
                     on_step=watch.passed,
                     on_epoch=lambda record: progress.keep(epoch_line(record)),
                     stop=lambda: asked["stop"],

@@ -28,13 +28,13 @@ from foretell.models.base import IntensityModel
 from foretell.models.capabilities import GrowsVocabulary, HasRules
 from foretell.models.registry import find_model
 from foretell.sampling.core.futures import sample_futures
+from foretell.train.callbacks import Callback
 from foretell.train.config import RunConfig
 from foretell.train.data_facts import data_facts
 from foretell.train.fit import fit
 from foretell.train.keyword_settings import AUTO, READING, settings_table, settled_config
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary, with_splits
-from foretell.train.trainer import Callback
 
 ABOUT = "forecaster.json"  # beside the files of a run
 

@@ -28,6 +28,7 @@ from foretell.objective.nce import NoiseSource
 from foretell.options import check_choice
 from foretell.train.arguments import check_arguments, check_data
 from foretell.train.auto_settings import AUTO, choose_settings, traits_of, with_settings
+from foretell.train.callbacks import Callback, CallbackList, run_settings
 from foretell.train.config import (
     ClassifyOptions,
     ConfigError,
@@ -45,8 +46,6 @@ from foretell.train.processes import ProcessGroup, process_group
 from foretell.train.progress import with_progress
 from foretell.train.run import RunFolder, held
 from foretell.train.trainer import (
-    Callback,
-    CallbackList,
     Trainer,
     TrainingInterrupt,
     TrainingResult,
@@ -125,11 +124,12 @@ def fit(
     shown = with_progress(callbacks, progress if processes.first else False, options.epochs, options.patience)
     with held(run if processes.first else None), shown as told:
         callback = CallbackList(told, on_step, on_epoch, stop)
-        if isinstance(model, DirectFit):
-            return replace(_fit_directly(model, train, dev, run, callback, options), floors=beside)
-        if hawkes_of(beside) is not None and not model.fitted:
-            start_with_hawkes(model, train, dev, hawkes_of(beside))
-        return replace(_fit_by_steps(model, train, dev, options, callback, run, resume), floors=beside)
+        with callback.around(run_settings(model, options, train, dev)):
+            if isinstance(model, DirectFit):
+                return replace(_fit_directly(model, train, dev, run, callback, options), floors=beside)
+            if hawkes_of(beside) is not None and not model.fitted:
+                start_with_hawkes(model, train, dev, hawkes_of(beside))
+            return replace(_fit_by_steps(model, train, dev, options, callback, run, resume), floors=beside)
 
 
 def _fit_by_steps(

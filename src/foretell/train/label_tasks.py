@@ -24,6 +24,7 @@ from foretell.objective.masked import LabelTerms, corrupt, masked_terms
 from foretell.options import Sight
 from foretell.train.adam import Adam
 from foretell.train.arguments import check_arguments, check_data
+from foretell.train.callbacks import Callback, CallbackList, run_settings
 from foretell.train.checkpoint import Progress
 from foretell.train.config import PretrainOptions, TrainOptions
 from foretell.train.likelihood_task import padded_width
@@ -31,8 +32,6 @@ from foretell.train.progress import with_progress
 from foretell.train.run import RunFolder, held
 from foretell.train.step import SEED_STRIDE
 from foretell.train.trainer import (
-    Callback,
-    CallbackList,
     StepLoss,
     TaskScore,
     Trainer,
@@ -182,7 +181,8 @@ def pretrain(
     task = LabelTask(masked, train, options, terms, mask * (1.0 - drop) * train.event_count, rounds)
     with held(run), with_progress(callbacks, progress, options.epochs, options.patience) as told:
         callback = CallbackList(told, on_step, on_epoch, stop)
-        result = Trainer(task, train, dev, options, callback, run, resume).run()
+        with callback.around(run_settings(masked, options, train, dev, kind="pretrain", mask=mask, drop=drop)):
+            result = Trainer(task, train, dev, options, callback, run, resume).run()
     start_intensities(model, torch.Generator().manual_seed(options.seed))  # for the vectors that were learned
     model.start_rates(train)
     return result
@@ -259,7 +259,8 @@ def classify(
     task = LabelTask(classifier, train, options, terms, int(counts.sum()))
     with held(run), with_progress(callbacks, progress, options.epochs, options.patience) as told:
         callback = CallbackList(told, on_step, on_epoch, stop)
-        return Trainer(task, train, dev, options, callback, run, resume).run()
+        with callback.around(run_settings(classifier, options, train, dev, kind="classify", label=label)):
+            return Trainer(task, train, dev, options, callback, run, resume).run()
 
 
 def _label_terms(

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from foretell.durations import short_duration
+from foretell.train.callbacks import Callback
 from foretell.train.progress_bar import Bar, training_bar
-from foretell.train.trainer import Callback
 from foretell.wording import counted
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -23,6 +21,7 @@ from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.models.build import Network
 from foretell.train.adam import Adam
+from foretell.train.callbacks import Callback
 from foretell.train.checkpoint import Progress, load_checkpoint, save_checkpoint
 from foretell.train.config import TrainOptions, make_config
 from foretell.train.interrupting import TrainingInterrupt, interruptible
@@ -78,82 +77,6 @@ class Task(Protocol[ModelT_co]):
     def train_metrics(self, mean: float, progress: Progress, dev: EventData | None) -> dict[str, Any]:
         """The entries of an epoch's record about training, given the negative mean loss; `train` is its score."""
         ...
-
-
-class Callback:
-    """Base class of callbacks for `fit`, `pretrain` and `classify`; override what is of interest.
-
-    An error that is raised in a callback ends the training and leaves a checkpoint.
-
-    Example:
-        >>> class DevScores(ft.Callback):
-        ...     def __init__(self) -> None:
-        ...         self.scores = []
-        ...     def on_epoch(self, record: dict) -> None:
-        ...         self.scores.append(record["dev"])
-    """
-
-    def on_step(self, epoch: int, step: int, steps: int) -> None:
-        """Called after every update.
-
-        Args:
-            epoch: the epoch, from 1.
-            step: how many steps of the epoch are done.
-            steps: how many it has.
-        """
-
-    def on_epoch(self, record: dict[str, Any]) -> None:
-        """Called after every epoch.
-
-        Args:
-            record: the epoch's line of `metrics.jsonl`.
-        """
-
-    def on_checkpoint(self, path: Path) -> None:
-        """Called after a checkpoint was written; only with a run folder.
-
-        Args:
-            path: the checkpoint.
-        """
-
-    def stop(self) -> bool:
-        """Asked after every step and epoch.
-
-        Returns:
-            True ends the run with a checkpoint and `TrainingInterrupt`.
-        """
-        return False
-
-
-class CallbackList(Callback):
-    """Single functions and callbacks as one callback; each gets a copy of the records."""
-
-    def __init__(
-        self,
-        callbacks: Iterable[Callback],
-        on_step: Callable[[int, int, int], None] | None = None,
-        on_epoch: Callable[[dict[str, Any]], None] | None = None,
-        stop: Callable[[], bool] | None = None,
-    ) -> None:
-        self.callbacks = tuple(callbacks)
-        self.steps = [*([on_step] if on_step else []), *(one.on_step for one in self.callbacks)]
-        self.epochs = [*([on_epoch] if on_epoch else []), *(one.on_epoch for one in self.callbacks)]
-        self.stops = [*([stop] if stop else []), *(one.stop for one in self.callbacks)]
-
-    def on_step(self, epoch: int, step: int, steps: int) -> None:
-        for tell in self.steps:
-            tell(epoch, step, steps)
-
-    def on_epoch(self, record: dict[str, Any]) -> None:
-        for tell in self.epochs:
-            tell(dict(record))
-
-    def on_checkpoint(self, path: Path) -> None:
-        for one in self.callbacks:
-            one.on_checkpoint(path)
-
-    def stop(self) -> bool:
-        return any([ask() for ask in self.stops])  # all of them are asked
 
 
 ModelT = TypeVar("ModelT", bound=Network)

@@ -1,0 +1,130 @@
+"""What `fit`, `pretrain` and `classify` call while they work: `Callback`, which users subclass, and several of them as one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from foretell.data import EventData
+from foretell.models.build import Network
+from foretell.train.config import TrainOptions
+
+
+class Callback:
+    """Base class of callbacks for `fit`, `pretrain` and `classify`; override what is of interest.
+
+    An error that is raised in a callback ends the training and leaves a checkpoint.
+
+    Example:
+        >>> class DevScores(ft.Callback):
+        ...     def __init__(self) -> None:
+        ...         self.scores = []
+        ...     def on_epoch(self, record: dict) -> None:
+        ...         self.scores.append(record["dev"])
+    """
+
+    def on_start(self, settings: dict[str, Any]) -> None:
+        """Called before the first step, also where a run is resumed.
+
+        Args:
+            settings: what is trained and how: `model`, `train` and `data`, each with its options.
+        """
+
+    def on_end(self) -> None:
+        """Called when training has ended, also where it was stopped or failed."""
+
+    def on_step(self, epoch: int, step: int, steps: int) -> None:
+        """Called after every update.
+
+        Args:
+            epoch: the epoch, from 1.
+            step: how many steps of the epoch are done.
+            steps: how many it has.
+        """
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        """Called after every epoch.
+
+        Args:
+            record: the epoch's line of `metrics.jsonl`.
+        """
+
+    def on_checkpoint(self, path: Path) -> None:
+        """Called after a checkpoint was written; only with a run folder.
+
+        Args:
+            path: the checkpoint.
+        """
+
+    def stop(self) -> bool:
+        """Asked after every step and epoch.
+
+        Returns:
+            True ends the run with a checkpoint and `TrainingInterrupt`.
+        """
+        return False
+
+
+class CallbackList(Callback):
+    """Single functions and callbacks as one callback; each gets a copy of the records."""
+
+    def __init__(
+        self,
+        callbacks: Iterable[Callback],
+        on_step: Callable[[int, int, int], None] | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self.callbacks = tuple(callbacks)
+        self.steps = [*([on_step] if on_step else []), *(one.on_step for one in self.callbacks)]
+        self.epochs = [*([on_epoch] if on_epoch else []), *(one.on_epoch for one in self.callbacks)]
+        self.stops = [*([stop] if stop else []), *(one.stop for one in self.callbacks)]
+
+    @contextmanager
+    def around(self, settings: dict[str, Any]) -> Iterator[CallbackList]:
+        """Tells the callbacks of the start and, whatever happens, those that heard of it of the end."""
+        begun: list[Callback] = []
+        try:
+            for one in self.callbacks:
+                begun.append(one)
+                one.on_start(copy.deepcopy(settings))
+            yield self
+        finally:
+            for one in begun:
+                one.on_end()
+
+    def on_step(self, epoch: int, step: int, steps: int) -> None:
+        for tell in self.steps:
+            tell(epoch, step, steps)
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        for tell in self.epochs:
+            tell(dict(record))
+
+    def on_checkpoint(self, path: Path) -> None:
+        for one in self.callbacks:
+            one.on_checkpoint(path)
+
+    def stop(self) -> bool:
+        return any([ask() for ask in self.stops])  # all of them are asked
+
+
+def run_settings(
+    model: Network, options: TrainOptions, train: EventData, dev: EventData | None, **task: Any
+) -> dict[str, Any]:
+    """What is trained and how, for `Callback.on_start`: the model's options, those of training, and the sizes of the data."""
+    shown = {name: value for name, value in model.spec().items() if isinstance(value, str | int | float | bool | None)}
+    parts = {"train": train} | ({} if dev is None else {"dev": dev})
+    return {
+        "model": {"kind": model.kind, "parameters": sum(one.numel() for one in model.parameters()), **shown},
+        "train": asdict(options),
+        **({"task": task} if task else {}),
+        "data": {
+            "types": len(train.vocabulary),
+            **{name: {"sequences": len(part), "events": part.event_count} for name, part in parts.items()},
+        },
+    }
