@@ -10,6 +10,7 @@ import argparse
 import collections
 import gzip
 import json
+import os
 import pickle
 import random
 import resource
@@ -31,6 +32,7 @@ from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.reading import limits
 from tests.hostile import commands, structured
+from tests.hostile.outside import watching
 
 ROOT = Path(__file__).parents[1]
 SECONDS, MEMORY = 5, 1 << 30
@@ -423,9 +425,11 @@ def outcome(kind: str, seed: int, folder: Path) -> str:
     """`read`, `refused`, or what is wrong."""
     draw = random.Random(f"{kind} {seed}")
     act = KINDS[kind](draw, folder)
+    for name in ("XDG_CACHE_HOME", "MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR"):  # caches are the user's to place
+        os.environ[name] = str(folder / "cache")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
-        with bounded(SECONDS), limits():
+        with bounded(SECONDS), limits(), watching([folder]) as outside:
             act()
         said = "read"
     except ForetellError as error:
@@ -438,6 +442,8 @@ def outcome(kind: str, seed: int, folder: Path) -> str:
         said = "traceback: " + "".join(traceback.format_exc().splitlines(keepends=True)[-8:])
     if (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) * 1024 > MEMORY:
         said = f"too much memory ({said[:40]})"
+    if outside:
+        said = f"outside: {outside[:3]} ({said[:40]})"
     return said
 
 
@@ -450,7 +456,10 @@ def main() -> None:
     given = parser.parse_args()
     import logging
 
+    import torch
+
     logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)  # processor time is that of all threads
     counts: collections.Counter[str] = collections.Counter()
     began = time.process_time()
     with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ FORMS = ("numbers", "iso", "unix-s", "unix-ms")
 SECONDS = 60.0  # of a minute
 # Parameters that are rates, which are 1/60 of those per minute where times are seconds; all others have no unit
 RATES = re.compile(
-    r"(beta|mu\..*|alpha\..*|rate\..*|cell\.gap|time\.w|attend\..*\.decay|intensity\.\w+\.(w|tau|mu|eta|gamma|nu))$"
+    r"(beta|mu\..*|alpha\..*|rate\..*|cell\.gap|time\.w|attend\..*\.decay|intensity\.\w+\.(w|tau|mu|eta|gamma|nu|calendar))$"
 )
 
 
