@@ -13,6 +13,7 @@ import re
 from foretell.wording import shown
 
 LONGEST_NAME = 1 << 15  # characters
+LONGEST_INTEGER = 1_000  # digits; what is longer is a name, and not compared as a number
 
 _PLAIN = re.compile(r"[^\W\d_]\w*\Z")
 _INTEGER = re.compile(r"-?[0-9]+\Z")
@@ -73,7 +74,8 @@ def constant(text: str) -> str:
 
 
 def is_integer(text: str) -> bool:
-    return _INTEGER.match(text) is not None
+    """Whether a constant is compared and counted as a number."""
+    return len(text) <= LONGEST_INTEGER and _INTEGER.match(text) is not None
 
 
 def plain(spelled: str) -> str:

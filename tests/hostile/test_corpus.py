@@ -243,3 +243,30 @@ def test_floors_of_a_run_that_are_none_are_a_message(floors: Any, tmp_path: Path
 def test_an_endless_limit_of_a_replay_is_a_wrong_option():
     for limit in ("inf", "1e308", "nan"):
         assert foretell("replay", "robocup", "robocup", "--limit", limit, "--quiet").code in (1, 2)
+
+
+NINES = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"level(1..{NINES}).",
+        f"level({NINES}..{NINES}).",
+        "level(1..99999999999999999999).",
+        f"level(1..{'9' * 900}).",
+        f"a(1).\nb(X) :- a(X), X < {NINES}.",
+        f"a(1).\nb :- count(a(_)) >= {NINES}.",
+    ],
+)
+def test_an_endless_integer_of_a_program_is_a_short_message(text: str):
+    with pytest.raises(ForetellError) as caught:
+        Program.from_text(text)
+    assert len(str(caught.value)) < 5_000
+
+
+@pytest.mark.parametrize("kind", ["anhp", "nhp", "thp"])
+def test_a_unit_that_is_a_huge_integer_is_a_number_like_any_other(kind: str):
+    model = SMALL[kind]()
+    again = type(model).from_spec({**model.spec(), "time_scale": 10**90}, WORDS)
+    assert isinstance(again.units()["time_scale"], float)

@@ -148,14 +148,15 @@ def _check_size(written: WrittenRule) -> None:
                 "bad-range", one.span, message, "write `edge(a, b; b, c)` for edge(a, b) and edge(b, c)"
             )
         empty = next(
-            (one for args in one.choices for one in args if isinstance(one, IntegerRange) and not len(one)), None
+            (one for args in one.choices for one in args if isinstance(one, IntegerRange) and not one.count()), None
         )
         if empty is not None:
             message = f"{shown(_source_text(empty.span))} is empty: it ends before it begins"
             raise StatementError("bad-range", empty.span, message, "write the smaller number first")
     count = sum(one.count() for one in many)
     if count > MOST_STATEMENTS:
-        message = f"this is short for {count:,} statements, at most {MOST_STATEMENTS:,} are read"
+        written_count = f"{count:,}" if count < 10**18 else "more than 10^18"
+        message = f"this is short for {written_count} statements, at most {MOST_STATEMENTS:,} are read"
         raise StatementError("bad-range", many[0].span, message, "give so many facts in a table: `:- table(…).`")
 
 

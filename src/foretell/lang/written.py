@@ -47,7 +47,7 @@ class IntegerRange:
     def terms(self) -> Iterator[Constant]:
         return (Constant(str(number), self.span) for number in range(self.first, self.last + 1))
 
-    def __len__(self) -> int:
+    def count(self) -> int:
         return max(0, self.last - self.first + 1)
 
 
@@ -64,7 +64,7 @@ class ManyAtoms:
         return self.span.source.text[self.span.start : self.span.end]
 
     def count(self) -> int:
-        return sum(prod(len(one) for one in args if isinstance(one, IntegerRange)) for args in self.choices)
+        return sum(prod(one.count() for one in args if isinstance(one, IntegerRange)) for args in self.choices)
 
     def atoms(self) -> Iterator[Atom]:
         for args in self.choices:

@@ -330,7 +330,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         unknown = spec.keys() - {*names, *units, "fitted", "dtype"}
         if unknown:
             raise ValueError(f"unknown keys: {', '.join(sorted(unknown))}")
-        model.set_units({name: spec[name] for name in units})
+        model.set_units({name: float(spec[name]) for name in units})
         model.fitted = spec["fitted"]
         return model
 
