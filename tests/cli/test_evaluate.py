@@ -46,6 +46,23 @@ def test_other_splits_and_other_data_may_be_scored(copied: Path, bursts: Path, e
     assert "there is no split 'valid'; there are train, dev, test" in refused("evaluate", copied, "--split", "valid")
 
 
+def test_other_data_are_scored_in_the_windows_that_a_run_learned_from(bursts: Path, events, tmp_path: Path):
+    small = ("--dim", 4, "--layers", 1, "--epochs", 1, "--no-floors", "--quiet")
+    windows = ("--window-events", 12, "--history-events", 6)
+    fine("train", "--data", bursts, "--model", "anhp", "--run", tmp_path / "run", *small, *windows)
+    times = [0.1 * place for place in range(1, 51)]
+    long = events((times, ["0", "1"] * 25), ([1.0, 2.0], ["0", "1"]))
+    asked = ("evaluate", tmp_path / "run", long, "--json", "--no-times")
+    found = fine(*asked)
+    assert "events.jsonl: 6 windows of up to 12 events, which see up to 6 before them" in found.err
+    assert (found.json["events"], found.json["sequences"]) == (52, 6)
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text().replace("window_events = 12", "window_events = 0"))
+    whole = fine(*asked).json
+    assert (whole["events"], whole["sequences"]) == (52, 2)
+    assert whole["log_likelihood"]["value"] != found.json["log_likelihood"]["value"]  # further back is not seen
+
+
 def test_floors_are_fitted_and_scored_beside_the_model(copied: Path):
     found = fine("evaluate", copied, "--floors", "--json").json
     assert [floor["model"] for floor in found["floors"]] == ["Poisson", "Hawkes"] and found["model"] == "A-NHP"

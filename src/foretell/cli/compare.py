@@ -40,7 +40,7 @@ def compare(
 ) -> None:
     """Scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
-    from foretell.cli.open_run import open_run, unfinished
+    from foretell.cli.open_run import open_scored, unfinished
     from foretell.cli.scoring import kept_scores, score_run, show_comparison
     from foretell.cli.show import print_json
     from foretell.evaluate.compare import ComparedRun
@@ -62,7 +62,7 @@ def compare(
             raise ForetellError(f"--plot draws two runs against each other, and there are {len(runs)}")
         check_suffix(plot)
     options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or ())
-    opened = [open_run(run, data, split, flags.reading(given, columns), device) for run in runs]
+    opened = open_scored(runs, data, split, flags.reading(given, columns), device)
     ruled = [isinstance(one.model, HasRules) for one in opened]  # the option is about these, where there are some
     opened = [
         one.settled(impossible if own or not any(ruled) else None, unseen=unseen)

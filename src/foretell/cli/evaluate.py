@@ -51,7 +51,7 @@ def evaluate(
     """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
     from foretell.batches.batch import Window
     from foretell.cli.drawn import refuse_with_draws, show_drawn
-    from foretell.cli.open_run import open_network, open_run
+    from foretell.cli.open_run import open_network, open_scored
     from foretell.cli.scoring import show_evaluation
     from foretell.cli.task_runs import evaluate_task, is_task
     from foretell.evaluate.scores import ScoringOptions
@@ -74,7 +74,7 @@ def evaluate(
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
     _check_futures(futures, horizon, delta, costs)
-    opened = open_run(run, data, split, flags.reading(given, columns), device)
+    (opened,) = open_scored([run], data, split, flags.reading(given, columns), device)
     opened = opened.settled(impossible, unseen=unseen, say=False)
     if downsample:
         changed = {"integral": integral != "quadrature", "no-times": not times, "predict": predict, "floors": floors}

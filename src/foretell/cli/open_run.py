@@ -6,7 +6,7 @@ Impossible events are settled as `--impossible` says, and told on stderr; a run 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from foretell.train.checkpoint import load_checkpoint
 from foretell.train.fit import choose_device, fit, floors_for
 from foretell.train.likelihood_task import scored_alike
 from foretell.train.run import RunFolder
-from foretell.train.splits import in_vocabulary, load_run, open_for
+from foretell.train.splits import as_windows, in_vocabulary, load_run, open_for
 from foretell.wording import counted, listed
 
 if TYPE_CHECKING:
@@ -102,6 +102,18 @@ def _opened(
     found, time_unit = data_for(folder, None if widens else model.vocabulary, data, split, reading, content)
     found = _widened(model, found) if widens else found
     return OpenRun(folder, model, found, time_unit, flags.Impossible(folder.config().data.impossible))
+
+
+def open_scored(
+    runs: Sequence[Path], data: str | None, split: str | None, reading: Mapping[str, Any], device: str
+) -> list[OpenRun]:
+    """Runs and the data they are scored on: other data than their own in the windows that they learned from, where all have the same."""
+    opened = [open_run(run, data, split, reading, device) for run in runs]
+    options = [one.run.config().data for one in opened]
+    alike = len({(one.window_events, one.history_events) for one in options}) == 1
+    if data is None or not alike:
+        return opened
+    return [replace(one, data=as_windows(one.data, data, own)) for one, own in zip(opened, options, strict=True)]
 
 
 @dataclass(frozen=True)

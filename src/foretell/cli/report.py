@@ -52,7 +52,7 @@ def report(
     """One self-contained page: data, learning curves, scores, intensities over time, goodness of fit, calibration, rules at work."""
     import time
 
-    from foretell.cli.open_run import names_its_data, open_run, without_floors
+    from foretell.cli.open_run import names_its_data, open_scored, without_floors
     from foretell.cli.show import print_json
     from foretell.data.files import replacing
     from foretell.evaluate.metrics import has_times
@@ -65,7 +65,7 @@ def report(
         raise ForetellError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
     _check_distinct(runs)
     read = flags.reading(given, columns)
-    opened = [open_run(run, data, split, read, device).settled(impossible, unseen=unseen) for run in runs]
+    opened = [one.settled(impossible, unseen=unseen) for one in open_scored(runs, data, split, read, device)]
     chosen = _chosen(opened[0], sequence)
     clock = opened[0].clock
     begin = clock.number_of(start, chosen.start, "--start") if start else chosen.scored_from

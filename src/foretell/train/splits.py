@@ -124,13 +124,19 @@ def _in_windows(dataset: Dataset, options: DataOptions, carried: bool) -> Datase
             how += "whole in parts, with --carry-events 1024"
             log.warning("%s: a sequence of %d events is worked through as a whole; %s", options.path, longest, how)
         return dataset
-    made: dict[str, EventData] = {}
-    for name, data in dataset.splits().items():
-        made[name] = in_windows(data, options.window_events, options.history_events)
-        if made[name] is not data:
-            told = counted(len(made[name]), "window"), options.window_events, options.history_events
-            log.warning("%s: %s: %s of up to %d events, which see up to %d before them", options.path, name, *told)
-    return replace(dataset, **made)
+    splits = dataset.splits().items()
+    return replace(dataset, **{name: as_windows(data, f"{options.path}: {name}", options) for name, data in splits})
+
+
+def as_windows(data: EventData, called: str, options: DataOptions) -> EventData:
+    """The data with long sequences in the windows that a run asks for, which is told."""
+    if not options.window_events:
+        return data
+    found = in_windows(data, options.window_events, options.history_events)
+    if found is not data:
+        told = counted(len(found), "window"), options.window_events, options.history_events
+        log.warning("%s: %s of up to %d events, which see up to %d before them", called, *told)
+    return found
 
 
 def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions) -> Dataset:
