@@ -3,7 +3,8 @@
     python benchmarks/packed.py --sequences 100000 --folder /tmp/packed-bench --out benchmarks/results/packed.json
 
 Sequences of a Poisson process with 20 types and 100 events on average are drawn into a packed folder, written as one CSV whose rows are
-mixed, and packed from there. Each step runs in a process of its own: CPU seconds, wall seconds, the largest memory that is not mapped from
+mixed, and packed from there. `train` takes steps from all of it, `draw` trains on a hundredth for an epoch and evaluates a hundredth of the
+test split. Each step runs in a process of its own: CPU seconds, wall seconds, the largest memory that is not mapped from
 files (RssAnon, looked at every 50 ms), and the largest resident memory, with what is mapped.
 """
 
@@ -124,18 +125,38 @@ def train(folder: Path, memory: bool, seconds: float) -> None:
     sys.stdout.write(json.dumps({"events_per_cpu_second": rate, "steps": steps, "open_cpu_seconds": opened}))
 
 
+def draw(folder: Path) -> None:
+    """An epoch of training on a hundredth of the sequences, with a hundredth of dev, and the scores of a hundredth of test."""
+    import torch
+
+    from foretell import NHP, evaluate, fit
+    from foretell.data import load
+    from foretell.train.splits import share_of
+
+    torch.set_num_threads(1)
+    train, dev, test = (share_of(one, 0.01) for one in load(folder).splits().values())
+    began = time.process_time()
+    model = fit(NHP(train.vocabulary, dim=32, seed=0), train, dev, epochs=1, progress=False).model
+    learned = time.process_time() - began
+    scored = evaluate(model, test, times=False).log_likelihood.value
+    counts = {name: one.event_count for name, one in (("train", train), ("dev", dev), ("test", test))}
+    sys.stdout.write(json.dumps({"events": counts, "fit_cpu_seconds": learned, "log_likelihood": scored}))
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--sequences", type=int, default=100_000)
     options.add_argument("--folder", type=Path, required=True)
     options.add_argument("--out", type=Path)
-    options.add_argument("--steps", default="simulate,csv,pack,train")
+    options.add_argument("--steps", default="simulate,csv,pack,train,draw")
     options.add_argument("--do", default="")
     options.add_argument("--seconds", type=float, default=20.0)
     given = options.parse_args()
     folder: Path = given.folder
     if given.do == "csv":
         return write_csv(folder / "drawn", folder / "all.csv")
+    if given.do == "draw":
+        return draw(folder / "packed")
     if given.do:
         return train(folder / "packed", given.do == "memory", given.seconds)
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,6 +179,7 @@ def main() -> None:
             [*foretell, "data", "pack", str(folder / "all.csv"), str(folder / "packed"), "--split", "0.8,0.1,0.1"]
         ],
         "train": [[*own, "--do", kind, "--seconds", str(given.seconds)] for kind in ("packed", "memory") * 3],
+        "draw": [[*own, "--do", "draw"]],
     }
     found: dict[str, Any] = {"machine": platform.processor() or platform.machine(), "cores": os.cpu_count()}
     found |= {"date": time.strftime("%Y-%m-%d"), "sequences": given.sequences, "types": 20, "runs": {}}

@@ -15,12 +15,14 @@ import numpy as np
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.data.clock import NO_CLOCK, Clock, clock_from
 from foretell.ground import replay as replaying
-from foretell.ground.chunk import NOTHING_EXPIRES, ReplayHorizon, ReplayOptions, adopt_chunks, grounding_of, walk
+from foretell.ground.chunk import NOTHING_EXPIRES, ReplayHorizon, ReplayOptions, grounding_of, timeline_of, walk
 from foretell.ground.database import FactKey
 from foretell.ground.engine import Engine
 from foretell.ground.expiry import lifetimes_of
 from foretell.ground.given import given_facts
-from foretell.ground.replay import default_folder, replay_chunks
+from foretell.ground.numbering import adopt_numbers, renumbered
+from foretell.ground.replay import chunk_paths, default_folder, groups_of, replay_chunks
+from foretell.ground.stored_chunks import StoredChunks
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
 from foretell.plan.history import GroundingArrays, SlotHistory
@@ -28,7 +30,11 @@ from foretell.plan.parameters import DimensionLayout
 from foretell.plan.possible_by_functor import PossibleByFunctor
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
-KEPT_EVENTS = 4_000_000  # of timelines that are remembered
+KEPT_EVENTS = (
+    4_000_000  # of timelines that are remembered; others are read from disk, or replayed, when they are wanted
+)
+KEY_BYTES = 32  # of a digest of what a timeline depends on
+GROUP_EVENTS = 1 << 20  # whose chunks are in memory at a time
 KEPT_ADDITIONS = 16_000_000  # of timelines for which what they fix about their slots is remembered: some 100 bytes each
 KEPT_SLOTS = 4_000_000  # slots that are remembered: some 200 bytes each
 
@@ -80,6 +86,7 @@ class Histories:
         self.grounding = grounding_of(self.engine)
         self.grounded = GroundingArrays(self.grounding, layout)
         self._timelines: SizedCache[Timeline] = SizedCache()
+        self._stored = StoredChunks()
         self._fixed: SizedCache[SlotHistory] = SizedCache()
         self._slots: SizedCache[SequenceSlots] = SizedCache()
         self._possible: WeakKeyDictionary[SlotHistory, PossibleByFunctor] = WeakKeyDictionary()
@@ -110,26 +117,43 @@ class Histories:
 
         Many events are shared out over processes where that pays, and kept on disk, as `foretell replay` does.
         """
-        fresh: dict[bytes, int] = {}
-        for place, one in enumerate(data):
-            fresh.setdefault(self._key(one), place)
         with self._lock:
-            places = [place for key, place in fresh.items() if key not in self._timelines.entries]
-            some = data.select(places)
-            if some.event_count >= replaying.CHUNK_EVENTS:
-                some = replace(some, clock=self.clock) if self.expires else some
-                chunks = replay_chunks(self.engine, some, ReplayOptions(), workers, default_folder())
-                for one, timeline in zip(some, adopt_chunks(self.engine, chunks, some, self.grounding), strict=True):
-                    self._keep(self._key(one), timeline)
+            fresh: dict[bytes, int] = {}
+            for place, one in enumerate(data):
+                key = self._key(one)
+                if key not in self._timelines.entries and key not in self._stored:
+                    fresh.setdefault(key, place)
+            places, keys = list(fresh.values()), list(fresh)
+            if int(data.lengths[places].sum()) >= replaying.CHUNK_EVENTS:
+                done = 0
+                for group in groups_of(data, places, GROUP_EVENTS):
+                    self._replay_group(data.select(group), keys[done : done + len(group)], workers)
+                    done += len(group)
                 return
-        for one in some:
-            self.timeline(data.vocabulary, one)
+        for place in places:
+            self.timeline(data.vocabulary, data[place])
+
+    def _replay_group(self, data: EventData, keys: Sequence[bytes], workers: int) -> None:
+        """Timelines of whole chunks, each of which stays on disk."""
+        data = replace(data, clock=self.clock) if self.expires else data
+        options, folder = ReplayOptions(), default_folder()
+        chunks = replay_chunks(self.engine, data, options, workers, folder)
+        paths, first = chunk_paths(self.engine.program, data, options, folder), 0
+        for chunk, path in zip(chunks, paths, strict=True):
+            numbers, own = adopt_numbers(self.engine, chunk), keys[first : first + len(chunk.sequences)]
+            tables = numbers.tables()
+            for place, (key, rows) in enumerate(zip(own, chunk.sequences, strict=True), first):
+                found = renumbered(rows, *tables)
+                one = data[place]
+                self._keep(key, timeline_of(self.grounding, one.id, one.times, found, self.lifetimes))
+            self._stored.add(path, numbers, own)
+            first += len(own)
 
     def set_clock(self, clock: Clock) -> None:
         """What is known of sequences is forgotten where durations change."""
         if self.expires and clock != self.clock:
             self.clock, self._lifetimes = clock, None
-            for one in (self._timelines, self._fixed, self._slots):
+            for one in (self._timelines, self._stored, self._fixed, self._slots):
                 one.clear()
 
     def clock_spec(self) -> dict[str, object]:
@@ -164,6 +188,9 @@ class Histories:
         given, key = self.given(sequence), self._key(sequence)
         with self._lock:
             found = self._timelines.get(key)
+            if found is None and (rows := self._stored.get(key)) is not None:
+                found = timeline_of(self.grounding, "history", times, rows, self.lifetimes)
+                self._keep(key, found)
             if found is None:
                 names = [vocabulary.names[kind] for kind in types.tolist()]
                 horizon = ReplayHorizon(self.lifetimes, sequence.t_end) if self.expires else NOTHING_EXPIRES
@@ -251,9 +278,10 @@ def _key(types: np.ndarray, history_only: np.ndarray | None, given: Sequence[str
     """What a timeline depends on: the events, which of them may be impossible, and what came with the sequence."""
     marked = np.flatnonzero(history_only) if history_only is not None else ()
     brought = "".join(f"{name}\n" for name in given).encode("utf-8", "surrogatepass")
-    if not len(marked):
-        return np.ascontiguousarray(types, dtype=np.int64).tobytes() + brought
-    return np.concatenate([types, [-1], marked]).astype(np.int64).tobytes() + brought  # no type is negative
+    whole = np.ascontiguousarray(types, dtype=np.int64)
+    if len(marked):
+        whole = np.concatenate([whole, [-1], marked]).astype(np.int64)  # no type is negative
+    return hashlib.blake2b(whole.tobytes() + brought, digest_size=KEY_BYTES).digest()
 
 
 def _histories(program: Program, layout: DimensionLayout, clock: Clock) -> Histories:

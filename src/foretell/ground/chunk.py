@@ -1,15 +1,14 @@
 """Sequences through an engine, and what comes of them as plain arrays: what a worker hands back, and what is kept on disk.
 
 Every event is checked against the database just before it, then applied. Numbers below those of the freshly loaded program mean the same
-everywhere; what came up beyond them travels with its name, in the order in which it came up, so that an engine which adopts chunk after
-chunk numbers everything as if it had replayed all sequences itself.
+everywhere; what came up beyond them travels with its name, in the order in which it came up.
 """
 
 from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 
@@ -122,68 +121,6 @@ def make_chunk(engine: Engine, sequences: list[SequenceRows], impossible: int) -
         sequences,
         impossible,
     )
-
-
-def adopt(engine: Engine, chunk: Chunk) -> list[SequenceRows]:
-    """The sequences in the engine's own numbering, which goes on with what is new to it.
-
-    One chunk after another, that is the numbering that all their sequences would have been given in turn.
-    """
-    symbols, keys = engine.symbols, engine.keys
-    functor = _table(engine.base_functors, (symbols.functor(name) for name in chunk.functors))
-    for number in functor[engine.base_functors :].tolist():
-        engine.wiring.know(number)
-    constant = _table(engine.base_constants, (symbols.constant(name) for name in chunk.constants))
-    new_facts = ((int(functor[key[0]]), *constant[list(key[1:])].tolist()) for key in chunk.facts)
-    fact = _table(engine.base_facts, (engine.fact(key) for key in new_facts))
-
-    def instance(number: int, body: tuple[int, ...]) -> int:
-        rule = engine.wiring.rules[number]
-        binding = list(rule.template)
-        for pattern, one in zip(rule.positives, body, strict=True):
-            for slot, value in zip(pattern.slots, keys[one][1:], strict=True):
-                binding[slot] = value
-        engine.steps = engine.limits.steps
-        return engine.instance(rule, body, binding)
-
-    found = (instance(rule, tuple(fact[body].tolist())) for rule, *body in chunk.instances)
-    made = _table(engine.base_instances, found)
-    return [
-        SequenceRows(
-            rows.kept,
-            fact[rows.events],
-            rows.possible,
-            holds=_renumbered(rows.holds, fact),
-            proofs=_renumbered(rows.proofs, made),
-            additions=_renumbered(rows.additions, made),
-            removals=_renumbered(rows.removals, made),
-            part_holds=_renumbered(rows.part_holds, fact),
-            part_proofs=_renumbered(rows.part_proofs, made),
-            expired=rows.expired,
-            expiry_times=rows.expiry_times,
-        )
-        for rows in chunk.sequences
-    ]
-
-
-def _table(base: int, beyond: Iterable[int]) -> np.ndarray:
-    """From a chunk's numbers to the engine's: those of the loaded program are the same."""
-    return np.concatenate([np.arange(base, dtype=np.int32), np.fromiter(beyond, dtype=np.int32)])
-
-
-def _renumbered(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """The rows with their first column looked up in a table."""
-    return np.column_stack([table[rows[:, 0]], rows[:, 1:]])
-
-
-def adopt_chunks(
-    engine: Engine, chunks: Sequence[Chunk], data: EventData, grounding: Grounding | None = None
-) -> list[Timeline]:
-    """Timelines of all sequences in the engine's numbering, of which `grounding` is what was known of it so far."""
-    rows = [rows for chunk in chunks for rows in adopt(engine, chunk)]
-    grounding = grounding_of(engine) if grounding is None else grounding
-    lifetimes = lifetimes_of(engine.program, data.clock)
-    return [timeline_of(grounding, one.id, one.times, found, lifetimes) for one, found in zip(data, rows, strict=True)]
 
 
 def timeline_of(

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,11 +27,12 @@ from foretell.data import EventData
 from foretell.data.arguments import check_split
 from foretell.data.files import replacing
 from foretell.errors import ForetellError
-from foretell.ground.chunk import Chunk, ReplayOptions, adopt_chunks, replay_chunk
+from foretell.ground.chunk import Chunk, ReplayOptions, replay_chunk
 from foretell.ground.engine import Engine, ReplayLimits
 from foretell.ground.expiry import lifetimes_of
 from foretell.ground.given import given_facts
 from foretell.ground.impossible import check_declared
+from foretell.ground.numbering import adopt_chunks
 from foretell.ground.promises import BrokenPromise, broken_promises, with_promises
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
@@ -185,6 +186,27 @@ def chunks_of(data: EventData) -> Iterator[EventData]:
             places, events = [], 0
     if places:
         yield data.select(places)
+
+
+def chunk_paths(program: Program, data: EventData, options: ReplayOptions, cache: Path) -> list[Path]:
+    """Where the chunks of a split are kept."""
+    return [Cache(cache).path(chunk_hash(program, part, options.impossible)) for part in chunks_of(data)]
+
+
+def groups_of(data: EventData, places: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Some sequences in groups of whole chunks: those of one group after the other are the chunks of all of them."""
+    group: list[int] = []
+    events = held = 0
+    for place, length in zip(places, data.lengths[np.asarray(places, dtype=np.int64)].tolist(), strict=True):
+        group.append(place)
+        events, held = events + length, held + length
+        if events >= CHUNK_EVENTS:
+            events = 0
+            if held >= most:
+                yield group
+                group, held = [], 0
+    if group:
+        yield group
 
 
 # --- in other processes

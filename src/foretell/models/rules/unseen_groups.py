@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from foretell.batches.timelines import Histories
 from foretell.data import EventData
 from foretell.ground.database import NO_GROUP
+from foretell.ground.timeline import Timeline
 from foretell.lang.reachable import closure
 from foretell.models.capabilities import UnseenGroups
 from foretell.plan.parameters import ParameterBook
@@ -17,11 +20,12 @@ def unseen_groups(histories: Histories, book: ParameterBook, data: EventData) ->
     if not book.unseen:
         return UnseenGroups((), 0)
     grounding = histories.grounding
-    timelines = [histories.timeline(data.vocabulary, one)[1] for one in data]
-    fired = [np.concatenate([one.proofs[:, 0], one.additions[:, 0]]) for one in timelines]
-    used = np.unique(np.concatenate([grounding.always_proofs, *fired])).tolist()
-    of_parts = [grounding.part_always_proofs, *(one.part_proofs[:, 0] for one in timelines)]
-    groups = {grounding.group[one] for one in (*used, *np.unique(np.concatenate(of_parts)).tolist())} - {NO_GROUP}
+    fired, of_parts = set(grounding.always_proofs.tolist()), set(grounding.part_always_proofs.tolist())
+    for one in timelines_of(histories, data):
+        fired.update(np.unique(np.concatenate([one.proofs[:, 0], one.additions[:, 0]])).tolist())
+        of_parts.update(np.unique(one.part_proofs[:, 0]).tolist())
+    used = sorted(fired)
+    groups = {grounding.group[one] for one in (*used, *of_parts)} - {NO_GROUP}
     unseen = {group: name for group in groups if (name := book.unseen_name(grounding, group)) is not None}
     if not unseen:
         return UnseenGroups((), 0)
@@ -34,5 +38,12 @@ def unseen_groups(histories: Histories, book: ParameterBook, data: EventData) ->
                 readers.setdefault(fact, []).append(head)
     first = [grounding.head[one] for one in used if grounding.group[one] in unseen]
     touched = closure([one for one in first if has_embedding[grounding.keys[one][0]]], readers)
-    events = sum(int(np.isin(one.events[one.possible_events], list(touched)).sum()) for one in timelines)
+    events = sum(
+        int(np.isin(one.events[one.possible_events], list(touched)).sum()) for one in timelines_of(histories, data)
+    )
     return UnseenGroups(tuple(sorted(set(unseen.values()))), events)
+
+
+def timelines_of(histories: Histories, data: EventData) -> Iterator[Timeline]:
+    """One after the other: data may be larger than memory."""
+    return (histories.timeline(data.vocabulary, one)[1] for one in data)
