@@ -22,6 +22,8 @@ from tests.ground.timelines import event_data
 
 EXPIRING = ":- exogenous(on). :- exogenous(off). lit <- on for 3. !lit <- off. dark :- not lit."
 
+MOODS = "mood <- a. !mood <- b. a :- mood. a :- base. b :- base. base. :- event(a). :- event(b)."
+
 
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -117,8 +119,8 @@ def test_parameters_learned_do_not_depend_on_what_is_remembered(monkeypatch: pyt
 
     import foretell as ft
 
-    program, data = Program.from_text("mood <- a. !mood <- b. a :- mood. a :- base. b :- base. base."
-                                      " :- event(a). :- event(b)."), event_data(*([["a", "b", "b", "a"] * 4] * 3), ["a"] * 40, ["b", "a"] * 12)  # fmt: skip
+    program = Program.from_text(MOODS)
+    data = event_data(*([["a", "b", "b", "a"] * 4] * 3), ["a"] * 40, ["b", "a"] * 12)
 
     def learned() -> dict[str, torch.Tensor]:
         model = ft.ANDTT(program, dim=4, seed=1)

@@ -6,7 +6,7 @@ first `g` events. Padded times are `t_end`, so that padded gaps have length zero
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
@@ -378,6 +378,13 @@ class Collator:
     ) -> Queries:
         """Queries about a batch with what the model applies; about a `sample` of the possible events, or `chosen` [B, Q] ones."""
         return queries
+
+    def plans_ahead(self, batch: Batch, points: int) -> Mapping[Hashable, Any]:
+        """What `plan_batch`, and `plan_queries` with so many points per gap, will look for: plans by their keys."""
+        return {}
+
+    def hand(self, plans: Mapping[Hashable, Any]) -> None:
+        """Plans that were made ahead, of the batch that comes next."""
 
     def capture_key(self, batch: Batch) -> Hashable:
         """Batches for which this is equal can be served by one captured step."""

@@ -7,7 +7,7 @@ queries that see given numbers of events, and those about events that were drawn
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,6 +49,7 @@ class RuleCollator(Collator):
     def __init__(self, histories: Histories, book: ParameterBook) -> None:
         self.histories, self.book, self.layout = histories, book, histories.layout
         self.plans: SizedCache[Any] = SizedCache()
+        self.handed: SizedCache[Any] = SizedCache()  # made ahead, for the step that comes next
         self._kept: dict[Hashable, QueryPlan] | None = None
 
     def watched(self, sequence: EventSequence, until: float) -> EventSequence:
@@ -68,12 +69,7 @@ class RuleCollator(Collator):
         self, batch: Batch, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None
     ) -> Queries:
         """Queries that would see more events than there are, or with a negative `chosen` fact, are padding."""
-        rows = self._rows(batch)
-        per_gap = queries.visible.per_gap
-        keep = None if sample is None else sample.keep
-        key: Hashable = None
-        if chosen is None and per_gap is not None:
-            key = rows.keys, batch.times.shape[1], tuple(queries.times.shape), per_gap, batch.times.device, keep
+        key = self._key(batch, queries, sample) if chosen is None else None
         plan = self._known(key)
         if plan is None:
             plan = self._planned(batch, queries, sample, chosen)
@@ -82,6 +78,22 @@ class RuleCollator(Collator):
                 if self._kept is not None:
                     self._kept[key] = plan
         return replace(queries, plan=plan)
+
+    def _key(self, batch: Batch, queries: Queries, sample: Sample | None = None) -> Hashable:
+        """What a plan depends on; None where it is not kept."""
+        rows, per_gap, keep = self._rows(batch), queries.visible.per_gap, None if sample is None else sample.keep
+        if per_gap is None:
+            return None
+        return rows.keys, batch.times.shape[1], tuple(queries.times.shape), per_gap, batch.times.device, keep
+
+    def plans_ahead(self, batch: Batch, points: int) -> Mapping[Hashable, Any]:
+        queries = Queries.by_gap(batch.times.new_zeros(*batch.gap_start.shape, points))
+        return {self._key(batch, queries): self.plan_queries(batch, queries).plan}
+
+    def hand(self, plans: Mapping[Hashable, Any]) -> None:
+        self.handed.clear()
+        for key, plan in plans.items():
+            self.handed.keep(key, plan, 0, 0)
 
     def capture_key(self, batch: Batch) -> Hashable:
         """A plan is of one batch's events."""
@@ -105,11 +117,16 @@ class RuleCollator(Collator):
         if key is None:
             return None
         if self._kept is None:
-            return self.plans.get(key)
+            return self._made(key)
         found = self._kept.get(key)
-        if found is None and (found := self.plans.get(key)) is not None:
+        if found is None and (found := self._made(key)) is not None:
             self._kept[key] = found
         return found
+
+    def _made(self, key: Hashable) -> Any:
+        """A plan that was made ahead or before; None: there is none."""
+        found = self.handed.get(key)
+        return self.plans.get(key) if found is None else found
 
     def _planned(self, batch: Batch, queries: Queries, sample: Sample | None, chosen: Tensor | None) -> QueryPlan:
         rows, asked = self._rows(batch), queries.times.shape
@@ -179,11 +196,11 @@ class CellCollator(RuleCollator):
     captured_after = sys.maxsize  # never: a graph of all that would be as long as the sequence
 
     def plan_batch(self, batch: Batch) -> Batch:
-        rows, device = self._rows(batch), batch.times.device
+        rows = self._rows(batch)
         if rows.plan is not None:
             return batch
-        key = "cells", rows.keys, batch.times.shape[1], device
-        found = self.plans.get(key)
+        key = self._cells_key(batch)
+        found = self._made(key)
         if found is None:
             nothing = np.zeros(0, dtype=np.int64)
             pairs = list(zip(rows.keys, rows.timelines, strict=True))
@@ -192,6 +209,13 @@ class CellCollator(RuleCollator):
                 found = self._updates(parts, rows, batch)
             self.plans.keep(key, found, sum(len(part.slot_fact) for part in parts), KEPT_SLOTS)
         return replace(batch, rules=replace(rows, plan=found))
+
+    def plans_ahead(self, batch: Batch, points: int) -> Mapping[Hashable, Any]:
+        planned = self._rows(self.plan_batch(batch)).plan
+        return {self._cells_key(batch): planned, **super().plans_ahead(batch, points)}
+
+    def _cells_key(self, batch: Batch) -> Hashable:
+        return "cells", self._rows(batch).keys, batch.times.shape[1], batch.times.device
 
     def _updates(self, parts: Sequence[SequenceSlots], rows: RuleRows, batch: Batch) -> CellUpdates:
         width, device = batch.times.shape[1], batch.times.device

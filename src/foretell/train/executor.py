@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
@@ -32,6 +33,7 @@ class Executor:
         self.threads = torch.get_num_threads() if device.type == "cpu" else 1
         self.pool: ThreadPoolExecutor | None = None
         self.graphs: dict[Hashable, _Graph] = {}
+        self.still = threading.Lock()  # held while a graph is captured: no other thread may use the device then
         self.met: dict[Hashable, int] = {}  # how often a kind of batch that is not captured has occurred
 
     def update(self, work: Stepper, batch: Batch) -> Tensor:
@@ -51,7 +53,8 @@ class Executor:
             met = self.met[kind] = self.met.get(kind, 0) + 1
             if met < work.model.collator.captured_after or len(self.graphs) >= MOST_GRAPHS:
                 return None
-            self.graphs[kind] = _Graph(work, batch)
+            with self.still:
+                self.graphs[kind] = _Graph(work, batch)
         return self.graphs[kind]
 
     def on_threads(self, pieces: int, queries: int, in_order: bool) -> bool:

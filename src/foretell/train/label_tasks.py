@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch, length_buckets, make_batch
+from foretell.batches.order import BatchOrder
 from foretell.data import EventData
 from foretell.data.labels import NO_LABEL, Labels, find_labels, labelled
 from foretell.errors import ForetellError
@@ -86,6 +88,10 @@ class LabelTask(Generic[TaskHeadT]):
 
     def train_metrics(self, mean: float, progress: Progress, dev: EventData | None) -> dict[str, Any]:
         return {"train": mean}
+
+    def looking_ahead(self, order: BatchOrder, first: int) -> AbstractContextManager[None]:
+        """Steps make their own batches."""
+        return nullcontext()
 
     def kept(self) -> dict[str, torch.Tensor]:
         """Nothing: every step begins anew."""

@@ -8,7 +8,8 @@ needs one of both for every event that happened and for every event that was dra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from foretell.objective.nce import NoiseSource
 from foretell.options import Window
 from foretell.shards.shard_map import ShardItem
 from foretell.train.adam import Adam
+from foretell.train.ahead import AheadQueue
 from foretell.train.checkpoint import Progress
 from foretell.train.config import TrainOptions
 from foretell.train.processes import ProcessGroup
@@ -179,6 +181,8 @@ class LikelihoodTask:
             carry=bool(options.carry_events),
         )
         self.stepper = Stepper(model, options.lr, step_options, noise, processes)
+        self.steps_ahead = steps_ahead(options, model.device)
+        self.ahead: AheadQueue[tuple[Batch, Mapping[Hashable, Any]]] | None = None
         self.carried: tuple[Tensor, ...] | None = None  # what the model keeps after the last step's sequences
 
     @property
@@ -186,17 +190,12 @@ class LikelihoodTask:
         return self.stepper.adam
 
     def step(self, chosen: np.ndarray | BatchPart, number: int) -> StepLoss:
-        indices, part = (chosen.indices, chosen.events) if isinstance(chosen, BatchPart) else (chosen, None)
-        batch = self.model.collator.batch(
-            self.train,
-            indices,
-            window=self.options.window,
-            device=self.model.device,
-            width=padded_width(self.train, indices, self.model.device) if part is None else None,
-            unscored=self.model.unscored,
-            planned=False,
-            part=part,
-        )
+        if self.ahead is None:
+            batch = self._batch(chosen)
+        else:
+            batch, plans = self.ahead.take(chosen)
+            self.model.collator.hand(plans)
+        indices, part = _parted(chosen)
         if isinstance(chosen, BatchPart) and not chosen.begins:
             batch = replace(batch, carried=self._carried(len(batch)))
         loss = self.stepper(batch, number)
@@ -211,6 +210,39 @@ class LikelihoodTask:
             asked = self.train, indices, events, self.options, self.stepper.uniform
             states, intensities = integral_cost(self.model, *asked, part)
         return StepLoss(loss, events, states, intensities)
+
+    def _batch(self, chosen: np.ndarray | BatchPart) -> Batch:
+        indices, part = _parted(chosen)
+        return self.model.collator.batch(
+            self.train,
+            indices,
+            window=self.options.window,
+            device=self.model.device,
+            width=padded_width(self.train, indices, self.model.device) if part is None else None,
+            unscored=self.model.unscored,
+            planned=False,
+            part=part,
+        )
+
+    @contextmanager
+    def looking_ahead(self, order: BatchOrder, first: int) -> Iterator[None]:
+        """Inside, steps from this place of the order on find their batches made by a thread: on a GPU, which would wait for them."""
+        if not self.steps_ahead:
+            yield
+            return
+
+        def made(chosen: np.ndarray | BatchPart) -> tuple[Batch, Mapping[Hashable, Any]]:
+            with self.stepper.executor.still:
+                batch = self._batch(chosen)
+            return batch, self.stepper.plans_ahead(batch)
+
+        chosen = (order.step(place) for place in range(first, len(order)))
+        self.ahead = AheadQueue(made, chosen, self.steps_ahead)
+        try:
+            yield
+        finally:
+            self.ahead.close()
+            self.ahead = None
 
     def _carried(self, rows: int) -> tuple[Tensor, ...]:
         """What goes into a later part of sequences."""
@@ -245,6 +277,16 @@ class LikelihoodTask:
         if self.noise is None:
             return {"train": mean, **cost}
         return {"train": self.score(self.train).score if dev is None else None, "nce": mean, **cost}
+
+
+def steps_ahead(options: TrainOptions, device: torch.device) -> int:
+    """How many batches are made before they are wanted; a CPU would only share itself between them and the step."""
+    return options.ahead if device.type == "cuda" else 0
+
+
+def _parted(chosen: np.ndarray | BatchPart) -> tuple[np.ndarray, range | None]:
+    """Which sequences, and which of their events; None: all."""
+    return (chosen.indices, chosen.events) if isinstance(chosen, BatchPart) else (chosen, None)
 
 
 def padded_width(data: EventData, indices: np.ndarray, device: torch.device) -> int | None:

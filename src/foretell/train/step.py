@@ -7,6 +7,7 @@ run draws the same.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +120,18 @@ class Stepper:
         self.number, self.sampled, self.uniform, self.kept = number, 0, [], {}
         self.model.noise = self.generator
         return self.executor.update(self, batch)
+
+    def plans_ahead(self, batch: Batch) -> dict[Hashable, Any]:
+        """The plans that a step with this batch will ask for, where they do not depend on what is drawn in it."""
+        options, found = self.options, dict[Hashable, Any]()
+        if self.noise is not None or options.downsample or options.integral == "uniform":
+            return found
+        with self.executor.still:
+            for place, piece in enumerate(batch.pieces(self.inside + 1, self._limits(batch).encoded)):
+                if self.processes.owns(place):
+                    for part in piece.pieces(self.inside + 1, self._limits(piece).queried):
+                        found |= self.model.collator.plans_ahead(part, options.points)
+        return found
 
     def room_for_draws(self, batch: Batch) -> Tensor | None:
         """A tensor that uniform numbers of a step are drawn into; None: it needs none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from foretell.batches.carrying import PartOrder
-from foretell.batches.order import epoch_order
+from foretell.batches.order import BatchOrder, epoch_order
 from foretell.data import EventData
 from foretell.errors import ForetellError
 from foretell.models.build import Network
@@ -62,6 +63,10 @@ class Task(Protocol[ModelT_co]):
 
     def step(self, chosen: Any, number: int) -> StepLoss:
         """Update the parameters once, from these sequences of the training data, or parts of them; `number` seeds what is drawn."""
+        ...
+
+    def looking_ahead(self, order: BatchOrder, first: int) -> AbstractContextManager[None]:
+        """Inside, steps are taken in this order, from this place on: what they need may be made before."""
         ...
 
     def kept(self) -> dict[str, Tensor]:
@@ -150,6 +155,13 @@ class Trainer(Generic[ModelT]):
         batches = PartOrder(batches, options.carry_events) if options.carry_events else batches
         running = torch.zeros((), dtype=torch.float64, device=self.model.device)
         running += progress.epoch_loss
+        with self.task.looking_ahead(batches, progress.step_in_epoch):
+            self._steps(batches, running)
+        self._finish_epoch(float(running), time.monotonic() - began)
+
+    def _steps(self, batches: BatchOrder, running: Tensor) -> None:
+        """The steps of the epoch that are left; their losses are added to `running`."""
+        progress, options = self.progress, self.options
         while progress.step_in_epoch < len(batches):
             if options.schedule == "cosine":
                 progress.lr = options.lr * cosine(progress.step, options.epochs * len(batches))
@@ -179,7 +191,6 @@ class Trainer(Generic[ModelT]):
             if options.checkpoint_seconds and time.monotonic() - self.saved_at >= options.checkpoint_seconds:
                 progress.epoch_loss = float(running)
                 self._checkpoint()
-        self._finish_epoch(float(running), time.monotonic() - began)
 
     def _finish_epoch(self, loss: float, seconds: float) -> None:
         progress, options = self.progress, self.options
