@@ -27,7 +27,7 @@ def ahead_threads() -> list[threading.Thread]:
 @pytest.fixture
 def on_this_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two steps ahead, as on a GPU; afterwards no thread is left."""
-    monkeypatch.setattr(likelihood_task, "steps_ahead", lambda options, device: options.ahead)
+    monkeypatch.setattr(likelihood_task, "steps_ahead", lambda options, model: options.ahead)
     yield
     assert not ahead_threads()
 

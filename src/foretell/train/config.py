@@ -148,7 +148,7 @@ class TrainOptions:
         1 << 23, least=1
     )  # events of packed data that are shuffled together; 12 bytes each, and attributes
     piece: int = option(0, least=0)  # queries computed at a time, for memory; 0: what suits the device
-    ahead: int = option(2, least=0)  # on CUDA, steps whose batches and plans a thread makes ready before; 0: none
+    ahead: int = option(2, least=0)  # steps whose plans a thread makes ready (models with rules, on CUDA); 0: none
     capture: bool = True  # on CUDA, capture a step as a graph and replay it
     checkpoint_seconds: float = option(
         30.0, least=0

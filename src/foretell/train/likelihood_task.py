@@ -181,7 +181,7 @@ class LikelihoodTask:
             carry=bool(options.carry_events),
         )
         self.stepper = Stepper(model, options.lr, step_options, noise, processes)
-        self.steps_ahead = steps_ahead(options, model.device)
+        self.steps_ahead = steps_ahead(options, model)
         self.ahead: AheadQueue[tuple[Batch, Mapping[Hashable, Any]]] | None = None
         self.carried: tuple[Tensor, ...] | None = None  # what the model keeps after the last step's sequences
 
@@ -279,9 +279,12 @@ class LikelihoodTask:
         return {"train": self.score(self.train).score if dev is None else None, "nce": mean, **cost}
 
 
-def steps_ahead(options: TrainOptions, device: torch.device) -> int:
-    """How many batches are made before they are wanted; a CPU would only share itself between them and the step."""
-    return options.ahead if device.type == "cuda" else 0
+def steps_ahead(options: TrainOptions, model: IntensityModel) -> int:
+    """How many batches are made before they are wanted: on a GPU, for models with rules, whose plans take longer than their steps.
+
+    A CPU would only share itself between the two, and the other models' batches are made while the GPU is busy anyway.
+    """
+    return options.ahead if model.device.type == "cuda" and isinstance(model, RuleModel) else 0
 
 
 def _parted(chosen: np.ndarray | BatchPart) -> tuple[np.ndarray, range | None]:
