@@ -60,7 +60,7 @@ def on_cluster(run: Path, asked: list[object], kill: bool) -> dict[str, Any]:
             ray.shutdown()
         cluster.shutdown()
     *before, said_last = out.splitlines()
-    again = [line for line in said.splitlines() if "done again" in line]
+    again = [line[:200] for line in said.splitlines() if "done again" in line]
     shards = len(list(run.glob("shards/*/shard-*.parquet")))
     return {
         "said": json.loads(said_last),
@@ -84,13 +84,14 @@ def main() -> None:
     run = given.folder / "run"
     trained = ["--model", given.model, "--data", given.data, "--run", run, "--epochs", 1, "--train-fraction", 0.05]
     foretell("train", *trained, "--set", "model.dim=16", "--no-floors", "--quiet")
-    asked: list[object] = [given.data, "--split", "test", "--json", "--quiet"]
+    asked: list[object] = [given.data, "--split", "test", "--json"]
     out, _, seconds = foretell("evaluate", run, *asked)
     alone = json.loads(out)
     found: dict[str, Any] = {
         "what": f"foretell evaluate on the test split of {given.data.name}, {given.model} of dimension 16, one thread per process",
         "machine": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
+        "load": os.getloadavg(),
         "date": time.strftime("%Y-%m-%d"),
         "one process": {"wall_seconds": seconds},
     }

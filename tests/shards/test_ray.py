@@ -39,6 +39,13 @@ def made(folder: Path, orders: Orders) -> tuple[list, list[str]]:
     return found["square"].tolist(), said
 
 
+def test_what_ray_says_of_its_nodes_is_not_on_stdout(joined_ray: None, capsys: pytest.CaptureFixture[str]):
+    from ray._private.worker import print_to_stdstream
+
+    print_to_stdstream({"lines": ["a node is gone"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "ray:127.0.0.1:1"])
 def test_a_cluster_that_is_not_there_is_a_message_at_once(address: str):
     with pytest.raises(ForetellError, match=f"--on {address}: nothing answers there"):

@@ -99,7 +99,7 @@ def test_two_nodes_score_as_one_process(
     assert apart.evaluation.to_json() == alone.evaluation.to_json()
 
 
-def test_a_killed_node_costs_the_shards_that_it_was_at(cluster: Any, tmp_path: Path):
+def test_a_killed_node_costs_the_shards_that_it_was_at(cluster: Any, tmp_path: Path, capsys: Any):
     said: list[str] = []
     shards = Shards(WorkPlace("ray", None, cluster.address), tmp_path / "shards", {}, said.append)
 
@@ -115,6 +115,7 @@ def test_a_killed_node_costs_the_shards_that_it_was_at(cluster: Any, tmp_path: P
     shards.close()
     assert found["square"].tolist() == [number**2 / 3.0 for number in range(4)]
     assert any("is done again" in line for line in said) and len(begun(tmp_path)) > 4
+    assert capsys.readouterr().out == ""
 
 
 SPACE = (

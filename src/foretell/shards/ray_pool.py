@@ -43,6 +43,7 @@ class RayPool:
         self.own = not self.ray.is_initialized()  # else a notebook, say, has joined a cluster already
         if self.own:
             _join(self.ray, place)
+            _print_messages(self.ray, False)
         self.tasks: dict[Any, ShardTask] = {}  # by the reference to the result
         self.sent: dict[str, Any] = {}  # references to shared inputs
         self.remote = self.ray.remote(perform_task)
@@ -105,6 +106,7 @@ class RayPool:
         self.tasks, self.sent = {}, {}
         if self.own and self.ray.is_initialized():
             self.ray.shutdown()
+            _print_messages(self.ray, True)
 
 
 def _join(ray: Any, place: WorkPlace) -> None:
@@ -119,6 +121,13 @@ def _join(ray: Any, place: WorkPlace) -> None:
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, ImportError) as error:
             where = place.address or "this machine"
             raise ForetellError(f"--on ray: {where} cannot be joined: {_last(error)}") from error
+
+
+def _print_messages(ray: Any, shown: bool) -> None:
+    """Whether Ray prints what becomes of its nodes: it does so on stdout, between what the command prints. Lost shards are told anyway."""
+    worker = getattr(getattr(ray, "_private", None), "worker", None)
+    if hasattr(worker, "_worker_logs_enabled"):
+        worker._worker_logs_enabled = shown
 
 
 def _check_reachable(place: WorkPlace) -> None:
