@@ -97,6 +97,20 @@ def test_without_lists_the_grid_of_the_paper_is_searched(write, tmp_path: Path):
     assert outcome.json["left"] == 35 and rows(tmp_path / "out")[0]["setting"] == {"model.dim": 4, "model.layers": 1}
 
 
+def test_data_are_enough_and_a_model_may_be_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    few = "--trials", 1, "--sampler", "grid", "--epochs", 1, "--json"
+    outcome = fine("tune", "--data", data, *few)
+    assert "the command line has no lists: the paper's grid is searched" in outcome.err
+    assert outcome.json["folder"] == "tune/bursts-anhp" and outcome.json["left"] == 35
+    assert rows(tmp_path / "tune/bursts-anhp")[0]["setting"] == {"model.dim": 4, "model.layers": 1}
+    best = fine("tune", "--data", data, "--model", "nhp", *few).json["best"]
+    assert best["setting"] == {"model.dim": 4} and (tmp_path / "tune/bursts-nhp/best.toml").is_file()
+    assert 'kind = "nhp"' in (tmp_path / "tune/bursts-nhp/best.toml").read_text()
+    assert "nothing to tune on: give a CONFIG.toml, or --data" in refused("tune")
+    assert "has neither dim nor layers" in refused("tune", "--data", data, "--model", "poisson")
+
+
 def test_kinds_of_models_are_compared_each_with_its_own_keys(write, tmp_path: Path):
     config = write(
         "[model]\nkind = ['anhp', 'hawkes']\ndim = [4, 8]\nlayers = 1\ndecays = [1, 2]\n[train]\nepochs = 1\n"

@@ -319,7 +319,7 @@ def started_from(
 
 
 def default_folder(config: RunConfig) -> Path:
-    name = f"{_data_name(config.data.path)}-{config.model.kind}"
+    name = f"{data_name(config.data.path)}-{config.model.kind}"
     if isinstance(config.task, PretrainOptions):
         name += "-pretrained"
     elif isinstance(config.task, ClassifyOptions):
@@ -327,7 +327,7 @@ def default_folder(config: RunConfig) -> Path:
     return Path("runs") / name
 
 
-def _data_name(path: str) -> str:
+def data_name(path: str) -> str:
     """What a run calls its data: the file's name, that of a data set of the hub, or of a database."""
     if path.startswith("sql:"):
         from foretell.data.sources.sql import short_name

@@ -1,4 +1,4 @@
-"""`foretell tune CONFIG`: search for settings on dev; leave the best as a configuration, all that was tried as a table, and a picture."""
+"""`foretell tune CONFIG | --data DATA`: search for settings on dev; leave the best as a configuration, a table of trials, and a picture."""
 
 from __future__ import annotations
 
@@ -26,13 +26,19 @@ SHOWN = 5  # of the best settings
 
 @flags.with_flags(
     {"search": SearchOptions, "data": DataOptions, "train": TrainOptions},
-    only=[*(f"search.{name}" for name in names_of(SearchOptions)), "data.path", "train.device"],
+    only=[*(f"search.{name}" for name in names_of(SearchOptions)), "data.path", "train.epochs", "train.device"],
 )
 def tune(
     config: Annotated[
-        Path, typer.Argument(help="A TOML file with lists of choices and ranges in [model] and [train].")
-    ],
-    out: Annotated[Path | None, Option(help="The folder to write, and to go on with; default: tune/CONFIG.")] = None,
+        Path | None,
+        typer.Argument(
+            help="A TOML file with lists of choices and ranges in [model] and [train]; default: the paper's grid of sizes."
+        ),
+    ] = None,
+    model: Annotated[str | None, Option(help="anhp, nhp, s2p2, …; default: that of the file, or anhp.")] = None,
+    out: Annotated[
+        Path | None, Option(help="The folder to write, and to go on with; default: tune/CONFIG, or tune/DATA-MODEL.")
+    ] = None,
     as_json: flags.SummaryOption = False,
     quiet: flags.QuietOption = False,
     *,
@@ -40,22 +46,26 @@ def tune(
 ) -> None:
     """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
     from foretell.cli.show import print_json
+    from foretell.cli.train import check_source
     from foretell.train.config import read_config
     from foretell.train.interrupting import stopping
     from foretell.train.progress_bar import bar
     from foretell.train.tune import tune as search
 
-    table = read_config(config)
-    options = _options(table.pop("search", {}), given["search"], str(config))
-    for section in ("data", "train"):
-        if given[section]:
-            table[section] = {**table.get(section, {}), **given[section]}
-    space = Space.read(table, str(config))
-    folder = out or Path("tune") / config.stem
+    check_source(config, given, "tune")
+    source = "the command line" if config is None else str(config)
+    table = {} if config is None else read_config(config)
+    options = _options(table.pop("search", {}), given["search"], source)
+    added = {"data": given["data"], "train": given["train"], "model": {} if model is None else {"kind": model}}
+    for section, values in added.items():
+        if values:
+            table[section] = {**table.get(section, {}), **values}
+    space = Space.read(table, source)
+    folder = out or Path("tune") / _name(config, space)
     told = _Telling(space, options)
     with bar(quiet) as progress, stopping() as asked:
         if space.from_paper:
-            progress.keep(f"{config} has no lists: the paper's grid is searched, {_listed(space)}")
+            progress.keep(f"{source} has no lists: the paper's grid is searched, {_listed(space)}")
 
         def tell(news: Any) -> None:
             told.hear(news)
@@ -78,6 +88,15 @@ def tune(
             f"{folder}: none of {len(found.tried)} settings came to an end"
             + (f"; the first failed with {first}" if first else "; give it more minutes or trials")
         )
+
+
+def _name(config: Path | None, space: Space) -> str:
+    """What the folder of a search is called: its file, or its data and its model."""
+    if config is not None:
+        return config.stem
+    from foretell.cli.train import data_name
+
+    return f"{data_name(space.fixed['data']['path'])}-{space.kinds[0]}"
 
 
 def _options(table: Any, given: Mapping[str, Any], source: str) -> SearchOptions:
