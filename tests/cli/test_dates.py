@@ -68,14 +68,20 @@ def test_futures_of_dates_are_written_as_dates_and_an_assumed_end_is_not(run: Pa
 def test_new_event_types_are_refused_or_left_out(run: Path, tmp_path: Path):
     new = log(tmp_path / "new.csv", ["d0"], 5, 1)
     new.write_text(new.read_text() + "\nd0;2024-03-09 12:00:00;steal;1")
-    refused = foretell("predict", run, new)
+    refused = foretell("predict", run, new, "--unknown", "error")
     assert (
         refused.code == 1
         and "event `steal` is not one of the 3 known" in refused.err
         and "--unknown skip" in refused.err
     )
-    skipped = fine("predict", run, new, "--unknown", "skip", "--json")
-    assert json.loads(skipped.out)[0]["events_seen"] == 5 and "1 event of 1 type that training never saw" in skipped.err
+    for choice in ([], ["--unknown", "skip"]):
+        skipped = fine("predict", run, new, *choice, "--json")
+        assert json.loads(skipped.out)[0]["events_seen"] == 5
+        assert "1 event of 1 type that training never saw (`steal`) was left out" in skipped.err
+    for name, count in (("buy (online)", 0), ("buy (shop)", 0), ("return", 1)):
+        new.write_text(new.read_text().replace(name, f"steal {count}"))
+    nothing = foretell("predict", run, new)
+    assert nothing.code == 1 and "event `steal 0` is not one of the 3 known" in nothing.err
 
 
 def test_what_makes_no_sense_is_refused(run: Path, tmp_path: Path):

@@ -138,10 +138,20 @@ def test_mistakes_are_told_before_anything_is_learned(fitted):
         ft.Forecaster().predict(orders())
     with pytest.raises(ft.ForetellError, match="horizon '7x'"):
         fitted.predict(orders(1), horizon="7x")
-    with pytest.raises(ft.DataError, match=r"`socks` is not one of the 3 .*unknown=\"skip\""):
-        fitted.predict(orders(1).assign(product="socks"))
+    with pytest.raises(ft.DataError, match="`socks` is not one of the 3 "):
+        fitted.predict(orders(1).assign(product="socks"))  # nothing would be left
     with pytest.raises(ft.ForetellError, match="has no rules"):
         ft.Forecaster("anhp", program="robocup").fit(orders(), **NAMES)
+
+
+def test_event_types_that_training_never_saw_are_left_out_and_said(fitted, caplog):
+    new = orders(1)
+    more = pd.concat([new, new.tail(1).assign(product="socks")])
+    assert fitted.score(more) == fitted.score(new)
+    assert "1 event of 1 type that training never saw (`socks`) was left out" in caplog.text
+    strict = ft.Forecaster("poisson").fit(orders(), **NAMES, unknown="error")
+    with pytest.raises(ft.DataError, match=r"`socks` is not one of the 3 .*unknown=\"skip\""):
+        strict.predict(more)
 
 
 def test_what_was_said_once_is_not_said_again(caplog):

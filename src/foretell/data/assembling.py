@@ -216,14 +216,16 @@ def _resolve(
         written, among = [f"event `{name}`" for name in names], "known event types"
     types = np.array([-1 if place is None else place for place in places], dtype=np.int32)
     missing = [number for number, place in enumerate(places) if place is None]
-    if options.unknown == "error":
+    # A file without one known event is another log, or has its columns mixed up: nothing would be left of it.
+    if options.unknown == "error" or (options.unknown == "skip" and len(missing) == len(places) > 0):
         for number in missing:
             said = f"{written[number]} is not one of the {known} {among}"
             if (
                 names is not None and len(problems) < 40
             ):  # looking for near names is slow; nobody reads more than the first few
                 said = vocabulary.unknown(names[number])
-            problems.append(_at_first(raw, codes, number, f"{said}{UNKNOWN_HINT if options.clock is not None else ''}"))
+            hint = UNKNOWN_HINT if options.clock is not None and len(missing) < len(places) else ""
+            problems.append(_at_first(raw, codes, number, f"{said}{hint}"))
     elif missing and options.unknown == "other":
         other = vocabulary.find(OTHER)
         if other is None:

@@ -104,7 +104,7 @@ class Forecaster:
         settings_table(self.model, self.program, self.settings)  # mistakes are told before anything is read
         options = replace(frame_options(sequence, time, event, how), terms=self.program is not None)
         train = frame if isinstance(frame, EventData) else frame_events(frame, options, None, "train")
-        reading = replace(options, clock=train.clock, unknown=how.get("unknown", "error"))
+        reading = replace(options, clock=train.clock, unknown=how.get("unknown", "skip"))
         held = None if dev is None else _events(dev, reading, "dev")
         data = Dataset(train, held, None, train.vocabulary, Card("frame", train.origin, train.clock.unit))
         data = data if held is None else _over_one_vocabulary(data, train, held)
@@ -319,7 +319,7 @@ def _events(frame: Any, reading: ReadOptions, name: str, model: IntensityModel |
         return data
     if isinstance(model, GrowsVocabulary):
         model.widen(data.vocabulary.names[kind] for kind in np.flatnonzero(data.type_counts()))
-    return in_vocabulary(data, model.vocabulary)
+    return in_vocabulary(data, model.vocabulary, reading.unknown)
 
 
 def _parts(columns: ColumnMap) -> dict[str, str]:

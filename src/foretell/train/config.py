@@ -72,7 +72,9 @@ TASKS: dict[str, type[TaskOptions]] = {task.kind: task for task in (PretrainOpti
 LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
 IMPOSSIBLE = Flag("Events that the rules make impossible: an error, left out, or kept unscored.", choices=True)
-UNKNOWN = Flag("Event types that training never saw: error, skip, or other (a type of that name).", choices=True)
+UNKNOWN = Flag(
+    "Event types that training never saw, in other data: skip, error, or other (a type of that name).", choices=True
+)
 COVARIATES = Flag("Columns of events that the model uses: amount,channel; channel:category says what one is.")
 STATIC = Flag("Columns with one value per sequence that the model uses: age,sex.")
 CARRY = "Learn longer sequences in parts of so many events, which hand their state on (nhp, rmtpp, s2p2)."  # 0: whole
@@ -92,7 +94,7 @@ class DataOptions:
     observed_until: str = option("", flag="When the log was exported: the end of sequences without a t_end.")
     sorted: bool = option(False, flag="Rows of a sequence out of order are a mistake.")
     terms: bool = option(False, flag="Names with parentheses must be terms, functor(arg,…).")
-    unknown: Unknown = option("error", flag=UNKNOWN)
+    unknown: Unknown = option("skip", flag=UNKNOWN)
     covariates: tuple[str, ...] = option((), flag=COVARIATES)
     static: tuple[str, ...] = option((), flag=STATIC)
     # Shares of sequences, or of the time of few sequences, for train, dev and test where the data has no splits.

@@ -80,7 +80,7 @@ def read_splits(options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bo
     """The splits as their files have them, with a train split among them."""
     if not options.path:
         raise ForetellError("no data: give a folder, a file or the name of embedded data (--data, or data.path)")
-    dataset = load(options.path, unseen=unseen, options=options.reading(terms))
+    dataset = load(options.path, unseen=unseen, options=replace(options.reading(terms), unknown="error"))
     if dataset.train is None:
         found = ", ".join(split_names(options.path))
         what = f"name the file to train on `train`, or give it alone, as in --data {Path(options.path) / 'FILE.csv'}"
@@ -291,7 +291,7 @@ def in_vocabulary(data: EventData, vocabulary: Vocabulary, unknown: Unknown = "e
     names = data.vocabulary.names
     missing = [kind for kind in used.tolist() if names[kind] not in vocabulary]
     other = vocabulary.find(OTHER) if unknown == "other" else None
-    if missing and unknown != "skip" and other is None:
+    if missing and other is None and (unknown != "skip" or len(missing) == len(used)):
         raise DataError(f"{data.name}: event type `{names[kind]}` is not one of the model's" for kind in missing)
     place = np.full(len(names), -1 if other is None else other, dtype=np.int32)
     known = [kind for kind in used.tolist() if kind not in set(missing)]
