@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from foretell.cli import data
+from foretell.cli.completion import add_completion
 from foretell.reading import limits
 
 # In the order of the help; each is the function of this name in the module of this name.
@@ -57,6 +58,8 @@ def bounded(command: Callable[..., None]) -> Callable[..., None]:
         one.replace(annotation=hints.get(one.name, one.annotation), kind=inspect.Parameter.KEYWORD_ONLY)
         for one in inspect.signature(command).parameters.values()
     ]
+    for one in own:
+        add_completion(command.__name__, one.name, one.annotation)
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
@@ -74,7 +77,6 @@ app = typer.Typer(
     name="foretell",
     help="Learn what happens next, and when, from irregularly timed events.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

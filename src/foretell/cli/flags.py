@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from foretell.cli.completion import words
 from foretell.errors import ForetellError
 from foretell.options import Flag
 
@@ -191,7 +192,9 @@ def _parameter(flag: Flag, name: str, hint: Any, default: object) -> inspect.Par
     spelled = shown.replace("_", "-")
     # What is on unless it is turned off has a flag for either.
     names = f"--{spelled}/--no-{spelled}" if default is True else f"--{spelled}"
-    made = Annotated[_type(flag, hint) | None, typer.Option(names, help=flag.help)]
+    kind = _type(flag, hint)
+    known = words(*get_args(hint)) if kind is str and get_origin(hint) is Literal else None
+    made = Annotated[kind | None, typer.Option(names, help=flag.help, autocompletion=known)]
     return inspect.Parameter(shown, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=made)
 
 
