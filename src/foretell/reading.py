@@ -150,7 +150,7 @@ class _Counted(io.RawIOBase):
 
 def too_large(path: Path, most: int) -> UnreadableFile:
     said = f"it unpacks to more than {most:,} bytes"
-    return UnreadableFile(said, "if that is right, allow more with --max-bytes (reading.limits in Python)", path=path)
+    return UnreadableFile(said, "if that is right, allow more with `foretell.reading.limits(max_bytes=…)`", path=path)
 
 
 def open_unpacked(path: str | Path, packed: bool) -> BinaryIO:
@@ -161,7 +161,7 @@ def open_unpacked(path: str | Path, packed: bool) -> BinaryIO:
     if not packed:
         if size > most:
             file.close()
-            hint = "allow more with --max-bytes (reading.limits in Python)"
+            hint = "allow more with `foretell.reading.limits(max_bytes=…)`"
             raise UnreadableFile(f"it has {size:,} bytes, more than {most:,}", hint, path=path)
         return file
     if size > 18 and file.read(2) == b"\x1f\x8b":

@@ -76,7 +76,7 @@ def test_what_was_assumed_of_time_is_said_once(tmp_path, caplog) -> None:
     caplog.clear()
     with caplog.at_level(logging.WARNING, "foretell"):
         load_file(table(tmp_path, FORMS["seconds"]))
-    assert "times are read as Unix seconds; --time-format number reads them as plain numbers" in caplog.text
+    assert 'times are read as Unix seconds; `time_format="number"` reads them as plain numbers' in caplog.text
 
 
 def test_daylight_saving_is_counted_and_said(tmp_path, caplog) -> None:
@@ -106,7 +106,7 @@ def test_an_end_or_start_by_an_option_is_one_mistake_that_names_it(tmp_path) -> 
     ):
         with pytest.raises(DataError) as raised:
             load_file(path, options=options)
-        flag = "--observed-until" if options.observed_until else "--start"
+        flag = "`observed_until=`" if options.observed_until else "`start=`"
         assert str(raised.value).count("sequence 'a'") == 1
         assert said in str(raised.value) and f", by {flag}" in str(raised.value)
 
@@ -127,7 +127,7 @@ def test_numbers_far_from_zero_are_warned_of(tmp_path, caplog) -> None:
     path = table(tmp_path, "5000000,5000001,5000003")
     with caplog.at_level(logging.WARNING, "foretell"):
         data = load_file(path)
-    assert data[0].times[0] == 5e6 and "begin far from 0" in caplog.text and "--start first-event" in caplog.text
+    assert data[0].times[0] == 5e6 and "begin far from 0" in caplog.text and "`start='first-event'`" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING, "foretell"):
         data = load_file(path, options=ReadOptions(start="first-event"))
@@ -189,7 +189,9 @@ def test_mistakes_about_dates_are_told_with_their_place(tmp_path, rows: str, rea
 
 def test_sorted_insists_on_order(tmp_path) -> None:
     path = table(tmp_path, "2012-03-01T12:00,2012-03-01T11:00")
-    with pytest.raises(DataError, match=r":3: sequence 'a': 2012-03-01T11:00:00Z comes after .* --sorted is given"):
+    with pytest.raises(
+        DataError, match=r":3: sequence 'a': 2012-03-01T11:00:00Z comes after .* `sorted=True` is given"
+    ):
         load_file(path, options=ReadOptions(sorted=True))
 
 
@@ -197,7 +199,7 @@ def test_sorted_insists_on_order(tmp_path) -> None:
     "given", [{"start": "noon"}, {"timezone": "Mars/Base"}, {"time_format": "unix"}, {"observed_until": "soon"}]
 )
 def test_options_that_make_no_sense_are_refused(given) -> None:
-    with pytest.raises(ForetellError, match=f"--{next(iter(given)).replace('_', '-')}"):
+    with pytest.raises(ForetellError, match=f"`{next(iter(given))}="):
         ReadOptions(**given)
 
 

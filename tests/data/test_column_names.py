@@ -59,7 +59,7 @@ def test_a_table_with_usual_names_is_read_and_says_so(tmp_path: Path, caplog: py
     assert sorted(data.vocabulary.names) == ["buy", "view"]
     assert set(data.columns.attributes) == {"price"}
     assert "'Case ID' is taken for it" in caplog.text
-    assert "--columns sequence=" in caplog.text
+    assert '`columns={"sequence": …}`' in caplog.text
 
 
 def test_an_empty_sequence_column_makes_one_stream(tmp_path: Path) -> None:

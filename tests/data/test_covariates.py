@@ -120,9 +120,9 @@ def test_sequences_of_several_tables_join_theirs(visits: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"covariates": ("amont",)}, "--covariates amont: no such column; found .*did you mean `amount`"),
-        ({"static": ("channel",)}, "--static channel: sequence '0' has several values .and 3 more"),
-        ({"static": ("agee",)}, "--static agee: no such column"),
+        ({"covariates": ("amont",)}, r'`covariates=\["amont"\]`: no such column; found .*did you mean `amount`'),
+        ({"static": ("channel",)}, r"`static=\['channel'\]`: sequence '0' has several values .and 3 more"),
+        ({"static": ("agee",)}, r'`static=\["agee"\]`: no such column'),
     ],
 )
 def test_names_that_are_not_there_are_mistakes(visits: Path, options: dict[str, tuple[str, ...]], said: str) -> None:
@@ -138,7 +138,7 @@ def test_a_name_given_twice_is_refused() -> None:
 def test_a_value_per_sequence_is_not_one_per_event(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"times": [1.0, 2.0], "events": ["a", "b"], "t_end": 3, "age": 4}')
-    with pytest.raises(DataError, match="use --static age"):
+    with pytest.raises(DataError, match=r'use `static=\["age"\]`'):
         load(path, options=ReadOptions(covariates=("age",)))
 
 

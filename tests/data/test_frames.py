@@ -143,7 +143,7 @@ def test_a_column_that_is_not_there_and_things_that_are_no_frames():
         ft.from_frame(pd.DataFrame([[1, 2]], columns=["time", "time"]))
     with pytest.raises(ft.DataError, match="duration"):
         ft.from_frame(orders().assign(when=pd.to_timedelta([1, 2, 3, 4], unit="D")), **NAMES)
-    with pytest.raises(ft.ForetellError, match=r"^start 'dya': expected first-event, day"):
+    with pytest.raises(ft.ForetellError, match=r"^`start='dya'`: expected first-event, day"):
         ft.from_frame(orders(), **NAMES, start="dya")
     with pytest.raises(ft.ForetellError, match="expected a list of columns"):
         ft.from_frame(orders(), **NAMES, args="price")

@@ -38,4 +38,4 @@ def test_loading_three_files_says_what_was_assumed_once(tmp_path, caplog) -> Non
     assert said[1].startswith("train.csv: 1 of 1 sequences have no t_end")
     assert said[1].endswith("; likewise dev.csv (2 of 2), test.csv (3 of 3)")
     assert said[2].endswith("covariates: room; likewise dev.csv, test.csv")
-    assert said[3].endswith("a t_start column or --start day says otherwise")
+    assert said[3].endswith('a t_start column or `start="day"` says otherwise')

@@ -134,7 +134,7 @@ def test_a_long_sequence_that_stays_whole_is_told(caplog):
     times = np.arange(LONG + 1, dtype=np.float64)
     data = EventData([EventSequence(times, np.zeros(len(times), np.int32), float(LONG))], Vocabulary(("a",)))
     with_splits(Dataset(data, None, None, data.vocabulary, Card("x")), make_config({}).data, False)
-    assert "--window-events 1024" in caplog.text
+    assert "`window_events=1024`" in caplog.text
 
 
 def test_models_with_rules_refuse_windows():

@@ -75,7 +75,7 @@ def test_too_many_events_are_refused_where_that_is_asked_for(tmp_path: Path):
     path.write_text(JSONL)
     with limits(max_events=24):
         load_file(path)
-    with limits(max_events=23), pytest.raises(ForetellError, match="more than --max-events 23"):
+    with limits(max_events=23), pytest.raises(ForetellError, match="more than `max_events=23`"):
         load_file(path)
 
 

@@ -69,7 +69,7 @@ def test_an_archive_unpacks_up_to_a_limit_that_can_be_raised(tmp_path: Path):
     for _ in text_lines(path, gatherer):
         pass
     assert "unpacks to more than 67,108,864 bytes" in gatherer.problems[0].text
-    assert "--max-bytes" in gatherer.problems[0].text
+    assert "(max_bytes=…)" in gatherer.problems[0].text
     with limits(max_bytes=100 << 20), open_unpacked(path, packed=True) as stream:
         assert sum(len(block) for block in iter(lambda: stream.read(1 << 20), b"")) == 80 << 20
     with limits(max_bytes=10), pytest.raises(UnreadableFile, match="more than 10"):

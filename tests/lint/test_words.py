@@ -1,8 +1,9 @@
 """Sentences for readers: rates are "per", and a docstring says what a thing is."""
 
+import ast
 import re
 
-from tests.lint.source import LIBRARY
+from tests.lint.source import LIBRARY, trees
 
 ROOT = LIBRARY.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -27,3 +28,35 @@ def test_no_docstring_leaves_out_what_it_speaks_of():
 def test_such_sentences_would_be_found():
     assert RATES.search("two points a\ngap") and not RATES.search("two points per gap")
     assert UNSAID.search('"""Of each event."""') and not UNSAID.search('"""The times of each event."""')
+
+
+# its own command line, without typer
+COMMANDS = ("cli/", "reproduce/__main__.py")
+OPTION = re.compile(r"(?<![\w-])--([a-z]|$)")
+
+
+def options_in(tree: ast.Module) -> list[int]:
+    """Lines of the texts, docstrings left out, that have an option of the command line in them."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    texts = [one for one in ast.walk(tree) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return [
+        one.lineno for one in texts if id(one) not in docstrings and one.value != "--" and OPTION.search(str(one.value))
+    ]
+
+
+def test_the_library_does_not_speak_of_options_of_the_command_line():
+    found = [
+        f"{file}:{line}" for file, tree in trees().items() if not file.startswith(COMMANDS) for line in options_in(tree)
+    ]
+    assert found == [], "name settings as arguments, `start=`: cli/option_words.py makes options of them"
+
+
+def test_an_option_in_a_text_would_be_found():
+    assert options_in(ast.parse('"""Of --this."""\ndef f():\n    raise E(f"use --{x} or {y}: --that {z}")')) == [3, 3]
+    assert options_in(ast.parse('x = f"by --{x}"')) == [1] and options_in(ast.parse('style = "--"')) == []
+    assert options_in(ast.parse('x = 1\nx = "two words--joined"')) == []

@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_said_all_at_once():
     lines = str(caught.value).splitlines()
     assert any("model.dim = 4 there and 8 here" in line for line in lines)
     assert any("model.heads = 1 there and 2 here" in line for line in lines)
-    with pytest.raises(ForetellError, match="has an encoder of A-NHP, and the model is NHP; choose --model anhp"):
+    with pytest.raises(ForetellError, match="has an encoder of A-NHP, and the model is NHP; choose `model=anhp`"):
         start_from(NHP(DATA.vocabulary), MaskedANHP(learned()), DATA, "run")
     with pytest.raises(ForetellError, match="fitted directly"):
         start_from(Hawkes(DATA.vocabulary), learned(), DATA, "run")

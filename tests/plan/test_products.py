@@ -88,5 +88,5 @@ def test_looking_at_too_many_says_what_to_do(monkeypatch):
     monkeypatch.setattr(product_draws, "LISTED", 3)
     program, events = next(one for one in map(random_products, range(9)) if sided(*one)[0].grounding.products)
     timeline, _ = sided(program, events)
-    with pytest.raises(ForetellError, match="--downsample"):
+    with pytest.raises(ForetellError, match="`downsample=`"):
         sequence_slots(timeline, DimensionLayout(program, 2), np.arange(1, timeline.states))

@@ -60,7 +60,7 @@ def test_a_floor_that_wins_is_said_with_the_best_network():
     best = {"hawkes": scored("hawkes", BASE), "nhp": scored("nhp", BASE - 2.0), "anhp": scored("anhp", BASE - 1.0)}
     told = _floor_won(best, "hawkes")
     assert "no network beats this floor" in told and "ANHP, has -3.0000 against -2.0000" in told
-    assert "--minutes" in _floor_won({"hawkes": best["hawkes"]}, "hawkes")
+    assert "more minutes" in _floor_won({"hawkes": best["hawkes"]}, "hawkes")
 
 
 def test_a_floor_without_a_score_is_not_taken_as_beaten():

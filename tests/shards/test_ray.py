@@ -48,7 +48,7 @@ def test_what_ray_says_of_its_nodes_is_not_on_stdout(joined_ray: None, capsys: p
 
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "ray:127.0.0.1:1"])
 def test_a_cluster_that_is_not_there_is_a_message_at_once(address: str):
-    with pytest.raises(ForetellError, match=f"--on {address}: nothing answers there"):
+    with pytest.raises(ForetellError, match=f"`on={address}`: nothing answers there"):
         RayPool(parse_place(address))
 
 

@@ -70,7 +70,7 @@ def test_a_place_is_read_and_written(text: str, place: WorkPlace):
 
 @pytest.mark.parametrize("text", ["slurm", "ray://head", "processes:0", "ray:x", "processes:many", "ray:head:port"])
 def test_a_place_that_is_none_is_refused(text: str):
-    with pytest.raises(ForetellError, match=f"--on {text}"):
+    with pytest.raises(ForetellError, match=f"`on={text}`"):
         parse_place(text)
 
 

@@ -149,7 +149,7 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path):
 
 def test_a_run_without_a_model_says_how_to_continue(tmp_path: Path):
     run = RunFolder.create(tmp_path / "run", make_config({}))
-    with pytest.raises(ForetellError, match=r"no model yet; continue it with `foretell train --resume"):
+    with pytest.raises(ForetellError, match=r"no model yet; continue it with `resume="):
         run.model()
 
 

@@ -65,5 +65,5 @@ def event_numbers(name: str, sequence: EventSequence) -> np.ndarray:
         message = (
             f"sequence {sequence.id!r}: `{name}` is a list in the metadata, and the program has `features(…, {name})`"
         )
-        raise DataError(f"{message}: read it as numbers of events with --covariates {name} (covariates= in Python)")
+        raise DataError(f'{message}: read it as numbers of events with `covariates=["{name}"]`')
     return np.full(length, np.nan)

@@ -108,4 +108,4 @@ def _futures(number: int, horizon: str, delta: str, costs: str, clock: Clock) ->
     except ValueError:
         raise ForetellError(f"--costs {costs!r}: expected numbers with commas, such as 0.5,1,2") from None
     near = clock.duration(delta, "--delta") if delta else None
-    return FutureOptions(number, clock.duration(horizon), near, prices)
+    return FutureOptions(number, clock.duration(horizon, "--horizon"), near, prices)

@@ -87,6 +87,7 @@ def _run() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal need not know every letter of a name
     from foretell.cli.commands import app
+    from foretell.cli.option_words import as_options
     from foretell.errors import ForetellError
     from foretell.wording import readable
 
@@ -94,7 +95,7 @@ def _run() -> None:
 
     def readably(record: logging.LogRecord) -> bool:
         """Each message once, however often a command looks at the same data."""
-        text = readable(record.getMessage())
+        text = as_options(readable(record.getMessage()))
         record.msg, record.args = text, ()
         again, _ = text in said, said.add(text)
         return not again
@@ -108,7 +109,7 @@ def _run() -> None:
     except ForetellError as error:
         from foretell.lang.diagnostics import ProgramError
 
-        lines = str(error).splitlines()
+        lines = as_options(str(error)).splitlines()
         placed = isinstance(error, ProgramError)  # each of its messages says itself that it is an error, and where
         sys.stderr.write("".join(f"{line}\n" if placed else f"error: {line}\n" for line in lines))
         sys.exit(1)

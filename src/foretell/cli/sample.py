@@ -119,7 +119,7 @@ def sample(
     recent = recent_histories(histories, history_events, clock, starts)
     if starts is not None:
         starts = [start - one.zero for start, one in zip(starts, recent, strict=True)]
-    asked: dict[str, Any] = {"horizon": clock.duration(horizon), "n": n, "start": starts, "events": events}
+    asked: dict[str, Any] = {"horizon": clock.duration(horizon, "--horizon"), "n": n, "start": starts, "events": events}
     asked |= {"seed": seed, "covariates": _chosen_covariates(future_covariates, model)}
     looked_at = [one.sequence for one in recent]
     question = RunQuestion(run, model, EventData(looked_at, model.vocabulary), asked)

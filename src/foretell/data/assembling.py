@@ -18,7 +18,7 @@ from foretell.data.remarks import once_per_kind
 from foretell.data.sequence import MOST_TYPES, Vocabulary
 from foretell.errors import DataError
 
-UNKNOWN_HINT = " (--unknown skip leaves such events out)"
+UNKNOWN_HINT = ' (`unknown="skip"` leaves such events out)'
 
 
 def vocabulary_of(files: Sequence[RawEvents], size: int | None) -> tuple[Vocabulary, list[str]]:
@@ -229,7 +229,9 @@ def _resolve(
     elif missing and options.unknown == "other":
         other = vocabulary.find(OTHER)
         if other is None:
-            said = f"--unknown other: the model has no event type `{OTHER}`; train it with one, or use --unknown skip"
+            said = (
+                f'`unknown="other"`: the model has no event type `{OTHER}`; train it with one, or use `unknown="skip"`'
+            )
             problems.append(Problem(0, said))
         else:
             types[missing] = other

@@ -83,7 +83,7 @@ class Clock:
             raise ForetellError(f"{option} {text!r}: these data have numbers for times, not dates; expected a number")
         return float(self.numbers(np.array(instant), start))
 
-    def duration(self, text: str, option: str = "--horizon") -> float:
+    def duration(self, text: str, option: str = "horizon") -> float:
         """`10` is ten units; `10d`, `30m`, `1d12h` are converted."""
         try:
             return float(text)

@@ -42,7 +42,7 @@ def recognised(columns: ColumnMap, header: Sequence[str]) -> tuple[ColumnMap, tu
             told[role] = found[0]
             taken.add(found[0])
     said = tuple(
-        f"there is no column {role!r}: {name!r} is taken for it (another one: --columns {role}=…)"
+        f'there is no column {role!r}: {name!r} is taken for it (another one: `columns={{"{role}": …}}`)'
         for role, name in told.items()
     )
     return (replace(columns, **told) if told else columns), said

@@ -28,17 +28,17 @@ def with_covariates(
     events, sequences = dict(columns.attributes), dict(columns.sequence_attributes)
     problems: list[str] = []
     absent: list[str] = []
-    for option, texts in (("--covariates", names.events), ("--static", names.static)):
+    for option, texts in (("covariates", names.events), ("static", names.static)):
         for name in (split_kind(text)[0] for text in texts):
             if name not in events and name not in sequences:
                 _from_metadata(name, columns, events, sequences, problems)
-            if option == "--static" and name not in sequences and name in events:
+            if option == "static" and name not in sequences and name in events:
                 try:
                     sequences[name] = _settled(name, events[name], columns, tell)
                     del events[name]
                 except DataError as error:
                     problems += error.problems
-            elif name not in (events if option == "--covariates" else sequences):
+            elif name not in (events if option == "covariates" else sequences):
                 if trained and name not in sequences:
                     absent.append(name)
                 else:
@@ -104,12 +104,13 @@ def without_column(
     name: str, option: str, there: Sequence[str], elsewhere: Sequence[str], unused: Sequence[str]
 ) -> str:
     """The sentence that says that there is no column of a name, and what may have been meant."""
+    asked = f'`{option}=["{name}"]`'
     if name in unused:
-        return f"{option} {name}: this column is free text, of which no covariate can be made"
+        return f"{asked}: this column is free text, of which no covariate can be made"
     if name in elsewhere:
-        return f"{option} {name}: it has one value per sequence, not per event; use --static {name}"
+        return f'{asked}: it has one value per sequence, not per event; use `static=["{name}"]`'
     found = f"found {listed(there, most=10)}" if there else "there is none beside sequence, time and event"
-    return f"{option} {name}: no such column; {found}{did_you_mean(name, there, before='; ')}"
+    return f"{asked}: no such column; {found}{did_you_mean(name, there, before='; ')}"
 
 
 def per_sequence(name: str, attribute: Attribute, offsets: np.ndarray, ids: Sequence[str]) -> tuple[Attribute, int]:
@@ -129,9 +130,9 @@ def per_sequence(name: str, attribute: Attribute, offsets: np.ndarray, ids: Sequ
     if differs.any():
         at = int(np.argmax(differs))
         several = len(np.unique(sequences[differs]))
-        told = f"--static {name}: sequence {ids[int(sequences[at])]!r} has several values"
+        told = f"`static=['{name}']`: sequence {ids[int(sequences[at])]!r} has several values"
         more = f" (and {several - 1} more)" if several > 1 else ""
-        raise DataError(f"{told}{more}; a value that changes from event to event is one of --covariates {name}")
+        raise DataError(f"{told}{more}; a value that changes from event to event is one of `covariates=['{name}']`")
     nothing = {"f": np.nan, "M": np.datetime64("NaT")}.get(values.dtype.kind, -1)
     whole = values if values.dtype.kind != "i" or attribute.categories is not None else values.astype(np.float64)
     nothing = np.nan if whole.dtype.kind == "f" else nothing

@@ -22,7 +22,7 @@ from foretell.data.event_table import gathered
 from foretell.data.frame_output import FrameKind, FrameOrigin
 from foretell.data.parquet import arrow_table, pyarrow_modules
 from foretell.data.raw import RawEvents
-from foretell.data.read_options import BOUNDS, ColumnMap, ReadOptions, Unknown, in_keywords
+from foretell.data.read_options import BOUNDS, ColumnMap, ReadOptions, Unknown, for_frames
 from foretell.data.sequence import Vocabulary
 from foretell.data.timestamps import find_zone
 from foretell.errors import DataError, ForetellError
@@ -143,13 +143,13 @@ def frame_events(frame: Any, options: ReadOptions, vocabulary: Vocabulary | None
 
 
 def _in_words(work: Callable[[], T]) -> T:
-    """What `work` gives; its messages name arguments of Python."""
+    """What `work` gives; its messages name columns by keywords."""
     try:
         return work()
     except DataError as error:
-        raise DataError(map(in_keywords, error.problems)) from None
+        raise DataError(map(for_frames, error.problems)) from None
     except ForetellError as error:
-        raise ForetellError(in_keywords(str(error))) from None
+        raise ForetellError(for_frames(str(error))) from None
 
 
 def _read(frame: Any, options: ReadOptions, *more: str) -> tuple[pyarrow.Table, FrameOrigin, ReadOptions]:

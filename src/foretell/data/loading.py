@@ -221,7 +221,7 @@ def read_splits(
     most = read_limits().max_events
     for split, raw in found.items():
         if most is not None and len(raw.times) > most:
-            raise DataError(f"{files[split]}: it has {len(raw.times):,} events, more than --max-events {most:,}")
+            raise DataError(f"{files[split]}: it has {len(raw.times):,} events, more than `max_events={most}`")
     return found
 
 
@@ -230,7 +230,7 @@ def _format(path: Path) -> str:
     if suffix is None:
         hint = "; convert it first: foretell data convert" if path.suffix in (".pkl", ".json", ".pickle") else ""
         if path.suffix in (".log", ".txt"):
-            hint = "; lines of text are taken apart by a query, --sql: see docs/guide/sql.md, A log of a web server"
+            hint = "; lines of text are taken apart by a query: see docs/guide/sql.md, A log of a web server"
         raise DataError(f"{path}: unknown format {path.suffix!r}, expected one of {', '.join(SUFFIXES)}{hint}")
     return suffix.removesuffix(".gz")
 

@@ -59,7 +59,7 @@ def check_size(metadata: Any, path: Path) -> None:
     most = read_limits().events_of(path.stat().st_size)
     if metadata.num_rows > most or metadata.num_columns > MOST_COLUMNS:
         said = f"{metadata.num_rows:,} rows of {metadata.num_columns:,} columns, too many for a file of its size"
-        raise ValueError(f"{said}; if that is right, allow more rows with --max-events (reading.limits in Python)")
+        raise ValueError(f"{said}; if that is right, allow more rows with `foretell.reading.limits(max_events=…)`")
 
 
 def arrow_table(table: pyarrow.Table, path: str, options: ReadOptions, places: np.ndarray | None = None) -> EventTable:

@@ -71,7 +71,7 @@ def placed(
         if unix is not None:
             made.files[:] = stamped = [_as_timestamps(raw, unix) for raw in files]
             if form == "auto":
-                how = "--time-format number reads them as plain numbers"
+                how = '`time_format="number"` reads them as plain numbers'
                 made.said.append(f"times are read as Unix {UNIX_WORDS[unix]}; {how}")
     if stamped:
         return _place_timestamps(made, options, time_unit, given_first)
@@ -105,7 +105,7 @@ def _place_numbers(made: PlacedEvents, options: ReadOptions) -> PlacedEvents:
     rule, origin = options.start, made.origin
     if rule and rule != "first-event":
         made.problems.append(
-            f"--start {rule}: the times are plain numbers, not dates; --start first-event is understood"
+            f'`start="{rule}"`: the times are plain numbers, not dates; `start="first-event"` is understood'
         )
         return made
     clock = options.clock if options.clock is not None and not made.clock.unit else made.clock
@@ -121,7 +121,7 @@ def _place_numbers(made: PlacedEvents, options: ReadOptions) -> PlacedEvents:
             ends = np.where(np.isnan(ends), options.until_number, ends)
         elif options.observed_until:
             made.problems.append(
-                f"{raw.path}: --observed-until {options.observed_until}: times are numbers; expected a number"
+                f"{raw.path}: `observed_until={options.observed_until}`: times are numbers; expected a number"
             )
         if rule == "first-event":
             first = lengths > 0
@@ -151,8 +151,8 @@ def _far_from_zero(times: np.ndarray, offsets: np.ndarray) -> str | None:
         return None
     return (
         f"{counted(int(far.sum()), 'sequence')} of {len(far)} begin far from 0 (at {float(np.median(first[far])):g}, and last "
-        f"{float(np.median((last - first)[far])):g}): a model has to explain that wait; --start first-event starts each clock with its "
-        "first event, and --time-format says what the numbers are"
+        f"{float(np.median((last - first)[far])):g}): a model has to explain that wait; `start='first-event'` starts each clock with "
+        "its first event, and `time_format=` says what the numbers are"
     )
 
 
@@ -217,7 +217,7 @@ def _arranged(raw: RawEvents, options: ReadOptions, made: PlacedEvents) -> RawEv
         for event in falls[np.unique(sequences[falls], return_index=True)[1]].tolist():
             sequence = int(sequences[event])
             here, before = (iso_text(int(times[one].astype(np.int64)), options.zone) for one in (event, event - 1))
-            said = f"{raw.where(sequence)}: {here} comes after {before}: unsorted, and --sorted is given"
+            said = f"{raw.where(sequence)}: {here} comes after {before}: unsorted, and `sorted=True` is given"
             problems.append(Problem(raw.place_of(sequence, event - int(raw.offsets[sequence])), said))
         made.problems.extend(raw.located(problems))
         return raw
@@ -249,7 +249,7 @@ def _bounds(
     if options.observed_until:
         until = parse_time(options.observed_until, options.zone)
         if until is None:
-            made.problems.append(f"--observed-until {options.observed_until}: the times are dates; expected a date")
+            made.problems.append(f"`observed_until={options.observed_until}`: the times are dates; expected a date")
             return starts, ends, False
         ends[endless] = np.datetime64(until, "ns")
     missing = np.isnat(starts)
@@ -260,7 +260,7 @@ def _bounds(
         starts = first.copy()
     for sequence in np.flatnonzero(np.isnat(starts) & (not raw.problems)).tolist():
         said = (
-            "no t_start, though others have one; fill it in, or give --start"
+            "no t_start, though others have one; fill it in, or give `start=`"
             if some[sequence]
             else "no events and no t_start"
         )
@@ -273,7 +273,7 @@ def _bounds(
     ):
         for sequence in np.flatnonzero(wrong)[:MOST_SHOWN].tolist():
             one, other = (iso_text(int(values[sequence].astype(np.int64)), options.zone) for values in at)
-            by = f", by --{'observed-until' if wrong is late else 'start'}" if flag[sequence] else ""
+            by = f", by `{'observed_until' if wrong is late else 'start'}=`" if flag[sequence] else ""
             said = f"{raw.where(sequence)}: {what}: {one} and {other}{by}"
             problems.append(Problem(int(raw.places[sequence]), said))
     for sequence in np.flatnonzero(~some & np.isnat(ends)).tolist():
@@ -313,7 +313,7 @@ def _say_clock(
     zoneless, twice, never = (sum(getattr(one, name) for one in notes) for name in ("zoneless", "twice", "never"))
     if zoneless and not options.timezone:
         made.said.append(
-            f"times without a zone ({zoneless:,}) are taken as UTC (--timezone Europe/Berlin says otherwise)"
+            f'times without a zone ({zoneless:,}) are taken as UTC (`timezone="Europe/Berlin"` says otherwise)'
         )
     if twice:
         made.said.append(
@@ -324,7 +324,7 @@ def _say_clock(
             f"times that do not exist in {options.zone}, when clocks go forward ({never:,}), are taken an hour later"
         )
     if given_first and not options.start:
-        how = "a t_start column or --start day says otherwise"
+        how = 'a t_start column or `start="day"` says otherwise'
         made.said.append(
             f"times are in {clock.unit} since each sequence's first event, which is given and not scored; {how}"
         )

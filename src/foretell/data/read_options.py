@@ -78,17 +78,12 @@ class ColumnMap:
         return tuple(found)
 
 
-_OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: ((?:first-event|number|skip|other|day|[A-Z][a-z]+/[A-Z][a-z]+)\b))?")
+_COLUMN = re.compile(r'`columns=\{"(\w+)": ([^`]*)\}`')
 
 
-def in_keywords(sentence: str) -> str:
-    """`--start day` as `start="day"`, `--time-format` as `time_format`."""
-
-    def spelled(found: re.Match[str]) -> str:
-        name = found[1].replace("-", "_")
-        return f'{name}="{found[2]}"' if found[2] else name
-
-    return _OPTION.sub(spelled, sentence.replace("--columns ", ""))
+def for_frames(sentence: str) -> str:
+    """A message for the reader of a frame, who names columns by keywords: `time=…`, not `columns={"time": …}`."""
+    return _COLUMN.sub(lambda found: f"`{found[1]}={found[2]}`", sentence)
 
 
 @dataclass(frozen=True)
@@ -106,7 +101,7 @@ class ReadOptions:
     covariates: tuple[str, ...] = ()  # columns of events that models use: `amount`, `channel:category`
     static: tuple[str, ...] = ()  # columns of sequences that models use
     clock: Clock | None = None  # a run's, whose unit is used
-    keywords: bool = False  # messages name arguments of Python, not options of the command line, and are said once
+    keywords: bool = False  # columns are named by keywords, as those of frames are, and messages are said once
     told: set[str] = field(default_factory=set, repr=False, compare=False)  # what has been said
     kept: list[tuple[str, str]] | None = field(
         default=None, repr=False, compare=False
@@ -119,12 +114,12 @@ class ReadOptions:
         if self.start and self.start not in START_RULES and parse_time(self.start, self.zone) is None:
             hint = did_you_mean(self.start, START_RULES, before="; ")
             expected = f"{', '.join(START_RULES)}, or a time such as 2012-03-01"
-            raise ForetellError(f"--start {self.start!r}: expected {expected}{hint}")
+            raise ForetellError(f"`start={self.start!r}`: expected {expected}{hint}")
         if self.observed_until and self.until_number is None and parse_time(self.observed_until, self.zone) is None:
             expected = "a time such as 2012-03-01T12:00, or a number where times are numbers"
-            raise ForetellError(f"--observed-until {self.observed_until!r}: expected {expected}")
+            raise ForetellError(f"`observed_until={self.observed_until!r}`: expected {expected}")
         if self.unknown not in get_args(Unknown):
-            raise ForetellError(f"--unknown {self.unknown!r}: expected {', '.join(get_args(Unknown))}")
+            raise ForetellError(f"`unknown={self.unknown!r}`: expected {', '.join(get_args(Unknown))}")
         check_names(self.covariate_names)
 
     @property
@@ -139,7 +134,7 @@ class ReadOptions:
             return
         kind = kind_of(sentence)
         if kind not in self.told:
-            log.warning("%s: %s", path, in_keywords(sentence) if self.keywords else sentence)
+            log.warning("%s: %s", path, for_frames(sentence) if self.keywords else sentence)
         if self.keywords:
             self.told.add(kind)
 

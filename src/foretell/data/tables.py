@@ -199,7 +199,7 @@ def _check_header(
             found = f"{', '.join(map(repr, header))}{did_you_mean(column, header, before='; ')}"
             likely = candidates(header, {"time": TIME_NAMES, "event": EVENT_NAMES}.get(column, ()))
             which = f" which of {', '.join(map(repr, likely))} is it?" if len(likely) > 1 else ""
-            how = "(other names are mapped with --columns sequence=…,time=…,event=…)"
+            how = '(other names are mapped with `columns={"sequence": …, "time": …, "event": …}`)'
             problems.append(Problem(place, f"no column {column!r};{which} found {found} {how}"))
     used = [*needed, *optional]
     for column in dict.fromkeys(used):
@@ -357,7 +357,7 @@ def text_times(cells: CodedColumn, options: ReadOptions) -> TimeColumn:
         return column(numbers, right, EXPECTED_TIME)
     instants = found.instants.astype("datetime64[ns]")
     instants[~found.valid] = np.datetime64("NaT")
-    expected = f"a time as in --time-format {form!r}" if "%" in form else "a time such as 2012-03-01T12:00:00"
+    expected = f"a time as in `time_format={form!r}`" if "%" in form else "a time such as 2012-03-01T12:00:00"
     return column(instants, found.valid, expected, TimeNotes(found.zoneless, found.twice, found.never))
 
 

@@ -26,7 +26,7 @@ UNIX_FACTORS = {"unix-s": NS, "unix-ms": 1_000_000, "unix-us": 1000, "unix-ns": 
 UNIX_WORDS = {"unix-s": "seconds", "unix-ms": "milliseconds", "unix-us": "microseconds", "unix-ns": "nanoseconds"}
 UNIX_FROM, UNIX_TO = 631_152_000, 4_102_444_800  # 1990 to 2100, in seconds
 FORMATS = ("auto", "iso", "number", *UNIX_FACTORS)
-EXPECTED_TIME = "a number or a time such as 2012-03-01T12:00:00+01:00 (other forms: --time-format '%d/%m/%Y %H:%M')"
+EXPECTED_TIME = "a number or a time such as 2012-03-01T12:00:00+01:00 (other forms: `time_format='%d/%m/%Y %H:%M'`)"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def check_format(text: str) -> str:
         return text
     hint = did_you_mean(text, FORMATS, before="; ")
     known = ", ".join(FORMATS)
-    raise ForetellError(f"--time-format {text!r}: expected {known}, or a pattern such as '%d/%m/%Y %H:%M'{hint}")
+    raise ForetellError(f"`time_format={text!r}`: expected {known}, or a pattern such as '%d/%m/%Y %H:%M'{hint}")
 
 
 @lru_cache(maxsize=64)
@@ -61,7 +61,7 @@ def find_zone(name: str) -> tzinfo:
         hint = did_you_mean(name, known, before="; ")
         if not known:
             hint = "; this system has no list of zones: pip install tzdata"
-        raise ForetellError(f"--timezone {name!r}: expected a zone such as Europe/Berlin{hint}") from None
+        raise ForetellError(f"`timezone={name!r}`: expected a zone such as Europe/Berlin{hint}") from None
 
 
 def parse_time(text: str, zone: str = "UTC") -> int | None:

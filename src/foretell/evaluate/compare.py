@@ -188,7 +188,7 @@ def check_comparable(runs: Sequence[ComparedRun]) -> tuple[np.ndarray, tuple[str
         pair = f"{first.name} and {other.name}"
         if len(first.data) != len(other.data):
             raise ForetellError(
-                f"{pair} are scored on {len(first.data)} and {len(other.data)} sequences; name the data for all of them with --data"
+                f"{pair} are scored on {len(first.data)} and {len(other.data)} sequences; name the data for all of them (`data=`)"
             )
         same = np.array_equal(one.sequence, two.sequence) and np.array_equal(one.event, two.event)
         if not same:
@@ -203,7 +203,7 @@ def check_comparable(runs: Sequence[ComparedRun]) -> tuple[np.ndarray, tuple[str
             for run in (first, other)
         ]
         if not np.array_equal(one.time, two.time) or kinds[0] != kinds[1]:
-            raise ForetellError(f"{pair} are scored on different events; name the data for all of them with --data")
+            raise ForetellError(f"{pair} are scored on different events; name the data for all of them (`data=`)")
         if first.scored.evaluation.window != other.scored.evaluation.window:
             raise ForetellError(f"{pair} are scored in different windows; score both in the same")
     return first.scored.events.type, names

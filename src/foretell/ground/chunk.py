@@ -333,5 +333,8 @@ def _explained(
 ) -> str:
     timeline = walked.timeline(sequence, np.asarray(times))
     reasons = why(timeline, timeline.grounding.text(event), timeline.states - 1).lines()
-    tail = "correct the program or the data, or say --impossible=skip (leave such events out) or =exogenous (keep them as unscored history)"
+    tail = (
+        'correct the program or the data, or say `impossible="skip"` (leave such events out) or `impossible="exogenous"` '
+        "(keep them as unscored history)"
+    )
     return "\n".join([_named(walked, sequence, place, times, event), *(f"  {line}" for line in reasons), f"  {tail}"])

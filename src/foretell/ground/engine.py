@@ -190,7 +190,7 @@ class Engine:
         return GroundingError(
             f"{numbered.rule.span.place}: {numbered.name} has too many instantiations: gave up after {self.limits.steps} steps, "
             f"or {self.limits.instances} proofs that hold at one time; join its conditions on shared variables, or "
-            f"split it into rules with fewer variables (--limit raises the limit){listed}"
+            f"split it into rules with fewer variables (`limit=` raises the limit){listed}"
         )
 
     # A change of the facts that events added, carried through

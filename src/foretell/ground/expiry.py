@@ -34,7 +34,7 @@ def lifetimes_of(program: Program, clock: Clock) -> dict[int, float]:
             unit = f"their unit is {clock.unit!r}" if clock.unit else "their unit is not known"
             raise ForetellError(
                 f"{duration.span.place}: `for {duration}` has a unit, and the data's times are plain numbers ({unit}); write a number "
-                "in the data's own unit, or say what it is (time_unit in dataset.toml, --time-unit)"
+                "in the data's own unit, or say what it is (time_unit in dataset.toml)"
             )
         found[place] = duration.number / seconds
         if not 0.0 < found[place] < math.inf:

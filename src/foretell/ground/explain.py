@@ -195,7 +195,7 @@ def _name(fact: str) -> str:
         return normalise(text[:-1] if text.endswith(").") else text)
     except NameProblem as problem:
         what = str(problem).replace("event `", "`").replace("an event name", "the fact")
-        ask = "Ask about one fact with its values; `foretell replay … --at T` lists all that are true"
+        ask = "Ask about one fact with its values; a replay lists all that are true at a time"
         raise ForetellError(f"{what}. {ask}") from None
 
 

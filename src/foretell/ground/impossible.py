@@ -57,7 +57,7 @@ def check_declared(program: Program, data: EventData) -> int:
         elif known is not None and (known.kind != "fact" or known.arity != kind.arity):
             if known.arity is not None and known.arity != kind.arity:
                 arguments = counted(kind.arity, "argument") if kind.arity else "no arguments"
-                hint = "" if kind.arity else "; columns of a table are named with --columns …,arg1=…,arg2=…"
+                hint = "" if kind.arity else "; columns of a table are named with `columns={'arg1': …, 'arg2': …}`"
                 problems.append(f"{data.name}: {kind.words()} has {arguments}, but the program has `{known}`{hint}")
         elif program.undeclared == "exogenous":
             undeclared += kind.events
@@ -85,7 +85,7 @@ def _problem(program: Program, kind: _Kind) -> str:
     hint = did_you_mean(kind.functor, events, before=" ")
     return (
         f"{kind.words()} is declared neither event nor exogenous:{hint} write `:- event({kind.functor}).` or "
-        f"`:- exogenous({kind.functor}).` in the program, or say --undeclared=exogenous"
+        f'`:- exogenous({kind.functor}).` in the program, or say `undeclared="exogenous"`'
     )
 
 
@@ -150,7 +150,7 @@ def _check_first_kept(data: EventData, sequences: Sequence[SequenceRows]) -> Non
     problems = [
         f'{data.name}: sequence {one.id!r} is conditioned on its first event (origin = "first-event"), '
         f"`{data.vocabulary.names[int(one.types[0])]}`, and the program makes that very event impossible: it cannot be left out; "
-        "say --impossible=exogenous, which keeps it as history, or correct the program"
+        "say `impossible='exogenous'`, which keeps it as history, or correct the program"
         for one, rows in zip(data, sequences, strict=True)
         if len(one) and 0 not in rows.kept_events[:1]
     ]

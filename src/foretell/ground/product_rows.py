@@ -82,7 +82,7 @@ class _PartRows:
         if size > most:
             raise ListingError(
                 f"sequence {self.sequence}: {size:,} possible events are kept as products and would be listed, expected {most:,} at most; "
-                f"draw some of them (--downsample), or ask about one event, or for counts"
+                f"draw some of them (`downsample=`), or ask about one event, or for counts"
             )
 
     def facts_of(self, part: PartPattern) -> dict[FactKey, int]:

@@ -257,7 +257,7 @@ class _Gathering(UncheckedProgram):
         except RuntimeError:  # a loop of links
             pass
         message = f"{shown(one.path)}: this file lies outside the program's folder"
-        hint = "move it there, or allow its folder with --allow FOLDER"
+        hint = "move it there, or allow its folder with `foretell.reading.limits(allow=…)`"
         self.found.append(Diagnostic("outside-folder", one.span, message, hint))
         return True
 

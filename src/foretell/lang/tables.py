@@ -261,7 +261,7 @@ def _parquet(table: Table, path: Path) -> tuple[_Rows, list[_Row]]:
         file = parquet.ParquetFile(path)
         most = read_limits().events_of(size)
         if file.metadata.num_rows * max(1, file.metadata.num_columns) > most:
-            hint = "allow more with --max-events (reading.limits in Python)"
+            hint = "allow more with `foretell.reading.limits(max_events=…)`"
             raise UnreadableFile(f"it says that it has {file.metadata.num_rows:,} rows, too many for its size", hint)
         found = file.read()
     except (OSError, ValueError, pyarrow.ArrowException):

@@ -69,12 +69,12 @@ def start_from(
         ('NHP', ())
     """
     if isinstance(model, DirectFit):
-        raise ForetellError(f"--init {name}: {model.title} is fitted directly, so it does not matter where it starts")
+        raise ForetellError(f"`init={name}`: {model.title} is fitted directly, so it does not matter where it starts")
     other = source.encoder if isinstance(source, TaskHead) else source
     if other.kind != model.kind:
         raise ForetellError(
-            f"--init {name}: it has {'' if other is source else 'an encoder of '}{other.title}, and the model is {model.title}; "
-            f"choose --model {other.kind}, or start from a run of {model.title}"
+            f"`init={name}`: it has {'' if other is source else 'an encoder of '}{other.title}, and the model is {model.title}; "
+            f"choose `model={other.kind}`, or start from a run of {model.title}"
         )
     _check_types(other.vocabulary, model.vocabulary, name)
     if (
@@ -103,7 +103,7 @@ def take_encoder(
     other = source.encoder if isinstance(source, TaskHead) else source
     if not isinstance(other, ANHP):
         raise ForetellError(
-            f"--init {name}: it is {other.title}, which has no encoder of A-NHP; start from a run that has"
+            f"`init={name}`: it is {other.title}, which has no encoder of A-NHP; start from a run that has"
         )
     _check_types(other.vocabulary, model.vocabulary, name)
     _check_options(model, other, name, but=("coarse",))
@@ -152,7 +152,7 @@ def _check_types(theirs: Vocabulary, mine: Vocabulary, name: str) -> None:
     ]
     found = "; ".join(said) if said else "the same types, in another order"
     raise ForetellError(
-        f"--init {name}: its event types are not those of the data ({found}); use data with the same types, listed in `types.json`"
+        f"`init={name}`: its event types are not those of the data ({found}); use data with the same types, listed in `types.json`"
     )
 
 
@@ -168,7 +168,7 @@ def _check_options(model: IntensityModel, other: IntensityModel, name: str, but:
     if wrong:
         raise ForetellError(
             "\n".join(
-                f"--init {name}: model.{key} = {_said(theirs.get(key))} there and {_said(mine.get(key))} here; leave it out here, "
+                f"`init={name}`: model.{key} = {_said(theirs.get(key))} there and {_said(mine.get(key))} here; leave it out here, "
                 "or start from another run"
                 for key in wrong
             )

@@ -114,7 +114,7 @@ class NoiseProcess:
         if not bool((rates.isfinite() & (rates >= 0.0)).all() and (self.beta.isfinite() & (self.beta > 0.0)).all()):
             raise ForetellError(
                 "the noise process has rates or decays that are negative or not finite, so no noise can be drawn from it: "
-                "its file is damaged; train again without --resume"
+                "its file is damaged; train again in a new folder"
             )
 
     def draw(

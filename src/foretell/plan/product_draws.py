@@ -97,7 +97,7 @@ def all_candidates(history: SlotHistory, local: LocalFacts, state: Ints) -> tupl
     if count.sum() > LISTED:
         raise ForetellError(
             f"{int(count.sum()):,} possible events at {len(state):,} times would be looked at together, expected {LISTED:,} at most: "
-            f"they are kept as products; draw some of them (--downsample, train.downsample), or ask about fewer"
+            f"they are kept as products; draw some of them (`downsample=`), or ask about fewer"
         )
     query, number = spread(np.zeros_like(count), count)
     found = Candidates(history, local)

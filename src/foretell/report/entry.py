@@ -34,5 +34,5 @@ def place_of_same(data: EventData, sequence: EventSequence, run: str) -> int:
             return place
     raise ForetellError(
         f"{run}: its data have no sequence {sequence.id!r}, which another run of this report has; runs must be on the same data "
-        "(--data names data for all of them)"
+        "(`data=` names data for all of them)"
     )

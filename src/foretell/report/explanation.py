@@ -90,7 +90,7 @@ def _past(explained: PastExplanation, top: int | None) -> Table:
     rest = [f"and {counted(more, 'more past event')} with smaller effects"] if more else []
     if explained.older:
         rest.append(
-            f"{counted(explained.older, 'older event')}, not left out one by one (--past): {factor(explained.older_effect)} together"
+            f"{counted(explained.older, 'older event')}, not left out one by one: {factor(explained.older_effect)} together"
         )
     table = _table(
         escape(f"why {explained.event}: which past events matter"),

@@ -42,7 +42,7 @@ def write_results(course: ExperimentProgress, published: bool = False) -> Experi
         course = replace(course, results=with_published(course))
     if published and not course.results.records:  # an empty page must not take the place of what is published
         raise ForetellError(
-            f"{course.results.folder}: no unit is done there, so there is nothing to publish; see --out"
+            f"{course.results.folder}: no unit is done there, so there is nothing to publish; see `out=`"
         )
     summary = course.experiment.summarise(course.results)
     for folder in (course.results.folder, *([course.definition.folder] if published else [])):
@@ -286,9 +286,9 @@ def _seeds(text: str) -> tuple[int, ...]:
     try:
         found = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise ForetellError(f"--seeds {text!r}: expected whole numbers with commas, such as 0,1,2") from None
+        raise ForetellError(f"`seeds={text!r}`: expected whole numbers with commas, such as 0,1,2") from None
     if any(seed < 0 for seed in found):
-        raise ForetellError(f"--seeds {text!r}: expected numbers from 0 on")
+        raise ForetellError(f"`seeds={text!r}`: expected numbers from 0 on")
     return found
 
 

@@ -143,7 +143,7 @@ def check_models(definitions: Iterable[Definition], models: Iterable[str]) -> No
     for one in models:
         if slug(one) not in short:
             hint = did_you_mean(slug(one), short, before="; ")
-            wrong.append(f"--models {one}: there is no such model{hint}; there are {', '.join(short)}")
+            wrong.append(f"`models={one}`: there is no such model{hint}; there are {', '.join(short)}")
     if wrong:
         raise ForetellError("\n".join(wrong))
 

@@ -51,17 +51,17 @@ class ReproduceOptions:
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu") and not self.device.startswith("cuda"):
-            raise ForetellError(f"--device {self.device}: expected auto (what suits each unit), cpu or cuda")
-        for name, value in (("--jobs", self.jobs), ("--gpu-jobs", self.gpu_jobs)):
+            raise ForetellError(f"`device={self.device}`: expected auto (what suits each unit), cpu or cuda")
+        for name, value in (("jobs", self.jobs), ("gpu_jobs", self.gpu_jobs)):
             if value < 1:
-                raise ForetellError(f"{name} {value}: expected 1 or more")
+                raise ForetellError(f"`{name}={value}`: expected 1 or more")
         if self.minutes is not None and not self.minutes > 0.0:
-            raise ForetellError(f"--minutes {self.minutes:g}: expected a number above 0")
+            raise ForetellError(f"`minutes={self.minutes:g}`: expected a number above 0")
         if self.publish and self.choice != Choice():
-            raise ForetellError("--publish is for whole results: leave out --quick, --models and --seeds")
+            raise ForetellError("`publish=True` is for whole results: leave out `quick=True`, `models=` and `seeds=`")
         with_jobs(self.on, self.jobs)
         if not self.results and (self.publish or not self.fit):
-            raise ForetellError("--no-results leaves nothing to do: leave out --publish and --no-fit")
+            raise ForetellError("`results=False` leaves nothing to do: leave out `publish=True` and `fit=False`")
 
     @property
     def place(self) -> WorkPlace:

@@ -101,7 +101,7 @@ def check_same_data(rows: Sequence[ScoreRows]) -> None:
     for other in rows[1:]:
         if other.data != first.data or len(other.sequence) != len(first.sequence):
             raise ForetellError(
-                "scores of different test data cannot be compared: name the data as before (--data), or remove the folders of "
+                "scores of different test data cannot be compared: name the data as before (`data=`), or remove the folders of "
                 "the units that were done with other data"
             )
 

@@ -248,7 +248,7 @@ def find_data(name: str, folder: Path | None) -> Path:
         source = "" if folder is not None else f" ({VARIABLE})"
         where = f"{given}{source}: {f'there is no folder {name} in it' if given.is_dir() else 'no such folder'}"
     raise ForetellError(
-        f"{where}; name the folder that holds one folder for each data set with --data FOLDER, or in {VARIABLE} "
+        f"{where}; name the folder that holds one folder for each data set with `data=FOLDER`, or in {VARIABLE} "
         "(docs/guide/reproduce.md says where the data come from)"
     )
 

@@ -112,7 +112,7 @@ class AutoOptions:
 
     def __post_init__(self) -> None:
         if self.jobs is not None and not 1 <= self.jobs <= 512:
-            raise ForetellError(f"--jobs {self.jobs}: expected a number from 1 to 512")
+            raise ForetellError(f"`jobs={self.jobs}`: expected a number from 1 to 512")
         parse_place(self.on)
 
     def processes(self, device: str) -> int:
@@ -162,7 +162,7 @@ def auto(
     lock = FileLock(folder / LOCK)
     if not lock.try_acquire():
         raise ForetellError(
-            f"{folder}: {lock.holder()} is searching there; wait for it, or choose another folder (--out)"
+            f"{folder}: {lock.holder()} is searching there; wait for it, or choose another folder (`out=`)"
         )
     try:
         table = {key: dict(value) for key, value in (settings or {}).items()}
@@ -192,14 +192,14 @@ def _path(data: str | Path | Dataset, folder: Path) -> str:
 
 def _check_folder(folder: Path) -> None:
     if folder.is_file():
-        raise ForetellError(f"{folder}: this is a file, expected a folder for the search (--out)")
+        raise ForetellError(f"{folder}: this is a file, expected a folder for the search (`out=`)")
     if (
         folder.is_dir()
         and any(folder.iterdir())
         and not (folder / DEFINITION).exists()
         and not (folder / DATA).exists()
     ):
-        raise ForetellError(f"{folder}: there is something else in this folder; choose another one with --out")
+        raise ForetellError(f"{folder}: there is something else in this folder; choose another one with `out=`")
 
 
 def _clear(folder: Path) -> None:
@@ -221,7 +221,7 @@ def _define(table: Mapping[str, Any], folder: Path, options: AutoOptions) -> Non
             wrong = [key for key in {*earlier, *made} if earlier.get(key) != json.loads(json.dumps(made)).get(key)]
             raise ForetellError(
                 f"{folder}: there is another search in this folder (its {', '.join(sorted(wrong))} differ); go on with that one, or "
-                "choose another folder with --out"
+                "choose another folder with `out=`"
             )
         return
     with text_file(path) as file:

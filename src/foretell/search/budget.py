@@ -45,7 +45,7 @@ class Budget:
 def open_budget(folder: Path, minutes: float) -> Budget:
     """The budget of a call: what earlier calls in the same folder spent counts."""
     if not 0.0 < minutes < 1e6:
-        raise ForetellError(f"--minutes {minutes:g}: expected a number above 0")
+        raise ForetellError(f"`minutes={minutes:g}`: expected a number above 0")
     earlier = read_budget(folder)
     return Budget(60.0 * minutes, 0.0 if earlier is None else earlier.spent, time.time())
 

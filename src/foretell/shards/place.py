@@ -39,7 +39,7 @@ def with_jobs(place: WorkPlace, jobs: int) -> WorkPlace:
     if jobs == 1:
         return place
     if place.size is not None:
-        raise ForetellError(f"--jobs {jobs}: --on {place} says how many already; leave one of them out")
+        raise ForetellError(f"`jobs={jobs}`: `on={place}` says how many already; leave one of them out")
     return replace(place, kind="processes" if place.kind == "this" else place.kind, size=jobs)
 
 
@@ -60,13 +60,13 @@ def parse_place(text: str) -> WorkPlace:
         return THIS_PROCESS
     if text.startswith("ray://"):
         if not re.fullmatch(r"ray://[^/:]+:\d+/?", text):
-            raise ForetellError(f"--on {text}: expected ray://HOST:PORT")
+            raise ForetellError(f"`on={text}`: expected ray://HOST:PORT")
         return WorkPlace("ray", None, text.rstrip("/"))
     kind, _, rest = text.partition(":")
     if kind == "ray" and (rest == "auto" or re.fullmatch(r"[^/:]+:\d+", rest)):
         return WorkPlace("ray", None, rest)
     if kind in ("processes", "ray") and (not rest or rest.isdecimal()):
         if rest and int(rest) < 1:
-            raise ForetellError(f"--on {text}: expected 1 or more after the colon")
+            raise ForetellError(f"`on={text}`: expected 1 or more after the colon")
         return WorkPlace("ray" if kind == "ray" else "processes", int(rest) if rest else None)
-    raise ForetellError(f"--on {text}: {EXPECTED}")
+    raise ForetellError(f"`on={text}`: {EXPECTED}")

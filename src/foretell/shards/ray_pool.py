@@ -27,7 +27,7 @@ def load_ray() -> Any:
         import ray
     except ImportError:
         raise ForetellError(
-            "--on ray needs Ray: pip install 'foretell[cluster]'; --on processes does without"
+            "`on=ray` needs Ray: pip install 'foretell[cluster]'; `on=processes` does without"
         ) from None
     return ray
 
@@ -120,7 +120,7 @@ def _join(ray: Any, place: WorkPlace) -> None:
             ray.init(address=place.address or "local", **quiet)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, ImportError) as error:
             where = place.address or "this machine"
-            raise ForetellError(f"--on ray: {where} cannot be joined: {_last(error)}") from error
+            raise ForetellError(f"`on=ray`: {where} cannot be joined: {_last(error)}") from error
 
 
 def _print_messages(ray: Any, shown: bool) -> None:
@@ -137,7 +137,7 @@ def _check_reachable(place: WorkPlace) -> None:
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise ForetellError(f"--on {place}: nothing answers there ({error}); is the cluster up?") from None
+        raise ForetellError(f"`on={place}`: nothing answers there ({error}); is the cluster up?") from None
 
 
 @contextlib.contextmanager

@@ -155,5 +155,5 @@ def _load_pyarrow() -> tuple[Any, Any]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise ForetellError("results in shards are Parquet files: pip install pyarrow, or leave out --on") from None
+        raise ForetellError("results in shards are Parquet files: pip install pyarrow, or leave out `on=`") from None
     return pyarrow, parquet

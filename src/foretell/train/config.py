@@ -61,7 +61,7 @@ class ClassifyOptions:
     history: Sight = option("two-sided", flag="What events see when classified: two-sided or causal.")
 
     def mistakes(self) -> list[str]:
-        asked = "task.label: which property is to be learned? Give --label FIELD, a key of the data"
+        asked = "task.label: which property is to be learned? Give `label=`, a key of the data"
         return [] if self.label else [asked]
 
 
@@ -103,7 +103,7 @@ class DataOptions:
     dev_share: float = 0.0  # of the training sequences that become dev, where the data have none; 0: none
     # Dev and test stay whole.
     window_events: int = option(0, flag=WINDOW, least=0)
-    history_events: int = option(1024, flag="Events of history that a window of --window-events sees.", least=0)
+    history_events: int = option(1024, flag="Events of history that a window sees.", least=0)
     train_fraction: float = option(1.0, flag="A share of the training data, such as 0.25.")
     impossible: Impossible = option("error", flag=IMPOSSIBLE)
     dequantise: bool = False  # spread times that lie on a grid, or are equal, evenly within it, always the same way

@@ -155,7 +155,7 @@ def _fit_by_steps(
 
 def _check_processes(processes: ProcessGroup, alone: bool, what: str) -> None:
     if alone and processes.size > 1:
-        raise ForetellError(f"{what}: this is done by one process; start it without torchrun or --processes")
+        raise ForetellError(f"{what}: this is done by one process; start it without torchrun or `processes=`")
 
 
 def _chosen(

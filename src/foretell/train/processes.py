@@ -82,7 +82,7 @@ def _told() -> Iterator[None]:
     except RuntimeError as error:
         raise ForetellError(
             "another process of this training has ended; what was learned up to the last checkpoint is kept: "
-            f"continue with --resume ({str(error).splitlines()[0][:200]})"
+            f"continue with `resume=` ({str(error).splitlines()[0][:200]})"
         ) from error
 
 

@@ -94,7 +94,7 @@ class RunFolder:
         if (path / CONFIG).exists():
             run.lock.release()
             raise ForetellError(
-                f"{path}: there is a run in this folder already; continue it with --resume, or choose another folder with --run"
+                f"{path}: there is a run in this folder already; continue it with `resume=`, or choose another folder with `run=`"
             )
         run.claimed.append(True)
         facts = environment(config.train.device) | {"data": data or {}}
@@ -144,7 +144,7 @@ class RunFolder:
         """Whether `replace` may write there."""
         if (path / CONFIG).exists() and not (path / REPLACEABLE).exists():
             raise ForetellError(
-                f"{path}: there is a run in this folder that is no demo; choose another folder with --run"
+                f"{path}: there is a run in this folder that is no demo; choose another folder with `run=`"
             )
         _check_folder(path)
 
@@ -175,10 +175,10 @@ class RunFolder:
         """
         train = self.config().train
         if epochs <= train.epochs:
-            raise ForetellError(f"{self.path}: --epochs {epochs}: the run has {train.epochs} already; expected more")
+            raise ForetellError(f"{self.path}: `epochs={epochs}`: the run has {train.epochs} already; expected more")
         if train.schedule == "cosine":
             said = f"its learning rate follows a cosine that ends with epoch {train.epochs}"
-            raise ForetellError(f"{self.path}: --epochs {epochs}: {said}; train anew, or start from it with --init")
+            raise ForetellError(f"{self.path}: `epochs={epochs}`: {said}; train anew, or start from it with `init=`")
         with self.writing():
             head, mark, rest = (self.path / CONFIG).read_text(encoding="utf-8").partition("[train]\n")
             self._write(CONFIG, head + mark + re.sub(r"(?m)^epochs = \d+", f"epochs = {epochs}", rest, count=1))
@@ -194,9 +194,7 @@ class RunFolder:
     def _model_path(self) -> Path:
         path = self.path / MODEL
         if not path.exists():
-            raise ForetellError(
-                f"{self.path}: this run has no model yet; continue it with `foretell train --resume {self.path}`"
-            )
+            raise ForetellError(f"{self.path}: this run has no model yet; continue it with `resume={self.path}`")
         return path
 
     def keep_start(self, source: RunFolder) -> None:

@@ -79,11 +79,11 @@ def load_splits(
 def read_splits(options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bool = False) -> Dataset:
     """The splits as their files have them, with a train split among them."""
     if not options.path:
-        raise ForetellError("no data: give a folder, a file or the name of embedded data (--data, or data.path)")
+        raise ForetellError("no data: give a folder, a file or the name of embedded data (`data=`, or data.path)")
     dataset = load(options.path, unseen=unseen, options=replace(options.reading(terms), unknown="error"))
     if dataset.train is None:
         found = ", ".join(split_names(options.path))
-        what = f"name the file to train on `train`, or give it alone, as in --data {Path(options.path) / 'FILE.csv'}"
+        what = f"name the file to train on `train`, or give it alone, as in `data={Path(options.path) / 'FILE.csv'}`"
         raise ForetellError(f"{options.path}: there is no train split, but {found}; {what}")
     return dataset
 
@@ -120,8 +120,8 @@ def _in_windows(dataset: Dataset, options: DataOptions, carried: bool) -> Datase
     if not options.window_events:
         longest = max(int(data.lengths.max(initial=0)) for data in dataset.splits().values())
         if longest > LONG and not carried:
-            how = "--window-events 1024 cuts it into windows, each with the history before it; nhp, rmtpp and s2p2 can learn from the "
-            how += "whole in parts, with --carry-events 1024"
+            how = "`window_events=1024` cuts it into windows, each with the history before it; nhp, rmtpp and s2p2 can learn from the "
+            how += "whole in parts, with `carry_events=1024`"
             log.warning("%s: a sequence of %d events is worked through as a whole; %s", options.path, longest, how)
         return dataset
     splits = dataset.splits().items()

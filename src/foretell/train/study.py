@@ -116,7 +116,7 @@ def open_study(url: str, space: Space, folder: Path) -> optuna.Study:
         ]
         raise ForetellError(
             f"{url}: the study there is of another space ({'; '.join(changed)}); go on with that one, or choose another "
-            f"folder than {folder} (--out) or another --storage"
+            f"folder than {folder} (`out=`) or another `storage=`"
         )
     return study
 

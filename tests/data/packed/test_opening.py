@@ -161,9 +161,9 @@ def test_a_link_in_place_of_a_column_is_refused(folder, tmp_path):
 
 
 def test_options_of_reading_that_come_too_late_are_refused(folder):
-    with pytest.raises(DataError, match="leave out --start"):
+    with pytest.raises(DataError, match="leave out `start=`"):
         load(folder, options=ReadOptions(start="first-event"))
-    with pytest.raises(DataError, match="--covariates amount: no such column is packed"):
+    with pytest.raises(DataError, match=r'`covariates=\["amount"\]`: no such column is packed'):
         load(folder, options=ReadOptions(covariates=("amount",)))
 
 

@@ -190,7 +190,7 @@ def test_a_database_without_the_tables_is_told_what_to_do(tmp_path: Path) -> Non
         base.execute(
             "CREATE VIEW event AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
         )
-    with pytest.raises(DataError, match=r"no table event, object.*give --sql and --database"):
+    with pytest.raises(DataError, match=r"no table event, object.*give `sql=` and `database=`"):
         load(tmp_path / "mine.sqlite")
 
 

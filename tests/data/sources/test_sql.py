@@ -63,7 +63,7 @@ def test_rows_of_duckdb_are_events_and_so_are_those_of_files(tmp_path: Path) -> 
                 load(sql_source(statement, database))
     assert not target.exists()
     endless = "SELECT n AS time, 'x' AS event FROM range(100_000_000_000) AS r(n)"
-    with pytest.raises(DataError, match="more than 1,000 rows; --max-events"), limits(max_events=1000):
+    with pytest.raises(DataError, match="more than 1,000 rows; `max_events=`"), limits(max_events=1000):
         load(sql_source(endless, ""))
 
 
@@ -79,7 +79,7 @@ def test_rows_of_duckdb_are_events_and_so_are_those_of_files(tmp_path: Path) -> 
         ("VACUUM INTO 'WRITTEN'", "expected one SELECT"),
         (
             "WITH RECURSIVE a(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM a) SELECT n AS time, 'x' AS event FROM a",
-            "more than 1,000 rows; --max-events",
+            "more than 1,000 rows; `max_events=`",
         ),
         ("SELECT patient FROM visits", "no column 'time'"),
         ("SELECT patient AS sequence, 'soon' AS time, code AS event FROM visits", "row 1: .*time is 'soon'"),
@@ -106,7 +106,7 @@ def test_databases_that_cannot_be_opened_are_told(tmp_path: Path) -> None:
         with pytest.raises(ForetellError, match=said) as caught:
             load(sql_source(QUERY, database))
         assert "secret" not in str(caught.value)
-    with pytest.raises(ForetellError, match="--sql is empty"):
+    with pytest.raises(ForetellError, match="`sql=` is empty"):
         sql_source(" ", "x.duckdb")
 
 

@@ -53,9 +53,7 @@ def open_packed(path: Path, options: ReadOptions, unseen: Sequence[str] = ()) ->
     Raises:
         DataError: the folder is damaged, or options are given that only mean something while a file is read.
     """
-    refused = [
-        f"--{name.replace('_', '-')}" for name in ("time_format", "start", "observed_until") if getattr(options, name)
-    ]
+    refused = [f"`{name}=`" for name in ("time_format", "start", "observed_until") if getattr(options, name)]
     if refused:
         raise DataError(
             f"{path}: packed data have their times settled: leave out {', '.join(refused)}, or pack again with it"
@@ -155,15 +153,14 @@ def _check_covariates(path: Path, names: CovariateNames, columns: Columns) -> No
     """Named covariates were made when the data were packed."""
     problems: list[str] = []
     for option, wanted, there in (
-        ("--covariates", names.events, columns.attributes),
-        ("--static", names.static, columns.sequence_attributes),
+        ("covariates", names.events, columns.attributes),
+        ("static", names.static, columns.sequence_attributes),
     ):
         for name in (text.partition(":")[0] for text in wanted):
             if name not in there:
                 found = ", ".join(there) or "none"
-                problems.append(
-                    f"{path}: {option} {name}: no such column is packed (found {found}); pack again with {option} {name}"
-                )
+                asked = f'`{option}=["{name}"]`'
+                problems.append(f"{path}: {asked}: no such column is packed (found {found}); pack again with {asked}")
     if problems:
         raise DataError(problems)
 

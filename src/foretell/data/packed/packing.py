@@ -133,7 +133,7 @@ class _Packing:
         most = read_limits().max_events
         self.events += len(raw.times)
         if most is not None and self.events > most:
-            raise DataError(f"{raw.path}: it has more events than --max-events {most:,}")
+            raise DataError(f"{raw.path}: it has more events than `max_events={most}`")
         self.facts.add(raw, self.options)
         ids = b"".join(hashlib.blake2b(one.encode(errors="replace"), digest_size=8).digest() for one in raw.ids)
         self.hashes.setdefault(split, []).append(np.frombuffer(ids, dtype=np.uint64))
@@ -216,7 +216,7 @@ class _Packing:
         if self.shares is None:
             return None
         if len(self.files) > 1:
-            raise DataError(f"--split: there are {len(self.files)} splits already: {', '.join(self.files)}")
+            raise DataError(f"`split=`: there are {len(self.files)} splits already: {', '.join(self.files)}")
         return shared_out(sum(len(one) for parts in self.hashes.values() for one in parts), self.shares, self.seed)
 
     def _repeated(self) -> dict[str, set[int]]:
@@ -244,7 +244,7 @@ def shared_out(count: int, shares: Shares, seed: int) -> np.ndarray:
     for number, part in enumerate(np.split(np.arange(count), ends[:2])):
         members[order[part]] = number
     if not (members == 0).any():
-        raise DataError(f"--split {list(shares)} leaves none of {count} sequences for training")
+        raise DataError(f"`split={list(shares)}` leaves none of {count} sequences for training")
     return members
 
 
@@ -281,7 +281,7 @@ def _write_whole(
     splits = dataset.splits()
     if shares is not None:
         if len(splits) > 1:
-            raise DataError(f"--split: there are {len(splits)} splits already: {', '.join(splits)}")
+            raise DataError(f"`split=`: there are {len(splits)} splits already: {', '.join(splits)}")
         (data,) = splits.values()
         members = shared_out(len(data), shares, seed)
         parts = ((name, data.select(np.flatnonzero(members == n).tolist())) for n, name in enumerate(SPLITS))

@@ -113,7 +113,7 @@ class PartFacts:
             form = unix or "number"
             if unix is not None:
                 said.append(
-                    f"times are read as Unix {UNIX_WORDS[unix]}; --time-format number reads them as plain numbers"
+                    f'times are read as Unix {UNIX_WORDS[unix]}; `time_format="number"` reads them as plain numbers'
                 )
         absolute = bool(self.stamped) or form in UNIX_FACTORS
         unit = card_unit

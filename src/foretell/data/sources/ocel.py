@@ -125,7 +125,7 @@ def _warn_of_many(log: ObjectLog, names: Sequence[str]) -> None:
     distinct = len(set(names))
     if distinct > MANY_TYPES and 2 * distinct > len(names):
         logger.warning(
-            "%s: %d events have %d different names, because objects are arguments; --participants none keeps the event types alone",
+            '%s: %d events have %d different names, because objects are arguments; `participants="none"` keeps the event types alone',
             log.path,
             len(names),
             distinct,

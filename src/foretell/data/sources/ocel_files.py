@@ -151,7 +151,7 @@ def _from_tables(log: ObjectLog, connection: sqlite3.Connection) -> None:
     missing = [name for name in TABLES if name not in there]
     if missing:
         found = f"found {', '.join(sorted(there)[:10]) or 'none'}"
-        hint = "for a database of your own give --sql and --database"
+        hint = "for a database of your own give `sql=` and `database=`"
         log.fault(0, f"no table {', '.join(missing)}, which OCEL 2.0 has; {found}; {hint}")
         return
     log.object_types |= {

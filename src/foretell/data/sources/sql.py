@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 PREFIX = "sql:"
 SCHEMES = ("postgresql", "postgres")
 ROWS_AT_ONCE = 100_000
-NO_ROWS = "--sql: the statement gives no rows; expected a SELECT"
-ONE_SELECT = "--sql: expected one SELECT and nothing else"
+NO_ROWS = "`sql=`: the statement gives no rows; expected a SELECT"
+ONE_SELECT = "`sql=`: expected one SELECT and nothing else"
 DUCKDB_SETTINGS = {
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
@@ -42,10 +42,10 @@ def sql_source(statement: str, database: str) -> str:
     """The one name of a query and its database."""
     if not statement.strip():
         raise ForetellError(
-            "--sql is empty; expected a query such as SELECT patient AS sequence, at AS time, code AS event FROM visits"
+            "`sql=` is empty; expected a query such as SELECT patient AS sequence, at AS time, code AS event FROM visits"
         )
     if "|" in database:
-        raise ForetellError(f"--database {database!r}: a `|` cannot stand in its name")
+        raise ForetellError(f"`database={database!r}`: a `|` cannot stand in its name")
     return f"{PREFIX}{database}|{statement.strip()}"
 
 
@@ -64,20 +64,20 @@ def query(source: str) -> pyarrow.Table:
     """The rows that a source's query gives."""
     database, bar, statement = source.removeprefix(PREFIX).partition("|")
     if not bar or not statement.strip():
-        raise DataError(f"{short(source)}: expected sql:DATABASE|SELECT …, or --sql and --database")
+        raise DataError(f"{short(source)}: expected sql:DATABASE|SELECT …, or `sql=` and `database=`")
     scheme = urlsplit(database).scheme if "://" in database else ""
     run: Callable[[str, str], pyarrow.Table]
     if scheme in SCHEMES:
         run = _postgresql
     elif scheme:
-        raise DataError(f"--database {database}: expected a file of DuckDB or SQLite, or postgresql://…")
+        raise DataError(f"`database={database}`: expected a file of DuckDB or SQLite, or postgresql://…")
     elif database and not Path(database).is_file():
-        raise DataError(f"--database {database}: no such file")
+        raise DataError(f"`database={database}`: no such file")
     elif database and is_sqlite(database):
         run = _sqlite
     elif database and not _is_duckdb(database):
         raise DataError(
-            f"--database {database}: it is a file of neither DuckDB nor SQLite; other files: --sql \"… FROM 'FILE'\""
+            f"`database={database}`: it is a file of neither DuckDB nor SQLite; other files: `sql=… FROM 'FILE'`"
         )
     else:
         run = _duckdb
@@ -144,13 +144,13 @@ def _most_rows(database: str) -> int:
 
 
 def _too_many(most: int) -> DataError:
-    return DataError(f"--sql: the query gives more than {most:,} rows; --max-events sets another limit")
+    return DataError(f"`sql=`: the query gives more than {most:,} rows; `max_events=` sets another limit")
 
 
 def _postgresql(database: str, statement: str) -> pyarrow.Table:
     if urlsplit(database).password is not None:
         said = "a password would be kept in the run's configuration: give it as PGPASSWORD, or in ~/.pgpass"
-        raise ForetellError(f"--database: {said}")
+        raise ForetellError(f"`database=`: {said}")
     if not _SELECTS.match(statement):
         raise DataError(ONE_SELECT)
     dbapi = _module("adbc_driver_postgresql.dbapi", "sql")
@@ -176,7 +176,7 @@ def _plain_types(table: pyarrow.Table) -> pyarrow.Table:
 
 def _failed(database: str, error: Exception) -> DataError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return DataError(f"--database {database}: {' '.join(lines[:2]) or type(error).__name__}")
+    return DataError(f"`database={database}`: {' '.join(lines[:2]) or type(error).__name__}")
 
 
 def _module(name: str, extra: str) -> ModuleType:

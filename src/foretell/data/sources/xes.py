@@ -119,7 +119,7 @@ class XesLog:
             return []
         needed = [columns.event, columns.time, *(columns.args or ()), columns.sequence or TRACE_NAME]
         there = [name for name in self.header if name != TRACE_NAME]
-        how = "others are named with --columns event=…,time=…"
+        how = 'others are named with `columns={"event": …, "time": …}`'
         return [
             Problem(
                 0,
@@ -244,7 +244,7 @@ def _event_key(logs: Sequence[XesLog], vocabulary: Vocabulary | None, participan
         known = sum(name in vocabulary for name in activities)
         joined = sum(JOIN.join(filter(None, pair)) in vocabulary for pair in pairs) > known
     if joined and vocabulary is None:
-        how = f"--columns event={NAME} takes the activity alone"
+        how = f'`columns={{"event": "{NAME}"}}` takes the activity alone'
         logger.warning(
             "%s: an activity has several lifecycle transitions, so events are named by both; %s", logs[0].path, how
         )

@@ -336,9 +336,7 @@ class RuleModel(IntensityModel[OptionsT]):
     @classmethod
     def from_options(cls, options: OptionsT, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
         if not options.program:
-            raise ForetellError(
-                f'model.program: {cls.title} needs a program: give --program P.ndtt, or program = "P.ndtt"'
-            )
+            raise ForetellError(f'model.program: {cls.title} needs a program: give `program="P.ndtt"`')
         make: Any = cls
         return make(options.program, vocabulary, options, seed=seed, dtype=dtype)
 

@@ -111,7 +111,7 @@ def calendar(clock: Clock, began: int | None) -> dict[str, Any]:
 def _intro(sequence: EventSequence, shown: int, start: str, end: str, told: Callable[[float], str]) -> str:
     cut = ""
     if shown < len(sequence):
-        cut = f"; shown are {counted(shown, 'event')} from {start} to {end} (--start shows others)"
+        cut = f"; shown are {counted(shown, 'event')} from {start} to {end}"
     scored = f", scored from {told(sequence.scored_from)} on" if sequence.scored_from else ""
     return f"Sequence {sequence.id}: {counted(len(sequence), 'event')} until {told(sequence.t_end)}{scored}{cut}."
 
