@@ -57,6 +57,15 @@ def clingo_steps(program: Program, steps: Steps) -> list[set[Fact]]:
     for table in program.tables:
         for row in table.rows:
             lines.append(f"{names.atom('t', table.functor, 'T', [names.constant(one) for one in row])} :- state(T).")
+        for functor, args in map(split, (name for name in steps.names if name is not None)):
+            log = table.log
+            if log is not None and functor == log.functor and len(args) >= log.place:
+                value = args[log.place - 1]
+                known = any(
+                    row == (value,) for one in program.tables if one.functor == table.functor for row in one.rows
+                )
+                brought = table.functor if known else program.unseen_rows[table.functor]
+                lines.append(f"{names.atom('t', brought, 'T', [names.constant(value)])} :- state(T).")
     for functor in program.functors.values():
         if functor.arity is None:
             continue

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pygments.token import Comment, Error, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
 
+from foretell.lang.declarations import DECLARATIONS
 from foretell.lang.highlight import NdttLexer
-from foretell.lang.statement import DECLARATIONS
 from foretell.lang.textmate import UPPER, WORD, grammar
 
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from foretell.lang.counts import Counts, count_parameters
-from foretell.lang.program import Program, shapes_of, unify
+from foretell.lang.program import Program, shapes_of
+from foretell.lang.shared_names import unify
 from foretell.lang.syntax import Rule
 from tests.lang.reading import diagnostics, errors, program, statements
 

@@ -19,7 +19,7 @@ from foretell.ground.chunk import NOTHING_EXPIRES, ReplayHorizon, ReplayOptions,
 from foretell.ground.database import FactKey
 from foretell.ground.engine import Engine
 from foretell.ground.expiry import lifetimes_of
-from foretell.ground.given import given_facts
+from foretell.ground.given import brought_facts
 from foretell.ground.numbering import adopt_numbers, renumbered
 from foretell.ground.replay import chunk_paths, default_folder, groups_of, replay_chunks
 from foretell.ground.stored_chunks import StoredChunks
@@ -120,7 +120,7 @@ class Histories:
         with self._lock:
             fresh: dict[bytes, int] = {}
             for place, one in enumerate(data):
-                key = self._key(one)
+                key = self._key(one, self.brought(data.vocabulary, one))
                 if key not in self._timelines.entries and key not in self._stored:
                     fresh.setdefault(key, place)
             places, keys = list(fresh.values()), list(fresh)
@@ -171,9 +171,9 @@ class Histories:
             self._lifetimes = lifetimes_of(self.engine.program, self.clock)
         return self._lifetimes
 
-    def given(self, sequence: EventSequence) -> tuple[str, ...]:
+    def brought(self, vocabulary: Vocabulary, sequence: EventSequence) -> tuple[str, ...]:
         """What comes with a sequence."""
-        return given_facts(self.engine.program, sequence.id, sequence.metadata)
+        return brought_facts(self.engine.program, sequence, vocabulary.names)
 
     def timeline(
         self, vocabulary: Vocabulary, sequence: EventSequence, count: int | None = None
@@ -183,9 +183,12 @@ class Histories:
         Where additions expire it depends on times, too. With `count`, of the first so many events. An event that is `unscored` may be
         impossible: it fires rules, and has no intensity.
         """
+        given = self.brought(
+            vocabulary, sequence
+        )  # of all of it: an earlier time of the same sequence has the same rows
         sequence = sequence if count is None else sequence.first(count)
         types, times, history_only = sequence.types, sequence.times, sequence.unscored
-        given, key = self.given(sequence), self._key(sequence)
+        key = self._key(sequence, given)
         with self._lock:
             found = self._timelines.get(key)
             if found is None and (rows := self._stored.get(key)) is not None:
@@ -198,9 +201,9 @@ class Histories:
                 self._keep(key, found)
             return key, found
 
-    def _key(self, sequence: EventSequence) -> bytes:
+    def _key(self, sequence: EventSequence, given: Sequence[str]) -> bytes:
         """What a timeline depends on; timelines of equal keys are equal."""
-        plain = _key(sequence.types, sequence.unscored, self.given(sequence))
+        plain = _key(sequence.types, sequence.unscored, given)
         if not self.expires:
             return plain
         ends = np.append(sequence.times, sequence.t_end).astype(np.float64)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from foretell.lang.counts import Counts
     from foretell.lang.diagnostics import Diagnostic
+    from foretell.lang.fact_table import FactTable
     from foretell.lang.program import Program
 
 Option = typer.Option
@@ -149,8 +150,12 @@ def _stage_lines(program: Program, show: ShownStage) -> list[str]:
         return list(graph_lines(graph_of(program)))
     width = len(f"rule{sum(not one.rule.is_fact for one in program.rules)}")
     lines = [f"{'fact' if one.rule.is_fact else one.name:{width}}  {pretty_rule(one.rule)}" for one in program.rules]
-    tables = (f"{'table':{width}}  {one.functor}/{one.arity}, {len(one.rows):,} rows" for one in program.tables)
+    tables = (f"{'table':{width}}  {one.functor}/{one.arity}, {_rows(one)}" for one in program.tables)
     return [*lines, *tables]
+
+
+def _rows(table: FactTable) -> str:
+    return f"{table.log}, with the rows of training" if table.waits else f"{len(table.rows):,} rows"
 
 
 def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_json: bool) -> Any:
@@ -192,6 +197,7 @@ def _summary(program: Program, counts: Counts, dim: int, layers: int, time_dim: 
                 "file": one.path,
                 "rows": len(one.rows),
                 "header": list(one.header),
+                **({} if one.log is None else {"log": {"functor": one.log.functor, "place": one.log.place}}),
             }
             for one in program.tables
         ],
@@ -206,7 +212,7 @@ def _summary(program: Program, counts: Counts, dim: int, layers: int, time_dim: 
                 "stratum": program.stratum.get(name, 0),
             }
             for name, one in program.functors.items()
-            if name not in program.given.values()
+            if name not in program.brought
         ],
         "strata": _strata(program),
         "recursive": [list(one.functors) for one in program.components if one.recursive],
@@ -246,9 +252,11 @@ def _show(program: Program, counts: Counts, name: str, dim: int) -> None:
     console = out()
     rules = [one.rule for one in program.rules]
     kinds = {kind: sum(one.kind == kind and not one.is_fact for one in rules) for kind in ("deduce", "add", "remove")}
-    rows = sum(len(one.rows) for one in program.tables)
+    files = [one for one in program.tables if one.log is None]
+    rows, logs = sum(len(one.rows) for one in files), len(program.tables) - len(files)
     parts = [counted(sum(one.is_fact for one in rules), "fact")]
-    parts += [f"{counted(len(program.tables), 'table')} with {rows:,} facts"] if program.tables else []
+    parts += [f"{counted(len(files), 'table')} with {rows:,} facts"] if files else []
+    parts += [f"{counted(logs, 'table')} of what a log has"] if logs else []
     split = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
     parts.append(counted(sum(kinds.values()), "rule") + (f" ({split})" if split else ""))
     console.print(f"[bold]{escape(name)}[/bold] is fine: {', '.join(parts)}")
@@ -290,7 +298,8 @@ def _show_tables(console: Console, program: Program) -> None:
         return
     table = plain_table(["table", "file", "rows", "header"], ["table", "file", "header"])
     for one in program.tables:
-        cells = (f"{one.functor}/{one.arity}", one.path, f"{len(one.rows):,}", ", ".join(one.header))
+        rows = "of training" if one.waits else f"{len(one.rows):,}"
+        cells = (f"{one.functor}/{one.arity}", one.source, rows, ", ".join(one.header))
         table.add_row(*(escape(printable(_short(cell, 40))) for cell in cells))
     _print_table(console, table)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foretell.cli import flags
-from foretell.cli.replay import read_program, say_counts
+from foretell.cli.replay import met_log, read_program, say_counts
 
 if TYPE_CHECKING:
     from foretell.plan.plan import Plan
@@ -49,11 +49,12 @@ def plan(
     from foretell.plan.show import network_json, network_lines, product_words, sizes_lines, sizes_of
     from foretell.plan.slots import sequence_slots
 
-    checked = read_program(program, undeclared)
+    opened = open_data(data, split, flags.reading(given, columns))
+    checked = met_log(read_program(program, undeclared), opened)
     layout = DimensionLayout(checked, dim)
     book = ParameterBook(layout, max(dim, 1) if time_dim is None else time_dim)
     found, tiled = [], []
-    for part in chosen_among(open_data(data, split, flags.reading(given, columns)), sequence):
+    for part in chosen_among(opened, sequence):
         done = replay(checked, part, impossible=impossible.value)
         say_counts(done, impossible, part.name)
         if done.timelines and done.timelines[0].grounding.products:

@@ -61,8 +61,9 @@ def replay(
 
     if cache is not None and no_cache:
         raise typer.BadParameter("--cache and --no-cache exclude one another")
-    checked = read_program(program, undeclared)
-    parts = chosen_among(open_data(data, split, flags.reading(given, columns)), sequence)
+    opened = open_data(data, split, flags.reading(given, columns))
+    checked = met_log(read_program(program, undeclared), opened)
+    parts = chosen_among(opened, sequence)
     times: list[float | None] = [None for part in parts for _ in part]
     if at is not None:
         asked = [asked_times(part, at, "--at") for part in parts if len(part)]
@@ -110,6 +111,19 @@ def read_program(path: Path, undeclared: flags.UndeclaredChoice) -> Program:
     if program.warnings:
         sys.stderr.write(f"{path}: {counted(len(program.warnings), 'warning')}; see foretell check {path}\n")
     return program
+
+
+def met_log(program: Program, parts: Sequence[EventData]) -> Program:
+    """A program whose tables `from_log` have the values of the first part, which is train where a data set is asked about as a whole."""
+    from foretell.ground.given import with_log
+
+    if not parts or not program.waits_for_log:
+        return program
+    found = with_log(program, parts[0])
+    for before, one in zip(program.tables, found.tables, strict=True):
+        if before.waits:
+            sys.stderr.write(f"{one.functor}: {counted(len(one.rows), 'row')}, {one.log} of {parts[0].name}\n")
+    return found
 
 
 def replayed(

@@ -181,6 +181,7 @@ def _train(
 
     from foretell.cli.floors_beside import told_of
     from foretell.cli.open_run import own_data, own_program, settled_splits
+    from foretell.models.capabilities import meet_log
     from foretell.train.data_facts import data_facts
     from foretell.train.fit import choose_device
     from foretell.train.run import RunFolder, held
@@ -194,6 +195,7 @@ def _train(
     dtype = getattr(torch, config.train.dtype)
     with nullcontext() if run is None else own_program(run):
         network = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
+    meet_log(network, dataset.train)
     dataset, counts = settled_splits(network, dataset, flags.Impossible(config.data.impossible), request.quiet)
     assert dataset.train is not None
     # stopped before its first checkpoint, a run begins again

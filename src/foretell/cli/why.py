@@ -29,13 +29,14 @@ def why(
 ) -> None:
     """Why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
     from foretell.cli.input_data import asked_times, chosen_among, open_data
-    from foretell.cli.replay import before, read_program, replayed, say_counts
+    from foretell.cli.replay import before, met_log, read_program, replayed, say_counts
     from foretell.cli.show import print_json
     from foretell.errors import ForetellError
     from foretell.ground.explain import why as explain
 
-    checked = read_program(program, undeclared)
-    parts = chosen_among(open_data(data, split, flags.reading(given, columns)), sequence)
+    opened = open_data(data, split, flags.reading(given, columns))
+    checked = met_log(read_program(program, undeclared), opened)
+    parts = chosen_among(opened, sequence)
     chosen = next((part for part in parts if len(part)), None)
     if chosen is None:
         raise ForetellError(f"{data}: there is no sequence in it")

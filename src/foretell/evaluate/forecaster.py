@@ -25,7 +25,7 @@ from foretell.evaluate.scores import Evaluation, evaluate
 from foretell.ground.impossible import settle_impossible
 from foretell.lang.program import Program
 from foretell.models.base import IntensityModel
-from foretell.models.capabilities import GrowsVocabulary, HasRules
+from foretell.models.capabilities import GrowsVocabulary, HasRules, meet_log
 from foretell.models.registry import find_model
 from foretell.sampling.core.futures import sample_futures
 from foretell.train.callbacks import Callback
@@ -129,7 +129,9 @@ class Forecaster:
         if not kind.about.has_rules:
             raise ForetellError(f"program: {kind.title} has no rules; leave it out, or take a model that has")
         made: Any = kind
-        return made(self.program, data.vocabulary, config.model, **how)
+        model = made(self.program, data.vocabulary, config.model, **how)
+        meet_log(model, data.train)
+        return model
 
     def predict(
         self,

@@ -20,7 +20,7 @@ from foretell.ground.database import FactKey
 from foretell.ground.engine import EndedRows, Engine, EventEffect, ReplayLimits
 from foretell.ground.expiry import EXPIRY, Expiry, ExpiryQueue, lifetimes_of
 from foretell.ground.explain import why
-from foretell.ground.given import given_facts
+from foretell.ground.given import brought_facts
 from foretell.ground.row_arrays import ragged, unravel, with_events
 from foretell.ground.timeline import NO_ROWS, Grounding, Timeline, with_erasures
 from foretell.options import Impossible
@@ -177,7 +177,7 @@ def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chu
     sequences, problems = [], []
     impossible, lifetimes = 0, lifetimes_of(engine.program, data.clock)
     for sequence in data:
-        walked = SequenceReplay(engine, given_facts(engine.program, sequence.id, sequence.metadata), lifetimes)
+        walked = SequenceReplay(engine, brought_facts(engine.program, sequence, data.vocabulary.names), lifetimes)
         times = sequence.times.tolist() if lifetimes else None
         for place, kind in enumerate(np.asarray(sequence.types).tolist()):
             event = fact_of(kind)

@@ -1,14 +1,58 @@
-"""The facts that come with a sequence, `"facts": ["age(p1,old)"]`: read from its metadata and checked against `:- given(…).`"""
+"""The facts that come with a sequence: `"facts": ["age(p1,old)"]`, read from its metadata and checked against `:- given(…).`, and rows.
+
+A table `from_log` has the values of training as rows. Values that only this sequence has are rows in it alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
+import numpy as np
+
+from foretell.data import EventData, EventSequence
 from foretell.data.sequence import FACTS
 from foretell.errors import DataError
 from foretell.lang.program import Program
 from foretell.terms import NameProblem, normalise, split
 from foretell.wording import counted, did_you_mean, shown
+
+
+def brought_facts(program: Program, sequence: EventSequence, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of all facts that a sequence brings, as what they are before any rule; `names` are those of the types of events."""
+    given = given_facts(program, sequence.id, sequence.metadata)
+    if not program.unseen_rows:
+        return given
+    kinds: list[int] = np.unique(np.asarray(sequence.types)).tolist()
+    return *given, *unseen_rows(program, [names[kind] for kind in kinds])
+
+
+def unseen_rows(program: Program, events: Sequence[str]) -> Iterator[str]:
+    """Values in some events that are no rows of the tables from a log, as what they are before any rule; in order."""
+    split_up = [_split(name) for name in events]
+    for functor, name in program.unseen_rows.items():
+        tables = [one for one in program.tables if one.functor == functor]
+        values = {value for one in tables if one.log is not None for value in one.log.values(split_up)}
+        known = _known(program, functor) if values else frozenset()
+        yield from (f"{name}({value})" for value in sorted(values - known))
+
+
+@lru_cache(maxsize=1 << 16)
+def _split(name: str) -> tuple[str, tuple[str, ...]]:
+    return split(name)
+
+
+@lru_cache(maxsize=64)
+def _known(program: Program, functor: str) -> frozenset[str]:
+    return frozenset(row[0] for one in program.tables if one.functor == functor for row in one.rows if len(row) == 1)
+
+
+def with_log(program: Program, data: EventData) -> Program:
+    """A program whose tables `from_log` wait for their rows, with those of the data; any other program as it is."""
+    if not program.waits_for_log:
+        return program
+    names = data.vocabulary.names
+    return program.with_log(names[kind] for kind in np.flatnonzero(data.type_counts()).tolist())
 
 
 def given_facts(program: Program, sequence: str, metadata: Mapping[str, object]) -> tuple[str, ...]:

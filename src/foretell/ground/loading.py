@@ -161,14 +161,14 @@ class Wiring:
             _watch(self.reading[count.atom.functor].counted, index, JoinPlan(rule, changed=count.atom))
 
     def _dynamic_functors(self) -> set[int]:
-        """Functors whose facts events or sequences can change: those that are added or given, and all that is deduced from such."""
+        """Functors whose facts events or sequences can change: those that are added or brought, and all that is deduced from such."""
         readers: dict[int, list[int]] = {}
         for rule in self.rules.values():
             if rule.kind == "deduce":
                 for pattern in (*rule.positives, *rule.negatives, *(one.atom for one in rule.counts)):
                     readers.setdefault(pattern.functor, []).append(rule.head.functor)
         changing = [rule.head.functor for rule in self.rules.values() if rule.kind == "add"]
-        return closure([*changing, *map(self.symbols.functor, self.program.given.values())], readers)
+        return closure([*changing, *map(self.symbols.functor, self.program.brought)], readers)
 
     def know(self, functor: int) -> None:
         """Room for a functor that only the data have."""

@@ -111,7 +111,7 @@ class _Relaxed:
     def _deduced(self, rule: Rule, head: Atom) -> Rule:
         body = tuple(one for one in rule.body if isinstance(one, Atom | Compare))
         first = body[0] if body else None
-        if isinstance(first, Atom) and first.functor in self.program.given.values():
+        if isinstance(first, Atom) and first.functor in self.program.brought:
             body = self._event(first, head, ())
         if rule.kind == "add":
             first = body[0]

@@ -30,7 +30,7 @@ from foretell.errors import ForetellError
 from foretell.ground.chunk import Chunk, ReplayOptions, replay_chunk
 from foretell.ground.engine import Engine, ReplayLimits
 from foretell.ground.expiry import lifetimes_of
-from foretell.ground.given import given_facts
+from foretell.ground.given import brought_facts, with_log
 from foretell.ground.impossible import check_declared
 from foretell.ground.numbering import adopt_chunks
 from foretell.ground.promises import BrokenPromise, broken_promises, with_promises
@@ -76,7 +76,8 @@ def replay(
 ) -> Replay:
     """Replay events under a program: which facts hold, and which events are possible, after each event of each sequence.
 
-    Undeclared events are treated as the program was told to (`undeclared`). Promises are checked; timelines know nothing of them.
+    Undeclared events are treated as the program was told to (`undeclared`). Tables from a log that has not been met have
+    the values of these data. Promises are checked; timelines know nothing of them.
 
     Args:
         program: the rules.
@@ -106,6 +107,7 @@ def replay(
     check_split(data)
     if impossible not in get_args(Impossible):
         raise ForetellError(f"impossible = {impossible!r}: expected one of {', '.join(get_args(Impossible))}")
+    program = with_log(program, data)
     undeclared = check_declared(program, data)
     options = ReplayOptions(impossible, limits or ReplayLimits())
     engine = Engine(program, options.limits)
@@ -301,7 +303,7 @@ def chunk_hash(program: Program, data: EventData, impossible: str) -> str:
         digest.update(types.tobytes())
         if lifetimes:
             digest.update(np.append(sequence.times, sequence.t_end).astype(np.float64).tobytes())
-        for name in given_facts(program, sequence.id, sequence.metadata):
+        for name in brought_facts(program, sequence, data.vocabulary.names):
             digest.update(f"given {name}\n".encode("utf-8", "surrogatepass"))
         if sequence.unscored is not None and sequence.unscored.any():  # such events may be impossible
             digest.update(b"unscored" + sequence.unscored.tobytes())

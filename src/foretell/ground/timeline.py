@@ -87,7 +87,7 @@ class Grounding:
     @cached_property
     def brought(self) -> frozenset[str]:
         """Functors of what sequences bring, before any rule: no facts that anyone asks for."""
-        return frozenset(self.program.given.values())
+        return frozenset(self.program.brought)
 
     def is_brought(self, fact: int) -> bool:
         return bool(self.brought) and self.functors[self.keys[fact][0]] in self.brought

@@ -57,6 +57,9 @@ def failures(timeline: Timeline, functor: str, args: tuple[str, ...], state: int
             told = f"sequence {timeline.sequence} has no such fact among its `facts`"
             found.append(Failure(numbered.name, rule.span.place, f":- given({functor}).", "given", (told,)))
             continue
+        if numbered.is_made:
+            found += _not_in_log(timeline, functor)
+            continue
         binding = _with_equalities(rule.body, binding)
         if binding is None:
             reasons: list[str] = ["its equalities rule this fact out"]
@@ -66,6 +69,16 @@ def failures(timeline: Timeline, functor: str, args: tuple[str, ...], state: int
             reasons = _not_added(past, numbered, binding, functor, args, state)
         found.append(Failure(numbered.name, rule.span.place, _text(rule), rule.kind, tuple(reasons)))
     return found
+
+
+def _not_in_log(timeline: Timeline, functor: str) -> list[Failure]:
+    """A value that stands in no event, neither of training nor of this sequence."""
+    told = f"it is no row, and in no event of sequence {timeline.sequence}"
+    tables = [one for one in timeline.grounding.program.tables if one.functor == functor and one.log is not None]
+    return [
+        Failure(f"table {functor}", one.span.place, f":- table({functor}, {one.log}).", "given", (told,))
+        for one in tables
+    ]
 
 
 class _Past:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
+from foretell.lang.brought import brought_facts
+from foretell.lang.declarations import ARGUMENTS
 from foretell.lang.diagnostics import Diagnostic, ProgramError
 from foretell.lang.functors import Functors, resolve
-from foretell.lang.program import Functor, NumberedRule, Program, UncheckedProgram, check_names, dimension
+from foretell.lang.program import Program, UncheckedProgram, dimension
 from foretell.lang.reach import Reach, check_reach
 from foretell.lang.reachable import closure
+from foretell.lang.shared_names import check_names
 from foretell.lang.source import Span
-from foretell.lang.statement import ARGUMENTS
 from foretell.lang.stratify import Order, edges_of, order
 from foretell.lang.syntax import (
     Atom,
@@ -23,7 +25,6 @@ from foretell.lang.syntax import (
     GivenDeclaration,
     Not,
     Rule,
-    Statement,
     Term,
     Variable,
     conditions,
@@ -32,15 +33,15 @@ from foretell.lang.syntax import (
     rule_terms,
 )
 from foretell.options import Undeclared
-from foretell.terms import constant, plain
+from foretell.terms import constant
 from foretell.wording import LONGEST, as_functor, shown
 
 
 def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Program:
     functors = resolve(gathered, undeclared)
-    given, brought = _given_rules(gathered.declarations, functors.by_name, len(gathered.rules))
-    rules = [*gathered.rules, *given]
-    by_name = {**functors.by_name, **{one.name: one for one in brought.values()}}
+    brought = brought_facts(gathered, functors.by_name)
+    rules = [*gathered.rules, *brought.rules]
+    by_name = {**functors.by_name, **brought.functors}
     dependence = order(by_name, edges_of(rules))
     found = [*gathered.found, *functors.found]
     for rule, beside in _with_heads_beside(gathered):
@@ -60,7 +61,8 @@ def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Pr
         rules=tuple(rules),
         tables=tuple(gathered.tables),
         promises=tuple(gathered.promises),
-        given={name: one.name for name, one in brought.items()},
+        given={name: one.name for name, one in brought.given.items()},
+        unseen_rows={name: one.name for name, one in brought.unseen.items()},
         features=functors.features,
         functors=by_name,
         components=dependence.components,
@@ -70,30 +72,6 @@ def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Pr
         sources=tuple(gathered.sources),
         digest=digest(gathered, functors, undeclared),
     )
-
-
-def _given_rules(
-    declarations: Iterable[Statement], functors: Mapping[str, Functor], count: int
-) -> tuple[list[NumberedRule], dict[str, Functor]]:
-    """`age(X1,X2) :- 'given age'(X1,X2) :: given(age).` for `:- given(age).`, and functors of what the sequences bring.
-
-    `count` facts and rules come before them. What no rule looks at has none.
-    """
-    made: list[NumberedRule] = []
-    brought: dict[str, Functor] = {}
-    for one in declarations:
-        arity = functors[one.functor].arity if isinstance(one, GivenDeclaration) and one.functor in functors else None
-        if not isinstance(one, GivenDeclaration) or arity is None or one.functor in brought:
-            continue
-        name = constant(f"given {plain(one.functor)}")
-        while name in functors:
-            name = constant(f"{plain(name)} too")
-        args = tuple(Variable(f"X{place + 1}", one.span) for place in range(arity))
-        shared = Atom("given", (Constant(one.functor, one.span),), one.span, one.span)
-        head, body = (Atom(functor, args, one.span, one.span) for functor in (one.functor, name))
-        made.append(NumberedRule(0, Rule("deduce", head, (body,), shared, shared, one.span), count + len(made) + 1))
-        brought[one.functor] = Functor(name, arity, "fact", 0, None)
-    return made, brought
 
 
 def _with_heads_beside(gathered: UncheckedProgram) -> Iterator[tuple[Rule, frozenset[str]]]:
@@ -208,6 +186,8 @@ def digest(gathered: UncheckedProgram, functors: Functors, undeclared: Undeclare
         made.update(f"given {functor}\n".encode())
     for table in gathered.tables:
         made.update(f"table {table.functor} {table.arity}\n".encode())
+        if table.log is not None:
+            made.update(f"{table.log}\n".encode())
         made.update("\n".join(map(",".join, table.rows)).encode())
         if table.features:
             made.update(f"features {table.features} {table.numbers}\n".encode())

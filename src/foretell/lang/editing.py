@@ -13,13 +13,14 @@ from pathlib import Path
 from foretell import terms
 from foretell.errors import ForetellError
 from foretell.lang.check import check
+from foretell.lang.declarations import DECLARATIONS
 from foretell.lang.diagnostics import Diagnostic, ProgramError
+from foretell.lang.fact_table import FactTable
 from foretell.lang.functors import Functors, resolve
 from foretell.lang.load import gather
 from foretell.lang.occurrences import Occurrence, occurrences
 from foretell.lang.program import DEFAULT_DIM, NumberedRule, dimension, shapes_of
 from foretell.lang.source import Source, Span
-from foretell.lang.statement import DECLARATIONS
 from foretell.lang.syntax import ANONYMOUS, Atom, Literal, Rule, pretty_atom, pretty_literal, pretty_rule
 from foretell.lang.tokens import tokenize
 from foretell.options import Undeclared
@@ -152,7 +153,7 @@ class EditedProgram:
         told = [f"`{functor}`: {KINDS[functor.kind]}, {size}"]
         for table in self.gathered.tables:
             if table.functor == one.name:
-                told.append(f"{counted(len(table.rows), 'fact')} from `{table.path}` ({', '.join(table.header)})")
+                told.append(_about_table(table))
         rules = [rule for rule in self.gathered.rules if rule.rule.head.functor == one.name]
         facts = sum(rule.rule.is_fact for rule in rules)
         told += [f"{counted(facts, 'fact')} in the program"] if facts else []
@@ -220,6 +221,12 @@ class EditedProgram:
             if one.role == "constant" and one.functor == functor and one.place == place:
                 found.setdefault(one.name, f"in {functor}(…)")
         return (Proposal(name, "constant", detail) for name, detail in list(found.items())[:MOST_CONSTANTS])
+
+
+def _about_table(table: FactTable) -> str:
+    if table.log is not None:
+        return f"what stands at place {table.log.place} of `{table.log.functor}` in the log of training"
+    return f"{counted(len(table.rows), 'fact')} from `{table.path}` ({', '.join(table.header)})"
 
 
 def _statement_of(one: Occurrence) -> tuple[int, int]:

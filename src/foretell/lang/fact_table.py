@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from foretell.lang.source import Span
+from foretell.lang.syntax import LogPlace
 
 Numbers = tuple[float | None, ...]  # of one fact, column by column; None is missing
 
 
 @dataclass(frozen=True)
 class FactTable:
-    """Facts that come from a file: one row each, constants in their one spelling, no row twice."""
+    """Facts that come from a file or a log: one row each, constants in their one spelling, no row twice."""
 
     functor: str
     arity: int
@@ -22,6 +23,13 @@ class FactTable:
     header: tuple[str, ...]  # names of the columns
     features: tuple[str, ...] = ()  # columns that are no arguments but numbers
     numbers: list[Numbers] = field(default_factory=list, repr=False)  # of each row; empty without features
+    log: LogPlace | None = None  # whose values the rows are
+    waits: bool = False  # for the log: its rows are not known yet
+
+    @property
+    def source(self) -> str:
+        """Where its rows come from, as the program writes it."""
+        return self.path if self.log is None else str(self.log)
 
 
 def inputs(columns: int) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from foretell.lang.declarations import DECLARATIONS
 from foretell.lang.source import Span
-from foretell.lang.statement import DECLARATIONS
 from foretell.lang.tokens import FUNCTORS
 from foretell.lang.tokens import SIGNS as COMPARES
 from foretell.lang.trouble import FAR, Mistake, Trouble, ends_something, glued, whole_argument

@@ -19,7 +19,7 @@ from foretell.lang.syntax import (
     conditions,
 )
 from foretell.options import Undeclared
-from foretell.wording import counted, shown
+from foretell.wording import counted, did_you_mean, shown
 
 RESERVED = (BOS, EOS)
 
@@ -117,6 +117,7 @@ def resolve(gathered: UncheckedProgram, undeclared: Undeclared) -> Functors:
             state.refuse("declared-twice", state.given[name], message, "keep one of the declarations")
     accepted = _undeclared_events(state, gathered) if undeclared == "exogenous" else set()
     by_name = {name: _functor(state, name, accepted) for name in state.names}
+    _logs(state, by_name, gathered, undeclared)
     _without_embedding(state, by_name, gathered.unread)
     declared_at = {name: span for name, one in state.declared.items() if (span := _first_span(one)) is not None}
     columns = {name: one.columns for name, one in state.features.items()}
@@ -185,6 +186,24 @@ def _table(state: _Resolving, one: Table) -> None:
     if first[0] != one.features:
         here, before = (", ".join(some) or "none" for some in (one.features, first[0]))
         state.twice(one.span, one.functor, "features", here, before, first[1])
+
+
+def _logs(
+    state: _Resolving, by_name: Mapping[str, Functor], gathered: UncheckedProgram, undeclared: Undeclared
+) -> None:
+    """Tables of values that stand in events: of events that there are, at places that these have."""
+    for one in gathered.tables:
+        if one.log is None or one.log.functor in gathered.unread or not gathered.is_complete:
+            continue
+        name, known = one.log.functor, by_name.get(one.log.functor)
+        if (known is None or known.kind == "fact") and undeclared == "error":
+            message = f"`{one.log}` takes what stands in events, and nothing declares {shown(name)} an event"
+            events = [name for name, functor in by_name.items() if functor.kind != "fact"]
+            hint = did_you_mean(name, events, otherwise=f"declare it: `:- exogenous({name}).` if it occurs in the data")
+            state.refuse("unknown-event", one.span, message, hint)
+        elif known is not None and known.arity is not None and known.arity < one.log.place:
+            message = f"`{one.log}`: {shown(str(known))} has {_arguments(known.arity)}"
+            state.refuse("bad-declaration", one.span, message, "places of arguments are counted from 1")
 
 
 def _features(state: _Resolving, one: FeatureDeclaration) -> None:

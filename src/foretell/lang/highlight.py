@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from pygments.lexer import Lexer
 from pygments.token import Comment, Error, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
 
+from foretell.lang.declarations import DECLARATIONS
 from foretell.lang.formatter import COMMENT
 from foretell.lang.source import Source
-from foretell.lang.statement import DECLARATIONS
 from foretell.lang.tokens import MARKS, Token, statements, tokenize
 
 Kind = Any  # a type of token, as Pygments has them

@@ -19,13 +19,14 @@ from lark.lexer import Lexer
 
 from foretell.errors import ForetellError
 from foretell.lang.check import check
+from foretell.lang.declarations import DECLARATIONS, StatementError
 from foretell.lang.diagnostics import Diagnostic, ProgramError
-from foretell.lang.fact_table import Numbers
+from foretell.lang.fact_table import FactTable, Numbers
 from foretell.lang.mistakes import name_mistake
 from foretell.lang.program import Program, UncheckedProgram
 from foretell.lang.source import Source, Span, neighbours, read_text
-from foretell.lang.statement import DECLARATIONS, StatementError, read
-from foretell.lang.syntax import Include, Promise, Rule, SourceFile, Statement, Table
+from foretell.lang.statement import read
+from foretell.lang.syntax import Include, LogPlace, Promise, Rule, SourceFile, Statement, Table
 from foretell.lang.tables import LOOKED_FOR, read_table
 from foretell.lang.tokens import FUNCTORS, Token, spelling, statements, tokenize
 from foretell.lang.trouble import Trouble
@@ -230,7 +231,7 @@ class _Open:
 @dataclass(eq=False)
 class _Gathering(UncheckedProgram):
     allowed: tuple[Path, ...] = ()  # folders that includes and tables may lie in
-    first_read: dict[tuple[str, Path], Span] = field(default_factory=dict)
+    first_read: dict[tuple[str, Path | LogPlace], Span] = field(default_factory=dict)
     rows_of: dict[str, dict[tuple[str, ...], Numbers]] = field(default_factory=dict)
     open: list[_Open] = field(default_factory=list)
     entered: set[Path] = field(default_factory=set)  # those of `open`
@@ -292,6 +293,10 @@ class _Gathering(UncheckedProgram):
         return True
 
     def table(self, one: Table, folder: Path) -> None:
+        if one.log is not None:
+            if not self._is_repeated(one, (one.functor, one.log), f"`{one.log}`"):
+                self.tables.append(FactTable(one.functor, 1, [], one.span, "", (), log=one.log, waits=True))
+            return
         path = folder / one.path
         if self.outside(one, path):
             self.unread.add(one.functor)
@@ -312,10 +317,13 @@ class _Gathering(UncheckedProgram):
             key = one.functor, path.resolve()
         except (OSError, ValueError):
             return False  # the reader says what is wrong with it
+        return self._is_repeated(one, key, shown(one.path))
+
+    def _is_repeated(self, one: Table, key: tuple[str, Path | LogPlace], source: str) -> bool:
         first = self.first_read.setdefault(key, one.span)
         if first is one.span:
             return False
-        message = f"{shown(one.path)}: the table is read already, at {first.place}"
+        message = f"{source}: the table is read already, at {first.place}"
         self.found.append(Diagnostic("include-twice", one.span, message, "remove one of the declarations"))
         return True
 

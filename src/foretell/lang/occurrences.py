@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from foretell.lang.declarations import DECLARATIONS
 from foretell.lang.source import Source, Span
-from foretell.lang.statement import DECLARATIONS
 from foretell.lang.syntax import COUNTING, PARAMETERS
 from foretell.lang.tokens import FUNCTORS, Token, spelling, statements, tokenize
 

@@ -58,7 +58,7 @@ def product_rules(program: Program) -> tuple[tuple[ProductRule, ...], dict[int, 
 
 def _read_functors(program: Program) -> set[str]:
     """Functors that some condition looks at: others are only asked whether they are possible."""
-    read = set(program.given)
+    read = {*program.given, *program.unseen_rows}
     for one in program.rules:
         body = one.rule.body if one.rule.kind == "deduce" else one.rule.body[1:]
         read.update(atom.functor for atom, _ in conditions(body))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal as OneOf
 from typing import get_args
@@ -16,9 +17,10 @@ from foretell.errors import ForetellError
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.fact_table import FactTable
 from foretell.lang.source import Source
-from foretell.lang.syntax import Atom, Constant, Equalities, Promise, Rule, Statement, Term, Variable
+from foretell.lang.syntax import Atom, Constant, Promise, Rule, Statement, Variable
 from foretell.options import Products, Undeclared
-from foretell.wording import counted, printable, shown
+from foretell.terms import split
+from foretell.wording import counted, printable
 
 FunctorKind = OneOf["fact", "event", "exogenous"]
 DEFAULT_DIM = 32  # that of the models
@@ -119,6 +121,7 @@ class Program:
         rules, tables: facts and rules in the order of the text; facts that come from files.
         promises: bodies that must never hold.
         given: functors whose facts come with sequences.
+        unseen_rows: functors of tables from a log: a sequence may bring rows that the log of training did not have.
         features: columns of the data that embeddings of events take in, by functor.
         functors: all functors with their kind, arity and dimension.
         components: functors that are deduced from one another, in order of dependence.
@@ -140,6 +143,7 @@ class Program:
     given: Mapping[
         str, str
     ]  # functors whose facts come with sequences → the functor that stands for these before any rule
+    unseen_rows: Mapping[str, str]  # functors of tables from a log → the functor that stands for other rows
     features: Mapping[str, tuple[str, ...]]  # of events: columns of the data that their embeddings take in
     functors: Mapping[str, Functor]
     components: tuple[Component, ...]  # of the `:-` rules, in order of dependence
@@ -156,6 +160,46 @@ class Program:
         events = sum(one.kind != "fact" for one in self.functors.values())
         parts = ", ".join(counted(*one) for one in ((rules, "rule"), (facts, "fact"), (events, "event")))
         return f"<Program {printable(self.sources[0].name)}: {parts}>"
+
+    @property
+    def brought(self) -> tuple[str, ...]:
+        """Functors of what sequences bring, before any rule."""
+        return *self.given.values(), *self.unseen_rows.values()
+
+    @property
+    def waits_for_log(self) -> bool:
+        """Whether rows of some table come from training data that it has not met."""
+        return any(one.waits for one in self.tables)
+
+    def with_log(self, events: Iterable[str]) -> Program:
+        """The program with its tables `from_log` filled from what happened in training data.
+
+        Args:
+            events: names of the events that happened; how often and in which order does not matter.
+
+        Returns:
+            The program, with the values as rows. Values that only other data have are unseen rows of the sequences that have them.
+
+        Example:
+            >>> program = ft.Program.from_text(":- table(user, from_log(buy, 1)). :- event(buy). buy(U) :- user(U).")
+            >>> program.with_log(["buy(bob)", "buy(ann)"]).tables[0].rows
+            [('ann',), ('bob',)]
+        """
+        rows: dict[str, set[tuple[str, ...]]] = {}
+        for one in self.tables:
+            rows.setdefault(one.functor, set()).update(() if one.waits else one.rows)
+        named = [split(name) for name in dict.fromkeys(events)]
+        tables = []
+        for one in self.tables:
+            if one.log is not None and one.waits:
+                known = rows[one.functor]
+                found = sorted({(value,) for value in one.log.values(named)} - known)
+                known.update(found)
+                one = replace(one, rows=found, waits=False)
+            tables.append(one)
+        text = "".join(f"{one.functor} {one.rows}\n" for one in tables if one.log is not None)
+        digest = sha256(f"{self.digest} {text}".encode("utf-8", "surrogatepass")).hexdigest()
+        return replace(self, tables=tuple(tables), digest=digest)
 
     @property
     def expires(self) -> bool:
@@ -295,103 +339,3 @@ def pattern_of(name: Atom) -> tuple[object, ...]:
         one.text if isinstance(one, Constant) else places.setdefault(one.name, len(places)) for one in name.args
     )
     return (name.functor, *args)
-
-
-# --- one name, two shapes ----------------------------------------------------------------------------------------------
-
-
-class _Family:
-    """Names with one functor and arity, found again by the constants at their places: thousands need not be compared pairwise."""
-
-    def __init__(self, arity: int) -> None:
-        self.members: list[tuple[RuleShapes, NumberedRule]] = []
-        self.seen: set[object] = set()
-        self.at: list[dict[str | None, list[int]]] = [{} for _ in range(arity)]  # None: a variable
-
-    def is_new(self, shapes: RuleShapes) -> bool:
-        key = (pattern_of(shapes.name), tuple(shapes.matrices.items()))
-        new = key not in self.seen
-        self.seen.add(key)
-        return new
-
-    def candidates(self, name: Atom) -> Iterable[int]:
-        """Members that agree with the name at the place that leaves the fewest."""
-        best: list[int] | None = None
-        for term, members in zip(name.args, self.at, strict=True):
-            if isinstance(term, Constant):
-                found = members.get(term.text, []) + members.get(None, [])
-                best = found if best is None or len(found) < len(best) else best
-        return range(len(self.members)) if best is None else sorted(best)
-
-    def add(self, shapes: RuleShapes, rule: NumberedRule) -> None:
-        for term, members in zip(shapes.name.args, self.at, strict=True):
-            members.setdefault(term.text if isinstance(term, Constant) else None, []).append(len(self.members))
-        self.members.append((shapes, rule))
-
-
-def check_names(
-    rules: Iterable[NumberedRule], tables: Iterable[FactTable], functors: Mapping[str, Functor], dim: int
-) -> Iterator[Diagnostic]:
-    """Two rules share a matrix where their names can be bound to the same term; then its shape must be the same."""
-    families: dict[tuple[str, str, int], _Family] = {}
-    own: dict[tuple[str, int], list[NumberedRule]] = {}  # facts that are named after themselves, as rows of tables are
-    for one in rules:
-        if one.rule.is_fact and one.rule.matrix is None:
-            own.setdefault((one.rule.head.functor, len(one.rule.head.args)), []).append(one)
-            continue
-        shapes = shapes_of(one, functors, dim, dim)
-        if not shapes.matrices:
-            continue
-        arity = len(shapes.name.args)
-        family = families.setdefault((shapes.stem, shapes.name.functor, arity), _Family(arity))
-        if not family.is_new(shapes):
-            continue
-        for number in family.candidates(shapes.name):
-            earlier, rule = family.members[number]
-            if earlier.matrices != shapes.matrices and unify(earlier.name.args, shapes.name.args):
-                yield _clash(one, shapes, earlier, f"{rule.name} ({rule.rule.span.place})")
-                break
-        family.add(shapes, one)
-    plain = (one for one in tables if not one.features)
-    named = [(one.functor, one.arity, one.rows, f"the facts of a table ({one.span.place})") for one in plain]
-    for (functor, arity), facts in own.items():
-        rows = [tuple(str(arg) for arg in one.rule.head.args) for one in facts]
-        named.append((functor, arity, rows, f"the facts from {facts[0].rule.span.place} on"))
-    for functor, arity, rows, where in named:
-        shape = {"W": (dimension(functors, functor, dim), 1)}
-        family = families.get(("deduce", functor, arity))
-        for shapes, rule in family.members if family is not None else ():
-            if shapes.matrices != shape and any(_matches(shapes.name, row) for row in rows):
-                yield _clash(rule, shapes, RuleShapes("deduce", shapes.name, None, shape), where)
-
-
-def _clash(one: NumberedRule, here: RuleShapes, there: RuleShapes, where: str) -> Diagnostic:
-    letter = next(name for name in here.matrices if here.matrices[name] != there.matrices[name])
-    span = one.rule.matrix.span if one.rule.matrix is not None else one.rule.head.span
-    return Diagnostic(
-        "shape-clash",
-        span,
-        f"{shown(str(here.name))} names a matrix of {_sides(here.matrices[letter])} here and of "
-        f"{_sides(there.matrices[letter])} for {shown(str(there.name))} in {where}",
-        "give one of them another name, or declare dimensions that agree",
-    )
-
-
-def _sides(shape: Shape) -> str:
-    return f"{shape[0]} × {shape[1]}"
-
-
-def _matches(name: Atom, row: tuple[str, ...]) -> bool:
-    bound: dict[str, str] = {}
-    for term, cell in zip(name.args, row, strict=True):
-        wanted = term.text if isinstance(term, Constant) else bound.setdefault(term.name, cell)
-        if wanted != cell:
-            return False
-    return True
-
-
-def unify(left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
-    """Whether some binding makes two flat lists equal; a variable of the one is not the same one of the other."""
-    own = (replace(term, name=f"{term.name} of the right") if isinstance(term, Variable) else term for term in right)
-    equalities = Equalities()
-    return all([equalities.unite(*pair) for pair in zip(left, own, strict=True)])

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from foretell import terms
 from foretell.durations import UNITS, duration_seconds
-from foretell.lang.diagnostics import Diagnostic
-from foretell.lang.source import Span
+from foretell.lang.declarations import StatementError, read_declaration, source_text
 from foretell.lang.syntax import (
     ORDERS,
     PARAMETERS,
@@ -20,21 +19,13 @@ from foretell.lang.syntax import (
     Compare,
     Constant,
     Count,
-    Declaration,
     Duration,
-    Embed,
-    EventDeclaration,
-    FeatureDeclaration,
-    GivenDeclaration,
-    Include,
-    Key,
     Kind,
     Literal,
     Not,
     Promise,
     Rule,
     Statement,
-    Table,
     Term,
     Variable,
     atom_of,
@@ -46,48 +37,17 @@ from foretell.lang.written import (
     ManyAtoms,
     WideTerm,
     Written,
-    WrittenDeclaration,
     WrittenHead,
     WrittenRule,
 )
-from foretell.wording import LONGEST, as_functor, did_you_mean, listed, shown
-
-DECLARATIONS = {
-    "embed": ":- embed(forum, 8).",
-    "event": ":- event(message, 16).",
-    "exogenous": ":- exogenous(release).",
-    "key": ":- key(forum, 4).",
-    "include": ':- include("teams.ndtt").',
-    "table": ':- table(teammate, "teammate.csv").',
-    "features": ":- features(buy, amount).",
-    "given": ":- given(age).",
-    "never": ":- never(has(P, B), has(Q, B), P != Q).",
-}
-ARGUMENTS = {
-    "embed": (2,),
-    "event": (1, 2),
-    "exogenous": (1, 2),
-    "key": (2,),
-    "include": (1,),
-    "table": (2, 3),
-    "given": (1,),
-}
-LARGEST = 1_000_000  # a dimension above it is a mistake, and would not fit any machine
-
-
-class StatementError(Exception):
-    """A statement that is well-formed but says nothing that can be meant."""
-
-    def __init__(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
-        self.diagnostic = Diagnostic(code, span, message, hint)
-        super().__init__(message)
+from foretell.wording import listed, shown
 
 
 def read(written: Written) -> list[Statement]:
     """One, or several that it is short for; raises `StatementError`."""
     if isinstance(written, WrittenRule):
         return _rules(written)
-    return [_promise(written) if isinstance(written, Promise) else _declaration(written)]
+    return [_promise(written) if isinstance(written, Promise) else read_declaration(written)]
 
 
 # --- rules ---------------------------------------------------------------------------------------------------------
@@ -101,7 +61,7 @@ def _rules(written: WrittenRule) -> list[Statement]:
     _check_size(written)
     for head in written.heads:
         for atom in _written_out(head.atom):
-            if written.body and atom.args and _source_text(atom.functor_span) == "not":
+            if written.body and atom.args and source_text(atom.functor_span) == "not":
                 hint = "to remove a fact when an event occurs: `!forum(T) <- destroy(T).`"
                 raise StatementError("negation-sign", atom.functor_span, "`not` cannot stand in a head", hint)
             kind: Kind = "deduce" if written.arrow is None or written.arrow.type == "RULE" else "add"
@@ -151,7 +111,7 @@ def _check_size(written: WrittenRule) -> None:
             (one for args in one.choices for one in args if isinstance(one, IntegerRange) and not one.count()), None
         )
         if empty is not None:
-            message = f"{shown(_source_text(empty.span))} is empty: it ends before it begins"
+            message = f"{shown(source_text(empty.span))} is empty: it ends before it begins"
             raise StatementError("bad-range", empty.span, message, "write the smaller number first")
     count = sum(one.count() for one in many)
     if count > MOST_STATEMENTS:
@@ -176,7 +136,7 @@ def _check_body(body: tuple[Literal, ...]) -> None:
             message = "a range in a condition: it is short for several facts or heads"
             hint = "compare a variable instead: `level(X), X >= 1, X <= 5`"
             raise StatementError("bad-range", many.span, message, hint)
-        if isinstance(literal, Atom) and literal.args and _source_text(literal.functor_span) == "not":
+        if isinstance(literal, Atom) and literal.args and source_text(literal.functor_span) == "not":
             message = "`not` takes a condition, without parentheses"
             hint = "write `not g(X)`; a fact that is called not stands in quotes: 'not'(X)"
             raise StatementError("negation-sign", literal.functor_span, message, hint)
@@ -222,7 +182,7 @@ def _names(written: WrittenRule, head: WrittenHead) -> tuple[Atom | None, Atom |
         word = name.functor.text
         wrapped = name.functor.type == "NAME" and word in PARAMETERS and bool(name.args)
         if not wrapped and len(written.names) > 1:
-            names = listed([_source_text(one.span) for one in written.names])
+            names = listed([source_text(one.span) for one in written.names])
             raise _bad_names(name, f"{names} are names of one rule", "give one name after `::`")
         if wrapped and (len(name.args) != 1 or not isinstance(name.args[0], Atom)):
             raise _bad_names(name, f"`{word}` takes one name", f"write {word}(w) or {word}(post(C))")
@@ -285,105 +245,3 @@ def number_anonymous(rule: Rule) -> Rule:
     head, body = atom(rule.head), tuple(map(literal, rule.body))
     beta = rule.beta and atom(rule.beta)
     return replace(rule, head=head, body=body, beta=beta, matrix=rule.matrix and atom(rule.matrix))
-
-
-# --- declarations --------------------------------------------------------------------------------------------------
-
-
-def _declaration(written: WrittenDeclaration) -> Declaration:
-    term = written.term
-    word = term.functor.text
-    if term.functor.type != "NAME" or word not in DECLARATIONS:
-        hint = f"declarations are {listed(DECLARATIONS, most=len(DECLARATIONS))}; a rule needs a head before `:-`"
-        hint = did_you_mean(word, DECLARATIONS, otherwise=hint)
-        raise StatementError("unknown-declaration", term.functor.span, f"{shown(word)} is no declaration", hint)
-    if word == "never":
-        raise _bad(word, term.span, "`never` takes conditions in parentheses")
-    wanted = ARGUMENTS.get(word)
-    if wanted is None and len(term.args) < 2:
-        raise _bad(word, term.span, f"`{word}` takes an event and its columns")
-    if wanted is not None and len(term.args) not in wanted:
-        number = "1 argument" if wanted == (1,) else f"{' or '.join(map(str, wanted))} arguments"
-        raise _bad(word, term.span, f"`{word}` takes {number}, not {len(term.args)}")
-    if word == "include":
-        return Include(_path(term, 0), written.span)
-    if word == "table":
-        return Table(_functor(term)[0], _path(term, 1), _features(term), written.span)
-    if word == "features":
-        return FeatureDeclaration(_functor(term)[0], _columns(word, term.args[1:]), written.span)
-    if word == "embed":
-        functor = None if isinstance(term.args[0], Variable) and term.args[0].is_anonymous else _functor(term)[0]
-        return Embed(functor, _number(term, 0), written.span)
-    if word == "key":
-        return Key(_functor(term)[0], _number(term, 1), written.span)
-    functor, arity = _functor(term, may_have_arguments=True)
-    if word == "given":
-        return GivenDeclaration(functor, arity, written.span)
-    dim = _number(term, 0) if len(term.args) == 2 else None
-    return EventDeclaration(functor, word == "exogenous", dim, arity, written.span)
-
-
-def _bad(word: str, span: Span, message: str, code: str = "bad-declaration", hint: str = "") -> StatementError:
-    """The hint is how such a declaration is written, unless another is given."""
-    return StatementError(code, span, message, hint or f"write {DECLARATIONS[word]}")
-
-
-def _functor(term: WideTerm, may_have_arguments: bool = False) -> tuple[str, int | None]:
-    first, word = term.args[0], term.functor.text
-    if isinstance(first, Variable) and first.name[0] != "_" and len(first.name) <= LONGEST:
-        message = f"`{word}` takes a functor first, and {shown(first.name)} is a variable: it begins in upper case"
-        hint = f"write {shown(as_functor(first.name))} or `{terms.constant(first.name)}`"
-        raise _bad(word, first.span, message, hint=hint)
-    if isinstance(first, Variable) or (first.args and not may_have_arguments):
-        raise _bad(word, first.span, f"`{word}` takes a functor first, not {shown(str(first))}")
-    return first.functor, len(first.args) or None
-
-
-def _number(term: WideTerm, least: int) -> int:
-    value, word = term.args[1], term.functor.text
-    what = "a key length" if word == "key" else "a dimension"
-    text = _source_text(value.span)
-    if isinstance(value, Variable) or value.args or not terms.is_integer(value.functor):
-        raise _bad(word, value.span, f"{what} is a whole number, not {shown(text)}", "bad-dimension")
-    if len(text) > 8 or not least <= int(text) <= LARGEST:
-        raise _bad(word, value.span, f"{what} is {shown(text)}, expected {least} to {LARGEST:,}", "bad-dimension")
-    return int(text)
-
-
-def _path(term: WideTerm, place: int) -> str:
-    value, word = term.args[place], term.functor.text
-    text = _source_text(value.span)
-    if isinstance(value, Variable) or value.args or text[:1] not in "'\"":
-        raise _bad(word, value.span, f"`{word}` takes a path in quotes, not {shown(text)}")
-    return terms.plain(value.functor)
-
-
-def _features(term: WideTerm) -> tuple[str, ...]:
-    """The columns in the third argument of a table."""
-    if len(term.args) < 3:
-        return ()
-    value = term.args[2]
-    if isinstance(value, Variable) or value.functor != "features" or not value.args:
-        hint = 'write `:- table(price, "price.csv", features(amount, weight)).`'
-        message = f"a table takes `features(…)` last, not {shown(_source_text(value.span))}"
-        raise _bad("table", value.span, message, hint=hint)
-    return _columns("features", value.args)
-
-
-def _columns(word: str, args: Sequence[Atom | Term]) -> tuple[str, ...]:
-    """Names of columns, each once."""
-    found: list[str] = []
-    for one in args:
-        if isinstance(one, Variable) or (isinstance(one, Atom) and one.args):
-            text = _source_text(one.span)
-            hint = f'a name that is no constant stands in quotes: "{text}"'
-            raise _bad(word, one.span, f"`features` takes names of columns, not {shown(text)}", hint=hint)
-        name = terms.plain(one.functor if isinstance(one, Atom) else one.text)
-        if name in found:
-            raise _bad(word, one.span, f"the column {shown(name)} is named twice", hint="name it once")
-        found.append(name)
-    return tuple(found)
-
-
-def _source_text(span: Span) -> str:
-    return span.source.text[span.start : span.end]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from operator import eq, ge, gt, le, lt, ne
 from typing import Literal as OneOf
 
+from foretell.lang.log_place import LogPlace
 from foretell.lang.source import Source, Span
 from foretell.terms import constant, is_integer
 
@@ -246,12 +247,16 @@ class Include:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`:- table(teammate, "teammate.csv").` or `:- table(price, "price.csv", features(amount, weight)).`"""
+    """`:- table(teammate, "teammate.csv").` or `:- table(price, "price.csv", features(amount, weight)).`
+
+    `:- table(user, from_log(buy, 1)).`: its rows are what stands in events.
+    """
 
     functor: str
-    path: str
+    path: str  # empty where the rows come from a log
     features: tuple[str, ...]  # columns that are no arguments but numbers
     span: Span = field(compare=False, repr=False)
+    log: LogPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +376,8 @@ def _declaration(statement: Statement) -> str:
     if isinstance(statement, FeatureDeclaration):
         return f"features({statement.functor}, {_columns(statement.columns)})"
     assert not isinstance(statement, Rule)
+    if statement.log is not None:
+        return f"table({statement.functor}, {statement.log})"
     features = f", features({_columns(statement.features)})" if statement.features else ""
     return f"table({statement.functor}, {_quoted(statement.path)}{features})"
 

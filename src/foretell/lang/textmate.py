@@ -10,8 +10,8 @@ import re
 import sys
 from typing import Any
 
+from foretell.lang.declarations import DECLARATIONS
 from foretell.lang.highlight import PUNCTUATION
-from foretell.lang.statement import DECLARATIONS
 from foretell.lang.syntax import COUNTING
 from foretell.lang.tokens import MARKS
 

@@ -15,7 +15,7 @@ def tree(node: object) -> Any:
         found: dict[str, Any] = {"node": type(node).__name__}
         for one in fields(node):
             value = getattr(node, one.name)
-            if not isinstance(value, Span | Source) and not (value is None and one.name == "duration"):
+            if not isinstance(value, Span | Source) and not (value is None and one.name in ("duration", "log")):
                 found[one.name] = tree(value)
         return found
     return [tree(one) for one in node] if isinstance(node, tuple | list) else node

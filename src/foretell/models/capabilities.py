@@ -178,6 +178,13 @@ class HasRules(Protocol):
         ...
 
 
+def meet_log(model: object, train: EventData | None) -> None:
+    """Fill tables `from_log` from training data, before anything of the data is settled by the rules."""
+    if isinstance(model, HasRules) and model.program.waits_for_log and train is not None:
+        assert isinstance(model, GrowsVocabulary)
+        model.meet(train)
+
+
 @runtime_checkable
 class ChecksState(Protocol):
     """Not all finite numbers will do as its parameters: those of a file are checked."""

@@ -57,14 +57,14 @@ def states(program: Program, events: Sequence[str], given: Sequence[str] = ()) -
 
     `given` are facts that come with the sequence.
     """
-    yield first_state(program, given)
+    yield first_state(program, given, events)
     for change in changes(program, events, [0.0] * len(events), 0.0, {}, given):
         yield change.state
 
 
-def first_state(program: Program, given: Sequence[str] = ()) -> State:
-    """Before `bos`."""
-    return _state(program, (), _brought(program, given))
+def first_state(program: Program, given: Sequence[str] = (), events: Sequence[str] = ()) -> State:
+    """Before `bos`; `events` are all of the sequence, whose values may be rows that training did not have."""
+    return _state(program, (), _brought(program, given, events))
 
 
 def changes(
@@ -79,7 +79,7 @@ def changes(
 
     An addition at `s` ends after `s + d`: an event at that very time comes first.
     """
-    brought = _brought(program, given)
+    brought = _brought(program, given, events)
     additions: tuple[Added, ...] = ()
     state = _state(program, additions, brought)
     number = 0
@@ -107,8 +107,18 @@ def _ends(additions: Sequence[Added], before: float) -> list[float]:
     return sorted({one.ends for one in additions if one.ends < before})
 
 
-def _brought(program: Program, given: Sequence[str]) -> set[Fact]:
-    return {(program.given[one[0]], *one[1:]) for one in map(_fact, given)}
+def _brought(program: Program, given: Sequence[str], events: Sequence[str]) -> set[Fact]:
+    """What comes with a sequence: given facts, and rows of tables from a log that are not among those of training."""
+    found = {(program.given[one[0]], *one[1:]) for one in map(_fact, given)}
+    rows = {(table.functor, *row) for table in program.tables for row in table.rows}
+    for table in program.tables:
+        for event in map(_fact, events):
+            if table.log is None or event[0] != table.log.functor or len(event) <= table.log.place:
+                continue
+            row = table.functor, event[table.log.place]
+            if row not in rows:
+                found.add((program.unseen_rows[table.functor], row[1]))
+    return found
 
 
 def is_possible(program: Program, state: State, event: str) -> bool:

@@ -20,6 +20,7 @@ import torch
 from foretell.data import Dataset
 from foretell.errors import ForetellError
 from foretell.ground.impossible import settle_impossible
+from foretell.models.capabilities import meet_log
 from foretell.models.rules.rule_model import RuleModel
 from foretell.shards.place import parse_place, with_jobs
 from foretell.shards.pool import GRACE, ShardOutcome, ShardPool, ShardTask, SharedInput
@@ -336,6 +337,7 @@ class _Trial:
         model = config.model.make(dataset.vocabulary, seed=config.train.seed, dtype=dtype)
         train, dev = dataset.train, dataset.dev
         assert train is not None and dev is not None
+        meet_log(model, train)
         how = config.data.impossible
         if isinstance(model, RuleModel) and how != "error":  # with "error", `fit` names what is impossible
             train, dev = (settle_impossible(model.program, data, how).data for data in (train, dev))

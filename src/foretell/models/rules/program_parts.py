@@ -9,11 +9,11 @@ from foretell.lang.check import check
 from foretell.lang.load import gather
 from foretell.lang.program import FactTable, Program
 from foretell.lang.source import Source, Span
-from foretell.lang.syntax import FeatureDeclaration, pretty_rule, pretty_statement
+from foretell.lang.syntax import FeatureDeclaration, LogPlace, pretty_rule, pretty_statement
 
 
 def program_parts(program: Program) -> dict[str, Any]:
-    brought = set(program.given.values())  # declared again by what they stand for
+    brought = set(program.brought)  # declared again by what they stand for
     declared = [f":- given({name}{_places(program, name)})." for name in program.given]
     for functor in program.functors.values():
         if functor.name in brought:
@@ -36,6 +36,9 @@ def program_parts(program: Program) -> dict[str, Any]:
 
 def _table_parts(table: FactTable) -> dict[str, Any]:
     found: dict[str, Any] = {"functor": table.functor, "arity": table.arity, "rows": table.rows}
+    if table.log is not None:
+        found["log"] = [table.log.functor, table.log.place]
+        found["waits"] = table.waits
     return {**found, "features": table.features, "numbers": table.numbers} if table.features else found
 
 
@@ -45,7 +48,9 @@ def _table(parts: dict[str, Any], span: Span) -> FactTable:
     features = tuple(map(str, parts.get("features", [])))
     if features and [len(row) for row in numbers] != [len(features)] * len(rows):
         raise ValueError("the numbers of its tables are not those of its rows")
-    return FactTable(parts["functor"], int(parts["arity"]), rows, span, "", (), features, numbers)
+    log = None if parts.get("log") is None else LogPlace(str(parts["log"][0]), int(parts["log"][1]))
+    waits = log is not None and parts.get("waits") is True
+    return FactTable(parts["functor"], int(parts["arity"]), rows, span, "", (), features, numbers, log, waits)
 
 
 def _places(program: Program, name: str) -> str:

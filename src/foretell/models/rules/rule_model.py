@@ -23,6 +23,7 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.data.calendar import Calendar
 from foretell.errors import ForetellError
 from foretell.ground.expiry import refuse_features
+from foretell.ground.given import with_log
 from foretell.ground.impossible import check_declared
 from foretell.ground.possible_groups import possible_groups
 from foretell.lang.program import Program
@@ -174,6 +175,9 @@ class RuleModel(IntensityModel[OptionsT]):
         """Before a first fit: take the data's events, and check them against the program."""
         if not len(self.vocabulary):
             self.vocabulary = data.vocabulary
+        if self.program.waits_for_log:  # all is made of the program, and made again now that its rows are known
+            make, how = vars(type(self))["__init__"], {"seed": self.rule_network.seed, "dtype": self.dtype}
+            make(self, with_log(self.program, data), self.vocabulary, self.options, **how)
         check_declared(self.program, data)
         self.histories.set_clock(data.clock)
 
@@ -190,7 +194,7 @@ class RuleModel(IntensityModel[OptionsT]):
             self.meet(part)
             self.ground(part)
         names = {part.vocabulary.names[kind]: None for part in parts for kind in np.flatnonzero(part.type_counts())}
-        names |= {name: None for part in parts for one in part for name in self.histories.given(one)}
+        names |= {name: None for part in parts for one in part for name in self.histories.brought(part.vocabulary, one)}
         for rule, values in possible_groups(self.program, names if parts else None):
             self.book.numbers(rule, values)
         self.rule_network.grow(self.dtype, self.device)

@@ -1,0 +1,181 @@
+"""A declaration as it is written, `:- event(message, 16).` → one of the syntax tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foretell import terms
+from foretell.lang.diagnostics import Diagnostic
+from foretell.lang.log_place import LogPlace
+from foretell.lang.source import Span
+from foretell.lang.syntax import (
+    Atom,
+    Constant,
+    Declaration,
+    Embed,
+    EventDeclaration,
+    FeatureDeclaration,
+    GivenDeclaration,
+    Include,
+    Key,
+    Table,
+    Term,
+    Variable,
+)
+from foretell.lang.written import WideTerm, WrittenDeclaration
+from foretell.wording import LONGEST, as_functor, did_you_mean, listed, shown
+
+DECLARATIONS = {
+    "embed": ":- embed(forum, 8).",
+    "event": ":- event(message, 16).",
+    "exogenous": ":- exogenous(release).",
+    "key": ":- key(forum, 4).",
+    "include": ':- include("teams.ndtt").',
+    "table": ':- table(teammate, "teammate.csv").',
+    "features": ":- features(buy, amount).",
+    "given": ":- given(age).",
+    "never": ":- never(has(P, B), has(Q, B), P != Q).",
+}
+ARGUMENTS = {
+    "embed": (2,),
+    "event": (1, 2),
+    "exogenous": (1, 2),
+    "key": (2,),
+    "include": (1,),
+    "table": (2, 3),
+    "given": (1,),
+}
+MOST_PLACES = 1_000  # of the arguments of an event that a table can name
+LARGEST = 1_000_000  # a dimension above it is a mistake, and would not fit any machine
+
+
+class StatementError(Exception):
+    """A statement that is well-formed but says nothing that can be meant."""
+
+    def __init__(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
+        self.diagnostic = Diagnostic(code, span, message, hint)
+        super().__init__(message)
+
+
+def read_declaration(written: WrittenDeclaration) -> Declaration:
+    term = written.term
+    word = term.functor.text
+    if term.functor.type != "NAME" or word not in DECLARATIONS:
+        hint = f"declarations are {listed(DECLARATIONS, most=len(DECLARATIONS))}; a rule needs a head before `:-`"
+        hint = did_you_mean(word, DECLARATIONS, otherwise=hint)
+        raise StatementError("unknown-declaration", term.functor.span, f"{shown(word)} is no declaration", hint)
+    if word == "never":
+        raise _bad(word, term.span, "`never` takes conditions in parentheses")
+    wanted = ARGUMENTS.get(word)
+    if wanted is None and len(term.args) < 2:
+        raise _bad(word, term.span, f"`{word}` takes an event and its columns")
+    if wanted is not None and len(term.args) not in wanted:
+        number = "1 argument" if wanted == (1,) else f"{' or '.join(map(str, wanted))} arguments"
+        raise _bad(word, term.span, f"`{word}` takes {number}, not {len(term.args)}")
+    if word == "include":
+        return Include(_path(term, 0), written.span)
+    if word == "table":
+        log = _log_place(term)
+        path = "" if log is not None else _path(term, 1)
+        return Table(_functor(term)[0], path, _features(term), written.span, log)
+    if word == "features":
+        return FeatureDeclaration(_functor(term)[0], _columns(word, term.args[1:]), written.span)
+    if word == "embed":
+        functor = None if isinstance(term.args[0], Variable) and term.args[0].is_anonymous else _functor(term)[0]
+        return Embed(functor, _number(term, 0), written.span)
+    if word == "key":
+        return Key(_functor(term)[0], _number(term, 1), written.span)
+    functor, arity = _functor(term, may_have_arguments=True)
+    if word == "given":
+        return GivenDeclaration(functor, arity, written.span)
+    dim = _number(term, 0) if len(term.args) == 2 else None
+    return EventDeclaration(functor, word == "exogenous", dim, arity, written.span)
+
+
+def _bad(word: str, span: Span, message: str, code: str = "bad-declaration", hint: str = "") -> StatementError:
+    """The hint is how such a declaration is written, unless another is given."""
+    return StatementError(code, span, message, hint or f"write {DECLARATIONS[word]}")
+
+
+def _functor(term: WideTerm, may_have_arguments: bool = False) -> tuple[str, int | None]:
+    first, word = term.args[0], term.functor.text
+    if isinstance(first, Variable) and first.name[0] != "_" and len(first.name) <= LONGEST:
+        message = f"`{word}` takes a functor first, and {shown(first.name)} is a variable: it begins in upper case"
+        hint = f"write {shown(as_functor(first.name))} or `{terms.constant(first.name)}`"
+        raise _bad(word, first.span, message, hint=hint)
+    if isinstance(first, Variable) or (first.args and not may_have_arguments):
+        raise _bad(word, first.span, f"`{word}` takes a functor first, not {shown(str(first))}")
+    return first.functor, len(first.args) or None
+
+
+def _number(term: WideTerm, least: int) -> int:
+    value, word = term.args[1], term.functor.text
+    what = "a key length" if word == "key" else "a dimension"
+    text = source_text(value.span)
+    if isinstance(value, Variable) or value.args or not terms.is_integer(value.functor):
+        raise _bad(word, value.span, f"{what} is a whole number, not {shown(text)}", "bad-dimension")
+    if len(text) > 8 or not least <= int(text) <= LARGEST:
+        raise _bad(word, value.span, f"{what} is {shown(text)}, expected {least} to {LARGEST:,}", "bad-dimension")
+    return int(text)
+
+
+def _path(term: WideTerm, place: int) -> str:
+    value, word = term.args[place], term.functor.text
+    text = source_text(value.span)
+    if isinstance(value, Variable) or value.args or text[:1] not in "'\"":
+        raise _bad(word, value.span, f"`{word}` takes a path in quotes, not {shown(text)}")
+    return terms.plain(value.functor)
+
+
+FROM_LOG = ":- table(user, from_log(buy, 1))."
+
+
+def _log_place(term: WideTerm) -> LogPlace | None:
+    """The second argument of a table whose rows are values of events."""
+    value = term.args[1]
+    if isinstance(value, Variable) or value.functor != "from_log" or not value.args:
+        return None
+    hint = f"write {FROM_LOG}"
+    if len(value.args) != 2 or not isinstance(value.args[0], Constant):
+        message = "`from_log` takes an event and a place among its arguments"
+        raise _bad("table", value.span, message, hint=hint)
+    event, place = value.args[0].text, value.args[1]
+    number = int(place.text) if isinstance(place, Constant) and terms.is_integer(place.text) else 0
+    if not 1 <= number <= MOST_PLACES:
+        message = f"places of arguments are counted from 1, and {shown(str(place))} is none"
+        raise _bad("table", place.span, message, hint=hint)
+    if len(term.args) > 2:
+        message = "values of a log have no columns beside them that could be features"
+        raise _bad("table", term.args[2].span, message, hint=f"leave `features` out: {FROM_LOG}")
+    return LogPlace(event, number)
+
+
+def _features(term: WideTerm) -> tuple[str, ...]:
+    """The columns in the third argument of a table."""
+    if len(term.args) < 3:
+        return ()
+    value = term.args[2]
+    if isinstance(value, Variable) or value.functor != "features" or not value.args:
+        hint = 'write `:- table(price, "price.csv", features(amount, weight)).`'
+        message = f"a table takes `features(…)` last, not {shown(source_text(value.span))}"
+        raise _bad("table", value.span, message, hint=hint)
+    return _columns("features", value.args)
+
+
+def _columns(word: str, args: Sequence[Atom | Term]) -> tuple[str, ...]:
+    """Names of columns, each once."""
+    found: list[str] = []
+    for one in args:
+        if isinstance(one, Variable) or (isinstance(one, Atom) and one.args):
+            text = source_text(one.span)
+            hint = f'a name that is no constant stands in quotes: "{text}"'
+            raise _bad(word, one.span, f"`features` takes names of columns, not {shown(text)}", hint=hint)
+        name = terms.plain(one.functor if isinstance(one, Atom) else one.text)
+        if name in found:
+            raise _bad(word, one.span, f"the column {shown(name)} is named twice", hint="name it once")
+        found.append(name)
+    return tuple(found)
+
+
+def source_text(span: Span) -> str:
+    return span.source.text[span.start : span.end]

@@ -1,0 +1,22 @@
+"""`from_log(buy, 1)`: a place in events whose values are rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """`from_log(buy, 1)`: what stands at this place, from 1 on, among the arguments of such events."""
+
+    functor: str
+    place: int
+
+    def __str__(self) -> str:
+        return f"from_log({self.functor}, {self.place})"
+
+    def values(self, events: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
+        """What stands there in events (functor and arguments), each value once and in the order in which they come."""
+        found = (args[self.place - 1] for name, args in events if name == self.functor and len(args) >= self.place)
+        return list(dict.fromkeys(found))
