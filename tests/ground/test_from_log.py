@@ -195,7 +195,7 @@ def test_commands_say_where_the_rows_are_from(tmp_path: Path) -> None:
     asked = ("params", "--program", program, "--dim", "2")
     alone, met = (fine(*asked, *more).json["parameters"] for more in ((), ("--data", data)))
     assert "deduce.user(u1).W" in met and "deduce.user(u1).W" not in alone and "deduce.user(milk).W" in alone
-    wrong = foretell("check", _written(tmp_path, SHOP.replace("from_log(buy", "from_log(bui")))
+    wrong = foretell("check", _written(tmp_path, SHOP.replace("from_log(buy", "from_log(buyy")))
     assert wrong.code == 1 and "did you mean `buy`" in wrong.err
 
 
