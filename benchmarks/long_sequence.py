@@ -51,7 +51,7 @@ def main() -> None:
         measured([*foretell, *drawing, "--seed", "1", "--out", str(data)], folder)
     for model in given.models.split(","):
         run = folder / f"run-{model}"
-        training = ["train", "--data", data, "--model", model, "--run", run, "--epochs", 1, "--no-floors", "--quiet"]
+        training = ["train", "--data", data, "--model", model, "--out", run, "--epochs", 1, "--no-floors", "--quiet"]
         commands: dict[str, list[Any]] = {
             "train": [*training, "--set", f"model.dim={given.dim}", *MODELS[model]],
             "evaluate": ["evaluate", run, data, "--no-times", "--json", "--quiet"],

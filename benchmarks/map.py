@@ -31,10 +31,10 @@ from types import CodeType, FrameType
 from unittest import mock
 
 TRAIN_ANHP = (
-    "train --model anhp --data {place}/events.csv --run {place}/anhp --dim 8 --layers 2 --epochs 3 --batch 4 --quiet"
+    "train --model anhp --data {place}/events.csv --out {place}/anhp --dim 8 --layers 2 --epochs 3 --batch 4 --quiet"
 )
 TRAIN_ANDTT = (
-    "train --program robocup --data robocup --train-fraction 0.05 --run {place}/andtt --dim 4 --layers 1 --epochs 1 "
+    "train --program robocup --data robocup --train-fraction 0.05 --out {place}/andtt --dim 4 --layers 1 --epochs 1 "
     "--batch 1 --quiet"
 )
 # The commands of each job; a later one may need the run of an earlier one.

@@ -176,7 +176,7 @@ def main() -> None:
         "simulate": [[*foretell, *drawing, "--packed", "--out", str(folder / "drawn")]],
         "csv": [[*own, "--do", "csv"]],
         "pack": [
-            [*foretell, "data", "pack", str(folder / "all.csv"), str(folder / "packed"), "--split", "0.8,0.1,0.1"]
+            [*foretell, "data", "pack", str(folder / "all.csv"), str(folder / "packed"), "--shares", "0.8,0.1,0.1"]
         ],
         "train": [[*own, "--do", kind, "--seconds", str(given.seconds)] for kind in ("packed", "memory") * 3],
         "draw": [[*own, "--do", "draw"]],

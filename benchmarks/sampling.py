@@ -1,6 +1,6 @@
 """Exact sampling from a trained A-NHP beside EasyTPP's thinning, in one run, in turns.
 
-    foretell train experiments/stackoverflow/config.toml --data DATA/stackoverflow --run RUN
+    foretell train experiments/stackoverflow/config.toml --data DATA/stackoverflow --out RUN
     python benchmarks/sampling.py RUN DATA/stackoverflow --rival RIVAL/bin/python
 
 Next events of one history (the test sequence whose length is nearest to 72), and whole futures. RIVAL is an environment with

@@ -82,7 +82,7 @@ def main() -> None:
     shutil.rmtree(given.folder, ignore_errors=True)
     given.folder.mkdir(parents=True)
     run = given.folder / "run"
-    trained = ["--model", given.model, "--data", given.data, "--run", run, "--epochs", 1, "--train-fraction", 0.05]
+    trained = ["--model", given.model, "--data", given.data, "--out", run, "--epochs", 1, "--train-fraction", 0.05]
     foretell("train", *trained, "--set", "model.dim=16", "--no-floors", "--quiet")
     asked: list[object] = [given.data, "--split", "test", "--json"]
     out, _, seconds = foretell("evaluate", run, *asked)

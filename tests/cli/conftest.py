@@ -38,7 +38,7 @@ def trained(bursts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         )
     }
     for kind in ("anhp", "hawkes", "poisson"):
-        fine("train", "--model", kind, "--data", bursts, "--run", place / kind, "--quiet", *options.get(kind, ()))
+        fine("train", "--model", kind, "--data", bursts, "--out", place / kind, "--quiet", *options.get(kind, ()))
     return {kind: place / kind for kind in ("anhp", "hawkes", "poisson")}
 
 

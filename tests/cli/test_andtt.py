@@ -68,7 +68,7 @@ def test_anyone_can_recompute_intensities_from_the_parameters(name: str, preset:
         "-o",
         file,
     )
-    answers = fine("intensity", data, "--program", program, "--params", file, "--times", "2.5,0.4,7", "--json").json
+    answers = fine("intensity", data, "--program", program, "--params", file, "--at", "2.5,0.4,7", "--json").json
     settings, parameters = _twin_of(json.loads(file.read_text()))
     checked = Program.from_file(program, dim=3)
     for answer, line in zip(answers, data.read_text().splitlines(), strict=True):
@@ -112,7 +112,7 @@ def test_a_program_is_trained_scored_and_opened_again(tmp_path: Path) -> None:
         LIBRARY,
         "--data",
         LOANS,
-        "--run",
+        "--out",
         run,
         "--dim",
         4,
@@ -129,27 +129,27 @@ def test_a_program_is_trained_scored_and_opened_again(tmp_path: Path) -> None:
     assert scores["model"] == "A-NDTT" and scores["log_likelihood"]["value"] < 0
     printed = fine("params", run).json
     assert printed["model"] == "andtt" and "intensity.borrow.w" in printed["parameters"]
-    before = fine("intensity", run, LOANS, "--times", "3.5", "--json").json
+    before = fine("intensity", run, LOANS, "--at", "3.5", "--json").json
     changed = dict(printed, parameters={**printed["parameters"], "intensity.borrow.w": [-9.0, 0.0, 0.0, 0.0, 0.0]})
     (tmp_path / "changed.json").write_text(json.dumps(changed))
     fine("params", run, "--load", tmp_path / "changed.json")
-    after = fine("intensity", run, LOANS, "--times", "3.5", "--json").json
+    after = fine("intensity", run, LOANS, "--at", "3.5", "--json").json
     assert before != after
     assert all("return(" in e or "reserve(" in e or v < 1e-3 for e, v in after[0]["queries"][0]["intensities"].items())
 
 
 def test_a_run_of_a_program_is_resumed(tmp_path: Path) -> None:
     options = ["--model", "andtt", "--program", LIBRARY, "--data", LOANS, "--dim", 3, "--layers", 1, "--quiet"]
-    fine("train", *options, "--run", tmp_path / "run", "--epochs", 2, "--set", "train.checkpoint_seconds=0.0")
+    fine("train", *options, "--out", tmp_path / "run", "--epochs", 2, "--set", "train.checkpoint_seconds=0.0")
     fine("train", "--resume", tmp_path / "run", "--quiet")
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:
-    assert "needs a program" in refused("train", "--model", "andtt", "--data", LOANS, "--run", tmp_path / "a")
+    assert "needs a program" in refused("train", "--model", "andtt", "--data", LOANS, "--out", tmp_path / "a")
     assert "give a run folder" in refused("params")
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"times": [1.0], "events": ["return(ada,dune)"], "t_end": 2.0}\n')
-    message = refused("train", "--program", LIBRARY, "--data", bad, "--run", tmp_path / "b", "--quiet")
+    message = refused("train", "--program", LIBRARY, "--data", bad, "--out", tmp_path / "b", "--quiet")
     assert "`lent(ada,dune)` is not true" in message and not (tmp_path / "b").exists()
     assert "unknown parameter" in _with_unknown(tmp_path)
 
@@ -160,7 +160,7 @@ def _with_unknown(tmp_path: Path) -> str:
     found = json.loads(file.read_text())
     found["parameters"]["deduce.nothing.W"] = [[1.0]]
     file.write_text(json.dumps(found))
-    return refused("intensity", LOANS, "--program", LIBRARY, "--params", file, "--times", "1")
+    return refused("intensity", LOANS, "--program", LIBRARY, "--params", file, "--at", "1")
 
 
 def test_a_plan_says_how_large_the_network_is() -> None:
@@ -191,11 +191,11 @@ def test_sublayers_are_trained_written_and_read_again(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     run, file = tmp_path / "run", tmp_path / "params.json"
-    fine("train", config, "--run", run)
+    fine("train", config, "--out", run)
     fine("params", run, "-o", file)
     names = json.loads(file.read_text(encoding="utf-8"))["parameters"]
     assert {"layer.1.4.norms.0.weight", "layer.2.4.norms.1.bias", "layer.2.4.expand.weight"} <= set(names)
-    asked = ("--times", "0.4,2.5", "--json")
+    asked = ("--at", "0.4,2.5", "--json")
     by_run = fine("intensity", run, LOANS, *asked).json
     by_file = fine("intensity", LOANS, "--program", LIBRARY, "--params", file, *asked).json
     for one, other in zip(by_run[0]["queries"], by_file[0]["queries"], strict=True):

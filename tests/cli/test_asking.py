@@ -21,7 +21,7 @@ HISTORY = ([1.0, 2.0, 2.0, 5.0], ["0", "1", "0", "1"])
 
 def test_intensities_as_json_have_the_documented_shape(anhp: Path, events):
     path = events(HISTORY, ([], []), ([3.0], ["1"]))
-    found = fine("intensity", anhp, path, "--times", "2,0.5,7,2.5,0", "--json").json
+    found = fine("intensity", anhp, path, "--at", "2,0.5,7,2.5,0", "--json").json
     assert [one["sequence"] for one in found] == ["s0", "s1", "s2"]
     for one in found:
         assert one.keys() == {"sequence", "queries"}
@@ -33,13 +33,13 @@ def test_intensities_as_json_have_the_documented_shape(anhp: Path, events):
 
 
 def test_the_index_is_one_more_than_the_events_with_a_smaller_time(anhp: Path, events):
-    (found,) = fine("intensity", anhp, events(HISTORY), "--times", "2,0.5,7,2.5,0,1", "--json").json
+    (found,) = fine("intensity", anhp, events(HISTORY), "--at", "2,0.5,7,2.5,0,1", "--json").json
     assert [query["index"] for query in found["queries"]] == [2, 1, 5, 4, 1, 1]
 
 
 def test_intensities_do_not_depend_on_what_comes_later(anhp: Path, events):
-    (whole,) = fine("intensity", anhp, events(HISTORY), "--times", "1.5,2", "--json").json
-    (cut,) = fine("intensity", anhp, events(([1.0], ["0"])), "--times", "1.5,2", "--json").json
+    (whole,) = fine("intensity", anhp, events(HISTORY), "--at", "1.5,2", "--json").json
+    (cut,) = fine("intensity", anhp, events(([1.0], ["0"])), "--at", "1.5,2", "--json").json
     for one, two in zip(whole["queries"], cut["queries"], strict=True):
         assert one["intensities"] == pytest.approx(two["intensities"], rel=1e-5)
 
@@ -47,14 +47,14 @@ def test_intensities_do_not_depend_on_what_comes_later(anhp: Path, events):
 def test_one_sequence_is_chosen_by_id_or_by_place(anhp: Path, events):
     path = events(HISTORY, ([], []), ([3.0], ["1"]))
     for chosen in ("s2", "2"):
-        (found,) = fine("intensity", anhp, path, "--sequence", chosen, "--times", "1", "--json").json
+        (found,) = fine("intensity", anhp, path, "--sequence", chosen, "--at", "1", "--json").json
         assert found["sequence"] == "s2"
-    assert "no sequence '3'; there are 3" in refused("intensity", anhp, path, "--sequence", "3", "--times", "1")
+    assert "no sequence '3'; there are 3" in refused("intensity", anhp, path, "--sequence", "3", "--at", "1")
 
 
 def test_without_data_the_test_split_of_the_run_is_asked(anhp: Path):
-    assert len(fine("intensity", anhp, "--times", "1", "--json").json) == 8
-    assert len(fine("intensity", anhp, "--split", "train", "--times", "1", "--json").json) == 24
+    assert len(fine("intensity", anhp, "--at", "1", "--json").json) == 8
+    assert len(fine("intensity", anhp, "--split", "train", "--at", "1", "--json").json) == 24
 
 
 def test_a_grid_and_a_table_and_a_picture(anhp: Path, events, tmp_path: Path):
@@ -68,15 +68,15 @@ def test_a_grid_and_a_table_and_a_picture(anhp: Path, events, tmp_path: Path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ([], "say when: --times 0.5,1.2 or --grid 100"),
-        (["--times", "1", "--grid", "5"], "say when"),
-        (["--times", "1,soon"], "expected a number or a time such as"),
-        (["--times", "1,-2"], "expected a time from 0 on"),
-        (["--times", "nan"], "expected a time from 0 on"),
-        (["--times", "inf"], "expected a time from 0 on"),
+        ([], "say when: --at 0.5,1.2 or --grid 100"),
+        (["--at", "1", "--grid", "5"], "say when"),
+        (["--at", "1,soon"], "expected a number or a time such as"),
+        (["--at", "1,-2"], "expected a time from 0 on"),
+        (["--at", "nan"], "expected a time from 0 on"),
+        (["--at", "inf"], "expected a time from 0 on"),
         (["--grid", "1"], "grid = 1: expected 2 times or more"),
         (["--grid", "-4"], "grid = -4: expected 2 times or more"),
-        (["--times", "1", "--plot", "p.gif"], "p.gif: expected a name that ends in .png, .svg, .pdf"),
+        (["--at", "1", "--plot", "p.gif"], "p.gif: expected a name that ends in .png, .svg, .pdf"),
     ],
 )
 def test_times_that_are_none_are_refused(more: list[str], message: str, anhp: Path):
@@ -86,7 +86,7 @@ def test_times_that_are_none_are_refused(more: list[str], message: str, anhp: Pa
 def test_embeddings_of_all_layers_end_with_those_of_the_top(anhp: Path, events):
     path = events(HISTORY, ([], []))
     whole = fine("embed", anhp, path, "--json").json
-    top = fine("embed", anhp, path, "--layers", "top", "--json").json
+    top = fine("embed", anhp, path, "--output-layers", "top", "--json").json
     assert np.array(whole[0]["embeddings"]).shape == (4, 12) and np.array(top[0]["embeddings"]).shape == (4, 4)
     assert np.array_equal(np.array(whole[0]["embeddings"])[:, 8:], top[0]["embeddings"])
     assert whole[0]["times"] == HISTORY[0] and whole[0]["events"] == HISTORY[1]
@@ -106,7 +106,7 @@ def test_embeddings_in_a_file_are_those_on_stdout(anhp: Path, events, tmp_path: 
 
 def test_embeddings_that_cannot_be_had_are_refused(trained: dict[str, Path], tmp_path: Path):
     assert "say where to" in refused("embed", trained["anhp"])
-    assert "expected all or top" in refused("embed", trained["anhp"], "--json", "--layers", "middle")
+    assert "expected all or top" in refused("embed", trained["anhp"], "--json", "--output-layers", "middle")
     assert "expected a name that ends in" in refused("embed", trained["anhp"], "-o", tmp_path / "e.csv")
     assert "Hawkes has no embeddings of events" in refused("embed", trained["hawkes"], "--json")
 
@@ -152,7 +152,7 @@ def test_edited_parameters_change_the_intensities(copied: Path, events, tmp_path
     table["parameters"]["intensity.0.w"] = [3.0, 0.0, 0.0, 0.0, 0.0]
     table["parameters"]["intensity.0.tau"] = 2.0
     fine("params", copied, "--load", written(tmp_path / "p.json", table))
-    (found,) = fine("intensity", copied, path, "--times", "1.5,4", "--json").json
+    (found,) = fine("intensity", copied, path, "--at", "1.5,4", "--json").json
     for query in found["queries"]:
         assert query["intensities"]["0"] == pytest.approx(2.0 * math.log1p(math.exp(1.5)), rel=1e-5)
 
@@ -162,7 +162,7 @@ def test_an_edited_rate_is_the_rate(trained: dict[str, Path], tmp_path: Path):
     table = fine("params", run).json
     table["parameters"]["rate.1"] = 0.125
     fine("params", run, "--load", written(tmp_path / "p.json", table))
-    (found, *_) = fine("intensity", run, "--times", "1", "--json").json
+    (found, *_) = fine("intensity", run, "--at", "1", "--json").json
     assert found["queries"][0]["intensities"]["1"] == pytest.approx(0.125)
 
 

@@ -30,7 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     (data / "dataset.toml").write_text('name = "[/u]data"\ntime_unit = "[red]days"\n')
     found = [folder / name for name in ("[bold]one", "[red]two")]
     for run in found:
-        fine("train", "--model", "poisson", "--data", data, "--run", run, "--quiet")
+        fine("train", "--model", "poisson", "--data", data, "--out", run, "--quiet")
     return found
 
 
@@ -68,7 +68,7 @@ def test_predict_shows_names_as_they_are(runs: list[Path]):
 
 
 def test_intensity_shows_names_as_they_are(runs: list[Path]):
-    shown = fine("intensity", runs[0], "--times", "1", "--sequence", "[/i]1").out
+    shown = fine("intensity", runs[0], "--at", "1", "--sequence", "[/i]1").out
     assert "sequence [/i]1" in shown and all(name in shown for name in ("[/b]", "[red]x", "[bold]", ":red_circle:"))
 
 

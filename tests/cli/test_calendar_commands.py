@@ -46,7 +46,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "a"
     options = ["--model", "nhp", "--dim", 4, "--epochs", 2, "--lr", 0.02, "--covariates", "amount"]
-    told = run("train", "--data", log, "--timezone", "Europe/Berlin", *options, "--run", folder, "--quiet", "--json")
+    told = run("train", "--data", log, "--timezone", "Europe/Berlin", *options, "--out", folder, "--quiet", "--json")
     assert list(json.loads(told)["floors"]) == ["Poisson", "Weekly Poisson", "Hawkes"]
     return folder
 
@@ -62,19 +62,19 @@ def test_commands_follow_it(trained: Path, log: Path):
     names = [one["model"] for one in json.loads(run("evaluate", trained, "--floors", "--no-times", "--json"))["floors"]]
     assert names == ["Poisson", "Weekly Poisson", "Hawkes"]
     times = "2024-05-01T03:00,2024-05-01T10:00"
-    (told,) = json.loads(run("intensity", trained, log, "--sequence", "c0", "--times", times, "--json"))
+    (told,) = json.loads(run("intensity", trained, log, "--sequence", "c0", "--at", times, "--json"))
     night, morning = (sum(row["intensities"].values()) for row in told["queries"])
     assert abs(night / morning - 1.0) > 1e-4
     assert json.loads(run("sample", trained, "--history", log, "--horizon", "2d", "--n", 2, "--json"))
     assert json.loads(run("predict", trained, log, "--json"))
-    (effect,) = json.loads(run("explain", trained, "--covariates", "--json"))
+    (effect,) = json.loads(run("explain", trained, "--covariate-effects", "--json"))
     assert effect["column"] == "amount" and [one["change"] for one in effect["effects"]] == ["+1 sd"]
-    assert "amount" in run("explain", trained, "--covariates")
+    assert "amount" in run("explain", trained, "--covariate-effects")
 
 
 def test_it_can_be_turned_off(log: Path, tmp_path: Path):
     options = ["--model", "nhp", "--dim", 4, "--epochs", 1, "--no-calendar", "--no-floors"]
-    run("train", "--data", log, *options, "--run", tmp_path / "b", "--quiet")
+    run("train", "--data", log, *options, "--out", tmp_path / "b", "--quiet")
     assert load_model(tmp_path / "b" / "model.safetensors").calendar is None
 
 
@@ -92,14 +92,14 @@ def test_models_of_rules_follow_the_clock_in_every_command(
     options = ["--program", program, "--model", kind, "--dim", 2, "--epochs", 2, "--no-floors", "--quiet"]
     caplog.set_level("INFO", logger="foretell")
     folder = tmp_path / "told"
-    run("train", "--data", log, *options, "--run", folder)
+    run("train", "--data", log, *options, "--out", folder)
     assert "follows the clock: day and week in UTC" in caplog.text
     model = load_model(folder / "model.safetensors")
     assert isinstance(model, RuleModel) and model.clock is not None
     assert any(bool(one.any()) for one in model.clock.heads)  # it has learned something
     assert "intensity.call.calendar" in run("params", folder)
     times = "2024-05-01T03:00,2024-05-01T10:00"
-    (told,) = json.loads(run("intensity", folder, log, "--sequence", "c0", "--times", times, "--json"))
+    (told,) = json.loads(run("intensity", folder, log, "--sequence", "c0", "--at", times, "--json"))
     night, morning = (sum(row["intensities"].values()) for row in told["queries"])
     assert abs(night / morning - 1.0) > 1e-4
     assert json.loads(run("evaluate", folder, "--no-floors", "--no-times", "--json"))
@@ -108,6 +108,6 @@ def test_models_of_rules_follow_the_clock_in_every_command(
     (why,) = json.loads(run("explain", folder, log, "--at", 2, "--sequence", "c0", "--json"))
     assert math.isfinite(why["calendar"])
     assert "the calendar: ×" in run("explain", folder, log, "--at", 2, "--sequence", "c0")
-    run("train", "--data", log, *options, "--no-calendar", "--run", tmp_path / "off")
+    run("train", "--data", log, *options, "--no-calendar", "--out", tmp_path / "off")
     off = load_model(tmp_path / "off" / "model.safetensors")
     assert isinstance(off, RuleModel) and off.clock is None

@@ -127,9 +127,9 @@ def test_every_stage_can_be_shown(forum: Path):
 
 def test_the_picture_is_an_svg_file(forum: Path, tmp_path: Path):
     out = tmp_path / "new" / "forum.svg"
-    assert str(out) in fine("check", forum, "--graph", out).out
+    assert str(out) in fine("check", forum, "--plot", out).out
     assert ElementTree.parse(out).getroot().tag.endswith("svg")
-    outcome = foretell("check", forum, "--graph", tmp_path / "forum.png")
+    outcome = foretell("check", forum, "--plot", tmp_path / "forum.png")
     assert outcome.code == 1 and "SVG" in outcome.err and not (tmp_path / "forum.png").exists()
 
 

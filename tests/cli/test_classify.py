@@ -25,7 +25,7 @@ def moods(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kinds(moods: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A classifier of sequences."""
     run = tmp_path_factory.mktemp("runs") / "kinds"
-    fine("train", "--data", moods, "--task", "classify", "--label", "kind", *SMALL, "--run", run)
+    fine("train", "--data", moods, "--task", "classify", "--label", "kind", *SMALL, "--out", run)
     return run
 
 
@@ -52,7 +52,7 @@ def test_a_property_of_sequences_is_learned_and_beats_the_majority(kinds: Path):
 def test_a_property_of_events_is_learned(moods: Path, tmp_path: Path, history: str):
     run = tmp_path / "run"
     summary = fine(
-        "train", "--data", moods, "--label", "mood", "--history", history, *SMALL, "--run", run, "--json"
+        "train", "--data", moods, "--label", "mood", "--context", history, *SMALL, "--out", run, "--json"
     ).json
     assert (summary["task"], summary["of"], summary["labels"]) == ("classify", "events", ["down", "up"])
     found = fine("evaluate", run, "--json").json
@@ -79,9 +79,9 @@ def test_labels_are_predicted_for_data_that_have_none(kinds: Path, tmp_path: Pat
 
 
 def test_a_classifier_starts_from_a_pretrained_encoder(moods: Path, tmp_path: Path):
-    fine("pretrain", "--data", moods, "--dim", 6, "--layers", 1, "--epochs", 2, "--quiet", "--run", tmp_path / "start")
+    fine("pretrain", "--data", moods, "--dim", 6, "--layers", 1, "--epochs", 2, "--quiet", "--out", tmp_path / "start")
     options = "--data", moods, "--init", tmp_path / "start", "--label", "kind", "--epochs", 2, "--quiet"
-    found = fine("train", *options, "--run", tmp_path / "run", "--json").json
+    found = fine("train", *options, "--out", tmp_path / "run", "--json").json
     assert found["init"]["taken"] == ["fine", "attention"]
     fine("evaluate", tmp_path / "run", "--json")
     embedded = fine("embed", tmp_path / "run", "--json").json
@@ -90,19 +90,19 @@ def test_a_classifier_starts_from_a_pretrained_encoder(moods: Path, tmp_path: Pa
 
 def test_labels_that_cannot_be_used_are_refused_and_nothing_is_left(moods: Path, tmp_path: Path):
     run = tmp_path / "run"
-    base = "train", "--data", moods, "--task", "classify", "--run", run
+    base = "train", "--data", moods, "--task", "classify", "--out", run
     assert "Give --label FIELD" in refused(*base)
     assert "no sequence has this key; did you mean `kind`?" in refused(*base, "--label", "kinds")
     assert "task.kind = 'clasify'" in refused("train", "--data", moods, "--task", "clasify", "--label", "kind")
     assert 'task.history = \'both\': expected "causal" or "two-sided"' in refused(
-        *base, "--label", "kind", "--history", "both"
+        *base, "--label", "kind", "--context", "both"
     )
     message = refused(*base, "--label", "kind", "--model", "hawkes")
     assert "classification is for A-NHP" in message
     assert not run.exists()
 
 
-@pytest.mark.parametrize("command", [("sample", "--horizon", 1), ("intensity", "--times", 1), ("params",)])
+@pytest.mark.parametrize("command", [("sample", "--horizon", 1), ("intensity", "--at", 1), ("params",)])
 def test_other_commands_say_what_a_classifier_is_for(command: tuple[object, ...], kinds: Path):
     assert "A-NHP, classifier, which has no intensities" in refused(command[0], kinds, *command[1:])
 

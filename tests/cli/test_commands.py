@@ -15,11 +15,11 @@ from tests.cli.invoking import fine, finished, foretell, process, refused
 
 def test_with_json_every_command_prints_one_json_value_and_nothing_else(anhp: Path, bursts: Path, tmp_path: Path):
     commands = [
-        ("train", "--model", "poisson", "--data", bursts, "--run", tmp_path / "p", "--json"),
-        ("train", "--data", bursts, "--dim", 4, "--epochs", 1, "--run", tmp_path / "a", "--json"),
+        ("train", "--model", "poisson", "--data", bursts, "--out", tmp_path / "p", "--json"),
+        ("train", "--data", bursts, "--dim", 4, "--epochs", 1, "--out", tmp_path / "a", "--json"),
         ("evaluate", tmp_path / "a", "--json"),
         ("evaluate", tmp_path / "p", "--json", "--floors"),
-        ("intensity", anhp, "--times", "0.5,1", "--json"),
+        ("intensity", anhp, "--at", "0.5,1", "--json"),
         ("intensity", anhp, "--grid", 3, "--json", "--plot", tmp_path / "p.png"),
         ("intensity", anhp, "--json", "--plot", tmp_path / "p.png"),
         ("embed", anhp, "--json"),
@@ -34,13 +34,13 @@ def test_with_json_every_command_prints_one_json_value_and_nothing_else(anhp: Pa
 
 
 def test_training_without_a_terminal_writes_plain_lines_to_stderr(bursts: Path, tmp_path: Path):
-    outcome = fine("train", "--data", bursts, "--dim", 4, "--epochs", 2, "--run", tmp_path / "r", "--json")
+    outcome = fine("train", "--data", bursts, "--dim", 4, "--epochs", 2, "--out", tmp_path / "r", "--json")
     assert [line[:10] for line in outcome.err.splitlines() if line.startswith("epoch")] == ["epoch    1", "epoch    2"]
     assert "\x1b" not in outcome.err and "\r" not in outcome.err
 
 
 def test_quiet_says_nothing_but_the_result(bursts: Path, tmp_path: Path):
-    outcome = fine("train", "--data", bursts, "--dim", 4, "--epochs", 1, "--run", tmp_path / "r", "--quiet")
+    outcome = fine("train", "--data", bursts, "--dim", 4, "--epochs", 1, "--out", tmp_path / "r", "--quiet")
     assert outcome.err == "" and "best log-likelihood on dev" in outcome.out
 
 
@@ -76,7 +76,7 @@ def test_a_missing_file_is_a_message_and_exit_code_1(anhp: Path, tmp_path: Path)
     for command in (
         ("train", "--data", gone),
         ("evaluate", anhp, gone),
-        ("intensity", anhp, gone, "--times", "1"),
+        ("intensity", anhp, gone, "--at", "1"),
         ("embed", anhp, gone, "--json"),
         ("data", "describe", gone),
     ):
@@ -87,14 +87,14 @@ def test_a_missing_file_is_a_message_and_exit_code_1(anhp: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("command", ["evaluate", "intensity", "embed", "params"])
 def test_a_run_that_is_no_run_is_a_message_and_exit_code_1(command: str, tmp_path: Path):
-    more = {"intensity": ["--times", "1"], "embed": ["--json"]}.get(command, [])
+    more = {"intensity": ["--at", "1"], "embed": ["--json"]}.get(command, [])
     assert f"{tmp_path / 'gone'}: no such run folder" in refused(command, tmp_path / "gone", *more)
     assert f"{tmp_path}: this is no run folder: it has no config.toml" in refused(command, tmp_path, *more)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "intensity", "embed", "params"])
 def test_a_broken_model_is_a_message_and_exit_code_1(command: str, copied: Path):
-    more = {"intensity": ["--times", "1"], "embed": ["--json"]}.get(command, [])
+    more = {"intensity": ["--at", "1"], "embed": ["--json"]}.get(command, [])
     model = copied / "model.safetensors"
     model.write_bytes(model.read_bytes()[:200])
     assert f"{model}: not a foretell model" in refused(command, copied, *more)
@@ -112,7 +112,7 @@ def test_an_unknown_key_is_refused_with_the_file_it_is_in(tmp_path: Path, bursts
 
 def test_event_types_that_the_model_does_not_know_are_refused(anhp: Path, events, tmp_path: Path):
     path = events(([1.0, 2.0], ["0", "x"]))
-    message = refused("intensity", anhp, path, "--times", "1")
+    message = refused("intensity", anhp, path, "--at", "1")
     assert "`x`" in message or "'x'" in message
     assert str(path) in message
 
@@ -135,7 +135,7 @@ def test_ctrl_c_while_nothing_is_being_trained_ends_with_130(anhp: Path, monkeyp
 def test_ctrl_c_stops_the_fit_of_a_hawkes_process(tmp_path: Path):
     """It has no checkpoint, so resuming begins again."""
     run = tmp_path / "run"
-    child = process("train", "--model", "hawkes", "--data", "robocup", "--run", run)
+    child = process("train", "--model", "hawkes", "--data", "robocup", "--out", run)
     assert child.stderr is not None
     for line in child.stderr:
         if line.startswith("epoch"):

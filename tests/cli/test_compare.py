@@ -107,7 +107,7 @@ def test_runs_of_other_data_are_refused(trained: dict[str, Path], tmp_path: Path
     for name in ("train", "dev", "test"):
         (folder / f"{name}.jsonl").write_text(line * 2)
     (folder / "dataset.toml").write_text('name = "other"\n')
-    fine("train", "--model", "poisson", "--data", folder, "--run", tmp_path / "run", "--quiet")
+    fine("train", "--model", "poisson", "--data", folder, "--out", tmp_path / "run", "--quiet")
     message = refused("compare", trained["poisson"], tmp_path / "run", "--no-times")
     assert "name the data for all of them with --data" in message
 
@@ -122,7 +122,7 @@ def test_impossible_events_may_be_treated_otherwise_than_in_training(tmp_path: P
         line = json.dumps({"times": [1.0, 2.0, 3.0], "events": events, "t_end": 4.0})
         (tmp_path / f"{name}.jsonl").write_text(f"{line}\n" * 3)
     for dim in (1, 2):
-        options = ("--dim", dim, "--layers", 1, "--epochs", 1, "--quiet", "--run", tmp_path / f"run{dim}")
+        options = ("--dim", dim, "--layers", 1, "--epochs", 1, "--quiet", "--out", tmp_path / f"run{dim}")
         fine("train", "--program", tmp_path / "switch.ndtt", "--data", tmp_path / "good.jsonl", *options)
     asked = ("compare", tmp_path / "run1", tmp_path / "run2", "--data", tmp_path / "odd.jsonl", "--no-times", "--json")
     assert "makes it impossible" in refused(*asked)

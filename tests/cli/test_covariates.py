@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 lines.append(",".join(map(str, row)))
         (path / f"{name}.csv").write_text("\n".join(lines) + "\n")
     columns = ("--covariates", "amount,channel", "--static", "age")
-    fine("train", "--data", path, "--model", "nhp", "--dim", "4", "--epochs", "2", *columns, "--run", path / "run")
+    fine("train", "--data", path, "--model", "nhp", "--dim", "4", "--epochs", "2", *columns, "--out", path / "run")
     return path
 
 
@@ -67,11 +67,11 @@ def test_futures_say_what_covariates_their_events_have(folder: Path):
 
 
 def test_wrong_columns_and_choices_are_messages(folder: Path):
-    wrong = foretell("train", "--data", folder, "--covariates", "amont", "--run", folder / "none")
+    wrong = foretell("train", "--data", folder, "--covariates", "amont", "--out", folder / "none")
     assert wrong.code == 1 and "did you mean `amount`?" in wrong.err and not (folder / "none").exists()
     wrong = foretell("sample", folder / "run", "--horizon", "1", "--future-covariates", "guessed")
     assert wrong.code == 1 and "drawn" in wrong.err
-    fine("train", "--data", folder, "--model", "nhp", "--dim", "4", "--epochs", "1", "--run", folder / "plain")
+    fine("train", "--data", folder, "--model", "nhp", "--dim", "4", "--epochs", "1", "--out", folder / "plain")
     wrong = foretell("sample", folder / "plain", "--horizon", "1", "--future-covariates", "missing")
     assert wrong.code == 1 and "trained without covariates" in wrong.err
 
@@ -81,7 +81,7 @@ def test_a_report_tells_what_each_column_does(folder: Path, tmp_path: Path):
     fine("report", folder / "run", "-o", page, "--no-floors", "--quiet")
     text = page.read_text(encoding="utf-8")
     section = text[text.index("What each column does") :]
-    told = json.loads(fine("explain", folder / "run", "--covariates", "--json").out)
+    told = json.loads(fine("explain", folder / "run", "--covariate-effects", "--json").out)
     assert {one["column"] for one in told} == {"amount", "channel", "age"}
     for one in told:
         assert f">{one['column']}</th>" in section

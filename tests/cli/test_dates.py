@@ -29,7 +29,7 @@ def run(tmp_path_factory) -> Path:
     data = log(folder / "orders.csv", [f"c{n}" for n in range(12)], 8, 0)
     columns = "sequence=customer,time=date,event=what"
     given = ["--columns", columns, "--timezone", "Europe/Berlin", "--start", "day", "--epochs", "1", "--quiet"]
-    fine("train", "--data", data, "--run", folder / "run", "--model", "poisson", *given[:6])
+    fine("train", "--data", data, "--out", folder / "run", "--model", "poisson", *given[:6])
     return folder / "run"
 
 
@@ -51,7 +51,7 @@ def test_times_and_durations_are_understood(run: Path, tmp_path: Path):
     unit = json.loads((run / "environment.json").read_text())["data"]["clock"]["seconds_per_unit"]
     assert (first["horizon"] - first["start"]) * unit == pytest.approx(2 * 86400.0)
     assert all(len(one["iso"]) == len(one["times"]) for one in first["futures"])
-    (answer,) = json.loads(fine("intensity", run, new, "--times", "2024-03-01T12:00,2024-03-01", "--json").out)
+    (answer,) = json.loads(fine("intensity", run, new, "--at", "2024-03-01T12:00,2024-03-01", "--json").out)
     assert [one["iso"] for one in answer["queries"]] == ["2024-03-01T12:00:00+01:00", "2024-03-01T00:00:00+01:00"]
 
 

@@ -55,7 +55,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_trains_scores_draws_and_can_be_repeated(small: None, tmp_path: Path):
     run = tmp_path / "demo"
     for _ in range(2):
-        shown = fine("demo", "--epochs", 1, "--run", run, "--quiet").out
+        shown = fine("demo", "--epochs", 1, "--out", run, "--quiet").out
         assert shown.index("Poisson") < shown.index("A-NHP") < shown.index("A-NDTT")
         assert "528 event types" in shown and "error of who" in shown and "RMSE" not in shown
         assert f"{run}/anhp/" in shown and f"{run}/andtt/" in shown
@@ -75,7 +75,7 @@ def test_the_demo_trains_scores_draws_and_can_be_repeated(small: None, tmp_path:
 
 
 def test_what_the_rules_bought_is_the_difference_of_the_scores(small: None, tmp_path: Path):
-    shown = fine("demo", "--epochs", 1, "--run", tmp_path / "demo", "--quiet").out
+    shown = fine("demo", "--epochs", 1, "--out", tmp_path / "demo", "--quiet").out
     scores = {
         name: [float(number) for number in re.findall(r"-\d+\.\d+", row)]
         for name, row in re.findall(r"^│ (A-\w+) +│(.*)│$", shown, re.MULTILINE)
@@ -110,7 +110,7 @@ def test_a_difference_of_nothing_has_no_sign_of_its_own():
 
 @pytest.mark.slow
 def test_the_whole_demo_with_both_floors_runs(tmp_path: Path):
-    shown = fine("demo", "--epochs", 1, "--run", tmp_path / "demo", "--quiet").out
+    shown = fine("demo", "--epochs", 1, "--out", tmp_path / "demo", "--quiet").out
     assert shown.index("Poisson") < shown.index("Hawkes") < shown.index("A-NHP") < shown.index("A-NDTT")
 
 
@@ -118,8 +118,8 @@ def test_a_demo_that_cannot_begin_leaves_an_earlier_one_alone(tmp_path: Path):
     run = tmp_path / "demo" / "anhp"
     run.mkdir(parents=True)
     (run / "config.toml").write_text("mine")
-    assert "train.epochs = 0: expected 1 or more" in refused("demo", "--epochs", 0, "--run", tmp_path / "demo")
-    assert "no demo" in refused("demo", "--epochs", 1, "--run", tmp_path / "demo")
+    assert "train.epochs = 0: expected 1 or more" in refused("demo", "--epochs", 0, "--out", tmp_path / "demo")
+    assert "no demo" in refused("demo", "--epochs", 1, "--out", tmp_path / "demo")
     assert (run / "config.toml").read_text() == "mine"
 
 
@@ -127,9 +127,9 @@ def test_a_run_that_is_no_demo_in_either_folder_stops_the_demo_before_it_writes(
     other = tmp_path / "demo" / "andtt"
     other.mkdir(parents=True)
     (other / "config.toml").write_text("mine")
-    assert "no demo" in refused("demo", "--epochs", 1, "--run", tmp_path / "demo")
+    assert "no demo" in refused("demo", "--epochs", 1, "--out", tmp_path / "demo")
     (other / "config.toml").unlink()
     other.rmdir()
     other.write_text("mine")
-    assert "andtt: this is a file" in refused("demo", "--epochs", 1, "--run", tmp_path / "demo")
+    assert "andtt: this is a file" in refused("demo", "--epochs", 1, "--out", tmp_path / "demo")
     assert not (tmp_path / "demo" / "anhp").exists()

@@ -49,7 +49,7 @@ def test_other_splits_and_other_data_may_be_scored(copied: Path, bursts: Path, e
 def test_other_data_are_scored_in_the_windows_that_a_run_learned_from(bursts: Path, events, tmp_path: Path):
     small = ("--dim", 4, "--layers", 1, "--epochs", 1, "--no-floors", "--quiet")
     windows = ("--window-events", 12, "--history-events", 6)
-    fine("train", "--data", bursts, "--model", "anhp", "--run", tmp_path / "run", *small, *windows)
+    fine("train", "--data", bursts, "--model", "anhp", "--out", tmp_path / "run", *small, *windows)
     times = [0.1 * place for place in range(1, 51)]
     long = events((times, ["0", "1"] * 25), ([1.0, 2.0], ["0", "1"]))
     asked = ("evaluate", tmp_path / "run", long, "--json", "--no-times")
@@ -175,7 +175,7 @@ def test_a_run_on_clocks_that_start_at_the_first_event_scores_other_files_the_sa
     for name in ("train", "dev", "test"):
         (folder / f"{name}.jsonl").write_text(line * 2)
     (folder / "dataset.toml").write_text('name = "clocks"\norigin = "first-event"\n')
-    fine("train", "--model", "poisson", "--data", folder, "--run", tmp_path / "run", "--quiet")
+    fine("train", "--model", "poisson", "--data", folder, "--out", tmp_path / "run", "--quiet")
     whole = fine("evaluate", tmp_path / "run", "--json").json
     alone = fine("evaluate", tmp_path / "run", folder / "test.jsonl", "--json").json
     assert whole["events"] == alone["events"] == 4

@@ -20,7 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FORETELL_CACHE", str(folder / "cache"))
         options = ("--dim", 4, "--layers", 2, "--epochs", 2, "--quiet")
-        fine("train", "--model", "andtt", "--program", LIBRARY, "--data", LOANS, "--run", folder / "run", *options)
+        fine("train", "--model", "andtt", "--program", LIBRARY, "--data", LOANS, "--out", folder / "run", *options)
     return folder / "run"
 
 
@@ -57,7 +57,7 @@ def test_json_has_the_documented_shape(run: Path):
 
 def test_it_agrees_with_foretell_intensity(run: Path):
     (found,) = fine("explain", run, *ASK, "--at", 10.5, "--top", 0, "--json").json
-    (asked,) = fine("intensity", run, *ASK, "--times", 10.5, "--json").json
+    (asked,) = fine("intensity", run, *ASK, "--at", 10.5, "--json").json
     highest = {one["event"]: one["intensity"] for one in found["highest"]}
     assert highest == pytest.approx(asked["queries"][0]["intensities"])
     assert found["event"] == max(highest, key=lambda name: highest[name]) == next(iter(highest))

@@ -45,7 +45,7 @@ def test_a_run_is_trained_evaluated_sampled_and_explained(shop: Path) -> None:
     visits, run = shop / "visits.csv", shop / "run"
     sizes = ("--dim", "4", "--layers", "1", "--epochs", "1")
     done = foretell(
-        "train", "--data", visits, "--program", shop / "shop.ndtt", "--model", "andtt", *sizes, "--run", run
+        "train", "--data", visits, "--program", shop / "shop.ndtt", "--model", "andtt", *sizes, "--out", run
     )
     assert done.code == 0, done
     assert fine("evaluate", run, visits, "--json").json
@@ -79,7 +79,7 @@ def test_parameters_without_data_recompute_intensities(shop: Path) -> None:
         "--sequence",
         "s0",
     )
-    found = fine("intensity", *asked, visits, "--times", ",".join(map(str, at)), "--json").json[0]["queries"]
+    found = fine("intensity", *asked, visits, "--at", ",".join(map(str, at)), "--json").json[0]["queries"]
     program = Program.from_file(shop / "shop.ndtt", dim=3)
     settings, parameters = _twin_of(made)
     rows = [line.split(",") for line in visits.read_text().splitlines()[1:] if line.startswith("s0,")]

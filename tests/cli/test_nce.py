@@ -21,7 +21,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_robocup_is_learned_from_noise(model: tuple[object, ...], noise: str, tmp_path: Path):
     run = tmp_path / "run"
     options = ("--objective", "nce", "--noise", noise, "--noise-streams", 1, "--epochs", 1, "--dim", 4)
-    found = fine("train", "--data", "robocup", *model, *options, "--run", run, "--json", "--quiet").json
+    found = fine("train", "--data", "robocup", *model, *options, "--out", run, "--json", "--quiet").json
     record = RunFolder.open(run).metrics()[0]
     assert found["objective"] == "nce"
     assert found["states"] == found["intensities"] == record["epoch_states"] > 0
@@ -35,7 +35,7 @@ def test_robocup_is_learned_from_noise(model: tuple[object, ...], noise: str, tm
 def test_the_progress_and_the_summary_name_what_they_show(tmp_path: Path):
     run = tmp_path / "run"
     data = folder_of(tmp_path / "bursts")
-    outcome = fine("train", "--data", data, "--dim", 4, "--epochs", 2, "--objective", "nce", "--run", run)
+    outcome = fine("train", "--data", data, "--dim", 4, "--epochs", 2, "--objective", "nce", "--out", run)
     assert "nce " in outcome.err and "train " not in outcome.err
     assert "best log-likelihood on dev" in outcome.out
     found = RunFolder.open(run).metrics()[-1]
@@ -47,7 +47,7 @@ def test_the_progress_and_the_summary_name_what_they_show(tmp_path: Path):
 
 def test_contradictions_and_models_without_noise_are_refused_and_leave_nothing(tmp_path: Path):
     data, run = folder_of(tmp_path / "bursts"), tmp_path / "run"
-    start = ("train", "--data", data, "--run", run, "--quiet")
+    start = ("train", "--data", data, "--out", run, "--quiet")
     assert "maximum likelihood has no noise" in refused(*start, "--noise", "hawkes")
     assert "has no integral" in refused(*start, "--objective", "nce", "--points", 3)
     assert "Poisson is fitted directly" in refused(*start, "--model", "poisson", "--objective", "nce")

@@ -23,7 +23,7 @@ LIBRARY, LOANS = PROGRAMS / "library.ndtt", PROGRAMS / "library" / "example.json
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ndtt") / "run"
     options = ("--program", LIBRARY, "--data", LOANS, "--dim", 4, "--epochs", 2, "--quiet")
-    fine("train", "--model", "ndtt", *options, "--run", folder)
+    fine("train", "--model", "ndtt", *options, "--out", folder)
     return folder
 
 
@@ -34,7 +34,7 @@ def test_anyone_can_recompute_intensities_from_the_parameters(name: str, tmp_pat
     found = json.loads(file.read_text())
     found["time"]["scale"] = 1.7
     file.write_text(json.dumps(found))
-    answers = fine("intensity", data, "--program", program, "--params", file, "--times", "2.5,0.4,7", "--json").json
+    answers = fine("intensity", data, "--program", program, "--params", file, "--at", "2.5,0.4,7", "--json").json
     checked, settings = Program.from_file(program, dim=3), twin.Settings(found["dim"], 1.7)
     for answer, line in zip(answers, data.read_text().splitlines(), strict=True):
         events = json.loads(line)
@@ -57,10 +57,10 @@ def test_a_program_is_trained_scored_and_opened_again(run: Path, tmp_path: Path)
     assert scores["model"] == "NDTT" and scores["log_likelihood"]["value"] < 0
     printed = fine("params", run).json
     assert printed["model"] == "ndtt" and printed["time"] == {"scale": pytest.approx(model.time_scale)}
-    before = fine("intensity", run, LOANS, "--times", "3.5", "--json").json
+    before = fine("intensity", run, LOANS, "--at", "3.5", "--json").json
     (tmp_path / "params.json").write_text(json.dumps(printed))
     fine("params", run, "--load", tmp_path / "params.json")
-    after = fine("intensity", run, LOANS, "--times", "3.5", "--json").json
+    after = fine("intensity", run, LOANS, "--at", "3.5", "--json").json
     for one, other in zip(before, after, strict=True):
         assert one["queries"][0]["intensities"] == pytest.approx(other["queries"][0]["intensities"], rel=1e-5)
 
@@ -82,7 +82,7 @@ def test_a_report_shows_the_database_and_the_possible_events_without_attention(r
 
 def test_a_run_of_a_program_is_resumed(run: Path, tmp_path: Path):
     options = ["--model", "ndtt", "--program", LIBRARY, "--data", LOANS, "--dim", 3, "--quiet"]
-    fine("train", *options, "--run", tmp_path / "run", "--epochs", 2, "--set", "train.checkpoint_seconds=0.0")
+    fine("train", *options, "--out", tmp_path / "run", "--epochs", 2, "--set", "train.checkpoint_seconds=0.0")
     fine("train", "--resume", tmp_path / "run", "--quiet")
 
 
@@ -100,18 +100,18 @@ def test_a_run_starts_from_what_another_has_learned(run: Path, tmp_path: Path):
         "train.lr=1e-30",
         "--quiet",
     )
-    fine("train", "--model", "ndtt", *options, "--init", run, "--run", tmp_path / "next")
+    fine("train", "--model", "ndtt", *options, "--init", run, "--out", tmp_path / "next")
     one, two = (load_model(place / "model.safetensors").state_dict() for place in (run, tmp_path / "next"))
     assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_mistakes_are_told(run: Path, tmp_path: Path):
-    assert "NDTT needs a program" in refused("train", "--model", "ndtt", "--data", LOANS, "--run", tmp_path / "a")
+    assert "NDTT needs a program" in refused("train", "--model", "ndtt", "--data", LOANS, "--out", tmp_path / "a")
     assert "expected andtt, ndtt or s2ndtt" in refused("params", "--program", LIBRARY, "--model", "nhp")
     assert "layers" in refused("train", "--model", "ndtt", "--program", LIBRARY, "--data", LOANS, "--layers", 2)
     file = tmp_path / "params.json"
     file.write_text(json.dumps({"format": 1, "model": "anhp", "parameters": {}}))
-    assert "made of rules" in refused("intensity", LOANS, "--program", LIBRARY, "--params", file, "--times", "1")
+    assert "made of rules" in refused("intensity", LOANS, "--program", LIBRARY, "--params", file, "--at", "1")
 
 
 def test_a_run_is_explained_by_its_rules(run: Path):

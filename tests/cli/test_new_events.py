@@ -29,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tmp_path / "chat.ndtt",
         "--data",
         tmp_path / "chat.jsonl",
-        "--run",
+        "--out",
         tmp_path / "run",
         *options,
     )
@@ -55,7 +55,7 @@ def test_names_that_training_never_met_are_fine_where_rules_say_what_they_mean(r
     asked = (run, tmp_path / "new.jsonl")
     scores = fine("evaluate", *asked, "--floors", "--no-times", "--json").json
     assert scores["events"] == 2 and scores["log_likelihood"]["value"] < 0
-    found = fine("intensity", *asked, "--times", "1.0", "--json").json
+    found = fine("intensity", *asked, "--at", "1.0", "--json").json
     assert set(found[0]["queries"][0]["intensities"]) == {"say(zoe)"}
     assert "say(zoe)" in json.dumps(fine("explain", *asked, "--at", "3.2", "--json").json)
 

@@ -28,7 +28,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_log_of_a_web_server_is_trained_on_as_its_page_says(log: Path):
     pytest.importorskip("duckdb")
     assert "docs/guide/sql.md, A log of a web server" in refused("data", "describe", log)
-    (command,) = re.findall(r"^\$ (foretell train --run runs/web .*)$", GUIDE.read_text(), re.MULTILINE)
+    (command,) = re.findall(r"^\$ (foretell train --out runs/web .*)$", GUIDE.read_text(), re.MULTILINE)
     fine(*shlex.split(command)[1:], "--model", "poisson", "--quiet", "--no-floors")
     words = fine("params", "runs/web").out
     assert "/cart" in words and "id=3" not in words
@@ -45,7 +45,7 @@ def test_data_are_read_once_and_what_is_said_of_them_is_said_once(tmp_path: Path
     reads: list[str] = []
     real = splits.load
     monkeypatch.setattr(splits, "load", lambda path, **more: reads.append(path) or real(path, **more))
-    outcome = fine("train", "--data", path, "--run", tmp_path / "run", "--epochs", "1")
+    outcome = fine("train", "--data", path, "--out", tmp_path / "run", "--epochs", "1")
     assert reads == [str(path)]
     said = [line for line in outcome.err.splitlines() if line.startswith("warning")]
     assert said and len(said) == len(set(said)), said

@@ -20,7 +20,7 @@ HISTORY = ([1.0, 2.0, 2.0, 5.0], ["0", "1", "0", "1"])
 @pytest.fixture(scope="module")
 def nhp(bursts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "nhp"
-    fine("train", "--model", "nhp", "--data", bursts, "--run", run, "--dim", 6, "--epochs", 3, "--quiet")
+    fine("train", "--model", "nhp", "--data", bursts, "--out", run, "--dim", 6, "--epochs", 3, "--quiet")
     return run
 
 
@@ -56,7 +56,7 @@ def test_futures_are_sampled_with_proved_bounds(nhp: Path, events):
 def test_an_event_is_embedded_by_its_types_vector_and_by_the_cell_after_it(nhp: Path, events):
     path = events(HISTORY, ([], []))
     whole = fine("embed", nhp, path, "--json").json
-    top = fine("embed", nhp, path, "--layers", "top", "--json").json
+    top = fine("embed", nhp, path, "--output-layers", "top", "--json").json
     assert np.array(whole[0]["embeddings"]).shape == (4, 12) and np.array(top[0]["embeddings"]).shape == (4, 6)
     both = np.array(whole[0]["embeddings"])
     np.testing.assert_array_equal(both[:, 6:], top[0]["embeddings"])
@@ -69,7 +69,7 @@ def test_parameters_go_out_and_come_back_with_their_unit(nhp: Path, tmp_path: Pa
     written = fine("params", run).json
     assert (written["model"], written["dim"]) == ("nhp", 6)
     assert written["time"]["scale"] == load_model(run / "model.safetensors").time_scale
-    asked = ("intensity", run, events(HISTORY), "--times", "0.5,3,7", "--json")
+    asked = ("intensity", run, events(HISTORY), "--at", "0.5,3,7", "--json")
     before = fine(*asked).json
     c = 4.0  # the same process in a unit four times as large: only `w`, `τ` and the scale are other numbers
     written["time"]["scale"] /= c
@@ -79,7 +79,7 @@ def test_parameters_go_out_and_come_back_with_their_unit(nhp: Path, tmp_path: Pa
     (tmp_path / "p.json").write_text(json.dumps(written))
     fine("params", run, "--load", tmp_path / "p.json")
     quarter = ([time / c for time in HISTORY[0]], HISTORY[1])
-    asked = ("intensity", run, events(quarter), "--times", f"{0.5 / c},{3 / c},{7 / c}", "--json")
+    asked = ("intensity", run, events(quarter), "--at", f"{0.5 / c},{3 / c},{7 / c}", "--json")
     for one, two in zip(before[0]["queries"], fine(*asked).json[0]["queries"], strict=True):
         for name, value in one["intensities"].items():
             assert two["intensities"][name] == pytest.approx(c * value, rel=1e-4)
@@ -106,7 +106,7 @@ def test_a_report_is_written(nhp: Path, tmp_path: Path):
 
 
 def test_a_size_that_is_none_is_refused(bursts: Path, tmp_path: Path):
-    message = refused("train", "--model", "nhp", "--data", bursts, "--run", tmp_path / "r", "--dim", 0)
+    message = refused("train", "--model", "nhp", "--data", bursts, "--out", tmp_path / "r", "--dim", 0)
     assert "dim = 0: expected 1 or more" in message
-    message = refused("train", "--model", "nhp", "--data", bursts, "--run", tmp_path / "r", "--layers", 2)
+    message = refused("train", "--model", "nhp", "--data", bursts, "--out", tmp_path / "r", "--layers", 2)
     assert "layers" in message

@@ -27,7 +27,7 @@ WORDS = {
     '`columns={"event": "concept:name"}`': "--columns event=concept:name",
     "`sorted=True` and `results=False`": "--sorted and --no-results",
     "`time_format='%d/%m/%Y'`)": "--time-format '%d/%m/%Y')",
-    "`split=[0.5, 0.5]` leaves": "--split [0.5, 0.5] leaves",
+    "`shares=[0.5, 0.5]` leaves": "--shares [0.5, 0.5] leaves",
     "`visits(bob)` and `x=1`": "`visits(bob)` and `x=1`",
     "`model(start)` is `start`": "`model(start)` is `start`",
 }

@@ -185,7 +185,7 @@ def test_a_run_of_rules_names_what_training_never_met(tmp_path: Path, monkeypatc
     monkeypatch.setenv("FORETELL_CACHE", str(tmp_path / "cache"))
     (tmp_path / "chat.ndtt").write_text(CHAT, encoding="utf-8")
     write(tmp_path / "chat.jsonl", [["arrive(ann)", "say(ann)", "say(ann)", "arrive(bob)", "say(bob)"]] * 4)
-    options = ("--dim", 2, "--layers", 1, "--epochs", 1, "--quiet", "--run", tmp_path / "run")
+    options = ("--dim", 2, "--layers", 1, "--epochs", 1, "--quiet", "--out", tmp_path / "run")
     fine("train", "--program", tmp_path / "chat.ndtt", "--data", tmp_path / "chat.jsonl", *options)
     history = json.dumps({"times": [0.5, 1.5], "events": ["arrive(zoe)", "arrive(yan)"], "t_end": 1.5})
     outcome = piped(history, "predict", tmp_path / "run", "-", "--pattern", "say(yan)", "--json")

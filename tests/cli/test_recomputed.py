@@ -98,7 +98,7 @@ def agrees(seed: int, preset: str | None, tmp_path: Path) -> bool:
     chosen = () if preset is None else ("--preset", preset)
     fine("params", "--program", program, *sizes, "--seed", seed, *chosen, "-o", file)
     times = [round(0.4 * case.sequences[0][2] + 0.01, 6), round(case.sequences[0][2], 6)]
-    asked = ("intensity", data, "--program", program, "--params", file, "--times", ",".join(map(str, times)))
+    asked = ("intensity", data, "--program", program, "--params", file, "--at", ",".join(map(str, times)))
     outcome = foretell(*asked, "--json")
     checked = Program.from_file(program, dim=case.settings.dim)
     settings, parameters = _twin_of(json.loads(file.read_text()))

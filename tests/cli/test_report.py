@@ -114,10 +114,10 @@ def test_the_longest_sequence_is_shown_or_the_one_asked_for(trained: dict[str, P
 
 def test_it_may_begin_later_in_the_sequence(trained: dict[str, Path], tmp_path: Path):
     ask = ("report", trained["poisson"], "--no-floors", "-o", tmp_path / "r.html", "--quiet")
-    fine(*ask, "--start", 4.0)
+    fine(*ask, "--from", 4.0)
     course = numbers(tmp_path / "r.html")["charts"]["course"]
     assert course["start"] == 4 and min(time for time, *_ in course["events"]) >= 4.0 and min(course["times"]) == 4
-    assert "--start 8.0: expected a time from the start of sequence" in refused(*ask, "--start", 8.0)
+    assert "--from 8.0: expected a time from the start of sequence" in refused(*ask, "--from", 8.0)
 
 
 def test_other_data_may_be_named(trained: dict[str, Path], bursts: Path, tmp_path: Path):

@@ -17,7 +17,7 @@ SIZES = ["--dim", 3, "--layers", 2, "--set", "model.states=2", "--set", "model.i
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("s2ndtt") / "run"
     options = ["--model", "s2ndtt", "--program", LIBRARY, "--data", LOANS, *SIZES, "--epochs", 2, "--quiet"]
-    fine("train", *options, "--run", place)
+    fine("train", *options, "--out", place)
     return place
 
 
@@ -28,7 +28,7 @@ def test_parameters_of_a_run_make_the_same_model_of_the_program(run: Path, tmp_p
     assert names == {"decay", "frequency", "B", "C", "step_bias"}
     assert "intensity.borrow.shape" in printed["parameters"]
     (tmp_path / "params.json").write_text(json.dumps(printed))
-    asked = ["--times", "3.5", "--json"]
+    asked = ["--at", "3.5", "--json"]
     of_run = fine("intensity", run, LOANS, *asked).json
     options = ["--program", LIBRARY, "--params", tmp_path / "params.json", "--dtype", "float64"]
     of_program = fine("intensity", LOANS, *options, *asked).json
@@ -51,7 +51,7 @@ def test_a_decay_that_is_not_above_zero_is_refused(run: Path, tmp_path: Path):
 
 
 def test_sizes_below_one_are_refused(tmp_path: Path):
-    options = ["--model", "s2ndtt", "--program", LIBRARY, "--data", LOANS, "--run", tmp_path / "none"]
+    options = ["--model", "s2ndtt", "--program", LIBRARY, "--data", LOANS, "--out", tmp_path / "none"]
     assert "states = 0: expected 1 or more" in refused("train", *options, "--set", "model.states=0")
     assert "intensity_shape = -1: expected 0" in refused("train", *options, "--set", "model.intensity_shape=-1")
 

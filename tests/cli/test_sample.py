@@ -65,7 +65,7 @@ def test_many_histories_have_one_table(anhp: Path, events):
 
 
 def test_a_table_says_what_happens_and_why_it_ends(anhp: Path):
-    text = fine("sample", anhp, "--horizon", 1000, "--n", 3, "--events", 2, "--shown", 1).out
+    text = fine("sample", anhp, "--horizon", 1000, "--n", 3, "--events", 2, "--top", 1).out
     assert "3 futures from 0 to 1000" in text and "with the last" in text and "exact, by" in text
 
 
@@ -77,7 +77,6 @@ def test_a_table_says_what_happens_and_why_it_ends(anhp: Path):
         (["--horizon", "1", "--n", "100000000"], "from 1 to 1,000,000"),
         (["--horizon", "1", "--from", "2"], "there is no history"),
         (["--horizon", "1", "-o", "futures.txt"], "expected a name that ends in"),
-        (["--horizon", "1", "--shown", "-1"], "--shown -1"),
         (["--horizon", "1", "--history", "nowhere.jsonl"], "nowhere.jsonl"),
     ],
     ids=str,
@@ -98,6 +97,6 @@ def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path):
         for row in range(12)
     ]
     data.write_text("\n".join(lines))
-    fine("train", "--model", "poisson", "--data", data, "--run", tmp_path / "odd")
+    fine("train", "--model", "poisson", "--data", data, "--out", tmp_path / "odd")
     text = fine("sample", tmp_path / "odd", "--history", data, "--sequence", "[/i]0", "--horizon", 400).out
     assert "sequence [/i]0" in text and ("[/b]" in text or "[red]x" in text)

@@ -22,7 +22,7 @@ MAY = [
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ndtt") / "run"
     options = ("--program", LIBRARY, "--data", LOANS, "--dim", 4, "--epochs", 2, "--quiet")
-    fine("train", "--model", "ndtt", *options, "--run", folder)
+    fine("train", "--model", "ndtt", *options, "--out", folder)
     return folder
 
 

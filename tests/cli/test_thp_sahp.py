@@ -23,7 +23,7 @@ def runs(bursts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     place = tmp_path_factory.mktemp("runs")
     sizes = ("--dim", 4, "--layers", 2, "--epochs", 2, "--set", "model.heads=2", "--quiet")
     for kind in CLASSES:
-        fine("train", "--model", kind, "--data", bursts, "--run", place / kind, *sizes)
+        fine("train", "--model", kind, "--data", bursts, "--out", place / kind, *sizes)
     return {kind: place / kind for kind in CLASSES}
 
 
@@ -41,7 +41,7 @@ def test_a_run_holds_the_model_with_the_sizes_that_were_asked_for(run: Path):
 def test_the_same_seed_gives_the_same_run_with_dropout_too(run: Path, bursts: Path, tmp_path: Path):
     sizes = ("--dim", 4, "--epochs", 1, "--set", "model.dropout=0.1", "--quiet")
     for place in ("one", "two"):
-        fine("train", "--model", run.name, "--data", bursts, "--run", tmp_path / place, *sizes)
+        fine("train", "--model", run.name, "--data", bursts, "--out", tmp_path / place, *sizes)
     one, two = (load_model(tmp_path / place / "model.safetensors").state_dict() for place in ("one", "two"))
     assert all(bool((one[name] == two[name]).all()) for name in one)
 
@@ -71,7 +71,7 @@ def test_futures_take_about_one_proposal_and_one_bound_an_event(run: Path, event
 def test_events_are_embedded_layer_by_layer(run: Path, events):
     path = events(HISTORY, ([], []))
     whole = fine("embed", run, path, "--json").json
-    top = fine("embed", run, path, "--layers", "top", "--json").json
+    top = fine("embed", run, path, "--output-layers", "top", "--json").json
     assert np.array(whole[0]["embeddings"]).shape == (4, 12)
     np.testing.assert_array_equal(np.array(whole[0]["embeddings"])[:, 8:], top[0]["embeddings"])
     assert whole[1]["embeddings"] == []
@@ -81,10 +81,10 @@ def test_parameters_go_out_and_come_back(run: Path, tmp_path: Path, events):
     copied = Path(shutil.copytree(run, tmp_path / "copied"))
     table = fine("params", copied).json
     assert (table["model"], table["dim"], table["layers"], table["time"]["dim"]) == (run.name, 4, 2, 4)
-    before = fine("intensity", copied, events(HISTORY), "--times", 6, "--json").json
+    before = fine("intensity", copied, events(HISTORY), "--at", 6, "--json").json
     fine("params", copied, "-o", tmp_path / "p.json")
     fine("params", copied, "--load", tmp_path / "p.json")
-    after = fine("intensity", copied, events(HISTORY), "--times", 6, "--json").json
+    after = fine("intensity", copied, events(HISTORY), "--at", 6, "--json").json
     rates = [list(answer[0]["queries"][0]["intensities"].values()) for answer in (before, after)]
     np.testing.assert_allclose(rates[1], rates[0], rtol=1e-5)
     table["parameters"]["intensity.1.tau"] = -1.0
@@ -107,7 +107,7 @@ def test_a_run_starts_from_what_another_has_learned(run: Path, bursts: Path, tmp
         run,
         "--data",
         bursts,
-        "--run",
+        "--out",
         tmp_path / "next",
         "--epochs",
         1,
@@ -120,6 +120,6 @@ def test_a_run_starts_from_what_another_has_learned(run: Path, bursts: Path, tmp
 
 
 def test_options_that_fit_no_model_are_refused(bursts: Path, tmp_path: Path):
-    asked = ("train", "--model", "thp", "--data", bursts, "--run", tmp_path / "run", "--quiet")
+    asked = ("train", "--model", "thp", "--data", bursts, "--out", tmp_path / "run", "--quiet")
     assert "heads = 3: expected a divisor of dim = 4" in refused(*asked, "--dim", 4, "--set", "model.heads=3")
     assert "did you mean `heads`" in refused(*asked, "--set", "model.head=2").replace("'", "`")

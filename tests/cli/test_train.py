@@ -29,7 +29,7 @@ def test_flags_and_a_file_give_the_same_run(bursts: Path, tmp_path: Path):
         *flags,
         "--set",
         "train.clip=1",
-        "--run",
+        "--out",
         tmp_path / "one",
         "--quiet",
     )
@@ -38,7 +38,7 @@ def test_flags_and_a_file_give_the_same_run(bursts: Path, tmp_path: Path):
         f"[data]\npath = {json.dumps(str(bursts))}\n[model]\nkind = 'anhp'\ndim = 4\nlayers = 1\nheads = 2\n"
         "[train]\nepochs = 2\nbatch = 8\nlr = 0.01\nseed = 5\nclip = 1\n"
     )
-    fine("train", path, "--run", tmp_path / "two", "--quiet")
+    fine("train", path, "--out", tmp_path / "two", "--quiet")
     assert config_of(tmp_path / "one") == config_of(tmp_path / "two")
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two")]
     assert models[0] == models[1]
@@ -48,13 +48,13 @@ def test_flags_win_over_the_file(bursts: Path, tmp_path: Path):
     path = tmp_path / "run.toml"
     path.write_text("[data]\npath = 'nowhere'\n[train]\nepochs = 100\nseed = 1\n[model]\ndim = 64\n")
     run = tmp_path / "run"
-    fine("train", path, "--data", bursts, "--epochs", 1, "--set", "model.dim=4", "--run", run, "--quiet")
+    fine("train", path, "--data", bursts, "--epochs", 1, "--set", "model.dim=4", "--out", run, "--quiet")
     config = config_of(run)
     assert config.train.epochs == 1 and config.train.seed == 1 and config.data.path == str(bursts)
 
 
 def test_the_resolved_configuration_of_a_run_gives_the_same_run_again(anhp: Path, tmp_path: Path):
-    fine("train", anhp / "config.toml", "--run", tmp_path / "again", "--quiet")
+    fine("train", anhp / "config.toml", "--out", tmp_path / "again", "--quiet")
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (anhp / "model.safetensors").read_bytes()
 
 
@@ -65,7 +65,7 @@ def test_every_kind_of_model_is_trained_and_named(trained: dict[str, Path]):
 
 def test_the_summary_says_what_was_reached_and_where(bursts: Path, tmp_path: Path):
     run = tmp_path / "run"
-    found = fine("train", "--data", bursts, "--dim", 4, "--epochs", 2, "--run", run, "--json", "--quiet").json
+    found = fine("train", "--data", bursts, "--dim", 4, "--epochs", 2, "--out", run, "--json", "--quiet").json
     metrics = RunFolder.open(run).metrics()
     floors, chosen = found.pop("floors"), found.pop("auto")
     assert floors.keys() == {"Poisson", "Hawkes"} and found.pop("beats_floors") == (
@@ -112,7 +112,7 @@ def test_settings_are_read_as_toml_and_bare_words_as_strings(bursts: Path, tmp_p
     run = tmp_path / "run"
     settings = "model.coarse=none", "model.bos=true", "model.edges=['0 <- 1', '1 <- 0']", "data.split=[0.6,0.2,0.2]"
     more = [part for setting in settings for part in ("--set", setting)]
-    fine("train", "--data", bursts, "--dim", 4, "--epochs", 1, "--run", run, "--quiet", *more)
+    fine("train", "--data", bursts, "--dim", 4, "--epochs", 1, "--out", run, "--quiet", *more)
     model = config_of(run).model
     assert isinstance(model, AnhpOptions)
     assert (model.coarse, model.bos, model.edges) == ("none", True, ("0 <- 1", "1 <- 0"))
@@ -131,7 +131,7 @@ def test_a_table_with_other_column_names_is_trained_on_and_evaluated(tmp_path: P
     rows = [f"p{patient},{0.5 + step},{'xy'[(patient + step) % 2]}" for patient in range(12) for step in range(4)]
     path.write_text("patient,when,code\n" + "\n".join(rows) + "\n")
     run, columns = tmp_path / "run", "sequence=patient,time=when,event=code"
-    outcome = fine("train", "--model", "poisson", "--data", path, "--columns", columns, "--run", run)
+    outcome = fine("train", "--model", "poisson", "--data", path, "--columns", columns, "--out", run)
     assert "shared out" in outcome.err
     assert fine("evaluate", run, "--json").json["events"] == 4
     assert fine("evaluate", run, path, "--columns", columns, "--json").json["events"] == 48
@@ -143,26 +143,26 @@ def test_one_sequence_with_one_event_can_be_trained_on(tmp_path: Path):
     path = tmp_path / "one.jsonl"
     path.write_text('{"times": [1.5], "events": ["a"], "t_end": 3.0}\n')
     for kind in ("poisson", "hawkes", "anhp"):
-        fine("train", "--model", kind, "--data", path, "--run", tmp_path / kind, "--set", "train.epochs=2", "--quiet")
+        fine("train", "--model", kind, "--data", path, "--out", tmp_path / kind, "--set", "train.epochs=2", "--quiet")
         assert fine("evaluate", tmp_path / kind, "--json").json["events"] == 1
 
 
 def test_data_without_events_is_refused_and_nothing_is_left(tmp_path: Path):
     path = tmp_path / "none.jsonl"
     path.write_text('{"times": [], "types": [], "t_end": 3.0}\n')
-    refused("train", "--data", path, "--run", tmp_path / "run")
+    refused("train", "--data", path, "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_resuming_with_more_epochs_is_a_run_that_had_them_from_the_start(bursts: Path, tmp_path: Path) -> None:
     options = ("--model", "nhp", "--data", bursts, "--dim", 4, "--quiet")
-    fine("train", *options, "--run", tmp_path / "whole", "--epochs", 3)
-    fine("train", *options, "--run", tmp_path / "short", "--epochs", 2)
+    fine("train", *options, "--out", tmp_path / "whole", "--epochs", 3)
+    fine("train", *options, "--out", tmp_path / "short", "--epochs", 2)
     fine("train", "--resume", tmp_path / "short", "--epochs", 3, "--quiet")
     assert same_run(tmp_path / "whole", tmp_path / "short")
     assert RunFolder.open(tmp_path / "short").config().train.epochs == 3
     told = foretell("train", "--resume", tmp_path / "short", "--epochs", 3)
     assert told.code == 1 and "the run has 3 already" in told.err
-    fine("train", *options, "--run", tmp_path / "wave", "--epochs", 2, "--set", "train.schedule=cosine")
+    fine("train", *options, "--out", tmp_path / "wave", "--epochs", 2, "--set", "train.schedule=cosine")
     told = foretell("train", "--resume", tmp_path / "wave", "--epochs", 3)
     assert told.code == 1 and "cosine" in told.err

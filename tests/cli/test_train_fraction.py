@@ -16,9 +16,9 @@ def splits_of(run: Path) -> dict:
 
 def test_the_flag_and_the_key_give_the_same_share_and_leave_dev_and_test_whole(bursts: Path, tmp_path: Path):
     options = "--model", "poisson", "--data", bursts, "--quiet"
-    fine("train", *options, "--run", tmp_path / "whole")
-    fine("train", *options, "--train-fraction", 0.25, "--run", tmp_path / "flag")
-    fine("train", *options, "--set", "data.train_fraction=0.25", "--run", tmp_path / "key")
+    fine("train", *options, "--out", tmp_path / "whole")
+    fine("train", *options, "--train-fraction", 0.25, "--out", tmp_path / "flag")
+    fine("train", *options, "--set", "data.train_fraction=0.25", "--out", tmp_path / "key")
     whole, flag, key = (splits_of(tmp_path / name) for name in ("whole", "flag", "key"))
     assert whole["train"]["sequences"] == 24 and flag["train"]["sequences"] == 6
     assert flag == key and all(flag[name] == whole[name] for name in ("dev", "test"))

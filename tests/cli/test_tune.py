@@ -52,7 +52,7 @@ def test_a_grid_is_searched_on_dev_without_opening_test_and_the_best_can_be_trai
     assert (found["trials"], found["complete"], found["left"], found["judged_on"]) == (4, 4, 0, "dev")
     assert (out / "settings.png").stat().st_size > 1000 and found["picture"] == str(out / "settings.png")
     folder_of(tmp_path / "bursts", sequences=12)  # with a test split again
-    again = fine("train", out / "best.toml", "--run", tmp_path / "run", "--json", "--quiet").json
+    again = fine("train", out / "best.toml", "--out", tmp_path / "run", "--json", "--quiet").json
     assert again["best"] == found["best"]["score"]
 
 

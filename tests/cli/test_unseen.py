@@ -33,7 +33,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         train,
         "--program",
         tmp_path / "shop.ndtt",
-        "--run",
+        "--out",
         made,
         "--epochs",
         1,
@@ -58,7 +58,7 @@ def test_an_evaluation_says_how_many_groups_and_events_and_error_refuses(run: Pa
 
 def test_other_commands_say_it_on_stderr_and_take_the_mean(run: Path, tmp_path: Path) -> None:
     test = write_events(tmp_path / "test.jsonl", "u1", "u9")
-    asked = "intensity", run, test, "--times", "8.0", "--json"
+    asked = "intensity", run, test, "--at", "8.0", "--json"
     first, second = fine(*asked), fine(*asked)
     assert first.json == second.json and "1 parameter group that training never met" in first.err
     for command in (asked, ("predict", run, test), ("sample", run, "--history", test, "--horizon", 1)):

@@ -96,7 +96,7 @@ def test_convert_takes_a_folder_of_foreign_files_to_a_data_set(tmp_path) -> None
 
 def test_convert_with_a_named_reader(tmp_path) -> None:
     (tmp_path / "x.pkl").write_bytes(pickle.dumps([[{"name": "a", "time": 1.0}, {"name": "eos", "time": 3.0}]]))
-    shown = json.loads(run("convert", tmp_path / "x.pkl", tmp_path / "x.jsonl", "--from", "ndtt", "--json"))
+    shown = json.loads(run("convert", tmp_path / "x.pkl", tmp_path / "x.jsonl", "--input-format", "ndtt", "--json"))
     assert (
         shown["splits"] == {"train": {"sequences": 1, "events": 1}} and load_file(tmp_path / "x.jsonl")[0].t_end == 3.0
     )
@@ -120,7 +120,7 @@ def test_convert_refuses_targets_that_cannot_hold_the_data(jsonl, tmp_path) -> N
     with pytest.raises(ForetellError, match="no such file"):
         run("convert", tmp_path / "nothing.jsonl", tmp_path / "out")
     with pytest.raises(ForetellError, match="no such file"):
-        run("convert", tmp_path / "nothing.pkl", tmp_path / "out", "--from", "ndtt")
+        run("convert", tmp_path / "nothing.pkl", tmp_path / "out", "--input-format", "ndtt")
 
 
 def test_simulate_writes_the_same_file_for_the_same_seed(tmp_path) -> None:

@@ -157,7 +157,7 @@ def test_evaluation_counts_what_comes_after_it(tmp_path: Path):
         records.append({"id": str(number), "times": times, "types": [0] * 15, "t_end": 20.0, "score_from": 8.0})
     for split, part in (("train", records[:8]), ("test", records[8:])):
         (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in part))
-    fine("train", "--data", tmp_path, "--model", "poisson", "--run", tmp_path / "run", "--quiet")
+    fine("train", "--data", tmp_path, "--model", "poisson", "--out", tmp_path / "run", "--quiet")
     scored = fine("evaluate", tmp_path / "run", "--json").json
     expected = sum(time > 8.0 for one in records[8:] for time in one["times"])
     assert scored["events"] == expected

@@ -70,7 +70,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         (place / "games").mkdir(exist_ok=True)
         (place / "games" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for kind in ("poisson", "hawkes"):
-        fine("train", "--model", kind, "--data", place / "games", "--run", place / kind, "--quiet")
+        fine("train", "--model", kind, "--data", place / "games", "--out", place / kind, "--quiet")
     return [place / kind for kind in ("poisson", "hawkes")]
 
 

@@ -23,7 +23,7 @@ PLACES = "runs:", "pictures:"  # lines that name folders
 def shown(folder: Path) -> Found:
     """What a demo prints and leaves."""
     with one_thread():
-        child = process("demo", "--quiet", "--run", folder)
+        child = process("demo", "--quiet", "--out", folder)
         out, err = child.communicate(timeout=LONGEST)
     assert child.returncode == 0, err
     lines = [line for line in out.splitlines() if not line.startswith(PLACES)]

@@ -62,7 +62,7 @@ READING: list[list[str]] = [
     ["predict", "R", "D"],
     ["predict", "R", "D", "--json", "--unknown", "skip"],
     ["sample", "R", "--history", "D", "--horizon", "1", "--n", "1", "--events", "20"],
-    ["intensity", "R", "D", "--times", "4.5"],
+    ["intensity", "R", "D", "--at", "4.5"],
     ["embed", "R", "D", "--out", "O.jsonl"],
     ["params", "R"],
     ["report", "R", "-o", "O.html"],
@@ -73,7 +73,7 @@ READING: list[list[str]] = [
     ["plan", "P", "D"],
     ["check", "P", "--show", "plan"],
     ["replay", "P", "D"],
-    ["train", "--data", "D", "--init", "R", "--run", "O", "--epochs", "1", "--quiet", "--no-floors"],
+    ["train", "--data", "D", "--init", "R", "--out", "O", "--epochs", "1", "--quiet", "--no-floors"],
 ]
 OF_DATA: list[list[str]] = [
     ["data", "describe", "D"],
@@ -82,8 +82,8 @@ OF_DATA: list[list[str]] = [
     ["data", "convert", "D", "O.xes"],
     ["data", "convert", "D", "O.jsonl.gz"],
     ["data", "convert", "D", "O"],
-    ["train", "--data", "D", "--model", "poisson", "--run", "O", "--quiet"],
-    ["train", "--data", "D", "--model", "hawkes", "--run", "O", "--quiet", "--no-floors"],
+    ["train", "--data", "D", "--model", "poisson", "--out", "O", "--quiet"],
+    ["train", "--data", "D", "--model", "hawkes", "--out", "O", "--quiet", "--no-floors"],
     ["replay", "P", "D"],
     ["plan", "P", "D"],
     ["why", "P", "D", "mood", "--at", "3"],
@@ -126,7 +126,7 @@ def home() -> Path:
             options = [str(folder / one) if one == "rules.ndtt" else one for one in more]
             small = [] if kind in ("poisson", "hawkes") else ["--epochs", "1"]
             data = folder / ("plain.jsonl" if kind in ("nhp", "s2ndtt") else "dated.csv")
-            run = ["--run", folder / kind, "--quiet", *small, *([] if kind == "nhp" else ["--no-floors"])]
+            run = ["--out", folder / kind, "--quiet", *small, *([] if kind == "nhp" else ["--no-floors"])]
             fine("train", "--data", data, "--model", kind, *options, *run)
     return Path(_made[0].name)
 
@@ -315,7 +315,7 @@ def _options(words: list[str]) -> list[str]:
     found: Any = typer.main.get_command(app)
     for word in words[: 2 if words[0] == "data" else 1]:
         found = found.commands[word]
-    left_out = {"--workers", "--processes", "--allow", "--cache"}
+    left_out = {"--jobs", "--processes", "--allow", "--cache"}
     return [
         one.opts[0]
         for one in found.params
@@ -333,7 +333,7 @@ def a_parameter_file(draw: random.Random, folder: Path) -> Case:
     changed.write_text(json.dumps(structured.with_other_values(json.loads(path.read_text()), draw)))
     words = ["params", "R", "--load", "C"]
     if kind in ("andtt", "s2ndtt") and draw.random() < 0.7:
-        words = ["intensity", "D", "--program", "P", "--params", "C", "--times", "4.5"]
+        words = ["intensity", "D", "--program", "P", "--params", "C", "--at", "4.5"]
     run, data = _of_kind(kind, folder)
     return command(words, _places(folder, R=run, C=changed, D=data))
 

@@ -209,7 +209,7 @@ def test_data_whose_name_is_no_unicode_do_not_become_a_run(tmp_path: Path):
     data = os.fsencode(tmp_path) + b"/x\xff.csv"
     with open(data, "wb") as file:
         file.write(b"sequence,time,event\n" + b"".join(b"a,%d,x\n" % number for number in range(1, 20)))
-    said = refused("train", "--data", os.fsdecode(data), "--model", "poisson", "--run", tmp_path / "run", "--quiet")
+    said = refused("train", "--data", os.fsdecode(data), "--model", "poisson", "--out", tmp_path / "run", "--quiet")
     assert "is not Unicode" in said and not (tmp_path / "run").exists()
 
 

@@ -58,7 +58,7 @@ def moments(seed: str, length: float, count: int = MOMENTS) -> list[tuple[float,
 
 def training(data: Path, run: Path) -> list[object]:
     return [
-        *("train", "--data", data, "--model", "anhp", "--run", run, "--epochs", 12, "--batch", 6, "--dim", 8),
+        *("train", "--data", data, "--model", "anhp", "--out", run, "--epochs", 12, "--batch", 6, "--dim", 8),
         *("--quiet", "--no-floors"),
     ]
 

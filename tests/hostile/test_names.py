@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name in NAMES
         ]
         (made / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    fine("train", "--data", made, "--model", "poisson", "--run", made / "run", "--quiet")
+    fine("train", "--data", made, "--model", "poisson", "--out", made / "run", "--quiet")
     return made
 
 
@@ -44,9 +44,9 @@ COMMANDS = {
     "evaluate": ["evaluate", "{}/run", "--floors"],
     "predict": ["predict", "{}/run", "{}/test.jsonl"],
     "sample": ["sample", "{}/run", "--history", "{}/test.jsonl", "--horizon", "1", "--n", "1"],
-    "intensity": ["intensity", "{}/run", "{}/test.jsonl", "--times", "1.7"],
+    "intensity": ["intensity", "{}/run", "{}/test.jsonl", "--at", "1.7"],
     "params": ["params", "{}/run"],
-    "train": ["train", "--data", "{}", "--model", "poisson", "--run", "{}/again"],
+    "train": ["train", "--data", "{}", "--model", "poisson", "--out", "{}/again"],
     "compare": ["compare", "{}/run", "{}/run"],
     "convert": ["data", "convert", "{}/test.jsonl", "{}/out.csv"],
     "unknown": ["predict", "{}/run", "{}/other.jsonl"],

@@ -93,7 +93,7 @@ TRAIN = ("train", "--data", "robocup", "--model", "anhp", "--dim", "4", "--epoch
 def test_of_trainings_into_one_new_folder_one_goes_on_and_the_others_are_refused(tmp_path: Path):
     for attempt in range(5):
         folder = tmp_path / str(attempt)
-        children = [process(*TRAIN, "--run", folder, "--set", f"train.seed={seed}") for seed in range(3)]
+        children = [process(*TRAIN, "--out", folder, "--set", f"train.seed={seed}") for seed in range(3)]
         outcomes = [finished(one) for one in children]
         assert sorted(one.code for one in outcomes) == [0, 1, 1], outcomes
         assert all("this folder" in one.err or "being written" in one.err for one in outcomes if one.code)
@@ -117,7 +117,7 @@ def test_two_searches_that_make_one_study_at_the_same_moment_both_work(tmp_path:
 
 
 def test_a_resumed_run_is_refused_on_the_command_line_while_it_is_written(tmp_path: Path):
-    fine(*TRAIN[:-3], "1", "--quiet", "--run", tmp_path / "run")
+    fine(*TRAIN[:-3], "1", "--quiet", "--out", tmp_path / "run")
     run = RunFolder.open(tmp_path / "run")
     with run.writing():
         assert "being written" in refused("train", "--resume", run.path)

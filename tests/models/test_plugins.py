@@ -51,7 +51,7 @@ def foretell(site: Path, *arguments: object) -> subprocess.CompletedProcess[str]
 def run(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     options = ("--epochs", 2, "--train-fraction", 0.2, "--set", "model.burst=2.0", "--quiet")
-    done = foretell(site, "train", "--model", "tiny", "--data", "robocup", "--run", folder, *options)
+    done = foretell(site, "train", "--model", "tiny", "--data", "robocup", "--out", folder, *options)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -111,7 +111,7 @@ def test_a_model_whose_package_is_missing_is_named(run: Path, tmp_path: Path):
 
 
 def test_a_broken_package_is_an_error_and_no_traceback(site: Path, tmp_path: Path):
-    done = foretell(site, "train", "--model", "broken", "--data", "robocup", "--run", tmp_path / "run")
+    done = foretell(site, "train", "--model", "broken", "--data", "robocup", "--out", tmp_path / "run")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "broken-models" in done.stderr and "RuntimeError: no such weather" in done.stderr
 

@@ -100,7 +100,7 @@ def test_an_example_replays_and_has_every_kind_of_event(name: str):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_is_that_of_the_program(name: str, tmp_path: Path):
-    fine("check", FILES[name], "--graph", tmp_path / "graph.svg")
+    fine("check", FILES[name], "--plot", tmp_path / "graph.svg")
     shipped = folder(name) / "graph.svg"
     assert shipped.read_text(encoding="utf-8") == (tmp_path / "graph.svg").read_text(encoding="utf-8"), (
         f"foretell check {FILES[name]} --graph {shipped}"

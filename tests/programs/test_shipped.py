@@ -48,7 +48,7 @@ def test_a_name_that_is_neither_a_file_nor_shipped_is_told_what_there_is(
         ft.Program.named("library")
     with pytest.raises(ft.ForetellError, match=r"did you mean `robocup`\?"):
         ft.Program.named("robocop")
-    outcome = foretell("train", "--program", "football", "--data", "robocup", "--run", tmp_path / "run")
+    outcome = foretell("train", "--program", "football", "--data", "robocup", "--out", tmp_path / "run")
     assert outcome.code == 1 and not (tmp_path / "run").exists()
     assert "football: error[missing-file]: there is no such file" in outcome.err
     assert "the name of a program: of those that ship with foretell there is robocup" in outcome.err
@@ -60,10 +60,10 @@ def test_a_run_trained_from_a_name_keeps_the_name(tmp_path: Path, monkeypatch: p
 
     monkeypatch.chdir(tmp_path)
     options = ("--data", "robocup", "--dim", 1, "--layers", 1, "--epochs", 1, "--batch", 1, "--quiet")
-    fine("train", "--program", "robocup", *options, "--run", "run", "--set", "train.dev_points=1")
+    fine("train", "--program", "robocup", *options, "--out", "run", "--set", "train.dev_points=1")
     made = RunFolder.open("run")
     assert getattr(made.config().model, "program", None) == "robocup" and made.model().kind == "s2ndtt"
-    assert "already" in refused("train", "--program", "robocup", *options, "--run", "run")
+    assert "already" in refused("train", "--program", "robocup", *options, "--out", "run")
 
 
 def test_the_wheel_has_the_programs_and_their_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -57,8 +57,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_dataset(Dataset(train, dev, test, vocabulary, Card("<u>hostile", "window", "<em>hours", 5)), folder / "data")
     (folder / "talk.ndtt").write_text(PROGRAM)
     options = ("--data", folder / "data", "--epochs", 3, "--quiet", "--layers", 2, "--dim", 4)
-    fine("train", "--model", "anhp", "--run", folder / "anhp", *options, "--set", "model.shortest_wave=0.5")
-    fine("train", "--model", "andtt", "--program", folder / "talk.ndtt", "--run", folder / "andtt", *options)
+    fine("train", "--model", "anhp", "--out", folder / "anhp", *options, "--set", "model.shortest_wave=0.5")
+    fine("train", "--model", "andtt", "--program", folder / "talk.ndtt", "--out", folder / "andtt", *options)
     return folder
 
 

@@ -46,7 +46,7 @@ def test_futures_come_back_on_the_clock_of_the_whole():
 
 def test_the_command_looks_at_the_end_alone(tmp_path: Path):
     folder = folder_of(tmp_path / "data", t_end=40.0)
-    fine("train", "--model", "anhp", "--data", folder, "--run", tmp_path / "run", "--epochs", 1, "--no-floors")
+    fine("train", "--model", "anhp", "--data", folder, "--out", tmp_path / "run", "--epochs", 1, "--no-floors")
     asked = "sample", tmp_path / "run", "--history", folder, "--horizon", 4, "--sequence", 0, "--json"
     (cut,) = json.loads(fine(*asked, "--history-events", 2).out)
     (whole,) = json.loads(fine(*asked).out)

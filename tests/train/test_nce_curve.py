@@ -43,7 +43,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     data = folder_of(folder / "bursts")
     made = [folder / "mle", folder / "nce"]
     for run, more in zip(made, ((), ("--objective", "nce")), strict=True):
-        fine("train", "--data", data, "--dim", 4, "--epochs", 4, "--lr", 0.01, *more, "--run", run, "--quiet")
+        fine("train", "--data", data, "--dim", 4, "--epochs", 4, "--lr", 0.01, *more, "--out", run, "--quiet")
     return made
 
 

@@ -81,17 +81,17 @@ def _scores(run: Path) -> list[list[float]]:
 
 
 def test_the_command_starts_its_processes_and_leaves_one_run_that_another_number_resumes(tmp_path: Path) -> None:
-    one = _foretell(f"{TRAIN} --epochs 4 --run one --json", tmp_path)
-    two = _foretell(f"{TRAIN} --epochs 4 --run two --json --processes 2", tmp_path)
+    one = _foretell(f"{TRAIN} --epochs 4 --out one --json", tmp_path)
+    two = _foretell(f"{TRAIN} --epochs 4 --out two --json --processes 2", tmp_path)
     assert (one.returncode, two.returncode) == (0, 0), two.stderr
     assert json.loads(two.stdout)["run"] == "two"  # one process prints
     np.testing.assert_allclose(_scores(tmp_path / "two"), _scores(tmp_path / "one"), rtol=1e-9)
 
 
 def test_an_interrupted_training_of_two_processes_goes_on_with_one(tmp_path: Path) -> None:
-    one = _foretell(f"{TRAIN} --epochs 12 --run one", tmp_path)
+    one = _foretell(f"{TRAIN} --epochs 12 --out one", tmp_path)
     assert one.returncode == 0, one.stderr
-    arguments = f"{TRAIN} --epochs 12 --run two --processes 2 --set train.checkpoint_seconds=0"
+    arguments = f"{TRAIN} --epochs 12 --out two --processes 2 --set train.checkpoint_seconds=0"
     command = [*FORETELL, *arguments.split()]
     with subprocess.Popen(command, cwd=tmp_path, env=ALONE, stderr=subprocess.PIPE, text=True) as started:
         deadline = time.monotonic() + LIMIT
@@ -108,14 +108,14 @@ def test_an_interrupted_training_of_two_processes_goes_on_with_one(tmp_path: Pat
 
 
 def test_a_mistake_is_said_once_and_nothing_is_left(tmp_path: Path) -> None:
-    found = _foretell("train --model anhp --data nowhere.csv --run two --processes 2", tmp_path)
+    found = _foretell("train --model anhp --data nowhere.csv --out two --processes 2", tmp_path)
     assert found.returncode == 1
     assert len(re.findall("nowhere.csv", found.stderr)) == 1 and "Traceback" not in found.stderr
     assert not list(tmp_path.iterdir())
 
 
 def test_what_one_process_does_is_refused_for_several(tmp_path: Path) -> None:
-    found = _foretell("train --model poisson --data robocup --run two --processes 2", tmp_path)
+    found = _foretell("train --model poisson --data robocup --out two --processes 2", tmp_path)
     assert found.returncode == 1 and "without torchrun or --processes" in found.stderr
 
 

@@ -140,13 +140,13 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def undisturbed(config: Path) -> Path:
     path = config.parent / "undisturbed"
-    fine("train", config, "--run", path, "--quiet")
+    fine("train", config, "--out", path, "--quiet")
     return path
 
 
 def begun(config: Path, run: Path, epoch: int):
     """A training process that has just finished an epoch."""
-    child = process("train", config, "--run", run)
+    child = process("train", config, "--out", run)
     assert child.stderr is not None
     for line in child.stderr:
         if line.startswith(f"epoch {epoch:4d}"):
@@ -210,7 +210,7 @@ def test_a_folder_killed_before_its_configuration_was_written_is_no_run_and_may_
     run.mkdir()
     shutil.copy(undisturbed / "environment.json", run)
     assert "no run folder" in foretell("train", "--resume", run).err
-    fine("train", config, "--run", run, "--quiet")
+    fine("train", config, "--out", run, "--quiet")
 
 
 def test_resume_takes_nothing_beside_it(undisturbed: Path):
@@ -218,7 +218,7 @@ def test_resume_takes_nothing_beside_it(undisturbed: Path):
         ["--set", "train.patience=3"],
         ["--seed", "1"],
         ["--set", "train.lr=1"],
-        ["--run", "x"],
+        ["--out", "x"],
         ["--data", "robocup"],
     ):
         outcome = foretell("train", "--resume", undisturbed, *more)

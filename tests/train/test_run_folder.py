@@ -28,7 +28,7 @@ def bursts(tmp_path: Path) -> Path:
 
 
 def quick(bursts: Path, run: Path, *more: object) -> tuple[object, ...]:
-    return "train", "--data", bursts, "--run", run, "--dim", 4, "--epochs", 2, "--quiet", *more
+    return "train", "--data", bursts, "--out", run, "--dim", 4, "--epochs", 2, "--quiet", *more
 
 
 def test_a_run_folder_holds_what_is_needed_to_understand_it(bursts: Path, tmp_path: Path):

@@ -32,7 +32,9 @@ def auto(
     program: Annotated[
         Path | None, Option(help="Rules: models made of them are tried, too. P.ndtt, or robocup.")
     ] = None,
-    out: Annotated[Path | None, Option(help="The folder to write, and to go on with; default: auto/DATA.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="The folder to write, and to go on with; default: auto/DATA.")
+    ] = None,
     jobs: Annotated[int | None, Option(help="Processes; default: one for each core, on a GPU two.")] = None,
     on: flags.OnOption = "this",
     test: Annotated[bool, Option(help="Score the chosen model on test in the end.")] = True,

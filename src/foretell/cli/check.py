@@ -45,7 +45,7 @@ def check(
     show: Annotated[
         ShownStage | None, Option(help="Print a stage instead of the summary: ast, rules, graph or plan.")
     ] = None,
-    graph: Annotated[Path | None, Option(help="Draw predicates and rules into this SVG file.")] = None,
+    plot: Annotated[Path | None, Option(help="Draw predicates and rules into this SVG file.")] = None,
     dim: Annotated[int, Option(min=0, help="The dimension of functors that declare none.")] = 32,
     layers: Annotated[int, Option(min=0, help="Layers of attention, for counting parameters.")] = 2,
     time_dim: Annotated[int | None, Option(min=0, help="The dimension of times; that of --dim if not given.")] = None,
@@ -75,8 +75,8 @@ def check(
     if as_sarif:
         _print_sarif(checked.warnings)
         return
-    if graph is not None:
-        _draw(checked, graph, Path(checked.sources[0].name).name)
+    if plot is not None:
+        _draw(checked, plot, Path(checked.sources[0].name).name)
     parts = checked.rules, checked.tables, checked.functors, checked.features
     counts = count_parameters(*parts, dim=dim, layers=layers, time_dim=time_dim)
     if as_json:
@@ -92,8 +92,8 @@ def check(
         typer.echo("\n".join(_stage_lines(checked, show)))
     else:
         _show(checked, counts, str(program), dim)
-    if graph is not None:
-        typer.echo(f"picture: {graph}", err=show is not None)
+    if plot is not None:
+        typer.echo(f"picture: {plot}", err=show is not None)
 
 
 def _print_sarif(found: Sequence[Diagnostic]) -> None:
@@ -112,7 +112,7 @@ def _draw(program: Program, path: Path, title: str) -> None:
     from foretell.lang.svg import draw
 
     if path.suffix.lower() != ".svg":
-        raise ForetellError(f"--graph {path}: the picture is an SVG; give a name that ends in .svg")
+        raise ForetellError(f"--plot {path}: the picture is an SVG; give a name that ends in .svg")
     with text_file(path) as file:
         file.write(draw(graph_of(program), title))
 

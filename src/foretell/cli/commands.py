@@ -13,6 +13,7 @@ import typer
 
 from foretell.cli import data
 from foretell.cli.completion import add_completion
+from foretell.cli.old_spellings import RenamedOptions
 from foretell.reading import limits
 
 # In the order of the help; each is the function of this name in the module of this name.
@@ -82,10 +83,10 @@ app = typer.Typer(
 )
 for command in data.app.registered_commands:
     assert command.callback is not None
-    command.callback = bounded(command.callback)
+    command.callback, command.cls = bounded(command.callback), RenamedOptions
 app.add_typer(data.app, name="data")
 for name in COMMANDS:
-    app.command(name)(bounded(getattr(importlib.import_module(f"foretell.cli.{name}"), name)))
+    app.command(name, cls=RenamedOptions)(bounded(getattr(importlib.import_module(f"foretell.cli.{name}"), name)))
 
 
 @app.callback(invoke_without_command=True)

@@ -89,10 +89,8 @@ COMPLETIONS: dict[str, Completion] = {
 # Names that mean something else in one command.
 OF_COMMANDS: dict[str, dict[str, Completion]] = {
     **{command: {"run": runs} for command in ("evaluate", "intensity", "params", "explain")},
-    "predict": {"run": runs, "history": data},
-    "sample": {"run": runs, "history": data},
-    "embed": {"run": runs, "history": words(*get_args(Sight)), "layers": words("all", "top")},
-    "pack": {"split": words()},
+    **{command: {"run": runs, "past": data, "history": data} for command in ("predict", "sample")},
+    "embed": {"run": runs, "context": words(*get_args(Sight)), "layers": words("all", "top")},
 }
 
 

@@ -107,9 +107,9 @@ def convert(
     participants: flags.ParticipantsOption = "",
     sql: flags.SqlOption = "",
     database: flags.DatabaseOption = "",
-    reader: Annotated[ReaderName, typer.Option("--from", help="The format of IN, where its content does not say.")] = (
-        ReaderName.auto
-    ),
+    reader: Annotated[
+        ReaderName, typer.Option("--input-format", help="The format of IN, where its content does not say.")
+    ] = (ReaderName.auto),
     origin: Annotated[
         ClockOrigin | None, typer.Option(help="What time 0 is; first-event: the first event, which is not scored.")
     ] = None,

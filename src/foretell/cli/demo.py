@@ -50,7 +50,9 @@ WHO = ("kickoff(-P)", "kick(-P)", "goal(-P)", "pass(-P,-Q)", "steal(-Q,-P)")
 
 
 def demo(
-    run: Annotated[Path, Option(help="The folder to write; an earlier demo there is replaced.")] = Path("demo-run"),
+    into: Annotated[Path, Option("--out", "-o", help="The folder to write; an earlier demo there is replaced.")] = Path(
+        "demo-run"
+    ),
     epochs: Annotated[int | None, Option(help="Epochs at the most, of either model.")] = None,
     quiet: flags.QuietOption = False,
 ) -> None:
@@ -67,7 +69,7 @@ def demo(
     dataset = load("robocup")
     train, dev, test = dataset.train, dataset.dev, dataset.test
     assert train is not None and dev is not None and test is not None
-    runs = _folders(run, dataset, epochs)
+    runs = _folders(into, dataset, epochs)
     console = out()
     console.print(
         f"RoboCup finals 2001-2004: {len(dataset.vocabulary)} event types; {train.event_count} events to train on, "
@@ -100,11 +102,11 @@ def demo(
         write_scores(result, test, folder.path)
     on_dev = {floor.title: mean_log_likelihood(floor, dev, 1) for floor in reversed(floors)}
     curves = {one.model.title: one.records for one in fits}
-    save_figure(learning_curves(curves, on_dev), run / "learning-curves.png")
+    save_figure(learning_curves(curves, on_dev), into / "learning-curves.png")
     unit = dataset.card.time_unit
-    save_figure(intensity_plot(models[-1], test, 0, start=100.0, end=400.0, time_unit=unit), run / "intensities.png")
+    save_figure(intensity_plot(models[-1], test, 0, start=100.0, end=400.0, time_unit=unit), into / "intensities.png")
     console.print("runs: " + ", ".join(f"{folder.path}/" for folder, _ in runs))
-    console.print(f"pictures: {run}/learning-curves.png, {run}/intensities.png")
+    console.print(f"pictures: {into}/learning-curves.png, {into}/intensities.png")
 
 
 def _folders(run: Path, dataset: Dataset, epochs: int | None) -> list[tuple[RunFolder, RunConfig]]:

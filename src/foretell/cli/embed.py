@@ -19,8 +19,10 @@ def embed(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="FILE.parquet or FILE.jsonl.")] = None,
-    layers: Annotated[str, Option(help="all: layers 0 to L side by side; top: the last one.")] = "all",
-    history: Annotated[
+    layers: Annotated[
+        str, Option("--output-layers", help="all: layers 0 to L side by side; top: the last one.")
+    ] = "all",
+    context: Annotated[
         str | None, Option(help="What an event sees: causal (the past) or two-sided; default: as the run was trained.")
     ] = None,
     sequence: flags.SequenceOption = None,
@@ -31,7 +33,7 @@ def embed(
     *,
     given: flags.Given,
 ) -> None:
-    """Embed events in the context of what came before them, or of all others (--history two-sided, pretrained runs)."""
+    """Embed events in the context of what came before them, or of all others (--context two-sided, pretrained runs)."""
     from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_network
     from foretell.cli.show import print_json
@@ -40,17 +42,17 @@ def embed(
     from foretell.options import Sight, check_choice
 
     if layers not in ("all", "top"):
-        raise ForetellError(f"--layers {layers}: expected all or top")
+        raise ForetellError(f"--output-layers {layers}: expected all or top")
     if out is None and not as_json:
         raise ForetellError("say where to: -o FILE.parquet, -o FILE.jsonl, or --json for stdout")
     if out is not None and out.suffix not in (".parquet", ".jsonl"):
         raise ForetellError(f"{out}: expected a name that ends in .parquet or .jsonl")
-    if history is not None:
-        check_choice("--history", history, Sight)
+    if context is not None:
+        check_choice("--context", context, Sight)
     opened = open_network(run, data, split, flags.reading(given, columns), device)
     chosen = chosen_sequences(opened.data, sequence)
     wanted = cast(Literal["all", "top"], layers)
-    arrays = embeddings_of(opened.network, chosen, wanted, history=cast("Sight | None", history))
+    arrays = embeddings_of(opened.network, chosen, wanted, history=cast("Sight | None", context))
     rows = [
         {
             "sequence": one.id,

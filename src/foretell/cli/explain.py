@@ -22,7 +22,7 @@ def explain(
     data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
     at: Annotated[str | None, Option("--at", help="When: just before this time, a number or a date.")] = None,
     covariates: Annotated[
-        bool, Option("--covariates", help="Instead: what each covariate does, over all of the data.")
+        bool, Option("--covariate-effects", help="Instead: what each covariate does, over all of the data.")
     ] = False,
     event: Annotated[
         str | None, Option(help="A possible event, as in data: 'pass(a,b)'; default: the most probable.")
@@ -60,7 +60,7 @@ def explain(
 
         check_suffix(plot)
     if at is None and not covariates:
-        raise typer.BadParameter("give --at TIME, or --covariates", param_hint="--at")
+        raise typer.BadParameter("give --at TIME, or --covariate-effects", param_hint="--at")
     opened = open_run(run, data, split, flags.reading(given, columns), device)
     if covariates:
         _show_covariates(opened, as_json)

@@ -42,6 +42,17 @@ class UnseenChoice(StrEnum):
 
 ProgramArgument = Annotated[Path, typer.Argument(help="A program: P.ndtt, or the name of a shipped one (robocup).")]
 DataArgument = Annotated[str, typer.Argument(help="A file, a folder, or the name of an embedded data set (robocup).")]
+HistoryArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[HISTORY]",
+        help="What happened so far: a file, a folder, a name, or - for stdin; --history says it, too.",
+    ),
+]
+HistoryOption = Annotated[
+    str | None,
+    typer.Option("--history", help="What happened so far: a file, a folder, a name, or - for stdin."),
+]
 SequenceOption = Annotated[str | None, typer.Option("--sequence", help="Only the sequence with this id or place.")]
 SplitOption = Annotated[str | None, typer.Option("--split", help="train, dev or test; default: all.")]
 ImpossibleOption = Annotated[
@@ -209,6 +220,13 @@ def _type(flag: Flag, hint: Any) -> Any:
     if get_origin(kind) is Literal:
         return Enum("Choice", {word: word for word in get_args(kind)}, type=str) if flag.choices else str
     return kind
+
+
+def one_history(argument: str | None, option: str | None) -> str | None:
+    """What happened so far, as the second argument or as `--history`."""
+    if argument is not None and option is not None:
+        raise ForetellError(f"{argument} and --history {option}: give the history once")
+    return option if argument is None else argument
 
 
 def with_participants(columns: str, participants: str) -> str:

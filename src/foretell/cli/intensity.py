@@ -1,4 +1,4 @@
-"""`foretell intensity RUN DATA --times …`: what a model expects at chosen times of given histories."""
+"""`foretell intensity RUN DATA --at …`: what a model expects at chosen times of given histories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def intensity(
     undeclared: Annotated[str, Option(help="With --program: error or exogenous.")] = "error",
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
-    times: Annotated[str, Option(help="Times, with commas: 0.5,1.2 or 2012-03-01T12:00.")] = "",
+    at: Annotated[str, Option("--at", help="Times, with commas: 0.5,1.2 or 2012-03-01T12:00.")] = "",
     grid: Annotated[int, Option(help="Instead: this many times, evenly spaced over each sequence.")] = 0,
     sequence: flags.SequenceOption = None,
     split: Annotated[str | None, Option(help="train, dev or test.")] = None,
@@ -45,15 +45,15 @@ def intensity(
     from foretell.evaluate.queries import intensities_at
     from foretell.options import Undeclared, check_choice
 
-    if (times and grid) or not (times or grid or plot):
-        raise ForetellError("say when: --times 0.5,1.2 or --grid 100")
+    if (at and grid) or not (at or grid or plot):
+        raise ForetellError("say when: --at 0.5,1.2 or --grid 100")
     if plot is not None:
         from foretell.report.canvas import check_suffix
 
         check_suffix(plot)
     if program is not None or params is not None:
         if program is None or params is None or data is not None:
-            raise ForetellError("without a run: foretell intensity DATA --program P.ndtt --params F --times …")
+            raise ForetellError("without a run: foretell intensity DATA --program P.ndtt --params F --at …")
         from foretell.cli.input_data import chosen_among, open_data
         from foretell.cli.program_model import model_of
 
@@ -68,8 +68,8 @@ def intensity(
         opened = open_run(run, data, split, flags.reading(given, columns), device)
         opened = opened.settled(impossible, chosen_sequences(opened.data, sequence), unseen)
         chosen, model, time_unit = opened.data, opened.model, opened.time_unit
-    if times:
-        chosen, wanted = _asked(chosen, times)
+    if at:
+        chosen, wanted = _asked(chosen, at)
         answers = intensities_at(model, chosen, wanted)
     else:
         answers = intensities_at(model, chosen, [], grid=grid) if grid else []
@@ -88,16 +88,16 @@ def intensity(
 
 
 def _asked(data: EventData, text: str) -> tuple[EventData, list[list[float]]]:
-    """The times of `--times` on the clock of each sequence that has begun by then."""
+    """The times of `--at` on the clock of each sequence that has begun by then."""
     from foretell.cli.input_data import asked_times
 
     parts = [piece.strip() for piece in text.split(",") if piece.strip()]
     if not parts:
-        raise ForetellError(f"--times {text!r}: expected times with commas, 0.5,1.2 or 2012-03-01T12:00")
-    by_time = [asked_times(data, part, "--times") for part in parts]
+        raise ForetellError(f"--at {text!r}: expected times with commas, 0.5,1.2 or 2012-03-01T12:00")
+    by_time = [asked_times(data, part, "--at") for part in parts]
     common = [name for name in data.columns.ids if all(name in one.columns.ids for one, _ in by_time)]
     if not common and len(data):
-        raise ForetellError(f"--times {text}: no sequence has begun at all of these times; ask for them one by one")
+        raise ForetellError(f"--at {text}: no sequence has begun at all of these times; ask for them one by one")
     found = [dict(zip(one.columns.ids, numbers, strict=True)) for one, numbers in by_time]
     chosen = data.select([place for place, name in enumerate(data.columns.ids) if name in set(common)])
     return chosen, [[numbers[name] for numbers in found] for name in chosen.columns.ids]

@@ -16,13 +16,13 @@ from foretell.errors import ForetellError
 def pack(
     source: Annotated[str, typer.Argument(metavar="IN", help="A file, a folder, an embedded name or hf:NAME.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="A folder that does not exist yet.")],
-    split: Annotated[
+    shares: Annotated[
         str | None,
         typer.Option(
             help="Shares of train, dev and test, as 0.8,0.1,0.1, where IN has one split; default: it stays one."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of --split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of --shares.")] = 0,
     columns: flags.ColumnsOption = "",
     participants: flags.ParticipantsOption = "",
     as_json: flags.SummaryOption = False,
@@ -40,7 +40,7 @@ def pack(
     reading = flags.reading(given, flags.with_participants(columns, participants))
     options = replace(DataOptions(), **reading).reading()
     with bar(quiet or as_json) as progress:
-        counts = write(source, target, options, shares=_shares(split), seed=seed, progress=progress.move)
+        counts = write(source, target, options, shares=_shares(shares), seed=seed, progress=progress.move)
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     if as_json:
         splits = {name: {"sequences": one[0], "events": one[1]} for name, one in counts.items()}
@@ -60,6 +60,6 @@ def _shares(text: str | None) -> tuple[float, float, float] | None:
         found = []
     if len(found) != 3 or not all(0.0 <= one <= 1.0 for one in found) or abs(sum(found) - 1.0) > 1e-9 or not found[0]:
         raise ForetellError(
-            f"--split {text}: expected three shares that add up to 1, the first above 0, as 0.8,0.1,0.1"
+            f"--shares {text}: expected three shares that add up to 1, the first above 0, as 0.8,0.1,0.1"
         )
     return found[0], found[1], found[2]

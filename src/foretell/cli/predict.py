@@ -28,12 +28,8 @@ class MethodChoice(StrEnum):
 @flags.with_reading()
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    history: Annotated[
-        str | None,
-        typer.Argument(
-            help="A file, a folder, a name, or - for stdin; default: what is piped in, else the run's test split."
-        ),
-    ] = None,
+    past: flags.HistoryArgument = None,
+    history: flags.HistoryOption = None,
     sequence: flags.SequenceOption = None,
     begin: Annotated[
         str | None,
@@ -70,7 +66,7 @@ def predict(
     from foretell.shards.place import parse_place
     from foretell.train.progress_bar import bar
 
-    place = parse_place(on)
+    place, history = parse_place(on), flags.one_history(past, history)
     if is_task(run):
         asked = {
             "from": begin is not None,

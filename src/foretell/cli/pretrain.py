@@ -24,7 +24,9 @@ def pretrain(
     config: Annotated[
         Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train], [task].")
     ] = None,
-    run: Annotated[Path | None, typer.Option(help="The folder to write; default: runs/DATA-anhp-pretrained.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder to write; default: runs/DATA-anhp-pretrained.")
+    ] = None,
     resume: flags.ResumeOption = None,
     columns: flags.ColumnsOption = "",
     log: flags.LogOption = None,
@@ -38,11 +40,11 @@ def pretrain(
     request = TrainRequest(as_json, quiet, logs=flags.log_names(log))
     add(given, columns, set_)
     if resume is not None:
-        return resume_run(resume, config is not None or run is not None or any(given.values()), request)
+        return resume_run(resume, config is not None or out is not None or any(given.values()), request)
     check_source(config, given, "pretrain")
     _check_task(config)
     given["task"]["kind"] = "pretrain"
-    train_run((config, given), run, request)
+    train_run((config, given), out, request)
 
 
 def _check_task(config: Path | None) -> None:

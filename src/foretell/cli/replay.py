@@ -38,7 +38,7 @@ def replay(
     impossible: flags.ImpossibleOption = flags.Impossible.error,
     undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
     columns: flags.ColumnsOption = "",
-    workers: Annotated[int, typer.Option("--workers", help="Processes; 0: one a core where it pays.", min=0)] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes; 0: one a core where it pays.", min=0)] = 0,
     on: flags.OnOption = "this",
     limit: flags.LimitOption = 1.0,
     cache: Annotated[
@@ -73,7 +73,7 @@ def replay(
     timelines: list[Timeline] = []
     broken: list[BrokenPromise] = []
     for part in parts:
-        done = replayed(checked, part, impossible, limit, workers, folder, quiet, on)
+        done = replayed(checked, part, impossible, limit, jobs, folder, quiet, on)
         timelines.extend(map(listed, done.timelines) if everything else done.timelines)
         broken.extend(done.broken)
         say_counts(done, impossible, part.name, quiet)
@@ -131,7 +131,7 @@ def replayed(
     data: EventData,
     impossible: flags.Impossible,
     limit: float,
-    workers: int,
+    jobs: int,
     cache: Path | None,
     quiet: bool,
     on: str = "this",
@@ -149,7 +149,7 @@ def replayed(
             program,
             data,
             impossible=impossible.value,
-            workers=workers,
+            workers=jobs,
             cache=cache,
             limits=limits,
             on=on,

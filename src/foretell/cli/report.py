@@ -33,8 +33,9 @@ def report(
     sequence: Annotated[
         str | None, Option(help="The sequence that is shown over time, by id or place; default: the longest.")
     ] = None,
-    start: Annotated[
-        str, Option(help="From when on the sequence is shown, a number or a date; default: where it is scored.")
+    begin: Annotated[
+        str,
+        Option("--from", help="From when on the sequence is shown, a number or a date; default: where it is scored."),
     ] = "",
     out: Annotated[Path, Option("--out", "-o", help="The page to write; one that is there is replaced.")] = Path(
         "report.html"
@@ -68,11 +69,11 @@ def report(
     opened = [one.settled(impossible, unseen=unseen) for one in open_scored(runs, data, split, read, device)]
     chosen = _chosen(opened[0], sequence)
     clock = opened[0].clock
-    begin = clock.number_of(start, chosen.start, "--start") if start else chosen.scored_from
-    if not 0.0 <= begin < chosen.t_end:
+    shown_from = clock.number_of(begin, chosen.start, "--from") if begin else chosen.scored_from
+    if not 0.0 <= shown_from < chosen.t_end:
         until = clock.shown(chosen.t_end, chosen.start)
         raise ForetellError(
-            f"--start {start}: expected a time from the start of sequence {chosen.id} on, which ends at {until}"
+            f"--from {begin}: expected a time from the start of sequence {chosen.id} on, which ends at {until}"
         )
     places = [place_of_same(one.data, chosen, str(run)) for one, run in zip(opened, runs, strict=True)]
     with bar(quiet) as progress:
@@ -84,7 +85,7 @@ def report(
         elif floors:
             timed = any(has_times(entry.evaluation) for entry in entries)
             entries = [*_floors(opened, timed, progress), *entries]
-        text = report_page(Contents(summary, entries, places, opened[0].time_unit, begin), progress.move)
+        text = report_page(Contents(summary, entries, places, opened[0].time_unit, shown_from), progress.move)
     with replacing(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     size, seconds = out.stat().st_size, time.monotonic() - begun

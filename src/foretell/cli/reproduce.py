@@ -14,7 +14,9 @@ Option = typer.Option
 def reproduce(
     experiments: Annotated[list[str] | None, typer.Argument(help="Names (see --list), folders, or all.")] = None,
     data: Annotated[str | None, Option(help="The folder with one folder a data set; default: FORETELL_DATA.")] = None,
-    out: Annotated[str | None, Option(help="Where results go; default: reproduced, or reproduced/quick.")] = None,
+    out: Annotated[
+        str | None, Option("--out", "-o", help="Where results go; default: reproduced, or reproduced/quick.")
+    ] = None,
     models: Annotated[str, Option(help="Only these, with commas: nhp,a-nhp.")] = "",
     seeds: Annotated[str, Option(help="Instead of the experiment's own: 0,1,2.")] = "",
     device: Annotated[str, Option(help="auto: what suits each unit; or cpu or cuda for all.")] = "auto",

@@ -33,13 +33,10 @@ COVARIATES = {
 @flags.with_reading()
 def sample(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
+    past: flags.HistoryArgument = None,
+    *,
+    history: flags.HistoryOption = None,
     horizon: Annotated[str, Option(help="How far to go: 30 in the data's unit of time, or 10d, 2h, 30m.")],
-    history: Annotated[
-        str | None,
-        Option(
-            help="What happened so far: a file, a folder, a name, - for stdin; default: what is piped in, else nothing."
-        ),
-    ] = None,
     n: Annotated[int, Option("--n", help="Futures of each history.")] = 1,
     events: Annotated[int, Option(help="Stop a future after so many events, if the horizon is not first.")] = 10_000,
     begin: Annotated[
@@ -61,12 +58,12 @@ def sample(
             help="Covariates of drawn events: those of training events of their type, at random, or missing; default: drawn.",
         ),
     ] = None,
-    output: Annotated[
+    out: Annotated[
         Path | None,
-        Option("--output", "-o", help="Write the futures as data: FILE.jsonl, .jsonl.gz, .csv or .parquet."),
+        Option("--out", "-o", help="Write the futures as data: FILE.jsonl, .jsonl.gz, .csv or .parquet."),
     ] = None,
     whole: Annotated[bool, Option(help="In that file, with the history in front of each future.")] = True,
-    shown: Annotated[int, Option(help="Futures shown in the table.")] = 5,
+    top: Annotated[int, Option(help="Futures shown in the table.", min=0)] = 5,
     device: flags.DeviceOption = "cpu",
     impossible: Annotated[
         flags.Impossible | None,
@@ -77,7 +74,6 @@ def sample(
     on: flags.OnOption = "this",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
-    *,
     given: flags.Given,
 ) -> None:
     """Futures of given histories by exact thinning; for a model of rules the database moves with them."""
@@ -85,7 +81,7 @@ def sample(
 
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
-    from foretell.cli.show import out, print_json
+    from foretell.cli.show import print_json
     from foretell.cli.work_place import RunQuestion, shards_at
     from foretell.data import EventData, EventSequence, save
     from foretell.data.loading import SUFFIXES, suffix_of
@@ -96,11 +92,9 @@ def sample(
     from foretell.train.progress_bar import bar
     from foretell.train.run import RunFolder
 
-    place = parse_place(on)
-    if output is not None and suffix_of(output) is None:
-        raise ForetellError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}")
-    if shown < 0:
-        raise ForetellError(f"--shown {shown}: expected 0 or more")
+    place, history = parse_place(on), flags.one_history(past, history)
+    if out is not None and suffix_of(out) is None:
+        raise ForetellError(f"{out}: expected a name that ends in {', '.join(SUFFIXES)}")
     content, starts = piped_content(history, split), None
     if history is None and content is None:
         for name, value in (("--sequence", sequence), ("--split", split), ("--from", begin)):
@@ -132,15 +126,15 @@ def sample(
             progress=lambda done, of: progress.move("sampling", done, of),
         )
     found = [one.back(futures) for one, futures in zip(recent, found, strict=True)]
-    if output is not None:
-        save(futures_as_data(found, histories, model.vocabulary, clock, whole=whole), output)
+    if out is not None:
+        save(futures_as_data(found, histories, model.vocabulary, clock, whole=whole), out)
     began = [one.start for one in histories]
     if as_json:
         print_json([one.to_json(clock, at) for one, at in zip(found, began, strict=True)])
         return
-    _say(found, shown, time_unit, clock, began)
-    if output is not None:
-        out().print(f"futures: {output}")
+    _say(found, top, time_unit, clock, began)
+    if out is not None:
+        typer.echo(f"futures: {out}")
 
 
 def _say(found: Sequence[Futures], shown: int, time_unit: str, clock: Clock, began: list[int | None]) -> None:

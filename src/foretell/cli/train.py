@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.cli import flags
+from foretell.cli.old_spellings import in_new_words
 from foretell.cli.processes import run_processes, without_processes
 from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
@@ -50,7 +51,7 @@ def train(
     ] = None,
     program: Annotated[Path | None, Option(help="Rules that become the network: P.ndtt, or robocup.")] = None,
     preset: Annotated[str | None, Option(help="paper: the model and its training as the paper has them.")] = None,
-    run: Annotated[Path | None, Option(help="The folder to write; default: runs/DATA-MODEL.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="The folder to write; default: runs/DATA-MODEL.")] = None,
     resume: flags.ResumeOption = None,
     columns: flags.ColumnsOption = "",
     participants: flags.ParticipantsOption = "",
@@ -68,7 +69,7 @@ def train(
 ) -> None:
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
     if processes > 1 and "WORLD_SIZE" not in os.environ:
-        run_processes(processes, without_processes(sys.argv[1:]))
+        run_processes(processes, without_processes(in_new_words("train", sys.argv[1:])))
     request = TrainRequest(as_json, quiet, floors, flags.log_names(log))
     if model or (program is not None and preset is not None):
         given["model"]["kind"] = model or "andtt"
@@ -84,11 +85,11 @@ def train(
     add(given, flags.with_participants(columns, participants), set_)
     if resume is not None:
         epochs = given["train"].pop("epochs", None)
-        more = config is not None or run is not None or any(given.values())
+        more = config is not None or out is not None or any(given.values())
         return resume_run(resume, more, request, epochs)
     check_source(config, given, "train")
     _check_program(given["model"])
-    train_run((config, given), run, request)
+    train_run((config, given), out, request)
 
 
 def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:

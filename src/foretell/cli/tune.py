@@ -37,7 +37,8 @@ def tune(
     ] = None,
     model: Annotated[str | None, Option(help="anhp, nhp, s2p2, …; default: that of the file, or anhp.")] = None,
     out: Annotated[
-        Path | None, Option(help="The folder to write, and to go on with; default: tune/CONFIG, or tune/DATA-MODEL.")
+        Path | None,
+        Option("--out", "-o", help="The folder to write, and to go on with; default: tune/CONFIG, or tune/DATA-MODEL."),
     ] = None,
     as_json: flags.SummaryOption = False,
     quiet: flags.QuietOption = False,

@@ -51,6 +51,9 @@ class PretrainOptions:
         return found + too_small(self, "task.")
 
 
+CONTEXT = Flag("What events see when classified: two-sided or causal.", name="context")
+
+
 @dataclass(frozen=True)
 class ClassifyOptions:
     """A property of sequences, or of each of their events, that the data have under a key of their own."""
@@ -58,7 +61,7 @@ class ClassifyOptions:
     kind: ClassVar[str] = "classify"
     # One value per sequence, or a list with one value per event.
     label: str = option("", flag="The key of the data that has the property.")
-    history: Sight = option("two-sided", flag="What events see when classified: two-sided or causal.")
+    history: Sight = option("two-sided", flag=CONTEXT)
 
     def mistakes(self) -> list[str]:
         asked = "task.label: which property is to be learned? Give `label=`, a key of the data"

@@ -94,7 +94,7 @@ class RunFolder:
         if (path / CONFIG).exists():
             run.lock.release()
             raise ForetellError(
-                f"{path}: there is a run in this folder already; continue it with `resume=`, or choose another folder with `run=`"
+                f"{path}: there is a run in this folder already; continue it with `resume=`, or choose another folder with `out=`"
             )
         run.claimed.append(True)
         facts = environment(config.train.device) | {"data": data or {}}
@@ -144,7 +144,7 @@ class RunFolder:
         """Whether `replace` may write there."""
         if (path / CONFIG).exists() and not (path / REPLACEABLE).exists():
             raise ForetellError(
-                f"{path}: there is a run in this folder that is no demo; choose another folder with `run=`"
+                f"{path}: there is a run in this folder that is no demo; choose another folder with `out=`"
             )
         _check_folder(path)
 

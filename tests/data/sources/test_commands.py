@@ -102,7 +102,7 @@ def test_a_run_asks_its_query_again_from_anywhere(tmp_path: Path, monkeypatch) -
         "shop.sqlite",
         "--sql",
         "SELECT * FROM orders",
-        "--run",
+        "--out",
         "one",
     )
     assert CliRunner().invoke(foretell, train, catch_exceptions=False).exit_code == 0
@@ -130,7 +130,7 @@ def test_a_run_reads_other_logs_in_its_own_unit_and_with_its_participants(log: P
         str(log),
         "--participants",
         "org:resource",
-        "--run",
+        "--out",
         str(tmp_path / "one"),
     )
     assert CliRunner().invoke(foretell, train, catch_exceptions=False).exit_code == 0

@@ -216,7 +216,7 @@ class _Packing:
         if self.shares is None:
             return None
         if len(self.files) > 1:
-            raise DataError(f"`split=`: there are {len(self.files)} splits already: {', '.join(self.files)}")
+            raise DataError(f"`shares=`: there are {len(self.files)} splits already: {', '.join(self.files)}")
         return shared_out(sum(len(one) for parts in self.hashes.values() for one in parts), self.shares, self.seed)
 
     def _repeated(self) -> dict[str, set[int]]:
@@ -244,7 +244,7 @@ def shared_out(count: int, shares: Shares, seed: int) -> np.ndarray:
     for number, part in enumerate(np.split(np.arange(count), ends[:2])):
         members[order[part]] = number
     if not (members == 0).any():
-        raise DataError(f"`split={list(shares)}` leaves none of {count} sequences for training")
+        raise DataError(f"`shares={list(shares)}` leaves none of {count} sequences for training")
     return members
 
 
@@ -281,7 +281,7 @@ def _write_whole(
     splits = dataset.splits()
     if shares is not None:
         if len(splits) > 1:
-            raise DataError(f"`split=`: there are {len(splits)} splits already: {', '.join(splits)}")
+            raise DataError(f"`shares=`: there are {len(splits)} splits already: {', '.join(splits)}")
         (data,) = splits.values()
         members = shared_out(len(data), shares, seed)
         parts = ((name, data.select(np.flatnonzero(members == n).tolist())) for n, name in enumerate(SPLITS))
