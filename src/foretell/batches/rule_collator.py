@@ -20,6 +20,7 @@ from foretell.batches.batch import Batch, Collator, Queries, RuleRows, Sample
 from foretell.batches.expiry import with_expiries
 from foretell.batches.timelines import Histories, SizedCache
 from foretell.data import EventSequence, Vocabulary
+from foretell.plan.asked_events import AskedEvents
 from foretell.plan.cell_plan import make_cell_plan
 from foretell.plan.parameters import ParameterBook
 from foretell.plan.plan import Frame, Merger, make_plan
@@ -51,6 +52,9 @@ class RuleCollator(Collator):
         self.plans: SizedCache[Any] = SizedCache()
         self.handed: SizedCache[Any] = SizedCache()  # made ahead, for the step that comes next
         self._kept: dict[Hashable, QueryPlan] | None = None
+        self.asked: AskedEvents | None = (
+            None  # that queries of a batch of one sequence are about; None: all that is possible
+        )
 
     def watched(self, sequence: EventSequence, until: float) -> EventSequence:
         """Additions go on expiring after the end."""
@@ -82,7 +86,7 @@ class RuleCollator(Collator):
     def _key(self, batch: Batch, queries: Queries, sample: Sample | None = None) -> Hashable:
         """What a plan depends on; None where it is not kept."""
         rows, per_gap, keep = self._rows(batch), queries.visible.per_gap, None if sample is None else sample.keep
-        if per_gap is None:
+        if per_gap is None or self.asked is not None:
             return None
         return rows.keys, batch.times.shape[1], tuple(queries.times.shape), per_gap, batch.times.device, keep
 
@@ -142,7 +146,7 @@ class RuleCollator(Collator):
         for row, (key, timeline) in enumerate(zip(rows.keys, rows.timelines, strict=True)):
             valid = seen[row] <= lengths[row]
             states = seen[row][valid].astype(np.int64) + 1
-            own = None if facts is None else facts[row][valid]
+            own = self.asked if facts is None else facts[row][valid]
             parts.append(self.histories.slots(key, timeline, states, keep, rng, again, own))
         with self.histories.building:
             return self._query_plan(parts, batch, lengths, seen, asked)

@@ -25,6 +25,7 @@ from foretell.ground.replay import chunk_paths, default_folder, groups_of, repla
 from foretell.ground.stored_chunks import StoredChunks
 from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
+from foretell.plan.asked_events import AskedEvents
 from foretell.plan.history import GroundingArrays, SlotHistory
 from foretell.plan.parameters import DimensionLayout
 from foretell.plan.possible_by_functor import PossibleByFunctor
@@ -225,11 +226,12 @@ class Histories:
         keep: int | None = None,
         rng: np.random.Generator | None = None,
         remember: bool = False,
-        chosen: np.ndarray | None = None,
+        chosen: np.ndarray | AskedEvents | None = None,
     ) -> SequenceSlots:
         """What is needed to answer queries in these states; with `keep`, for that many of the events possible at each, drawn anew.
 
-        `remember` where the same will be asked again. With `chosen`, each query is about that one event, which is possible then.
+        `remember` where the same will be asked again. With `chosen`, each query is about that one event,
+        which is possible then, or all are about the same ones.
         """
         with self._lock:
             history = self._history(key, timeline)

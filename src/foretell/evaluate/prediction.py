@@ -48,6 +48,10 @@ class NextEventDistribution:
     events: tuple[LikelyEvent, ...]  # the most probable first
     who: MatchingEvents | None
     draws: int | None = None
+    drawn: int | None = (
+        None  # possible events that the total intensity was estimated from; `events` are then those that match
+    )
+    total_error: float | None = None  # the standard error of that estimate, as a share of it
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> NextEventDistribution:
@@ -63,8 +67,9 @@ class NextEventDistribution:
         found |= {name: list(found[name]) for name in ("interval_50", "interval_90")}
         found["events"] = [{"event": one.event, "probability": one.probability} for one in self.events]
         who = found.pop("who")
-        if self.draws is None:
-            del found["draws"]
+        for name in ("draws", "drawn", "total_error"):
+            if found[name] is None:
+                del found[name]
         return found if who is None else found | {"pattern": who | {"events": list(who["events"])}}
 
 

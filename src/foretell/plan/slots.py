@@ -15,6 +15,7 @@ import numpy as np
 
 from foretell.errors import ForetellError
 from foretell.ground.timeline import Grounding, Timeline
+from foretell.plan.asked_events import AskedEvents
 from foretell.plan.history import NO_INTS, GroundingArrays, SlotHistory
 from foretell.plan.int_arrays import Ints, below, sorted_once, spread, without
 from foretell.plan.local_rows import LocalFacts, LocalProofs, LocalRows
@@ -83,9 +84,12 @@ def slots_of_history(
     query_states: np.ndarray,
     keep: int | None = None,
     rng: np.random.Generator | None = None,
-    chosen: Ints | None = None,
+    chosen: Ints | AskedEvents | None = None,
 ) -> SequenceSlots:
-    """`sequence_slots` where what the timeline fixes is known already; with `chosen`, one given possible event per query and no other."""
+    """`sequence_slots` where what the timeline fixes is known already.
+
+    With `chosen`, queries are about one given possible event each and no other, or all about the same ones.
+    """
     checked(keep, rng)
     return _Builder(history, TimePoints.of(np.asarray(query_states, dtype=np.int64), history)).build(keep, rng, chosen)
 
@@ -144,7 +148,9 @@ class _Builder:
             self.local = LocalFacts(len(self.facts.dim), history.grounded.known)
             self.local_proofs = LocalProofs(history, self.local)
 
-    def build(self, keep: int | None, rng: np.random.Generator | None, chosen: Ints | None = None) -> SequenceSlots:
+    def build(
+        self, keep: int | None, rng: np.random.Generator | None, chosen: Ints | AskedEvents | None = None
+    ) -> SequenceSlots:
         history, points, additions = self.history, self.points, self.history.additions
         asked_fact, asked_point, weight = self._possible(keep, rng) if chosen is None else self._chosen(chosen)
         asked = self._code(asked_fact, asked_point)
@@ -227,8 +233,15 @@ class _Builder:
         self.facts = local.extended(self.facts, self.history.grounded)
         return *self._parts(codes), weight
 
-    def _chosen(self, chosen: Ints) -> tuple[Ints, Ints, np.ndarray]:
-        """One event per query, in the order of the queries, as `_possible` gives them."""
+    def _chosen(self, chosen: Ints | AskedEvents) -> tuple[Ints, Ints, np.ndarray]:
+        """One event per query, in the order of the queries, or the same for all, as `_possible` gives them."""
+        if isinstance(chosen, AskedEvents):
+            assert self.local is not None
+            codes = chosen.numbered(self.local)[:, None] * self.stride + self.points.query
+            self.facts = self.local.extended(self.facts, self.history.grounded)
+            order = np.argsort(codes, axis=None, kind="stable")
+            weight = np.broadcast_to(chosen.weight[:, None], codes.shape)
+            return *self._parts(codes.ravel()[order]), weight.ravel()[order]
         return *self._parts(np.sort(chosen * self.stride + self.points.query)), np.ones(len(chosen))
 
     def _all_possible(self) -> tuple[Ints, Ints]:

@@ -17,7 +17,8 @@ def sentence(prediction: Prediction, time_unit: str = "") -> str:
     if outlook.mean is not None:
         when = f"the next event is expected at {_time(outlook.mean, prediction)}{unit}"
     median = "" if outlook.median is None else f", as likely before as after {_time(outlook.median, prediction)}"
-    best = "".join(f"; most probably it is {one.event} ({percent(one.probability)})" for one in outlook.events[:1])
+    likeliest = outlook.events[:1] if outlook.drawn is None else ()
+    best = "".join(f"; most probably it is {one.event} ({percent(one.probability)})" for one in likeliest)
     begin = _time(prediction.start, prediction, "g")
     after = f"sequence {prediction.sequence}, after {counted(prediction.seen, 'event')}, from {begin} on"
     return f"{after}: {when}{median}{best}"
@@ -30,6 +31,11 @@ def remarks(prediction: Prediction) -> list[str]:
         found.append(
             f"no mean: with probability {percent(outlook.no_event)} nothing happens up to {_time(outlook.horizon, prediction)}; "
             f"above {UNDEFINED_ABOVE:g} the mean is undefined"
+        )
+    if outlook.drawn is not None and outlook.total_error is not None:
+        found.append(
+            f"the total intensity is estimated from {outlook.drawn:,} of {counted(outlook.possible, 'possible event')}, "
+            f"with a standard error of {percent(outlook.total_error)}: so exact are times and probabilities"
         )
     who = outlook.who
     if who is not None:
@@ -55,7 +61,8 @@ def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = 
             start = [escape(prediction.sequence), outlook.by, _time(prediction.start, prediction, "g")]
             cells = [_time(one, prediction) for one in (outlook.mean, outlook.median)]
             cells += [_span(one, prediction) for one in (outlook.interval_50, outlook.interval_90)]
-            best = [escape(_named(outlook.events[:1]))] if what else []
+            likeliest = outlook.events[:1] if outlook.drawn is None else ()
+            best = [escape(_named(likeliest))] if what else []
             who = [escape(_who(outlook))] if patterns else []
             table.add_row(*start, *cells, percent(outlook.no_event), *best, *who)
     return table
@@ -65,7 +72,9 @@ def event_tables(prediction: Prediction) -> list[Table]:
     """The most probable events of one sequence, and those that match the pattern."""
     outlooks = _outlooks(prediction)
     possible = counted(prediction.outlook.possible, "possible event")
-    found = [_events("what is next", f"of {possible}", [(one, one.events) for one in outlooks], shares=False)]
+    found = []
+    if prediction.outlook.drawn is None:
+        found.append(_events("what is next", f"of {possible}", [(one, one.events) for one in outlooks], shares=False))
     who = prediction.who
     if who is not None and who.events:
         rows = [(one, one.who.events) for one in outlooks if one.who is not None]

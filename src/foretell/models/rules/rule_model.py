@@ -296,11 +296,15 @@ class RuleModel(IntensityModel[OptionsT]):
         row, column = about.row, about.column
         shape = len(self.batch_of(history)), queries.times.shape[1]
         out = torch.full((*shape, self.types + 1), -math.inf, dtype=self.dtype, device=self.device)
-        known = columns < self.types
+        known, weight = columns < self.types, about.plan.possible_weight
+        if weight is not None:
+            known &= weight == 1.0  # what stands for others, too, is counted with them
         out = out.index_put((row[known], column[known], columns[known]), answer.possible[known])
         if not bool(known.all()):
             others = torch.zeros(shape, dtype=self.dtype, device=self.device)
-            others = others.index_put((row[~known], column[~known]), answer.possible[~known].exp(), accumulate=True)
+            rates = answer.possible[~known].exp()
+            rates = rates if weight is None else rates * weight[~known].to(rates.dtype)
+            others = others.index_put((row[~known], column[~known]), rates, accumulate=True)
             out = torch.cat([out[..., :-1], others.log().unsqueeze(-1)], dim=-1)
         return out
 

@@ -1,0 +1,103 @@
+"""The next event where possible events are too many to be listed: those that match a pattern one by one, the total from a draw.
+
+A draw is made once for a sequence and asked about at all times, so that its estimate of the total intensity is as smooth as the total.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.batches.batch import Batch, Queries
+from foretell.data import EventData
+from foretell.evaluate.likelihood import with_names
+from foretell.evaluate.patterns import EventPattern
+from foretell.ground.timeline import Grounding
+from foretell.models.base import IntensityModel
+from foretell.models.rules.possible_events import possible_totals
+from foretell.models.rules.rule_model import RuleModel
+from foretell.plan.asked_events import AskedEvents, PlacePattern, asked_events
+
+LISTED = 20_000  # possible events of a sequence, up to which they are all looked at
+DRAWN = 4096  # of the others
+
+
+@dataclass(frozen=True)
+class PartialModel:
+    """A model to which one sequence's possible events are some of them, with weights."""
+
+    model: RuleModel
+    asked: AskedEvents
+
+    @property
+    def possible(self) -> int:
+        """How many events are possible: exact where no filter takes any out."""
+        return round(float(self.asked.weight.sum()))
+
+    @torch.no_grad()
+    def _rates(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What each event after the last one adds to the estimate of the total intensity, and whether it was drawn."""
+        start, seen = batch.t_end.unsqueeze(1), batch.lengths.unsqueeze(1)
+        queries = self.model.collator.plan_queries(batch, Queries.seeing(start, seen))
+        with self.model.evaluating():
+            answer = self.model.planned(self.model.encode(batch), queries)
+        rates, weight = answer.possible.double().exp(), answer.about.plan.possible_weight
+        if weight is None:
+            return rates, torch.zeros_like(rates, dtype=torch.bool)
+        return rates * weight, weight != 1.0
+
+    def total(self, batch: Batch) -> float:
+        """The estimate of the total intensity after the last event."""
+        return float(self._rates(batch)[0].sum())
+
+    def standard_error(self, batch: Batch) -> float:
+        """The standard error of that estimate, as a share of it: as if all had been drawn from one stratum, which is no less."""
+        rates, is_drawn = self._rates(batch)
+        count = self.asked.drawn
+        if count < 2 or not bool(is_drawn.any()):
+            return 0.0
+        # What a filter took out, and what matches, counts as 0 among the drawn ones.
+        others = rates[is_drawn]
+        square = others.square().sum() - others.sum().square() / count
+        return float((square * count / (count - 1)).clamp(min=0.0).sqrt() / rates.sum())
+
+
+def is_drawn(model: IntensityModel, data: EventData) -> bool:
+    """Whether at the ends of some sequences too many events are possible to look at them all."""
+    if not isinstance(model, RuleModel) or not model.histories.grounding.products:
+        return False
+    return any(int(possible_totals(model, one)[-1]) > LISTED for one in data)
+
+
+def drawn_total(
+    model: RuleModel, data: EventData, place: int, pattern: EventPattern | None, keep: int = DRAWN, seed: int = 0
+) -> PartialModel:
+    """For what comes after the end of a sequence: `keep` events are drawn among those that do not match."""
+    key, timeline = model.histories.timeline(model.vocabulary, data[place])
+    history = model.histories.history(key, timeline)
+    found = None if pattern is None else _places(pattern, timeline.grounding)
+    asked = asked_events(history, timeline.states - 1, found, keep, np.random.default_rng((seed, place)))
+    own = with_names(model, asked.names)
+    own = copy.copy(own)
+    assert isinstance(own, RuleModel)
+    own.collator = copy.copy(model.collator)
+    own.collator.asked = asked
+    return PartialModel(own, asked)
+
+
+def _places(pattern: EventPattern, grounding: Grounding) -> PlacePattern:
+    """A name that nothing is about matches nothing."""
+    functor = {name: number for number, name in enumerate(grounding.functors)}.get(pattern.functor, -1)
+    constants = {name: number for number, name in enumerate(grounding.constants)}
+    first: dict[str, int] = {}
+    fixed, repeats = [], []
+    for place, (word, free) in enumerate(zip(pattern.places, pattern.free, strict=True)):
+        if not free:
+            fixed.append((place, constants.get(word, -1)))
+        elif word != "_" and first.setdefault(word, place) != place:
+            repeats.append((first[word], place))
+    return PlacePattern(functor, tuple(fixed), tuple(repeats))
