@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import foretell as ft
 from foretell.ground import replay as replaying
 from foretell.shards import shard_map
 from foretell.shards.place import parse_place
-from tests.cli.invoking import fine
+from tests.cli.invoking import fine, refused
 from tests.reproduce.conftest import START
 from tests.train.small import exciting
 
@@ -96,6 +97,27 @@ def test_what_a_run_is_asked_has_the_same_answer(command: str, place: str, copie
         assert {path.name for path in folder.iterdir()} == {"manifest.jsonl"} | {p.name for p in folder.glob("shard-*")}
     assert fine(*asked, "--on", place).out == here.out
     assert shard_files(copied) == kept  # what is there is not made again
+
+
+@pytest.mark.parametrize("place", PLACES, indirect=True)
+def test_a_comparison_and_a_report_are_the_same(place: str, copied: Path, mixed: Path, tmp_path: Path):
+    other = tmp_path / "other"
+    shutil.copytree(copied, other)
+    asked = ("compare", copied, other, "--data", mixed, "--json", "--quiet")
+    here = fine(*asked)
+    assert fine(*asked, "--on", place).out == here.out
+    assert len(shard_files(copied)) >= 3 and len(shard_files(other)) >= 3
+    page = ("report", copied, "--data", mixed, "--no-floors", "--quiet", "-o")
+    fine(*page, tmp_path / "here.html")
+    kept = set(shard_files(copied))
+    fine(*page, tmp_path / "there.html", "--on", place)
+    assert (tmp_path / "there.html").read_text() == (tmp_path / "here.html").read_text()
+    assert set(shard_files(copied)) > kept
+
+
+def test_scores_from_draws_are_made_in_this_process(copied: Path, mixed: Path):
+    said = refused("evaluate", copied, mixed, "--downsample", 1, "--on", "processes:2")
+    assert "--on" in said and "--downsample" in said
 
 
 @pytest.mark.parametrize("place", PLACES, indirect=True)

@@ -22,6 +22,7 @@ from foretell.train.processes import ProcessGroup
 from tests.train.joined import FittedSteps, fitted, models
 
 FORETELL = [sys.executable, "-m", "foretell"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 ALONE = {name: text for name, text in os.environ.items() if name not in ("RANK", "WORLD_SIZE")} | {
     "OMP_NUM_THREADS": "1"
 }
@@ -105,6 +106,57 @@ def test_an_interrupted_training_of_two_processes_goes_on_with_one(tmp_path: Pat
     resumed = _foretell("train --resume two", tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     np.testing.assert_allclose(_scores(tmp_path / "two"), _scores(tmp_path / "one"), rtol=1e-9)
+
+
+def _gone(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state in "ZX"
+
+
+def _launched(launcher: str, count: int) -> list[str]:
+    return {"foretell": FORETELL, "torchrun": [*TORCHRUN, f"--nproc-per-node={count}", "-m", "--", "foretell"]}[
+        launcher
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are found in /proc")
+@pytest.mark.parametrize("launcher", ["foretell", pytest.param("torchrun", marks=pytest.mark.slow)])
+def test_processes_end_with_the_one_that_started_them(launcher: str, tmp_path: Path) -> None:
+    arguments = f"{TRAIN} --epochs 1000 --run two --set train.checkpoint_seconds=0 --quiet"
+    arguments += " --processes 2" if launcher == "foretell" else ""
+    command = [*_launched(launcher, 2), *arguments.split()]
+    with subprocess.Popen(command, cwd=tmp_path, env=ALONE, stderr=subprocess.DEVNULL) as started:
+        deadline = time.monotonic() + LIMIT
+        while not (tmp_path / "two" / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+            assert started.poll() is None
+            time.sleep(0.02)
+        ranks = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+        started.kill()
+    assert len(ranks) == 2
+    deadline = time.monotonic() + 20.0
+    while not all(_gone(int(one)) for one in ranks):
+        assert time.monotonic() < deadline, "they go on without it"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_same_training_on_one_machine_or_on_two(tmp_path: Path) -> None:
+    one = _foretell(f"{TRAIN} --epochs 2 --run one", tmp_path)
+    assert one.returncode == 0, one.stderr
+    arguments = f"-m -- foretell {TRAIN} --epochs 2 --quiet --json --out".split()
+    two = [*TORCHRUN, "--nproc-per-node=2", *arguments, "two"]
+    found = subprocess.run(two, cwd=tmp_path, env=ALONE, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["run"] == "two"  # one process prints
+    meeting = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{_free_port()}", "--rdzv-id=1"]
+    nodes = [*TORCHRUN, *meeting, "--nproc-per-node=1", *arguments, "nodes"]
+    started = [subprocess.Popen(nodes, cwd=tmp_path, env=ALONE, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [child.wait(LIMIT) for child in started] == [0, 0]
+    for run in ("two", "nodes"):
+        np.testing.assert_allclose(_scores(tmp_path / run), _scores(tmp_path / "one"), rtol=1e-9)
 
 
 def test_a_mistake_is_said_once_and_nothing_is_left(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def compare(
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     columns: flags.ColumnsOption = "",
+    on: flags.OnOption = "this",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
     *,
@@ -41,15 +42,17 @@ def compare(
     """Scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
     from foretell.cli.open_run import open_scored, unfinished
-    from foretell.cli.scoring import kept_scores, score_run, show_comparison
+    from foretell.cli.scoring import kept_scores, score_at, show_comparison
     from foretell.cli.show import print_json
     from foretell.evaluate.compare import ComparedRun
     from foretell.evaluate.compare import compare as compared
     from foretell.evaluate.scores import ScoringOptions
     from foretell.models.capabilities import HasRules
     from foretell.options import Integral, check_choice
+    from foretell.shards.place import parse_place
     from foretell.train.progress_bar import bar
 
+    place = parse_place(on)
     check_choice("over", over, Units)
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
@@ -73,7 +76,7 @@ def compare(
     made = []
     with bar(quiet) as progress:
         for name, one in zip(names, opened, strict=True):
-            scored = kept_scores(one, options) or score_run(one, options, name, progress)
+            scored = kept_scores(one, options) or score_at(place, one, options, name, progress, quiet=quiet)
             made.append(ComparedRun(name, scored, one.data))
         progress.move("comparing", 0, 1)
         found = compared(made, cast(Units, over), seed=seed)

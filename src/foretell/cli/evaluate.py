@@ -78,7 +78,7 @@ def evaluate(
     opened = opened.settled(impossible, unseen=unseen, say=False)
     if downsample:
         changed = {"integral": integral != "quadrature", "no-times": not times, "predict": predict, "floors": floors}
-        refuse_with_draws(changed | {"futures": futures})
+        refuse_with_draws(changed | {"futures": futures, "on": place.kind != "this"})
         show_drawn(opened, downsample, points if points != 10 else 2, window, seed, as_json, quiet)
         return
     wanted = _futures(futures, horizon, delta, costs, opened.clock) if futures else None

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from typing import IO
 import typer
 
 POLL, GRACE = 0.05, 30.0  # seconds between looks at the processes, and what they get to end after one of them has
+PARENT_POLL = 0.5  # seconds between looks of a process at the one that started it
+LAUNCHER, TORCHRUN = "FORETELL_LAUNCHER", "TORCHELASTIC_RUN_ID"
 
 
 def run_processes(count: int, arguments: list[str]) -> None:
@@ -28,7 +31,12 @@ def run_processes(count: int, arguments: list[str]) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     threads = max(1, len(os.sched_getaffinity(0)) // count)
-    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {
+        "WORLD_SIZE": str(count),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        LAUNCHER: str(os.getpid()),
+    }
     with tempfile.TemporaryFile() as said:
         started: list[subprocess.Popen[bytes]] = []
         with _forwarded(started):
@@ -52,6 +60,25 @@ def without_processes(arguments: list[str]) -> list[str]:
             kept.append(argument)
         skip = argument == "--processes"
     return kept
+
+
+def end_with_launcher() -> None:
+    """In a process that `--processes` or `torchrun` started: when that one has ended, killed say, this one stops, too.
+
+    It gets the time to write a checkpoint. Orphans would go on, and hold the run folder.
+    """
+    given = os.environ.get(LAUNCHER, "")
+    if given.isdecimal() or TORCHRUN in os.environ:
+        launcher = int(given) if given.isdecimal() else os.getppid()
+        threading.Thread(target=_watch, args=(launcher,), name="launcher", daemon=True).start()
+
+
+def _watch(launcher: int) -> None:
+    while os.getppid() == launcher:
+        time.sleep(PARENT_POLL)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE)
+    os._exit(1)
 
 
 def _start(arguments: list[str], environment: dict[str, str], said: IO[bytes] | None) -> subprocess.Popen[bytes]:

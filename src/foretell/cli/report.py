@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from foretell.data import EventSequence
     from foretell.data.summary import DataSummary
     from foretell.report.entry import Entry
+    from foretell.shards.place import WorkPlace
     from foretell.train.progress_bar import Bar
 
 Option = typer.Option
@@ -45,6 +46,7 @@ def report(
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
+    on: flags.OnOption = "this",
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
     *,
@@ -59,9 +61,10 @@ def report(
     from foretell.evaluate.metrics import has_times
     from foretell.report.entry import place_of_same
     from foretell.report.page import Contents, report_page
+    from foretell.shards.place import parse_place
     from foretell.train.progress_bar import bar
 
-    begun = time.monotonic()
+    begun, where = time.monotonic(), parse_place(on)
     if out.suffix.lower() not in SUFFIXES:
         raise ForetellError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
     _check_distinct(runs)
@@ -79,7 +82,7 @@ def report(
     with bar(quiet) as progress:
         summary = _summary(opened[0], data, flags.reading(given, columns))
         names = _names(runs)
-        entries = [_entry(one, name, progress) for one, name in zip(opened, names, strict=True)]
+        entries = [_entry(one, name, progress, where) for one, name in zip(opened, names, strict=True)]
         if floors and not names_its_data(opened[0].run):
             log.warning("%s", without_floors(opened[0].run))
         elif floors:
@@ -136,16 +139,16 @@ def _summary(opened: OpenRun, data: str | None, reading: dict[str, Any]) -> Data
     return summarise(load(data, options=opened.run.reading(**reading)))
 
 
-def _entry(opened: OpenRun, name: str, progress: Bar) -> Entry:
+def _entry(opened: OpenRun, name: str, progress: Bar, where: WorkPlace) -> Entry:
     """A run with its scores: those of its folder where they fit, else new ones."""
-    from foretell.cli.scoring import kept_scores, score_run
+    from foretell.cli.scoring import kept_scores, score_at
     from foretell.evaluate.scores import ScoringOptions
     from foretell.report.entry import Entry
 
     # The next time of every event takes longer than all else; `foretell evaluate` has it.
     without = ScoringOptions(times=False)
     kept = kept_scores(opened, ScoringOptions()) or kept_scores(opened, without)
-    scored = kept or score_run(opened, without, name, progress)
+    scored = kept or score_at(where, opened, without, name, progress)
     evaluation, records = scored.evaluation.to_json(), opened.run.metrics()
     return Entry(name, opened.model, opened.data, scored.events, evaluation, records, reused=kept is not None)
 

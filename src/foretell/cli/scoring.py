@@ -43,6 +43,14 @@ def score_run(
     )
 
 
+def score_at(
+    place: WorkPlace, opened: OpenRun, options: ScoringOptions, name: str, progress: Bar, *, quiet: bool = False
+) -> ScoredModel:
+    """New scores of a run, worked out at some place."""
+    with shards_at(place, RunQuestion(opened.run.path, opened.model, opened.data, asdict(options)), quiet) as shards:
+        return score_run(opened, options, name, progress, shards)
+
+
 def kept_scores(opened: OpenRun, options: ScoringOptions) -> ScoredModel | None:
     """The scores that `foretell evaluate` left in the folder, where they are of just this; who takes part is guessed anew."""
     model, data = opened.model, opened.data
@@ -66,8 +74,7 @@ def show_evaluation(
         for floor in fitted_floors(opened, (), progress) if floors else ():
             alike = scored_alike(opened.data, opened.model)
             results.append(score_run(replace(opened, model=floor, data=alike), options, floor.title, progress))
-        with shards_at(place, RunQuestion(run, opened.model, opened.data, asdict(options)), quiet) as shards:
-            results.append(score_run(opened, options, opened.model.title, progress, shards))
+        results.append(score_at(place, opened, options, opened.model.title, progress, quiet=quiet))
     written = write_scores(results[-1], opened.data, run, Origin.of(run / MODEL, opened.data, options))
     warning = unfinished(opened.run, opened.model)
     evaluations = [result.evaluation for result in results]

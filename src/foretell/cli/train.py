@@ -14,7 +14,7 @@ import typer
 
 from foretell.cli import flags
 from foretell.cli.old_spellings import in_new_words
-from foretell.cli.processes import run_processes, without_processes
+from foretell.cli.processes import end_with_launcher, run_processes, without_processes
 from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
 from foretell.reading import parse_toml
@@ -70,6 +70,7 @@ def train(
     """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
     if processes > 1 and "WORLD_SIZE" not in os.environ:
         run_processes(processes, without_processes(in_new_words("train", sys.argv[1:])))
+    end_with_launcher()
     request = TrainRequest(as_json, quiet, floors, flags.log_names(log))
     if model or (program is not None and preset is not None):
         given["model"]["kind"] = model or "andtt"

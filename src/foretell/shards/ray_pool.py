@@ -118,14 +118,23 @@ def _join(ray: Any, place: WorkPlace) -> None:
     with _own_signals():
         try:
             ray.init(address=place.address or "local", **quiet)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError, ImportError) as error:
+        except (
+            ConnectionError,
+            RuntimeError,
+            ValueError,
+            TimeoutError,
+            ImportError,
+            ray.exceptions.RayError,
+        ) as error:
             where = place.address or "this machine"
-            raise ForetellError(f"`on=ray`: {where} cannot be joined: {_last(error)}") from error
+            token = place.address is not None and os.environ.get("RAY_AUTH_MODE") != "token"
+            hint = "; a cluster with a token needs RAY_AUTH_MODE=token, and its token, here, too" if token else ""
+            raise ForetellError(f"`on=ray`: {where} cannot be joined: {_last(error)}{hint}") from error
 
 
 def _print_messages(ray: Any, shown: bool) -> None:
     """Whether Ray prints what becomes of its nodes: it does so on stdout, between what the command prints. Lost shards are told anyway."""
-    worker = getattr(getattr(ray, "_private", None), "worker", None)
+    worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
     if hasattr(worker, "_worker_logs_enabled"):
         worker._worker_logs_enabled = shown
 
