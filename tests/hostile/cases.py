@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from unittest.mock import patch
 
 from foretell.data import load, load_file
 from foretell.data.foreign import load_foreign
@@ -36,6 +37,7 @@ from tests.hostile.outside import watching
 
 ROOT = Path(__file__).parents[1]
 SECONDS, MEMORY = 5, 1 << 30
+CACHES = ("FORETELL_CACHE", "XDG_CACHE_HOME", "MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR")  # the user's to place
 TOKENS = [
     *(
         "NaN",
@@ -425,11 +427,10 @@ def outcome(kind: str, seed: int, folder: Path) -> str:
     """`read`, `refused`, or what is wrong."""
     draw = random.Random(f"{kind} {seed}")
     act = KINDS[kind](draw, folder)
-    for name in ("XDG_CACHE_HOME", "MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR"):  # caches are the user's to place
-        os.environ[name] = str(folder / "cache")
+    caches, outside = dict.fromkeys(CACHES, str(folder / "cache")), []
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
-        with bounded(SECONDS), limits(), watching([folder]) as outside:
+        with bounded(SECONDS), limits(), patch.dict(os.environ, caches), watching([folder]) as outside:
             act()
         said = "read"
     except ForetellError as error:

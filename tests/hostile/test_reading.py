@@ -221,6 +221,7 @@ class Interrupter:
             os.kill(os.getpid(), signal.SIGINT)
         return None
 module = sys.argv[1]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 sys.meta_path.insert(0, Interrupter())
 sys.argv = ["foretell", "params", module]
 main.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def test_what_ray_says_of_its_nodes_is_not_on_stdout(joined_ray: None, capsys: p
 def test_a_cluster_that_is_not_there_is_a_message_at_once(address: str):
     with pytest.raises(ForetellError, match=f"`on={address}`: nothing answers there"):
         RayPool(parse_place(address))
+
+
+def test_another_cluster_than_the_one_that_was_joined_is_refused(joined_ray: None):
+    with pytest.raises(ForetellError, match=r"--on ray:127\.0\.0\.1:1: nothing answers there"):
+        RayPool(parse_place("ray:127.0.0.1:1"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ForetellError, match=f"--on ray:{address}: this process has joined the Ray cluster at "):
+            RayPool(parse_place(f"ray:{address}"))
 
 
 def test_a_killed_worker_costs_its_own_shard_and_a_second_call_nothing(tmp_path: Path, joined_ray: None):

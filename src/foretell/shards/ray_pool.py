@@ -44,6 +44,8 @@ class RayPool:
         if self.own:
             _join(self.ray, place)
             _print_messages(self.ray, False)
+        else:
+            _check_joined(self.ray, place)
         self.tasks: dict[Any, ShardTask] = {}  # by the reference to the result
         self.sent: dict[str, Any] = {}  # references to shared inputs
         self.remote = self.ray.remote(perform_task)
@@ -107,6 +109,18 @@ class RayPool:
         if self.own and self.ray.is_initialized():
             self.ray.shutdown()
             _print_messages(self.ray, True)
+
+
+def _check_joined(ray: Any, place: WorkPlace) -> None:
+    """Nothing is sent to another cluster than the one that was asked for."""
+    if place.address is None or place.address == "auto":
+        return
+    _check_reachable(place)
+    joined = ray.get_runtime_context().gcs_address
+    if not place.address.startswith("ray://") and place.address != joined:
+        raise ForetellError(
+            f"--on {place}: this process has joined the Ray cluster at {joined}; call ray.shutdown() first"
+        )
 
 
 def _join(ray: Any, place: WorkPlace) -> None:
