@@ -41,6 +41,7 @@ def evaluate(
     device: flags.DeviceOption = "cpu",
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     on: flags.OnOption = "this",
     as_json: flags.JsonOption = False,
@@ -67,14 +68,14 @@ def evaluate(
             changed
             | {"no-times": not times}
             | asked
-            | {"floors": floors, "impossible": impossible, "on": place.kind != "this"}
+            | {"floors": floors, "impossible": impossible, "table": table, "on": place.kind != "this"}
         )
         evaluate_task(open_network(run, data, split, flags.reading(given, columns), device), seed, as_json)
         return
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
     _check_futures(futures, horizon, delta, costs)
-    (opened,) = open_scored([run], data, split, flags.reading(given, columns), device)
+    (opened,) = open_scored([run], data, split, flags.reading(given, columns), device, table)
     opened = opened.settled(impossible, unseen=unseen, say=False)
     if downsample:
         changed = {"integral": integral != "quadrature", "no-times": not times, "predict": predict, "floors": floors}

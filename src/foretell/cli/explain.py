@@ -36,6 +36,7 @@ def explain(
     ] = 256,
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    table: flags.TableOption = None,
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
@@ -61,7 +62,7 @@ def explain(
         check_suffix(plot)
     if at is None and not covariates:
         raise typer.BadParameter("give --at TIME, or --covariate-effects", param_hint="--at")
-    opened = open_run(run, data, split, flags.reading(given, columns), device)
+    opened = open_run(run, data, split, flags.reading(given, columns), device, tables=table)
     if covariates:
         _show_covariates(opened, as_json)
         return
@@ -98,8 +99,8 @@ def explain(
     else:
         console = out()
         console.print(heading(explained), markup=False)
-        for table in tables(explained, most):
-            console.print(table)
+        for one in tables(explained, most):
+            console.print(one)
         if plot is not None:
             typer.echo(f"picture: {plot}")
 

@@ -73,6 +73,12 @@ UnseenOption = Annotated[
         help="Parameters of rules for values that training never met: the mean of the trained ones, or an error.",
     ),
 ]
+TableOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--table", metavar="NAME=FILE", help="Other rows for a table of the rules: user=new.csv; may be repeated."
+    ),
+]
 UndeclaredOption = Annotated[
     UndeclaredChoice,
     typer.Option("--undeclared", help="Events that nothing declares: an error, or taken to be exogenous."),

@@ -26,6 +26,7 @@ def intensity(
     undeclared: Annotated[str, Option(help="With --program: error or exogenous.")] = "error",
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    table: flags.TableOption = None,
     at: Annotated[str, Option("--at", help="Times, with commas: 0.5,1.2 or 2012-03-01T12:00.")] = "",
     grid: Annotated[int, Option(help="Instead: this many times, evenly spaced over each sequence.")] = 0,
     sequence: flags.SequenceOption = None,
@@ -54,6 +55,8 @@ def intensity(
     if program is not None or params is not None:
         if program is None or params is None or data is not None:
             raise ForetellError("without a run: foretell intensity DATA --program P.ndtt --params F --at …")
+        if table:
+            raise ForetellError("--table gives a run other rows: with --program, name the file in the program")
         from foretell.cli.input_data import chosen_among, open_data
         from foretell.cli.program_model import model_of
 
@@ -65,7 +68,7 @@ def intensity(
         model, found = model_of(program, params, chosen_among(found, sequence), dtype, undeclared, way)  # pyright: ignore[reportArgumentType]
         chosen, time_unit = found[0], ""
     else:
-        opened = open_run(run, data, split, flags.reading(given, columns), device)
+        opened = open_run(run, data, split, flags.reading(given, columns), device, tables=table)
         opened = opened.settled(impossible, chosen_sequences(opened.data, sequence), unseen)
         chosen, model, time_unit = opened.data, opened.model, opened.time_unit
     if at:

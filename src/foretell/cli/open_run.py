@@ -16,6 +16,7 @@ import numpy as np
 
 from foretell.cli import flags
 from foretell.cli.input_data import piped_data
+from foretell.cli.other_rows import model_with
 from foretell.cli.replay import say_impossible
 from foretell.data import Clock, Dataset, EventData, Vocabulary
 from foretell.errors import DataError, ForetellError
@@ -81,13 +82,16 @@ def open_run(
     reading: Mapping[str, Any] = NOTHING,
     device: str = "cpu",
     content: bytes | None = None,
+    tables: Sequence[str] | None = None,
 ) -> OpenRun:
     """Without `data`, the run's own data set is opened (its test split, unless another is named); `content` came through a pipe.
 
-    Other data are read as the run's were, but for what `reading` says.
+    Other data are read as the run's were, but for what `reading` says. `tables` give tables of the rules other rows.
     """
     folder = RunFolder.open(run)
-    return _opened(folder, folder.model(str(choose_device(device))), data, split, reading, content)
+    model = folder.model(str(choose_device(device)))
+    model_with(model, tables)
+    return _opened(folder, model, data, split, reading, content)
 
 
 def _opened(
@@ -105,10 +109,15 @@ def _opened(
 
 
 def open_scored(
-    runs: Sequence[Path], data: str | None, split: str | None, reading: Mapping[str, Any], device: str
+    runs: Sequence[Path],
+    data: str | None,
+    split: str | None,
+    reading: Mapping[str, Any],
+    device: str,
+    tables: Sequence[str] | None = None,
 ) -> list[OpenRun]:
     """Runs and the data they are scored on: other data than their own in the windows that they learned from, where all have the same."""
-    opened = [open_run(run, data, split, reading, device) for run in runs]
+    opened = [open_run(run, data, split, reading, device, tables=tables) for run in runs]
     options = [one.run.config().data for one in opened]
     alike = len({(one.window_events, one.history_events) for one in options}) == 1
     if data is None or not alike:

@@ -32,6 +32,7 @@ def plan(
     split: flags.SplitOption = None,
     impossible: flags.ImpossibleOption = flags.Impossible.error,
     undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
+    table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
     *,
@@ -42,6 +43,7 @@ def plan(
     import torch
 
     from foretell.cli.input_data import chosen_among, open_data
+    from foretell.cli.other_rows import program_with
     from foretell.cli.show import print_json
     from foretell.ground.replay import replay
     from foretell.plan.parameters import DimensionLayout, ParameterBook
@@ -50,7 +52,7 @@ def plan(
     from foretell.plan.slots import sequence_slots
 
     opened = open_data(data, split, flags.reading(given, columns))
-    checked = met_log(read_program(program, undeclared), opened)
+    checked = met_log(program_with(read_program(program, undeclared), table), opened)
     layout = DimensionLayout(checked, dim)
     book = ParameterBook(layout, max(dim, 1) if time_dim is None else time_dim)
     found, tiled = [], []

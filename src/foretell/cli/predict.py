@@ -14,6 +14,7 @@ from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
     from foretell.data import EventData
+    from foretell.evaluate.prediction import Prediction
 
 Option = typer.Option
 FULLY_SHOWN = 3  # sequences; where there are more, each is one row
@@ -49,6 +50,7 @@ def predict(
     device: flags.DeviceOption = "cpu",
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     on: flags.OnOption = "this",
     as_json: flags.JsonOption = False,
@@ -58,11 +60,10 @@ def predict(
     """The next event of each sequence: its time, its type and its participants, with probabilities; a classifier's labels."""
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
-    from foretell.cli.show import out, print_json
+    from foretell.cli.show import print_json
     from foretell.cli.task_runs import is_task, label_data
     from foretell.cli.work_place import RunQuestion, shards_at
     from foretell.evaluate.predict import predict_each, seen_until
-    from foretell.report.predict_tables import event_tables, remarks, sentence, when_table
     from foretell.shards.place import parse_place
     from foretell.train.progress_bar import bar
 
@@ -73,6 +74,7 @@ def predict(
             "pattern": pattern,
             "by": by is not MethodChoice.quadrature,
             "impossible": impossible,
+            "table": table,
             "on": place.kind != "this",
         }
         stray = [f"--{name}" for name, value in asked.items() if value]
@@ -82,7 +84,7 @@ def predict(
             )
         label_data(run, history, split, flags.reading(given, columns), device, sequence, as_json)
         return
-    opened = open_run(run, history, split, flags.reading(given, columns), device, piped_content(history, split))
+    opened = open_run(run, history, split, flags.reading(given, columns), device, piped_content(history, split), table)
     chosen = chosen_sequences(opened.data, sequence)
     if begin is not None:
         chosen, starts = asked_times(chosen, begin, "--from")
@@ -102,15 +104,22 @@ def predict(
     if as_json:
         print_json([one.to_json() for one in found])
         return
+    _show(found, chosen.name, opened.time_unit)
+
+
+def _show(found: list[Prediction], name: str, time_unit: str) -> None:
+    from foretell.cli.show import out
+    from foretell.report.predict_tables import event_tables, remarks, sentence, when_table
+
     console = out()
     if not found:
-        console.print(f"{chosen.name}: there is no sequence in it", markup=False)
+        console.print(f"{name}: there is no sequence in it", markup=False)
         return
     few = len(found) <= FULLY_SHOWN
     if few:
         for one in found:
-            console.print(sentence(one, opened.time_unit), markup=False)
-    console.print(when_table(found, opened.time_unit, what=not few))
+            console.print(sentence(one, time_unit), markup=False)
+    console.print(when_table(found, time_unit, what=not few))
     for one in found if few else ():
         for line in remarks(one):
             console.print(line, markup=False)

@@ -37,6 +37,7 @@ def replay(
     split: flags.SplitOption = None,
     impossible: flags.ImpossibleOption = flags.Impossible.error,
     undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
+    table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     jobs: Annotated[int, typer.Option("--jobs", help="Processes; 0: one a core where it pays.", min=0)] = 0,
     on: flags.OnOption = "this",
@@ -56,13 +57,14 @@ def replay(
 ) -> None:
     """The facts and the possible events after each event, or at one time; promises of the program are checked."""
     from foretell.cli.input_data import asked_times, chosen_among, open_data
+    from foretell.cli.other_rows import program_with
     from foretell.ground.product_rows import listed
     from foretell.ground.replay import default_folder
 
     if cache is not None and no_cache:
         raise typer.BadParameter("--cache and --no-cache exclude one another")
     opened = open_data(data, split, flags.reading(given, columns))
-    checked = met_log(read_program(program, undeclared), opened)
+    checked = met_log(program_with(read_program(program, undeclared), table), opened)
     parts = chosen_among(opened, sequence)
     times: list[float | None] = [None for part in parts for _ in part]
     if at is not None:

@@ -21,6 +21,7 @@ def why(
     split: flags.SplitOption = None,
     impossible: flags.ImpossibleOption = flags.Impossible.error,
     undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
+    table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     limit: flags.LimitOption = 1.0,
     as_json: flags.JsonOption = False,
@@ -29,13 +30,14 @@ def why(
 ) -> None:
     """Why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
     from foretell.cli.input_data import asked_times, chosen_among, open_data
+    from foretell.cli.other_rows import program_with
     from foretell.cli.replay import before, met_log, read_program, replayed, say_counts
     from foretell.cli.show import print_json
     from foretell.errors import ForetellError
     from foretell.ground.explain import why as explain
 
     opened = open_data(data, split, flags.reading(given, columns))
-    checked = met_log(read_program(program, undeclared), opened)
+    checked = met_log(program_with(read_program(program, undeclared), table), opened)
     parts = chosen_among(opened, sequence)
     chosen = next((part for part in parts if len(part)), None)
     if chosen is None:

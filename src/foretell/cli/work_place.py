@@ -14,6 +14,7 @@ from typing import Any
 from foretell.data import EventData
 from foretell.evaluate.record import digest_of
 from foretell.models.base import IntensityModel
+from foretell.models.capabilities import HasRules
 from foretell.shards.place import WorkPlace
 from foretell.shards.shard_map import Shards, open_shards
 from foretell.train.run import MODEL
@@ -43,6 +44,7 @@ class RunQuestion:
             "attributes": [{name: vars(one) for name, one in table.items()} for table in tables],
             "metadata": [sorted((name, repr(value)) for name, value in one.items()) for one in columns.metadata],
             "asked": dict(self.asked),
+            **({"program": self.model.program.digest} if isinstance(self.model, HasRules) else {}),
         }
 
 

@@ -24,6 +24,7 @@ class FactTable:
     features: tuple[str, ...] = ()  # columns that are no arguments but numbers
     numbers: list[Numbers] = field(default_factory=list, repr=False)  # of each row; empty without features
     log: LogPlace | None = None  # whose values the rows are
+    trained: FactTable | None = field(default=None, repr=False)  # what it stands in place of, where it has other rows
     waits: bool = False  # for the log: its rows are not known yet
 
     @property

@@ -201,6 +201,22 @@ class Program:
         digest = sha256(f"{self.digest} {text}".encode("utf-8", "surrogatepass")).hexdigest()
         return replace(self, tables=tuple(tables), digest=digest)
 
+    def with_tables(self, files: Mapping[str, str | Path]) -> Program:
+        """The program with other rows for some of its tables.
+
+        Args:
+            files: CSV or Parquet files by the name of their table: `program.with_tables({"user": "new.csv"})`.
+
+        Returns:
+            The program; facts that it writes out stay.
+
+        Raises:
+            ForetellError: there is no such table, or its file cannot be read or has other columns.
+        """
+        from foretell.lang.other_rows import with_tables
+
+        return with_tables(self, files)
+
     @property
     def expires(self) -> bool:
         return any(one.rule.duration is not None for one in self.rules)

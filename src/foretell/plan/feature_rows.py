@@ -26,8 +26,13 @@ class FeatureRows:
     rows: list[int] = field(default_factory=list)  # in the stack of vectors
     args: list[tuple[str, ...]] = field(default_factory=list)  # of each fact
     inputs: list[np.ndarray] = field(default_factory=list)  # float64 [1 + 2·columns] of each
+    met: set[tuple[str, ...]] = field(default_factory=set)
 
     def meet(self, row: int, args: tuple[str, ...]) -> None:
+        """Whether the name of a fact is new says nothing: those of a saved model are met before their numbers."""
+        if args in self.met:
+            return
+        self.met.add(args)
         self.rows.append(row)
         self.args.append(args)
         self.inputs.append(self._inputs(args))

@@ -272,10 +272,8 @@ class ParameterBook:
     def _feature_row(self, functor: str, dim: int, args: tuple[str, ...]) -> tuple[ParameterFamily, int]:
         """The place of a fact's vector, which is made of its numbers."""
         family = self.family(("row", dim), "row", {"W": (dim, 1)})
-        before = len(family.names)
         number = family.number(f"{functor}({','.join(args)})" if args else functor)
-        if number == before:
-            self._features(functor, dim).meet(family.rows[number][0], args)
+        self._features(functor, dim).meet(family.rows[number][0], args)
         return family, number
 
     def _features(self, functor: str, dim: int) -> FeatureRows:

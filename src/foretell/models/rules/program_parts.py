@@ -29,8 +29,13 @@ def program_parts(program: Program) -> dict[str, Any]:
     rules = [pretty_rule(one.rule) for one in program.rules if not one.is_made]
     return {
         "text": "\n".join([*declared, *rules]) + "\n",
-        "tables": [_table_parts(one) for one in program.tables],
+        "tables": [_table_parts(one.trained or one) for one in program.tables],
         "undeclared": program.undeclared,
+        **(
+            {"rows": [_table_parts(one) for one in program.tables]}
+            if any(one.trained is not None for one in program.tables)
+            else {}
+        ),
     }
 
 
@@ -50,7 +55,7 @@ def _table(parts: dict[str, Any], span: Span) -> FactTable:
         raise ValueError("the numbers of its tables are not those of its rows")
     log = None if parts.get("log") is None else LogPlace(str(parts["log"][0]), int(parts["log"][1]))
     waits = log is not None and parts.get("waits") is True
-    return FactTable(parts["functor"], int(parts["arity"]), rows, span, "", (), features, numbers, log, waits)
+    return FactTable(parts["functor"], int(parts["arity"]), rows, span, "", (), features, numbers, log, waits=waits)
 
 
 def _places(program: Program, name: str) -> str:
@@ -64,3 +69,12 @@ def program_from_parts(parts: dict[str, Any], dim: int) -> Program:
     tables = [_table(one, span) for one in parts["tables"]]
     gathered = replace(gather(source, None), tables=tables)
     return check(gathered, undeclared=parts["undeclared"], dim=dim)
+
+
+def with_saved_rows(program: Program, parts: dict[str, Any]) -> Program:
+    """The program of training with the rows that the model had when it was saved, if these were others."""
+    if "rows" not in parts:
+        return program
+    span = Span(program.sources[0], 0, 0)
+    rows = [replace(_table(one, span), trained=table) for one, table in zip(parts["rows"], program.tables, strict=True)]
+    return replace(program, tables=tuple(rows))

@@ -23,7 +23,6 @@ from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.data.calendar import Calendar
 from foretell.errors import ForetellError
 from foretell.ground.expiry import refuse_features
-from foretell.ground.given import with_log
 from foretell.ground.impossible import check_declared
 from foretell.ground.possible_groups import possible_groups
 from foretell.lang.program import Program
@@ -35,8 +34,9 @@ from foretell.models.rules.event_features import PointInputs, numbers_of_points
 from foretell.models.rules.event_logs import check_event_arrays, event_arrays, event_logs, load_event_arrays
 from foretell.models.rules.mean_rates import mean_rates
 from foretell.models.rules.number_scales import NumberScales
+from foretell.models.rules.other_rows import TakesRows, fill_from_log, use_program
 from foretell.models.rules.planned_intensities import PlannedIntensities
-from foretell.models.rules.program_parts import program_from_parts, program_parts
+from foretell.models.rules.program_parts import program_from_parts, program_parts, with_saved_rows
 from foretell.models.rules.rule_calendar import RuleCalendar
 from foretell.models.rules.rule_network import Embeddings, RuleNetwork
 from foretell.models.rules.rule_options import RuleOptions
@@ -56,7 +56,7 @@ EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # possible events at all q
 OptionsT = TypeVar("OptionsT", bound=RuleOptions)
 
 
-class RuleModel(IntensityModel[OptionsT]):
+class RuleModel(TakesRows, IntensityModel[OptionsT]):
     """A program of rules is the network; what a fact remembers of the past is up to each model."""
 
     takes_calendar = True
@@ -175,9 +175,7 @@ class RuleModel(IntensityModel[OptionsT]):
         """Before a first fit: take the data's events, and check them against the program."""
         if not len(self.vocabulary):
             self.vocabulary = data.vocabulary
-        if self.program.waits_for_log:  # all is made of the program, and made again now that its rows are known
-            make, how = vars(type(self))["__init__"], {"seed": self.rule_network.seed, "dtype": self.dtype}
-            make(self, with_log(self.program, data), self.vocabulary, self.options, **how)
+        fill_from_log(self, data)
         check_declared(self.program, data)
         self.histories.set_clock(data.clock)
 
@@ -331,9 +329,8 @@ class RuleModel(IntensityModel[OptionsT]):
         with self.evaluating():
             answer = self._answer(self.encode(batch), self.collator.plan_queries(batch, queries))
         about, logs = answer.about, answer.possible.tolist()
-        text = about.plan.text
         for place, fact, log in zip(about.column.tolist(), about.plan.possible_fact.tolist(), logs, strict=True):
-            found[place][text(fact)] = math.exp(log)
+            found[place][about.plan.text(fact)] = math.exp(log)
         return [dict(sorted(one.items())) for one in found]
 
     # In and out
@@ -384,6 +381,7 @@ class RuleModel(IntensityModel[OptionsT]):
         """The names of a saved model's parameters, which must be those of its program."""
         meet_saved_names(self.rule_network, self.book, spec["names"], numbering=spec.get("numbering"))
         self.rule_network.grow(self.dtype, self.device)
+        use_program(self, with_saved_rows(self.program, spec["program"]))
 
     def renamed_parameters(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Parameters of a file of format 1 under their names of today."""

@@ -1,0 +1,68 @@
+"""`--table user=new.csv`: other rows for tables of a program, or of a run's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foretell.cli import flags
+from foretell.errors import ForetellError
+from foretell.wording import counted
+
+if TYPE_CHECKING:
+    from foretell.lang.program import Program
+    from foretell.models.build import Network
+
+
+def table_files(given: Sequence[str] | None) -> dict[str, str]:
+    """Files by the name of their table."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, path = flags.pair(text, "--table")
+        if name in found:
+            raise ForetellError(
+                f"--table {text}: {name} has rows from {found[name]} already; give one file for a table"
+            )
+        found[name] = path
+    return found
+
+
+def program_with(program: Program, given: Sequence[str] | None) -> Program:
+    from foretell.lang.other_rows import with_tables
+
+    files = table_files(given)
+    made = with_tables(program, files) if files else program
+    _say(program, made, files, "in the program's own")
+    return made
+
+
+def model_with(model: Network, given: Sequence[str] | None) -> None:
+    """Give a model that was just loaded other rows."""
+    from foretell.lang.other_rows import with_tables
+    from foretell.models.rules.other_rows import use_program
+    from foretell.models.rules.rule_model import RuleModel
+
+    files = table_files(given)
+    if not files:
+        return
+    if not isinstance(model, RuleModel):
+        raise ForetellError(
+            f"--table {next(iter(given or ()))}: {model.title} has no rules and no tables; leave it out"
+        )
+    before = model.program
+    made = with_tables(before, files)
+    use_program(model, made)
+    _say(before, made, files, "in training")
+
+
+def _say(before: Program, after: Program, files: dict[str, str], where: str) -> None:
+    """How many rows there are and how many are new, and what is doubtful in the files; on stderr."""
+    from foretell.lang.other_rows import new_rows
+
+    for one in after.warnings[len(before.warnings) :]:
+        sys.stderr.write(f"{one.render()}\n")
+    for functor, path in files.items():
+        rows = sum(len(one.rows) for one in after.tables if one.functor == functor)
+        new = len(new_rows(before, after, functor))
+        sys.stderr.write(f"{functor}: {counted(rows, 'row')} from {path}, {new:,} of them not {where}\n")
