@@ -54,11 +54,11 @@ def test_a_cluster_that_is_not_there_is_a_message_at_once(address: str):
 
 
 def test_another_cluster_than_the_one_that_was_joined_is_refused(joined_ray: None):
-    with pytest.raises(ForetellError, match=r"--on ray:127\.0\.0\.1:1: nothing answers there"):
+    with pytest.raises(ForetellError, match=r"`on=ray:127\.0\.0\.1:1`: nothing answers there"):
         RayPool(parse_place("ray:127.0.0.1:1"))
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(ForetellError, match=f"--on ray:{address}: this process has joined the Ray cluster at "):
+        with pytest.raises(ForetellError, match=f"`on=ray:{address}`: this process has joined the Ray cluster at "):
             RayPool(parse_place(f"ray:{address}"))
 
 

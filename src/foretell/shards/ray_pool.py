@@ -119,7 +119,7 @@ def _check_joined(ray: Any, place: WorkPlace) -> None:
     joined = ray.get_runtime_context().gcs_address
     if not place.address.startswith("ray://") and place.address != joined:
         raise ForetellError(
-            f"--on {place}: this process has joined the Ray cluster at {joined}; call ray.shutdown() first"
+            f"`on={place}`: this process has joined the Ray cluster at {joined}; call ray.shutdown() first"
         )
 
 

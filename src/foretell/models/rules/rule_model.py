@@ -290,8 +290,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         """Log-intensities [B, Q, K + 1]: of every type, −∞ where it is impossible, and last of all others together."""
         answer = self._answer(history, queries)
         about = answer.about
-        columns = answer.columns(self.vocabulary)
-        row, column = about.row, about.column
+        columns, row, column = answer.columns(self.vocabulary), about.row, about.column
         shape = len(self.batch_of(history)), queries.times.shape[1]
         out = torch.full((*shape, self.types + 1), -math.inf, dtype=self.dtype, device=self.device)
         known, weight = columns < self.types, about.plan.possible_weight
@@ -300,8 +299,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         out = out.index_put((row[known], column[known], columns[known]), answer.possible[known])
         if not bool(known.all()):
             others = torch.zeros(shape, dtype=self.dtype, device=self.device)
-            rates = answer.possible[~known].exp()
-            rates = rates if weight is None else rates * weight[~known].to(rates.dtype)
+            rates = answer.possible[~known].exp() * (1.0 if weight is None else weight[~known].to(self.dtype))
             others = others.index_put((row[~known], column[~known]), rates, accumulate=True)
             out = torch.cat([out[..., :-1], others.log().unsqueeze(-1)], dim=-1)
         return out
