@@ -57,6 +57,21 @@ def test_enumeration_is_every_way_to_exchange_scores(units, whole_numbers):
         assert found.p_value == pytest.approx(brute_force(first, second), abs=1e-12)
 
 
+def test_the_unit_of_scores_does_not_move_p():
+    """Patterns of the same sum are found among sums that rounding sets apart, however large these are."""
+    whole = np.random.default_rng(4).integers(-5, 6, 8).astype(float)
+    for unit in (1.0, 1e6 / 3.0, 1e8 / 7.0, 1e-7):
+        assert permutation_test(whole * unit, np.zeros(8)).p_value == brute_force(whole, np.zeros(8)), unit
+
+
+def test_one_pattern_is_drawn_where_one_is_asked_for():
+    assert permutation_test(np.arange(70.0), np.zeros(70), permutations=1).permutations == 1
+
+
+def test_the_difference_of_a_single_row_is_its_own():
+    assert compare_values(np.array([1.5]), np.array([1.0]), np.array([0])).difference == 0.5
+
+
 def test_patterns_are_enumerated_when_there_are_no_more_than_would_be_drawn():
     first, second = np.random.default_rng(0).normal(size=(2, 6))
     assert permutation_test(first, second, permutations=64).exact

@@ -5,16 +5,17 @@
     python -m tests.mutation --sample 300 --tests tests/nn tests/models  # at random from all other files that these tests run
 
 A mutant is a function's code with one operator, number or condition changed (`operators.py`). Tests are collected once; a mutant is a
-forked process in which the function's code is exchanged, so that whoever imported it has the changed one, and its tests run until one
-fails. A test that takes too long has failed. Which tests run which function is found by running them all once. Mutants that `--out` has
-already are not tried again. Those that change nothing are listed, with their reasons, in `equivalent.toml`.
+forked process in which the function's code is exchanged, so that whoever imported it has the changed one; the tests that run the changed
+statement run, the quickest first, until one fails. A test that takes too long has failed. Which tests run which line is found by running
+them all once. Mutants that `--out` has already are not tried again. Those that change nothing are listed, with their reasons, in
+`equivalent.toml`.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
+import gc
 import importlib
 import inspect
 import json
@@ -22,15 +23,12 @@ import math
 import os
 import platform
 import random
-import resource
-import select
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -38,7 +36,8 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.operators import Mutant, mutants_of
+from tests.mutation.operators import Mutant, mutants_of, statement_lines
+from tests.mutation.running import InItems, Ran, apart, lines_run
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -46,7 +45,7 @@ DECIDING = {
     "reproduce/findings": ["tests/reproduce/test_findings.py", "tests/reproduce/test_published.py"],
     "reproduce/model_difference": ["tests/reproduce/test_model_difference.py", "tests/reproduce/test_findings.py"],
     "reproduce/comparison": ["tests/reproduce/test_findings.py", "tests/reproduce/test_published.py"],
-    "reproduce/rows": ["tests/reproduce/test_findings.py"],
+    "reproduce/rows": ["tests/reproduce/test_rows.py", "tests/reproduce/test_findings.py"],
     "evaluate/compare": ["tests/evaluate/test_compare.py"],
     "evaluate/permutation": ["tests/evaluate/test_permutation.py"],
     "evaluate/bootstrap": ["tests/evaluate/test_bootstrap.py"],
@@ -62,15 +61,18 @@ SKIPPED_FUNCTIONS = {
         *("Trainer.__init__", "check_data", "changed_options", "choose_device"),
     ),
 }
-SECONDS = 90.0  # of a processor, for the tests of one mutant
-PATIENCE = 10.0  # so many times as long by the clock: machines may be busy
+SECONDS, TIMES = (
+    10.0,
+    4.0,
+)  # a mutant's limit of processor time: so much, and so many times what its tests take unchanged
+HOUR = 3600.0
 
 
 @dataclass(frozen=True)
 class Trial:
     file: str
     mutant: Mutant
-    fate: str  # "killed", "survived", "not run" (no test runs the function), "equivalent"
+    fate: str  # "killed", "survived", "not run" (no test runs the statement), "equivalent"
     by: str = ""
 
     @classmethod
@@ -83,126 +85,6 @@ class Trial:
     def told(self) -> str:
         one = self.mutant
         return f"{self.fate:10}  {self.file}:{one.line} {one.function} #{one.number}: {one.what}  {self.by}"
-
-
-Ran = dict[
-    str, tuple[float, list[tuple[str, str]]]
-]  # test → its seconds, and the functions that it ran: (file, qualified name)
-
-
-class InItems:
-    """A pytest plugin: once tests are collected, `work` has them instead of the usual loop."""
-
-    def __init__(self, work: Callable[[list[pytest.Item]], None]) -> None:
-        self.work, self.failed, self.all_failed = work, "", set[str]()
-        self.shared_fixtures = 0  # fixtures of a whole file or more that are being made
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self.work(session.items)
-        return True
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            self.failed = self.failed or report.nodeid
-            self.all_failed.add(report.nodeid)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
-        shared = fixturedef.scope != "function"
-        self.shared_fixtures += shared
-        try:
-            return (yield)
-        finally:
-            self.shared_fixtures -= shared
-
-    def run(self, items: Sequence[pytest.Item], keep_on: bool = False, around: Any = contextlib.nullcontext) -> str:
-        """The first that fails, or nothing."""
-        for item, following in zip(items, [*items[1:], None], strict=True):
-            with around(item):
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self.failed and not keep_on:
-                break
-        return self.failed
-
-
-def apart(work: Callable[[], Any], seconds: float) -> Any:
-    """What `work` returns, as JSON from a forked process; None: it took so much of a processor's time, or crashed."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.setpgid(0, 0)
-        whole = math.ceil(seconds + sum(os.times()[:2]))
-        resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        with contextlib.suppress(BaseException):
-            os.write(write, json.dumps(work()).encode())
-        os._exit(0)
-    os.close(write)
-    text, end = b"", time.monotonic() + PATIENCE * seconds
-    while (left := end - time.monotonic()) > 0.0 and select.select([read], [], [], left)[0]:
-        part = os.read(read, 1 << 16)
-        if not part:
-            break
-        text += part
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    os.close(read)
-    os.waitpid(child, 0)
-    return json.loads(text) if text else None
-
-
-def functions_run(plugin: InItems, items: Sequence[pytest.Item]) -> tuple[list[str], Ran]:
-    """Every test once, unchanged: those that fail as it is, and what the others ran, by a profile of their calls.
-
-    What a fixture of a whole file runs counts for all tests of that file. Caches are emptied before each test, so that what one test
-    had computed does not hide a function from the next.
-    """
-    found: dict[str, tuple[float, set[CodeType]]] = {}
-    of_fixtures: dict[str, set[CodeType]] = {}  # by file
-
-    @contextlib.contextmanager
-    def around(item: pytest.Item) -> Iterator[None]:
-        known: set[CodeType] = set()
-        shared = of_fixtures.setdefault(item.nodeid.split("::")[0], set())
-        clear_caches()
-
-        def profile(frame: Any, event: str, argument: Any) -> None:
-            if event == "call":
-                (shared if plugin.shared_fixtures else known).add(frame.f_code)
-
-        began = time.perf_counter()
-        sys.setprofile(profile)
-        yield
-        sys.setprofile(None)
-        found[item.nodeid] = time.perf_counter() - began, known
-
-    plugin.run(items, keep_on=True, around=around)
-    ran = {
-        test: (seconds, named_functions(known | of_fixtures[test.split("::")[0]]))
-        for test, (seconds, known) in found.items()
-    }
-    return sorted(plugin.all_failed), {test: one for test, one in ran.items() if test not in plugin.all_failed}
-
-
-def named_functions(codes: set[CodeType]) -> list[tuple[str, str]]:
-    """The library's functions among these, by file and qualified name."""
-    return [
-        (code.co_filename.split("/src/foretell/")[1].removesuffix(".py"), code.co_qualname)
-        for code in codes
-        if "/src/foretell/" in code.co_filename
-    ]
-
-
-def clear_caches() -> None:
-    """Empty what `functools.cache` keeps of the library's functions."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "foretell":
-            for one in list(vars(module).values()):
-                if hasattr(one, "cache_clear"):
-                    one.cache_clear()
 
 
 def functions_of(file: str) -> list[tuple[str, ast.FunctionDef]]:
@@ -248,34 +130,36 @@ def code_of(tree: ast.AST, file: str, name: str, like: CodeType) -> CodeType:
 
 
 def try_mutants(
-    file: str, tests: Mapping[str, list[pytest.Item]], plugin: InItems, skip: Callable[[Mutant], bool]
+    file: str, items: Sequence[pytest.Item], ran: Ran, plugin: InItems, skip: Callable[[Mutant], bool]
 ) -> Iterator[Trial]:
-    """`tests`: those of each function, the quickest first; one that has killed a mutant of a function is asked first for the next."""
+    """`items`: the tests, the quickest first; one that has killed a mutant of a function is asked first for the next."""
+    lines = {item.nodeid: set(ran[item.nodeid][1].get(file, ())) for item in items}
     for name, function in functions_of(file):
-        original = raw_function(file, name)
-        items = list(tests.get(name, ()))
+        original, asked = raw_function(file, name), list(items)
         for mutant, tree in mutants_of(function, name):
             if skip(mutant) or original is None:
                 continue
-            if not items:
+            place = statement_lines(function, mutant.line)
+            tests = [item for item in asked if not lines[item.nodeid].isdisjoint(place)]
+            if not tests:
                 yield Trial(file, mutant, "not run")
                 continue
             code = code_of(tree, file, name, original.__code__)
 
             def work(
-                code: CodeType = code, original: FunctionType = original, items: Sequence[pytest.Item] = items
+                code: CodeType = code, original: FunctionType = original, tests: Sequence[pytest.Item] = tests
             ) -> str:
                 original.__code__ = code
-                return plugin.run(items)
+                return plugin.run(tests)
 
-            found = apart(work, SECONDS)
+            found = apart(work, SECONDS + TIMES * sum(ran[item.nodeid][0] for item in tests))
             yield Trial(
                 file,
                 mutant,
                 "survived" if found == "" else "killed",
                 "took too long, or crashed" if found is None else found,
             )
-            items.sort(key=lambda item: item.nodeid != found)
+            asked.sort(key=lambda item: item.nodeid != found)
 
 
 def equivalents() -> dict[tuple[str, str, str, int], str]:
@@ -313,7 +197,7 @@ def main() -> None:
         "--share", type=float, default=1.0, help="of the mutants, at random; a larger share has all of a smaller one"
     )
     parser.add_argument(
-        "--map", default="", help="a JSON file of which tests run which function; made where it is not there"
+        "--map", default="", help="a JSON file of which tests run which line; made where it is not there"
     )
     parser.add_argument("--out", default="", help="a JSON file for the results")
     options = parser.parse_args()
@@ -326,8 +210,16 @@ def main() -> None:
     )
     plugin = InItems(lambda items: run_all(items, plugin, options, files))
     quiet = ("xdist", "cacheprovider", "anyio", "trio", "randomly")
-    pytest.main(
-        ["-q", "-s", "--no-header", *(part for name in quiet for part in ("-p", f"no:{name}")), *wanted],
+    pytest.main(  # nobody reads how a test failed
+        [
+            "-q",
+            "-s",
+            "--no-header",
+            "--tb=no",
+            "--assert=plain",
+            *(part for name in quiet for part in ("-p", f"no:{name}")),
+            *wanted,
+        ],
         plugins=[plugin],
     )
 
@@ -340,7 +232,7 @@ def run_all(
     if map_file and map_file.exists():
         ran: Ran = json.loads(map_file.read_text())
     else:
-        answer = apart(lambda: functions_run(plugin, items), 3600.0)
+        answer = apart(lambda: lines_run(plugin, items), HOUR)
         assert answer is not None, "the tests crashed without any mutant"
         failing, ran = answer
         if failing:
@@ -349,7 +241,7 @@ def run_all(
             map_file.write_text(json.dumps(ran))
     items = sorted((one for one in items if one.nodeid in ran), key=lambda item: ran[item.nodeid][0])
     if options.sample:
-        seen = {file for _, found in ran.values() for file, _ in found}
+        seen = {file for _, found in ran.values() for file in found}
         files = {file: options.tests for file in sorted(seen - DECIDING.keys()) if "/__" not in f"/{file}"}
     everything = [
         (file, mutant) for file in files for name, tree in functions_of(file) for mutant, _ in mutants_of(tree, name)
@@ -365,14 +257,10 @@ def run_all(
     def work(job: int) -> Iterator[Trial]:
         mine = set(pending[job :: options.jobs])
         for file in files:
-            allowed = tuple(files[file])
-            tests: dict[str, list[pytest.Item]] = {}
-            for item in items:
-                for where, name in ran[item.nodeid][1]:
-                    if where == file and item.nodeid.startswith(allowed):
-                        tests.setdefault(name, []).append(item)
-            yield from try_mutants(file, tests, plugin, lambda m, f=file: (f, m) not in mine)
+            its_tests = [one for one in items if one.nodeid.startswith(tuple(files[file]))]
+            yield from try_mutants(file, its_tests, ran, plugin, lambda m, f=file: (f, m) not in mine)
 
+    gc.freeze()  # forks share what there is until now
     trials += in_jobs(work, options.jobs, end)
     order = {one: place for place, one in enumerate(everything)}
     trials.sort(key=lambda one: order.get((one.file, one.mutant), -1))

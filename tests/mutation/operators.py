@@ -64,6 +64,18 @@ def mutants_of(function: ast.AST, name: str) -> Iterator[tuple[Mutant, ast.AST]]
         yield Mutant(name, getattr(node, "lineno", function.lineno), what, number), tree  # pyright: ignore
 
 
+def statement_lines(function: ast.AST, line: int) -> range:
+    """The lines of the innermost statement around a line; of a condition or a loop, those of its head."""
+    found = range(line, line + 1)
+    for node in ast.walk(function):  # outer ones come first
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            if line <= max(last, node.lineno):
+                found = range(node.lineno, max(last, node.lineno) + 1)
+    return found
+
+
 def _walk(tree: ast.AST) -> Iterator[ast.AST]:
     """Everything in the body, in a fixed order; no annotations, no decorators, no nested texts."""
     skipped: set[int] = set()

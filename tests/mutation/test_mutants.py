@@ -11,14 +11,14 @@ from tests.mutation.__main__ import (
     DECIDING,
     ROOT,
     Trial,
-    apart,
     code_of,
     equivalents,
     functions_of,
     raw_function,
     with_equivalents,
 )
-from tests.mutation.operators import mutants_of
+from tests.mutation.operators import mutants_of, statement_lines
+from tests.mutation.running import apart
 
 TEXT = '''
 def chosen(values, least=3):
@@ -42,6 +42,22 @@ def test_every_operator_number_and_condition_is_changed_once():
     )  # neither texts, nor assertions, nor defaults, which a function's code does not hold
     assert len({ast.dump(tree) for _, tree in found}) == len(found) and ast.dump(function) == before
     assert {mutant.number for mutant, _ in found} == set(range(len(found)))
+
+
+def test_the_tests_of_a_mutant_are_those_that_run_its_statement():
+    (function,) = ast.parse("""def f(a):
+    if (a >
+            1):
+        return [
+            a + 1,
+        ]
+    for b in a: c = b
+    else:
+        c = 3
+    return c
+""").body
+    heads = [list(statement_lines(function, line)) for line in range(2, 11)]
+    assert heads == [[2, 3], [2, 3], [4, 5, 6], [4, 5, 6], [4, 5, 6], [7], [8], [9], [10]]
 
 
 def test_whoever_has_imported_a_function_has_its_mutant():
