@@ -91,7 +91,7 @@ def test_a_classifier_starts_from_a_pretrained_encoder(moods: Path, tmp_path: Pa
 def test_labels_that_cannot_be_used_are_refused_and_nothing_is_left(moods: Path, tmp_path: Path):
     run = tmp_path / "run"
     base = "train", "--data", moods, "--task", "classify", "--out", run
-    assert "Give --label FIELD" in refused(*base)
+    assert "Give --label, a key of the data" in refused(*base)
     assert "no sequence has this key; did you mean `kind`?" in refused(*base, "--label", "kinds")
     assert "task.kind = 'clasify'" in refused("train", "--data", moods, "--task", "clasify", "--label", "kind")
     assert 'task.history = \'both\': expected "causal" or "two-sided"' in refused(

@@ -112,7 +112,7 @@ def test_an_unknown_key_is_refused_with_the_file_it_is_in(tmp_path: Path, bursts
 
 def test_event_types_that_the_model_does_not_know_are_refused(anhp: Path, events, tmp_path: Path):
     path = events(([1.0, 2.0], ["0", "x"]))
-    message = refused("intensity", anhp, path, "--at", "1")
+    message = refused("intensity", anhp, path, "--at", "1", "--unknown", "error")
     assert "`x`" in message or "'x'" in message
     assert str(path) in message
 

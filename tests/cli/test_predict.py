@@ -121,7 +121,7 @@ def test_a_prediction_can_go_on_down_the_pipe(anhp: Path, events):
     ],
 )
 def test_what_is_wrong_with_a_piped_history_is_told_of_stdin(content: bytes | str, message: str, anhp: Path):
-    outcome = piped(content, "predict", anhp, "-")
+    outcome = piped(content, "predict", anhp, "-", "--unknown", "error")
     assert outcome.code == 1 and outcome.out == "" and "Traceback" not in outcome.err
     assert message in outcome.err and "/tmp" not in outcome.err
 

@@ -69,10 +69,20 @@ def test_a_table_says_what_happens_and_why_it_ends(anhp: Path):
     assert "3 futures from 0 to 1000" in text and "with the last" in text and "exact, by" in text
 
 
+def test_a_number_of_events_needs_no_horizon(anhp: Path):
+    outcome = fine("sample", anhp, "--events", 5, "--n", 3)
+    assert "3 futures from 0 until they have 5 events" in outcome.out and outcome.err == ""
+    (found,) = fine("sample", anhp, "--events", 5, "--n", 3, "--json").json
+    assert [(len(one["events"]), one["end"]) for one in found["futures"]] == [(5, "count")] * 3
+    (far,) = fine("sample", anhp, "--events", 5, "--n", 3, "--horizon", found["horizon"], "--json").json
+    assert far == found, "a horizon that is never reached"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--horizon", "-1"], "horizon = -1.0: expected a positive length of time"),
+        (["--n", "2"], "say how far futures go: --horizon 10d, or --events 5"),
         (["--horizon", "1", "--n", "0"], "n = 0"),
         (["--horizon", "1", "--n", "100000000"], "from 1 to 1,000,000"),
         (["--horizon", "1", "--from", "2"], "there is no history"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from foretell.cli import flags
+from foretell.cli.result_file import check_result_file, write_result
 from foretell.errors import ForetellError
+from foretell.wording import counted
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Option = typer.Option
 
@@ -18,7 +22,7 @@ Option = typer.Option
 def embed(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     data: Annotated[str | None, typer.Argument(help="A file, a folder, a name; default: the run's own data.")] = None,
-    out: Annotated[Path | None, Option("--out", "-o", help="FILE.parquet or FILE.jsonl.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="The file to write: FILE.csv, .parquet or .jsonl.")] = None,
     layers: Annotated[
         str, Option("--output-layers", help="all: layers 0 to L side by side; top: the last one.")
     ] = "all",
@@ -30,6 +34,7 @@ def embed(
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,
+    quiet: flags.QuietOption = False,
     *,
     given: flags.Given,
 ) -> None:
@@ -37,22 +42,24 @@ def embed(
     from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_network
     from foretell.cli.show import print_json
-    from foretell.data.files import text_file
     from foretell.evaluate.queries import embeddings_of
     from foretell.options import Sight, check_choice
+    from foretell.train.progress_bar import bar
 
     if layers not in ("all", "top"):
         raise ForetellError(f"--output-layers {layers}: expected all or top")
     if out is None and not as_json:
-        raise ForetellError("say where to: -o FILE.parquet, -o FILE.jsonl, or --json for stdout")
-    if out is not None and out.suffix not in (".parquet", ".jsonl"):
-        raise ForetellError(f"{out}: expected a name that ends in .parquet or .jsonl")
+        raise ForetellError("say where to: -o FILE.csv, FILE.parquet or FILE.jsonl, or --json for stdout")
+    check_result_file(out)
     if context is not None:
         check_choice("--context", context, Sight)
     opened = open_network(run, data, split, flags.reading(given, columns), device)
     chosen = chosen_sequences(opened.data, sequence)
     wanted = cast(Literal["all", "top"], layers)
-    arrays = embeddings_of(opened.network, chosen, wanted, history=cast("Sight | None", context))
+    with bar(quiet or as_json) as progress:
+        told = lambda done, of: progress.move("embeddings", done, of)  # noqa: E731
+        sight = cast("Sight | None", context)
+        arrays = embeddings_of(opened.network, chosen, wanted, history=sight, progress=told)
     rows = [
         {
             "sequence": one.id,
@@ -64,31 +71,23 @@ def embed(
     ]
     if as_json:
         print_json(rows)
-    if out is not None and out.suffix == ".jsonl":
-        with text_file(out) as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    elif out is not None:
-        _write_parquet(out, rows)
-    if out is not None and not as_json:
-        events = sum(len(row["times"]) for row in rows)
-        typer.echo(f"{events} events of {len(rows)} sequences: {out}")
+    if out is not None:
+        write_result(out, lambda: _long_table(rows), rows)
+        if not as_json:
+            events = sum(len(row["times"]) for row in rows)
+            typer.echo(f"embeddings of {counted(events, 'event')} of {counted(len(rows), 'sequence')}: {out}")
 
 
-def _write_parquet(path: Path, rows: list[dict[str, list]]) -> None:
-    """A long table: one row per event."""
-    from foretell.data.files import replacing
+def _long_table(rows: list[dict[str, list]]) -> pyarrow.Table:
+    """One row per event."""
+    from foretell.data.parquet import pyarrow_modules
 
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise ForetellError(f"{path}: writing Parquet needs the package pyarrow; write a .jsonl instead") from None
-    table = {
-        "sequence": [row["sequence"] for row in rows for _ in row["times"]],
-        "index": [index for row in rows for index in range(len(row["times"]))],
-        "time": [time for row in rows for time in row["times"]],
-        "event": [event for row in rows for event in row["events"]],
-        "embedding": [vector for row in rows for vector in row["embeddings"]],
-    }
-    with replacing(path) as temporary:
-        parquet.write_table(pyarrow.table(table), temporary)
+    return pyarrow_modules()[0].table(
+        {
+            "sequence": [row["sequence"] for row in rows for _ in row["times"]],
+            "index": [index for row in rows for index in range(len(row["times"]))],
+            "time": [time for row in rows for time in row["times"]],
+            "event": [event for row in rows for event in row["events"]],
+            "embedding": [vector for row in rows for vector in row["embeddings"]],
+        }
+    )

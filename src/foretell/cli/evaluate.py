@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from foretell.cli import flags
+from foretell.cli.result_file import ResultOption, check_result_file
 from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def evaluate(
     table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     on: flags.OnOption = "this",
+    by_event: Annotated[
+        bool, Option("--by-event", help="Give the scores of every event: the first, or all with -o.")
+    ] = False,
+    out: ResultOption = None,
     as_json: flags.JsonOption = False,
     quiet: flags.QuietOption = False,
     *,
@@ -53,13 +58,15 @@ def evaluate(
     from foretell.batches.batch import Window
     from foretell.cli.drawn import refuse_with_draws, show_drawn
     from foretell.cli.open_run import open_network, open_scored
-    from foretell.cli.scoring import show_evaluation
+    from foretell.cli.scoring import give_events, show_evaluation
     from foretell.cli.task_runs import evaluate_task, is_task
     from foretell.evaluate.scores import ScoringOptions
     from foretell.options import Integral, check_choice
     from foretell.shards.place import parse_place
 
     place = parse_place(on)
+    check_result_file(out)
+    by_event = by_event or out is not None
 
     if is_task(run):
         changed = {"integral": integral != "quadrature", "points": points != 10, "window": window != "all"}
@@ -68,7 +75,13 @@ def evaluate(
             changed
             | {"no-times": not times}
             | asked
-            | {"floors": floors, "impossible": impossible, "table": table, "on": place.kind != "this"}
+            | {
+                "floors": floors,
+                "impossible": impossible,
+                "table": table,
+                "on": place.kind != "this",
+                "by-event": by_event,
+            }
         )
         evaluate_task(open_network(run, data, split, flags.reading(given, columns), device), seed, as_json)
         return
@@ -79,12 +92,14 @@ def evaluate(
     opened = opened.settled(impossible, unseen=unseen, say=False)
     if downsample:
         changed = {"integral": integral != "quadrature", "no-times": not times, "predict": predict, "floors": floors}
-        refuse_with_draws(changed | {"futures": futures, "on": place.kind != "this"})
+        refuse_with_draws(changed | {"futures": futures, "on": place.kind != "this", "by-event": by_event})
         show_drawn(opened, downsample, points if points != 10 else 2, window, seed, as_json, quiet)
         return
     wanted = _futures(futures, horizon, delta, costs, opened.clock) if futures else None
     options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or (), wanted)
-    show_evaluation(opened, options, place, floors=floors, as_json=as_json, quiet=quiet)
+    scored = show_evaluation(opened, options, place, floors=floors, as_json=as_json, quiet=quiet)
+    if by_event:
+        give_events(scored, opened.data, out, as_json)
 
 
 def _refuse(options: dict[str, object]) -> None:

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foretell.cli import flags
+from foretell.cli.result_file import SHOWN, ResultOption, check_result_file, more_rows, write_result
 from foretell.errors import ForetellError
+from foretell.wording import counted
 
 if TYPE_CHECKING:
-    from foretell.data import EventData
+    from foretell.data import EventData, ResultList
+    from foretell.evaluate.queries import IntensityTable
+    from foretell.models.base import IntensityModel
 
 Option = typer.Option
 
@@ -35,17 +39,20 @@ def intensity(
     plot: Annotated[Path | None, Option(help="Draw the first sequence: FILE.png, .svg or .pdf.")] = None,
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
+    out: ResultOption = None,
     as_json: flags.JsonOption = False,
+    quiet: flags.QuietOption = False,
     *,
     given: flags.Given,
 ) -> None:
     """Intensities of every event type at given times, each from the events before it."""
     from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_run
-    from foretell.cli.show import out, print_json
     from foretell.evaluate.queries import intensities_at
     from foretell.options import Undeclared, check_choice
+    from foretell.train.progress_bar import bar
 
+    check_result_file(out)
     if (at and grid) or not (at or grid or plot):
         raise ForetellError("say when: --at 0.5,1.2 or --grid 100")
     if plot is not None:
@@ -71,23 +78,45 @@ def intensity(
         opened = open_run(run, data, split, flags.reading(given, columns), device, tables=table)
         opened = opened.settled(impossible, chosen_sequences(opened.data, sequence), unseen)
         chosen, model, time_unit = opened.data, opened.model, opened.time_unit
-    if at:
-        chosen, wanted = _asked(chosen, at)
-        answers = intensities_at(model, chosen, wanted)
-    else:
-        answers = intensities_at(model, chosen, [], grid=grid) if grid else []
+    chosen, wanted = _asked(chosen, at) if at else (chosen, [])
+    with bar(quiet or as_json) as progress:
+        told = lambda done, of: progress.move("intensities", done, of)  # noqa: E731
+        answers = intensities_at(model, chosen, wanted, grid=grid or None, progress=told) if at or grid else []
     if plot is not None:
         from foretell.report.plots import intensity_plot, save_figure
 
         save_figure(intensity_plot(model, chosen, 0, time_unit=time_unit), plot)
+    _give(answers, model, top, out, as_json)
+    if plot is not None and not as_json:
+        typer.echo(f"picture: {plot}")
+
+
+def _give(
+    answers: ResultList[IntensityTable] | list[IntensityTable],
+    model: IntensityModel,
+    top: int,
+    file: Path | None,
+    as_json: bool,
+) -> None:
+    """Write the answers, or print them as JSON, or as tables of a screen's length."""
+    from foretell.cli.show import out, print_json
+    from foretell.data import ResultList
+
+    if file is not None:
+        write_result(file, ResultList(answers).arrow, (one.to_json(model.vocabulary) for one in answers))
+    times = sum(len(one.times) for one in answers)
     if as_json:
         print_json([answer.to_json(model.vocabulary) for answer in answers])
+    elif file is not None:
+        typer.echo(f"intensities at {counted(times, 'time')} of {counted(len(answers), 'sequence')}: {file}")
     else:
-        console = out()
+        console, left = out(), SHOWN
         for answer in answers:
-            console.print(answer.table(model.vocabulary, top))
-        if plot is not None:
-            typer.echo(f"picture: {plot}")
+            if left > 0:
+                console.print(answer.table(model.vocabulary, top, left))
+            left -= len(answer.times)
+        if (more := more_rows(-left, "time")) is not None:
+            console.print(more, markup=False)
 
 
 def _asked(data: EventData, text: str) -> tuple[EventData, list[list[float]]]:

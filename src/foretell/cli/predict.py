@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.cli import flags
+from foretell.cli.result_file import SHOWN, ResultOption, check_result_file, more_rows, write_result
 from foretell.errors import ForetellError
+from foretell.wording import counted
 
 if TYPE_CHECKING:
-    from foretell.data import EventData
+    from foretell.data import EventData, ResultList
     from foretell.evaluate.prediction import Prediction
 
 Option = typer.Option
@@ -53,7 +56,9 @@ def predict(
     table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     on: flags.OnOption = "this",
+    out: ResultOption = None,
     as_json: flags.JsonOption = False,
+    quiet: flags.QuietOption = False,
     *,
     given: flags.Given,
 ) -> None:
@@ -68,6 +73,7 @@ def predict(
     from foretell.train.progress_bar import bar
 
     place, history = parse_place(on), flags.one_history(past, history)
+    check_result_file(out)
     if is_task(run):
         asked = {
             "from": begin is not None,
@@ -82,7 +88,7 @@ def predict(
             raise ForetellError(
                 f"{', '.join(stray)}: a classifier labels whole sequences or their events; leave it out"
             )
-        label_data(run, history, split, flags.reading(given, columns), device, sequence, as_json)
+        label_data(run, history, split, flags.reading(given, columns), device, sequence, out, as_json)
         return
     opened = open_run(run, history, split, flags.reading(given, columns), device, piped_content(history, split), table)
     chosen = chosen_sequences(opened.data, sequence)
@@ -93,7 +99,7 @@ def predict(
     opened = opened.settled(impossible, chosen, unseen)
     asked: dict[str, Any] = {"pattern": pattern, "top": top, "by": by.value, "n": n, "seed": seed}
     question = RunQuestion(run, opened.model, opened.data, asked)
-    with bar(as_json) as progress, shards_at(place, question) as shards:
+    with bar(quiet or as_json) as progress, shards_at(place, question, quiet) as shards:
         found = predict_each(
             opened.model,
             opened.data,
@@ -101,10 +107,24 @@ def predict(
             shards=shards,
             progress=lambda done, of: progress.move("next events", done, of),
         )
+    if out is not None:
+        write_result(out, lambda: _asked_for(found).arrow(), (one.to_json() for one in found))
     if as_json:
         print_json([one.to_json() for one in found])
-        return
-    _show(found, chosen.name, opened.time_unit)
+    elif out is not None:
+        typer.echo(f"predictions of {counted(len(found), 'sequence')}: {out}")
+    else:
+        _show(found, chosen.name, opened.time_unit)
+
+
+def _asked_for(found: ResultList[Prediction]) -> ResultList[Prediction]:
+    """What a table has rows of: the likeliest events, or those of the pattern."""
+    from foretell.data import ResultList
+
+    with_who = ((one, one.who) for one in found)
+    return ResultList(
+        one if who is None else replace(one, outlook=replace(one.outlook, events=who.events)) for one, who in with_who
+    )
 
 
 def _show(found: list[Prediction], name: str, time_unit: str) -> None:
@@ -119,7 +139,9 @@ def _show(found: list[Prediction], name: str, time_unit: str) -> None:
     if few:
         for one in found:
             console.print(sentence(one, time_unit), markup=False)
-    console.print(when_table(found, time_unit, what=not few))
+    console.print(when_table(found[:SHOWN], time_unit, what=not few))
+    if (left := more_rows(len(found) - SHOWN, "sequence")) is not None:
+        console.print(left, markup=False)
     for one in found if few else ():
         for line in remarks(one):
             console.print(line, markup=False)

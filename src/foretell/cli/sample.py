@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.cli import flags
+from foretell.cli.result_file import SHOWN, more_rows
 from foretell.errors import ForetellError
 from foretell.wording import counted
 
@@ -36,9 +37,16 @@ def sample(
     past: flags.HistoryArgument = None,
     *,
     history: flags.HistoryOption = None,
-    horizon: Annotated[str, Option(help="How far to go: 30 in the data's unit of time, or 10d, 2h, 30m.")],
+    horizon: Annotated[
+        str | None,
+        Option(
+            help="How far to go: 30 in the data's unit of time, or 10d, 2h, 30m; default: until there are --events."
+        ),
+    ] = None,
     n: Annotated[int, Option("--n", help="Futures of each history.")] = 1,
-    events: Annotated[int, Option(help="Stop a future after so many events, if the horizon is not first.")] = 10_000,
+    events: Annotated[
+        int | None, Option(help="Stop a future after so many events, if the horizon is not first; default: 10,000.")
+    ] = None,
     begin: Annotated[
         str | None,
         Option(
@@ -86,7 +94,6 @@ def sample(
     from foretell.cli.show import print_json
     from foretell.cli.work_place import RunQuestion, shards_at
     from foretell.data import EventData, EventSequence, save
-    from foretell.data.loading import SUFFIXES, suffix_of
     from foretell.sampling.core.futures import futures_as_data, sample_futures
     from foretell.sampling.core.recent import recent_histories
     from foretell.shards.place import parse_place
@@ -95,8 +102,7 @@ def sample(
     from foretell.train.run import RunFolder
 
     place, history = parse_place(on), flags.one_history(past, history)
-    if out is not None and suffix_of(out) is None:
-        raise ForetellError(f"{out}: expected a name that ends in {', '.join(SUFFIXES)}")
+    _check_ends(horizon, events, out)
     content, starts = piped_content(history, split), None
     if history is None and content is None:
         for name, value in (("--sequence", sequence), ("--split", split), ("--from", begin)):
@@ -116,7 +122,8 @@ def sample(
     recent = recent_histories(histories, history_events, clock, starts)
     if starts is not None:
         starts = [start - one.zero for start, one in zip(starts, recent, strict=True)]
-    asked: dict[str, Any] = {"horizon": clock.duration(horizon, "--horizon"), "n": n, "start": starts, "events": events}
+    far = None if horizon is None else clock.duration(horizon, "--horizon")
+    asked: dict[str, Any] = {"horizon": far, "n": n, "start": starts, "events": events}
     asked |= {"seed": seed, "covariates": _chosen_covariates(future_covariates, model)}
     looked_at = [one.sequence for one in recent]
     question = RunQuestion(run, model, EventData(looked_at, model.vocabulary), asked)
@@ -135,21 +142,40 @@ def sample(
     if as_json:
         print_json([one.to_json(clock, at) for one, at in zip(found, began, strict=True)])
         return
-    _say(found, top, time_unit, clock, began)
+    _say(found, top, time_unit, clock, began, None if horizon is not None else events)
     if out is not None:
         typer.echo(f"futures: {out}")
 
 
-def _say(found: Sequence[Futures], shown: int, time_unit: str, clock: Clock, began: list[int | None]) -> None:
-    """The futures of few histories, or a row for each of many."""
+def _check_ends(horizon: str | None, events: int | None, out: Path | None) -> None:
+    """Where futures end, and where they go."""
+    from foretell.data.loading import SUFFIXES, suffix_of
+
+    if horizon is None and events is None:
+        raise ForetellError("say how far futures go: --horizon 10d, or --events 5")
+    if out is not None and suffix_of(out) is None:
+        raise ForetellError(f"{out}: expected a name that ends in {', '.join(SUFFIXES)}")
+
+
+def _say(
+    found: Sequence[Futures],
+    shown: int,
+    time_unit: str,
+    clock: Clock,
+    began: list[int | None],
+    events: int | None,
+) -> None:
+    """The futures of few histories, or a row for each of many; `events` that were asked for where no horizon was."""
     from foretell.cli.show import out
 
     console = out()
     if len(found) > FULLY_SHOWN:
-        console.print(_short_table(found, clock, began))
+        console.print(_short_table(found[:SHOWN], clock, began, len(found), events))
+        if (more := more_rows(len(found) - SHOWN, "sequence")) is not None:
+            console.print(more, markup=False)
     else:
         for one, at in zip(found, began, strict=True):
-            console.print(_table(one, shown, time_unit, clock, at))
+            console.print(_table(one, shown, time_unit, clock, at, events))
             console.print(_remark(one), markup=False)
     if found and found[0].covariates is not None:
         console.print(COVARIATES[found[0].covariates])
@@ -164,7 +190,7 @@ def _chosen_covariates(name: str | None, model: IntensityModel) -> FutureCovaria
     return "missing" if name == "missing" else "drawn"
 
 
-def _table(found: Futures, shown: int, time_unit: str, clock: Clock, began: int | None) -> Table:
+def _table(found: Futures, shown: int, time_unit: str, clock: Clock, began: int | None, events: int | None) -> Table:
     from foretell.cli.show import make_table
     from foretell.wording import escape
 
@@ -172,8 +198,9 @@ def _table(found: Futures, shown: int, time_unit: str, clock: Clock, began: int 
     begin, end = (clock.short(one, began) or f"{one:g}" for one in (found.start, found.horizon))
     title = f"sequence {found.sequence}: {counted(len(found.futures), 'future')}"
     words = ["the first of them", "ends"]
-    table = make_table(f"{title} from {begin} to {end}{unit}", ["future", "events", *words], words)
-    decimals = min(9, max(0, 3 - math.floor(math.log10(found.horizon - found.start))))
+    until = f"to {end}{unit}" if events is None else f"until they have {counted(events, 'event')}"
+    table = make_table(f"{title} from {begin} {until}", ["future", "events", *words], words)
+    decimals = min(9, max(0, 3 - math.floor(math.log10(_length(found, events)))))
     for number, one in enumerate(found.futures[:shown], 1):
         first = "  ".join(
             f"{clock.short(time, began) or f'{time:.{decimals}f}'} {escape(name)}"
@@ -184,16 +211,24 @@ def _table(found: Futures, shown: int, time_unit: str, clock: Clock, began: int 
     return table
 
 
-def _short_table(found: Sequence[Futures], clock: Clock, began: list[int | None]) -> Table:
+def _length(found: Futures, events: int | None) -> float:
+    """How long futures are: up to the horizon, or, if there is none, on average up to their last event."""
+    ends = [float(one.times[-1]) - found.start for one in found.futures if len(one.times)]
+    mean = sum(ends) / max(len(ends), 1)
+    return found.horizon - found.start if events is None or mean <= 0.0 else mean
+
+
+def _short_table(found: Sequence[Futures], clock: Clock, began: list[int | None], of: int, events: int | None) -> Table:
     """One row per history."""
     from foretell.cli.show import make_table
     from foretell.wording import escape
 
     names = ["sequence", "from", "to", "futures", "events a future", "90 %"]
-    table = make_table(f"futures of {len(found)} histories", names, ["sequence"])
-    for one, at in zip(found, began, strict=True):
+    table = make_table(f"futures of {of} histories", names, ["sequence"])
+    for one, at in zip(found, began, strict=False):
         counts = _Counts.of(one)
         begin, end = (clock.short(time, at) or f"{time:g}" for time in (one.start, one.horizon))
+        end = end if events is None else counted(events, "event")
         between = f"{counts.low} … {counts.high}"
         size = str(len(one.futures))
         table.add_row(escape(one.sequence), begin, end, size, f"{counts.mean:.4g}", between)

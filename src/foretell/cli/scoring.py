@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from foretell.cli.open_run import OpenRun, fitted_floors, unfinished
+from foretell.cli.result_file import SHOWN, more_rows, row_objects, write_result
 from foretell.cli.show import (
     difference_tables,
     fit_table,
     functor_table,
     future_table,
+    make_table,
     out,
     participant_table,
     print_json,
@@ -18,16 +21,19 @@ from foretell.cli.show import (
     score_table,
 )
 from foretell.cli.work_place import RunQuestion, shards_at
+from foretell.data import EventData
+from foretell.data.frame_output import arrow_table
 from foretell.evaluate.compare import RunComparison
 from foretell.evaluate.metrics import EventRecord
 from foretell.evaluate.patterns import check_patterns, guess_participants, parse_pattern
-from foretell.evaluate.record import Origin, read_scores, write_scores
+from foretell.evaluate.record import Origin, read_scores, score_columns, write_scores
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score, summarise
 from foretell.shards.place import WorkPlace
 from foretell.shards.shard_map import Shards
 from foretell.train.likelihood_task import scored_alike
 from foretell.train.progress_bar import Bar, bar
 from foretell.train.run import MODEL
+from foretell.wording import counted, escape
 
 
 def score_run(
@@ -67,7 +73,7 @@ def kept_scores(opened: OpenRun, options: ScoringOptions) -> ScoredModel | None:
 
 def show_evaluation(
     opened: OpenRun, options: ScoringOptions, place: WorkPlace, *, floors: bool, as_json: bool, quiet: bool
-) -> None:
+) -> ScoredModel:
     """Scores a run at some place (and the floors here), writes its scores into its folder and prints them."""
     results, run = [], opened.run.path
     with bar(quiet) as progress:
@@ -89,7 +95,7 @@ def show_evaluation(
                 "unfinished": warning,
             }
         )
-        return
+        return results[-1]
     console = out()
     console.print(score_table(evaluations, opened.time_unit))
     console.print(fit_table(evaluations))
@@ -100,6 +106,32 @@ def show_evaluation(
     for line in [*remarks(evaluations), *([] if warning is None else [warning])]:
         console.print(line, markup=False)
     console.print(f"event by event: {written}", markup=False)
+    return results[-1]
+
+
+EVENT_COLUMNS = ("sequence", "index", "time", "event", "log_likelihood", "predicted_event", "predicted_time")
+
+
+def give_events(scored: ScoredModel, data: EventData, file: Path | None, as_json: bool) -> None:
+    """Write the scores of every event, or print those of the first."""
+    columns = arrow_table(score_columns(scored, data))
+    if file is not None:
+        write_result(file, lambda: columns, row_objects(columns))
+    if as_json:
+        return
+    if file is not None:
+        out().print(f"scores of {counted(columns.num_rows, 'row')}: {file}", markup=False)
+        return
+    table = make_table("event by event", EVENT_COLUMNS, ("sequence", "event", "predicted_event"))
+    for row in columns.select(EVENT_COLUMNS).slice(0, SHOWN).to_pylist():
+        cells = (
+            f"{value:.5g}" if isinstance(value, float) else "" if value is None else str(value)
+            for value in row.values()
+        )
+        table.add_row(*map(escape, cells))
+    out().print(table)
+    if (more := more_rows(columns.num_rows - SHOWN, "row")) is not None:
+        out().print(more, markup=False)
 
 
 def show_comparison(found: RunComparison, time_unit: str, notes: Sequence[str]) -> None:

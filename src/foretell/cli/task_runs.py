@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from foretell.cli.input_data import chosen_sequences, piped_content
 from foretell.cli.open_run import OpenNetwork, data_for, unfinished
+from foretell.cli.result_file import SHOWN, more_rows, write_result
 from foretell.cli.show import cell, make_table, out, print_json
 from foretell.data.files import text_file
+from foretell.data.frame_output import arrow_table
 from foretell.errors import ForetellError
 from foretell.evaluate.task_scores import (
     LabelEvaluation,
@@ -27,12 +31,12 @@ from foretell.train.run import RunFolder
 from foretell.wording import counted, escape
 
 if TYPE_CHECKING:
+    import pyarrow
     from rich.table import Table
 
     from foretell.data import EventData
 
 EVALUATION = "evaluation.json"
-SHOWN = 20  # rows of a table
 
 
 def is_task(run: Path) -> bool:
@@ -67,6 +71,7 @@ def label_data(
     reading: Mapping[str, Any],
     device: str,
     sequence: str | None,
+    out_file: Path | None,
     as_json: bool,
 ) -> None:
     """The labels that a classifier gives."""
@@ -79,10 +84,14 @@ def label_data(
     events, _ = data_for(folder, network.vocabulary, data, split, reading, content)
     chosen = chosen_sequences(events, sequence)
     found = predict_labels(network, chosen)
+    if out_file is not None:
+        write_result(out_file, lambda: _label_rows(found, chosen, network), (one.to_json() for one in found))
     if as_json:
         print_json([one.to_json() for one in found])
-        return
-    out().print(_predicted(found, chosen, network))
+    elif out_file is not None:
+        out().print(f"labels of {counted(len(found), 'sequence')}: {out_file}", markup=False)
+    else:
+        out().print(_predicted(found, chosen, network))
 
 
 def label_table(found: LabelEvaluation) -> Table:
@@ -108,6 +117,16 @@ def masked_table(found: MaskedEvaluation) -> Table:
     return table
 
 
+def _label_rows(found: list[LabelPrediction], data: EventData, model: Classifier) -> pyarrow.Table:
+    """A row per label: of a sequence, or of an event with its time and type."""
+    names = [one.sequence for one in found for _ in one.labels]
+    labels = [label for one in found for label in one.labels]
+    best = np.concatenate([np.zeros(0), *(one.probabilities.max(1) for one in found)])
+    of_events = {"time": data.columns.times, "event": [name for one in data for name in data.names_of(one)]}
+    where = of_events if model.of == "events" else {}
+    return arrow_table({"sequence": names, **where, "label": labels, "probability": best})
+
+
 def _predicted(found: list[LabelPrediction], data: EventData, model: Classifier) -> Table:
     """The first rows; --json has them all."""
     rows: list[tuple[str, ...]] = []
@@ -116,7 +135,7 @@ def _predicted(found: list[LabelPrediction], data: EventData, model: Classifier)
             event = f"{sequence.times[place]:g}", data.vocabulary.names[sequence.types[place]]
             where = event if one.of == "events" else ()
             rows.append((one.sequence, *where, label, f"{100 * one.probabilities[place].max():.1f} %"))
-    more = f"and {len(rows) - SHOWN} more: see --json" if len(rows) > SHOWN else ""
+    more = more_rows(len(rows) - SHOWN, "row") or ""
     names = ["sequence", *(() if model.of == "sequences" else ("time", "event")), model.label, "probability"]
     left = [name for name in names if name not in ("time", "probability")]
     table = make_table(f"{data.name}: {model.label} of {model.of}", names, left, more)

@@ -239,10 +239,10 @@ def write_csv(data: EventData, path: Path) -> None:
     columns, extra = data.columns, any(sequence.metadata for sequence in data)
     bounds = dict(zip(BOUNDS, (*written_bounds(data), written_score_from(data)), strict=True))
     header = ["sequence", "time", "event", *(name for name, one in bounds.items() if one)]
-    names, times = [_cell(name) for name in data.vocabulary.names], written_times(data)
+    names, times = [csv_cell(name) for name in data.vocabulary.names], written_times(data)
     further = attribute_columns(columns, {*ROLES, *header})
-    cells = [[_cell(text) if text else "" for text in cell_texts(one)] for one in further.values()]
-    header += [*map(_cell, further), *(["metadata"] if extra else [])]
+    cells = [[csv_cell(text) if text else "" for text in cell_texts(one)] for one in further.values()]
+    header += [*map(csv_cell, further), *(["metadata"] if extra else [])]
     more = (
         ["".join(f"{separator}{cell}" for cell in row) for row in zip(*cells, strict=True)]
         if cells
@@ -253,7 +253,7 @@ def write_csv(data: EventData, path: Path) -> None:
         for place, (first, last) in enumerate(
             zip(columns.offsets[:-1].tolist(), columns.offsets[1:].tolist(), strict=True)
         ):
-            name = _cell(columns.ids[place])
+            name = csv_cell(columns.ids[place])
             tail = "".join(f"{separator}{one[place]}" for one in bounds.values() if one)
             kinds = columns.types[first:last].tolist()
             rows = [
@@ -262,11 +262,12 @@ def write_csv(data: EventData, path: Path) -> None:
             ] or [f"{name}{separator}{separator}{tail}{separator * len(further)}"]
             if extra:
                 about = columns.metadata[place]
-                text = _cell(json.dumps(dict(about), ensure_ascii=False)) if about else ""
+                text = csv_cell(json.dumps(dict(about), ensure_ascii=False)) if about else ""
                 rows = [f"{row}{separator}{text if number == 0 else ''}" for number, row in enumerate(rows)]
             file.write("\n".join(rows) + "\n")
 
 
-def _cell(text: str) -> str:
+def csv_cell(text: str) -> str:
+    """A text as a cell: quoted where it must be; a spreadsheet does not take it for a formula."""
     text = f"'{text}" if _FORMULA.match(text) else text
     return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text

@@ -5,7 +5,7 @@ A result lists its columns (`frame_columns`); `FrameResult` makes of them a fram
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
@@ -82,7 +82,7 @@ class FrameResult:
 
     def arrow(self) -> pyarrow.Table:
         """Its columns as an Arrow table, times in the clock's zone."""
-        return _arrow(self.frame_columns(), self.frame_format.clock.zone)
+        return arrow_table(self.frame_columns(), self.frame_format.clock.zone)
 
     def to_frame(self, kind: FrameKind | None = None) -> Any:
         """A data frame: of this kind, or of the kind that the data came in, or pandas, polars or pyarrow, whichever is installed."""
@@ -161,7 +161,8 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _arrow(columns: FrameColumns, zone: str) -> pyarrow.Table:
+def arrow_table(columns: Mapping[str, list[str] | list[str | None] | np.ndarray], zone: str = "UTC") -> pyarrow.Table:
+    """Columns as an Arrow table; NaN and NaT are missing."""
     pa, _ = pyarrow_modules()
     made = {}
     for name, values in columns.items():

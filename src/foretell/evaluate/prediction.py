@@ -131,9 +131,15 @@ class Prediction(FrameResult):
             "time": self.frame_format.times([found.median] * count),
             "event": [one.event for one in self.events],
             "probability": np.array([one.probability for one in self.events], dtype=np.float64),
+            **self._shares(),
             "no_event": np.full(count, found.no_event),
             **{name: self.frame_format.times([value] * count) for name, value in when.items()},
         }
+
+    def _shares(self) -> FrameColumns:
+        """The probabilities of events that match a pattern, given that the next event matches."""
+        shares = [one.share for one in self.events if one.share is not None]
+        return {"share": np.array(shares)} if shares and len(shares) == len(self.events) else {}
 
 
 def iso_times(value: Any, clock: Clock, began: int | None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,11 +71,12 @@ class IntensityTable(FrameResult):
             return self.possible
         return [dict(zip(vocabulary.names, row.tolist(), strict=True)) for row in self.intensities]
 
-    def table(self, vocabulary: Vocabulary, top: int) -> Table:
+    def table(self, vocabulary: Vocabulary, top: int, rows: int | None = None) -> Table:
+        """The first `rows` times (default: all), each with the `top` highest intensities."""
         table = Table(title=escape(f"sequence {self.sequence}"), title_justify="left")
         for name in ("time", "events before", "total", f"highest {top}"):
             table.add_column(name, justify="left" if name.startswith("highest") else "right")
-        for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True):
+        for t, n, row in list(zip(self.times, self.seen, self._named(vocabulary), strict=True))[:rows]:
             best = sorted(row.items(), key=lambda pair: -pair[1])[:top]
             words = "  ".join(f"{name} {value:.4g}" for name, value in best)
             table.add_row(
@@ -90,6 +91,7 @@ def intensities_at(
     times: Sequence[float] | Sequence[Sequence[float]] | np.ndarray,
     *,
     grid: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ResultList[IntensityTable]:
     """Intensities of all event types at given times, each from the events with a smaller time.
 
@@ -98,6 +100,7 @@ def intensities_at(
         data: the histories.
         times: one list for all sequences, or a list for each.
         grid: in place of `times`, so many evenly spaced times over each sequence's window.
+        progress: called with how many sequences are done, and how many there are.
 
     Returns:
         For each sequence its `times`, how many events had happened (`seen`), and `intensities`, float64 [times, types].
@@ -122,6 +125,8 @@ def intensities_at(
         possible = model.possible_intensities(sequence, wanted) if isinstance(model, HasRules) else None
         found = sequence.id, wanted, seen, model.intensity(sequence, wanted), possible
         answers.append(IntensityTable(*found, data.clock, sequence.start, model.vocabulary, data.frame))
+        if progress is not None:
+            progress(place + 1, len(data))
     return answers
 
 
@@ -156,6 +161,7 @@ def embeddings_of(
     *,
     history: Sight | None = None,
     visible: Sequence[np.ndarray] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> EventEmbeddings:
     """The embedding of every event, an array per sequence: [events, (L + 1)·D], or [events, D] of the top layer.
 
@@ -166,6 +172,7 @@ def embeddings_of(
         history: what events see: "causal", the past (the default of models of what happens next), or "two-sided", all other events (that of
             pretrained encoders). A classifier has its own.
         visible: for each sequence a bool array [events, events] in place of `history`: True where the row's event sees the column's.
+        progress: called with how many sequences are done, and how many there are.
 
     Returns:
         The arrays, in the order of the data; `to_frame()` has a row per event.
@@ -182,7 +189,7 @@ def embeddings_of(
     known = history if history is not None else _own_history(model)
     encoder = model.encoder if isinstance(model, TaskHead) else model
     if visible is None and known == "causal":
-        return EventEmbeddings((encoder.embed(sequence, layers) for sequence in data), data)
+        return EventEmbeddings(_told((encoder.embed(sequence, layers) for sequence in data), len(data), progress), data)
     if not isinstance(encoder, ANHP):
         raise ForetellError(
             f"{encoder.title} has embeddings of the past alone: a history of another kind needs an A-NHP"
@@ -191,7 +198,15 @@ def embeddings_of(
         raise ForetellError(f"visible: found {len(visible)} matrices for {len(data)} sequences, expected one for each")
     seen = [None] * len(data) if visible is None else visible
     made = (_embedded(encoder, data, place, layers, known, own) for place, own in enumerate(seen))
-    return EventEmbeddings(made, data)
+    return EventEmbeddings(_told(made, len(data), progress), data)
+
+
+def _told(made: Iterable[np.ndarray], of: int, progress: Callable[[int, int], None] | None) -> Iterator[np.ndarray]:
+    """The same, with progress told after each."""
+    for place, one in enumerate(made):
+        yield one
+        if progress is not None:
+            progress(place + 1, of)
 
 
 def _own_history(model: Network) -> Sight:

@@ -48,23 +48,30 @@ def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = 
     """One row per sequence and way of computing: times, and, with `what`, the most probable event."""
     dated = any(prediction.began is not None for prediction in predictions)
     unit = f", in {time_unit}" if time_unit and len(time_unit) < 20 and not dated else ""
+    short = what and dated  # dates are wide: of many sequences, each row stays one line
     table = Table(title=escape(f"the next event{unit}"), title_justify="left")
-    for name in ("sequence", "by"):
-        table.add_column(name)
-    for name in ("from", "mean", "median", "50 %", "90 %", "no event"):
-        table.add_column(name, justify="right")
+    named = ["sequence", *([] if short else ["by"])]
     patterns = what and any(prediction.who is not None for prediction in predictions)
-    for name in (*(["most probable"] if what else []), *(["who"] if patterns else [])):
-        table.add_column(name)
+    best = [*(["most probable"] if what else []), *(["who"] if patterns else [])]
+    times = ["from", *([] if short else ["mean"]), "median", *([] if short else ["50 %"]), "90 %", "no event"]
+    for name in (*named, *times, *best):
+        table.add_column(name, justify="right" if name in times else "left")
     for prediction in predictions:
         for outlook in _outlooks(prediction):
-            start = [escape(prediction.sequence), outlook.by, _time(prediction.start, prediction, "g")]
-            cells = [_time(one, prediction) for one in (outlook.mean, outlook.median)]
-            cells += [_span(one, prediction) for one in (outlook.interval_50, outlook.interval_90)]
             likeliest = outlook.events[:1] if outlook.drawn is None else ()
-            best = [escape(_named(likeliest))] if what else []
-            who = [escape(_who(outlook))] if patterns else []
-            table.add_row(*start, *cells, percent(outlook.no_event), *best, *who)
+            cells = {
+                "sequence": escape(prediction.sequence),
+                "by": outlook.by,
+                "from": _time(prediction.start, prediction, "g"),
+                "mean": _time(outlook.mean, prediction),
+                "median": _time(outlook.median, prediction),
+                "50 %": _span(outlook.interval_50, prediction),
+                "90 %": _span(outlook.interval_90, prediction),
+                "no event": percent(outlook.no_event),
+                "most probable": escape(_named(likeliest)),
+                "who": escape(_who(outlook)),
+            }
+            table.add_row(*(cells[name] for name in (*named, *times, *best)))
     return table
 
 

@@ -56,10 +56,10 @@ def sample_futures(
     model: SampledModel,
     histories: Sequence[EventSequence] | EventData,
     *,
-    horizon: float,
+    horizon: float | None = None,
     n: int = 1,
     start: float | Sequence[float] | None = None,
-    events: int = MOST_EVENTS,
+    events: int | None = None,
     seed: int = 0,
     covariates: FutureCovariates = "drawn",
     progress: Callable[[int, int], None] | None = None,
@@ -72,10 +72,11 @@ def sample_futures(
     Args:
         model: the model.
         histories: what has happened so far.
-        horizon: how long after its start each future lasts.
+        horizon: how long after its start each future lasts; may be left out where `events` is given, and is then a hundred times as long as
+            anything in training.
         n: futures per history.
         start: where futures begin; one time for all, or one for each. Default: each history's `t_end`.
-        events: a future ends after so many events.
+        events: a future ends after so many events; default: 10,000.
         seed: of the draws.
         covariates: of drawn events, where the model has some: "drawn" from training events of their type, or "missing".
         progress: called with how many futures are done, and how many there are.
@@ -90,10 +91,14 @@ def sample_futures(
         >>> [len(one.futures) for one in ft.sample_futures(model, data, horizon=3.0, n=4)]
         [4, 4]
     """
+    check_histories(histories)
+    if horizon is None and events is None:
+        raise ForetellError("say how long futures last, with `horizon=`, or how many events they have, with `events=`")
+    horizon = longest_wait(model, histories) if horizon is None else horizon
+    events = MOST_EVENTS if events is None else events
     _check(horizon, n, events, seed)
     _check_covariates(model, covariates)
     keep_memory()
-    check_histories(histories)
     begin = [start] * len(histories) if start is None or isinstance(start, int | float) else start
     starts = [sampling_start(history, one) for history, one in zip(histories, begin, strict=True)]
     drawing = FutureDraws(model, starts, horizon, n, (events, covariates), seed)
@@ -115,10 +120,10 @@ def sample(
     model: SampledModel,
     history: EventSequence,
     *,
-    horizon: float,
+    horizon: float | None = None,
     n: int = 1,
     start: float | None = None,
-    events: int = MOST_EVENTS,
+    events: int | None = None,
     seed: int = 0,
     covariates: FutureCovariates = "drawn",
 ) -> Futures:
@@ -127,10 +132,10 @@ def sample(
     Args:
         model: the model.
         history: what has happened so far.
-        horizon: how long after its start each future lasts.
+        horizon: how long after its start each future lasts; may be left out where `events` is given.
         n: how many futures.
         start: where futures begin; default: the history's `t_end`.
-        events: a future ends after so many events.
+        events: a future ends after so many events; default: 10,000.
         seed: of the draws.
         covariates: as in `sample_futures`.
 
@@ -153,6 +158,12 @@ def _check_covariates(model: SampledModel, covariates: str) -> None:
         raise ForetellError(
             f"covariates = {covariates!r}: {model.title} was trained without covariates, and its futures have none; leave it out"
         )
+
+
+def longest_wait(model: SampledModel, histories: Sequence[EventSequence] | EventData) -> float:
+    """How long an event is waited for where nothing is said: a hundred times as long as any sequence of training."""
+    longest = model.longest if model.longest is not None else max((one.t_end for one in histories), default=1.0)
+    return LONGEST_TIMES * longest
 
 
 def sample_next(
@@ -184,9 +195,7 @@ def sample_next(
         (5,)
     """
     check_histories(histories)
-    if horizon is None:
-        longest = model.longest if model.longest is not None else max((one.t_end for one in histories), default=1.0)
-        horizon = LONGEST_TIMES * longest
+    horizon = longest_wait(model, histories) if horizon is None else horizon
     _check(horizon, n, MOST_EVENTS, seed)
     keep_memory()
     found: ResultList[NextEvents] = ResultList()
