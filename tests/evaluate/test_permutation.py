@@ -162,6 +162,27 @@ def test_memory_is_bounded_and_the_cut_changes_nothing(monkeypatch):
     assert cut == permutation_test(first, second, permutations=999)
 
 
+@pytest.mark.parametrize("units", [1, 64, 65, 600])
+@pytest.mark.parametrize("at_a_time", [1, 64 * 10 * 3, 1 << 26])
+def test_drawn_sums_are_those_of_every_sign_by_itself(monkeypatch, units, at_a_time):
+    """A unit's sign is a bit of the numbers that are drawn: eight units a byte, the highest bit first."""
+    monkeypatch.setattr(permutation, "AT_A_TIME", at_a_time)
+    signed, count = np.random.default_rng(9).normal(size=units), 11
+    parts = list(permutation._drawn_sums(signed, count, np.random.default_rng(10)))
+    words = int(np.ceil(units / 64))
+    drawn = np.random.default_rng(10).integers(2**64, size=(count, words), dtype=np.uint64).view(np.uint8)
+    signs = 1.0 - 2.0 * np.unpackbits(drawn, axis=1)[:, :units]
+    assert np.concatenate(parts) == pytest.approx(signs @ signed)
+    rows = min(max(1, at_a_time // (64 * words)), count)
+    assert [len(part) for part in parts] == [min(rows, count - start) for start in range(0, count, rows)]
+
+
+def test_all_sums_are_made_some_at_a_time(monkeypatch):
+    for units, at_a_time, lengths in ((2, 64 * 2 * 2, [2, 1]), (2, 64 * 2 * 3, [3]), (1, 64, [1]), (2, 1, [1, 1, 1])):
+        monkeypatch.setattr(permutation, "AT_A_TIME", at_a_time)
+        assert [len(part) for part in permutation._all_sums(np.ones(units))] == lengths
+
+
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [

@@ -44,7 +44,13 @@ HERE = Path(__file__).resolve().parent
 DECIDING = {
     "reproduce/findings": ["tests/reproduce/test_findings.py", "tests/reproduce/test_published.py"],
     "reproduce/model_difference": ["tests/reproduce/test_model_difference.py", "tests/reproduce/test_findings.py"],
-    "reproduce/comparison": ["tests/reproduce/test_findings.py", "tests/reproduce/test_published.py"],
+    "reproduce/comparison": [
+        *(
+            "tests/reproduce/test_comparison.py",
+            "tests/reproduce/test_findings.py",
+            "tests/reproduce/test_published.py",
+        ),
+    ],
     "reproduce/rows": ["tests/reproduce/test_rows.py", "tests/reproduce/test_findings.py"],
     "evaluate/compare": ["tests/evaluate/test_compare.py"],
     "evaluate/permutation": ["tests/evaluate/test_permutation.py"],
