@@ -14,7 +14,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # mkdocs-material prints a long notice about MkDocs 2 otherwise; we use 1.6.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: reproduce-quick bench-rules help install demo test test-gpu mutants lint format docs bench bench-replay map clean
+.PHONY: notebooks reproduce-quick bench-rules help install demo test test-gpu mutants lint format docs bench bench-replay map clean
 
 help:
 	@echo "make demo    train on the embedded data and print scores (about a minute)"
@@ -24,6 +24,7 @@ help:
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make format  let ruff rewrite the code"
 	@echo "make docs    build the documentation into site/"
+	@echo "make notebooks  run the tutorials' notebooks, and write their outputs into them (some minutes)"
 	@echo "make reproduce-quick   the paper's experiments on little data (FORETELL_DATA: the folder of the data sets)"
 	@echo "make bench   run the speed benchmark (bench-replay: that of the database)"
 	@echo "make map     count the files that a command enters, and the hops between them"
@@ -66,6 +67,10 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --quiet --site-dir site
+
+# The build renders the outputs that are in the notebooks; this makes them anew.
+notebooks: $(READY)
+	$(BIN)/python docs/build_hooks/notebooks.py docs/tutorial/*.ipynb
 
 # Every experiment of the paper whose data are there, on little of it: shows that all of them run.
 reproduce-quick: $(READY)

@@ -6,7 +6,12 @@ import re
 from tests.lint.source import LIBRARY, trees
 
 ROOT = LIBRARY.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.ipynb")),
+]
 RATES = re.compile(
     r"\b(nats|points|draws|nodes|pieces|windows|proposals)\s+an?\s+(event|gap|query|step)\b|\bevents\s+a\s+(second|sequence)\b"
 )

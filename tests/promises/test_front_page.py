@@ -10,7 +10,7 @@ import typer
 import foretell as ft
 from foretell.cli.main import app
 from foretell.models.registry import model_specs
-from tests.promises.test_pages import PAGES, ROOT, fenced
+from tests.promises.test_pages import PAGES, ROOT, fenced, text_of
 
 README = ROOT / "README.md"
 TWO_SCREENS = 100  # lines
@@ -76,7 +76,7 @@ def test_the_documentation_is_two_screens_away_at_the_most():
 
 def test_no_page_calls_missing_what_is_there():
     there = options()
-    wrong = {str(page.relative_to(ROOT)): contradicted(page.read_text(encoding="utf-8"), there) for page in PAGES}
+    wrong = {str(page.relative_to(ROOT)): contradicted(text_of(page), there) for page in PAGES}
     wrong.pop("CHANGELOG.md")  # tells of the past
     assert not any(wrong.values()), {page: sentences for page, sentences in wrong.items() if sentences}
 

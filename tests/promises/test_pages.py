@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import foretell
 from foretell.cli.main import app
 from foretell.reproduce.experiment import Definition, merged, open_experiment
 from foretell.train.config import make_config
+from tests.promises.notebooks import notebook_pages
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = sorted(page for suffix in ("*.md", "*.ipynb") for page in (ROOT / "docs").rglob(suffix))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMANDS: Any = typer.main.get_command(app)
@@ -29,8 +32,14 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@cache
+def text_of(page: Path) -> str:
+    """A page as Markdown: a notebook as it is rendered."""
+    return notebook_pages().render(page).text if page.suffix == ".ipynb" else page.read_text(encoding="utf-8")
+
+
 def fenced(page: Path, *languages: str) -> Iterator[str]:
-    for language, body in FENCE.findall(page.read_text(encoding="utf-8")):
+    for language, body in FENCE.findall(text_of(page)):
         if language in languages:
             yield body
 
@@ -41,7 +50,7 @@ def shown_commands(page: Path) -> list[str]:
     for body in fenced(page, "console", "bash", "sh", "shell", ""):
         joined = body.replace("\\\n", " ")
         found += [line.strip().removeprefix("$ ") for line in joined.splitlines()]
-    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    prose = FENCE.sub("", text_of(page))
     found += re.findall(r"`([^`\n]+)`", prose)
     return [line for line in found if re.match(r"foretell [a-z-]", line)]
 
@@ -136,7 +145,7 @@ def test_toml_that_is_shown_parses_and_configurations_are_valid(page: Path):
 def anchors(page: Path) -> set[str]:
     """The anchors that headings get."""
     found = set()
-    for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
+    for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", text_of(page)), re.MULTILINE):
         text = re.sub(r"[^\w\s-]", "", re.sub(r"[`*]", "", heading)).strip().lower()
         found.add(re.sub(r"[-\s]+", "-", text))
     return found
@@ -145,12 +154,13 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path):
     broken = []
-    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+    for link in LINK.findall(FENCE.sub("", text_of(page))):
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+        made = page.suffix == ".ipynb" and path.endswith(".png")  # a picture in the notebook
+        if not (made or target.exists()) or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             broken.append(link)
     assert not broken, f"{name_of(page)}: {broken}"
 
@@ -163,14 +173,14 @@ def test_the_changelog_has_a_part_for_what_is_not_released():
 
 def test_pages_of_the_navigation_exist_and_every_page_is_in_it():
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    named = set(re.findall(r"([\w/-]+\.md)", re.split(r"^nav:", text, flags=re.MULTILINE)[1]))
-    assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    named = set(re.findall(r"([\w/-]+\.(?:md|ipynb))", re.split(r"^nav:", text, flags=re.MULTILINE)[1]))
+    assert named == {str(page.relative_to(ROOT / "docs")) for page in DOCS}
 
 
 def test_the_documented_files_of_a_run_are_those_that_are_written():
     from foretell.train import run
 
-    docs = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    docs = "".join(text_of(page) for page in PAGES)
     for name in (run.CONFIG, run.ENVIRONMENT, run.METRICS, run.MODEL, "scores.parquet"):
         assert f"`{name}`" in docs, name
 

@@ -140,3 +140,7 @@ def test_drawing_leaves_the_global_state_of_matplotlib_alone():
     before = dict(rcParams)
     intensity_plot(hawkes(), DATA)
     assert pyplot.get_fignums() == [] and dict(rcParams) == before
+
+
+def test_a_figure_shows_itself_in_a_notebook():
+    assert getattr(learning_curve(RECORDS), "_repr_png_")().startswith(b"\x89PNG")  # noqa: B009

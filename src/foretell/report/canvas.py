@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".svg", ".pdf")
 COLOURS = ("#3b6fb6", "#c8553d", "#4f9d69", "#8a5aa8", "#d39a2c", "#4aa3a2")
 INK, FAINT = "#222222", "#9a9a9a"
+NOTEBOOK_DPI = 80
 
 
 def blank_figure(
@@ -26,7 +28,16 @@ def blank_figure(
         from matplotlib.figure import Figure
     except ImportError:
         raise ForetellError("drawing needs matplotlib: pip install 'foretell[report]'") from None
-    figure = Figure(figsize=size, layout="constrained")
+
+    class ShownPicture(Figure):
+        """A figure that shows itself in a notebook, also where pyplot was never imported."""
+
+        def _repr_png_(self) -> bytes:
+            found = BytesIO()
+            self.savefig(found, format="png", dpi=NOTEBOOK_DPI)
+            return found.getvalue()
+
+    figure = ShownPicture(figsize=size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, height_ratios=heights).ravel()
     for one in axes:
         one.spines[["top", "right"]].set_visible(False)
