@@ -30,7 +30,13 @@ LENGTHS = [9, 14, 3, 11, 8, 12, 10, 7, 13, 5]
 OPTIONS: dict[str, Any] = {"epochs": 8, "batch": 10, "piece": 30, "dtype": "float64", "lr": 1e-2, "patience": 0}
 
 # Long steps of S2P2 turn its phases by whole circles: at a hundred times this rate rounding grows tenfold per step.
-SETTINGS: dict[str, dict[str, Any]] = {"nhp by nce": {"objective": "nce"}, "s2p2": {"lr": 1e-4}}
+# "uncut": one process works on the whole batch at once.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "nhp by nce": {"objective": "nce"},
+    "nhp uncut": {"piece": 0},
+    "nhp uncut, uniform": {"piece": 0, "integral": "uniform"},
+    "s2p2": {"lr": 1e-4},
+}
 
 
 def data(seed: int) -> EventData:
@@ -45,6 +51,8 @@ def models() -> dict[str, IntensityModel]:
         "anhp": ft.ANHP(vocabulary, **settings),
         "nhp": ft.NHP(vocabulary, **settings),
         "nhp by nce": ft.NHP(vocabulary, **settings),
+        "nhp uncut": ft.NHP(vocabulary, **settings),
+        "nhp uncut, uniform": ft.NHP(vocabulary, **settings),
         "s2p2": ft.S2P2(vocabulary, **settings, dropout=0.0),
         "rmtpp": ft.RMTPP(vocabulary, **settings),
     }

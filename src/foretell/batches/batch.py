@@ -167,10 +167,14 @@ class Batch:
         further = () if self.covariates is None else self.covariates.tensors()
         return self.tensors() + further + (() if self.starts is None else (self.starts,)) + (self.carried or ())
 
-    def pieces(self, queries_per_gap: int, limit: int) -> Iterator[Batch]:
-        """Cut into runs of sequences with at most `limit` queries each (one sequence at the least)."""
+    def pieces(self, queries_per_gap: int, limit: int, shares: int = 1) -> Iterator[Batch]:
+        """Cut into runs of sequences with at most `limit` queries each (one sequence at the least).
+
+        As many for each of `shares` processes, unless there are too few sequences.
+        """
         per_sequence = max(1, (self.times.shape[1] + 1) * queries_per_gap)
         count = -(-len(self) // max(1, limit // per_sequence))  # rounded up
+        count = min(-(-count // shares) * shares, len(self))
         for piece in range(count):
             yield self.rows(len(self) * piece // count, len(self) * (piece + 1) // count)
 

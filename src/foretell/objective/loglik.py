@@ -100,13 +100,18 @@ def quadrature(batch: Batch, nodes: int, short: float | None = None) -> Points:
     return _by_gap(start + wait, (wait + short) * whole * weight)
 
 
-def uniform(batch: Batch, points: Tensor, generator: torch.Generator | None) -> Points:
-    """`points[b]` independent draws on the scored part of sequence `b`, as the paper draws them."""
+def uniform(batch: Batch, points: Tensor, generator: torch.Generator | None, unit: Tensor | None = None) -> Points:
+    """`points[b]` independent draws on the scored part of sequence `b`, as the paper draws them.
+
+    `unit` may hold draws on [0, 1), float64 [B, as many or more], where the caller makes them.
+    """
     length = batch.gap_length
     cumulative = torch.cat([length.new_zeros(len(batch), 1), length.cumsum(1)], dim=1)
     whole = cumulative[:, -1:]
     most = int(points.max()) if len(points) else 0
-    draws = torch.rand(len(batch), most, generator=generator, dtype=torch.float64, device=length.device) * whole
+    if unit is None:
+        unit = torch.rand(len(batch), most, generator=generator, dtype=torch.float64, device=length.device)
+    draws = unit[:, :most] * whole
     gap = (torch.searchsorted(cumulative, draws, right=True) - 1).clamp(0, length.shape[1] - 1)
     times = batch.scored_start.gather(1, gap) + (draws - cumulative.gather(1, gap))
     used = torch.arange(most, device=length.device)[None] < points[:, None]

@@ -7,7 +7,7 @@ run draws the same.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,7 +127,7 @@ class Stepper:
         if self.noise is not None or options.downsample or options.integral == "uniform":
             return found
         with self.executor.still:
-            for place, piece in enumerate(batch.pieces(self.inside + 1, self._limits(batch).encoded)):
+            for place, piece in enumerate(self._shared_pieces(batch)):
                 if self.processes.owns(place):
                     for part in piece.pieces(self.inside + 1, self._limits(piece).queried):
                         found |= self.model.collator.plans_ahead(part, options.points)
@@ -146,12 +146,14 @@ class Stepper:
             draws = self.noise.draw(batch, self.generator, self.options.pseudo_rate)
             self.inside = -(-draws.times.shape[1] // batch.gap_start.shape[1])  # on average, rounded up
             self.drawn = draws.drawn
+        elif draws is None:
+            draws = self._draws(batch)
         self.adam.clear()
         if self.options.events:
             scored = torch.full((), self.options.events, dtype=self.model.dtype, device=self.device)
         else:
             scored = batch.event_counts.sum().clamp(min=1).to(self.model.dtype)
-        pieces = list(batch.pieces(self.inside + 1, self._limits(batch).encoded))
+        pieces = list(self._shared_pieces(batch))
         queries = batch.gap_start.numel() * (self.inside + 1)
         in_order = self.model.rows_at_a_time > 1
         if not self.model.dropout and self.executor.on_threads(len(pieces), queries, in_order):
@@ -173,10 +175,31 @@ class Stepper:
         self.adam.finish()
         return summed
 
+    def _draws(self, batch: Batch) -> Tensor | None:
+        """The uniform numbers of a whole batch where they would depend on how it is cut; None: each piece draws its own."""
+        options = self.options
+        if (
+            self.exact
+            or options.integral == "quadrature"
+            or (options.integral, self.processes.size) == ("stratified", 1)
+        ):
+            return None
+        if options.integral == "uniform":
+            shape = len(batch), int(self._counts(batch).max()) if len(batch) else 0
+        else:
+            shape = *batch.gap_start.shape, options.points
+        return torch.rand(shape, generator=self.generator, dtype=torch.float64, device=self.device)
+
+    def _shared_pieces(self, batch: Batch) -> Iterator[Batch]:
+        """The pieces of a batch, as many for each process."""
+        return batch.pieces(self.inside + 1, self._limits(batch).encoded, self.processes.size)
+
     def _pass_over(self, batch: Batch, draws: Draws) -> None:
         """Make the draws of another process's piece, so that all processes draw alike."""
+        row = 0
         for piece in batch.pieces(self.inside + 1, self._limits(batch).queried):
-            self._queries(piece, draws)
+            self._queries(piece, _of_rows(draws, row, row + len(piece)))
+            row += len(piece)
 
     def _on_threads(self, pieces: list[Batch], draws: Draws, scored: Tensor) -> Tensor:
         """Draws are made before, in the order of the pieces."""
@@ -285,9 +308,13 @@ class Stepper:
         if self.options.integral == "quadrature":
             return quadrature(batch, self.options.points, self.model.short_time)
         if self.options.integral == "uniform":
-            self.uniform.append(uniform(batch, batch.lengths.clamp(min=1) * self.options.points, self.generator))
+            self.uniform.append(uniform(batch, self._counts(batch), self.generator, draws))
             return self.uniform[-1]
         return stratified(batch, self.options.points, self.generator, draws, self.model.short_time)
+
+    def _counts(self, batch: Batch) -> Tensor:
+        """How many uniform points each sequence has."""
+        return batch.lengths.clamp(min=1) * self.options.points
 
     def _sample(self) -> Sample | None:
         """Events are drawn anew for every step and piece, from the run's seed and the step's number."""
