@@ -109,7 +109,7 @@ def test_runs_of_other_data_are_refused(trained: dict[str, Path], tmp_path: Path
     (folder / "dataset.toml").write_text('name = "other"\n')
     fine("train", "--model", "poisson", "--data", folder, "--out", tmp_path / "run", "--quiet")
     message = refused("compare", trained["poisson"], tmp_path / "run", "--no-times")
-    assert "name the data for all of them with --data" in message
+    assert "name the data for all of them (--data)" in message
 
 
 def test_impossible_events_may_be_treated_otherwise_than_in_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -150,7 +150,7 @@ def _check_first_kept(data: EventData, sequences: Sequence[SequenceRows]) -> Non
     problems = [
         f'{data.name}: sequence {one.id!r} is conditioned on its first event (origin = "first-event"), '
         f"`{data.vocabulary.names[int(one.types[0])]}`, and the program makes that very event impossible: it cannot be left out; "
-        "say `impossible='exogenous'`, which keeps it as history, or correct the program"
+        'say `impossible="exogenous"`, which keeps it as history, or correct the program'
         for one, rows in zip(data, sequences, strict=True)
         if len(one) and 0 not in rows.kept_events[:1]
     ]

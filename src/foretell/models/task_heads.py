@@ -118,7 +118,10 @@ class MaskedANHP(TaskHead):
 
     kind = "anhp-masked"
     title = "A-NHP, masked pretraining"
-    purpose = "start another model from it (ft.start_from, `foretell train`), or take its embeddings (ft.embeddings_of, `foretell embed`)"
+    purpose = (
+        "start another model from it (ft.start_from, or `foretell train` with `init=…`), "
+        "or take its embeddings (ft.embeddings_of, `foretell embed`)"
+    )
 
     def __init__(self, encoder: ANHP, seed: int = 0) -> None:
         super().__init__(encoder, encoder.types, seed)
