@@ -72,7 +72,7 @@ def intensity(
         if len(found) > 1:
             raise ForetellError(f"{run}: several splits; say which with --split")
         way = impossible or flags.Impossible.error
-        model, found = model_of(program, params, chosen_among(found, sequence), dtype, undeclared, way)  # pyright: ignore[reportArgumentType]
+        model, found = model_of(program, params, chosen_among(found, sequence), dtype, undeclared, way, unseen)  # pyright: ignore[reportArgumentType]
         chosen, time_unit = found[0], ""
     else:
         opened = open_run(run, data, split, flags.reading(given, columns), device, tables=table)

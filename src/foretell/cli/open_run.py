@@ -62,7 +62,7 @@ class OpenRun:
         """
         chosen = self.impossible if impossible is None else impossible
         found, count = settled(self.model, self.data if data is None else data, chosen)
-        _check_unseen(self.model, found, unseen, say)
+        check_unseen(self.model, found, unseen, say=say)
         return replace(self, data=found, impossible=chosen, impossible_events=count)
 
     @property
@@ -210,19 +210,23 @@ def _widened(model: IntensityModel, data: EventData) -> EventData:
     return in_vocabulary(data, model.vocabulary)
 
 
-def _check_unseen(model: IntensityModel, data: EventData, unseen: flags.UnseenChoice, say: bool) -> None:
-    from foretell.cli.show import said_unseen
+def check_unseen(
+    model: IntensityModel, data: EventData, unseen: flags.UnseenChoice, params: Path | None = None, say: bool = True
+) -> None:
+    """Say which parameter groups training never met, or a file of parameters lacks; or refuse them."""
+    from foretell.cli.show import NEVER_MET, said_unseen
 
     if not isinstance(model, GrowsVocabulary):
         return
-    found = model.unseen_groups(data)
+    found, lacking = model.unseen_groups(data), NEVER_MET if params is None else f"{params} lacks"
     if found.names and unseen is flags.UnseenChoice.error:
+        elsewhere = "train on data that have them" if params is None else "add them to the file"
         raise ForetellError(
-            f"{data.name}: {counted(len(found.names), 'parameter group')} that training never met: {listed(found.names)}; "
-            "leave out --unseen=error to take the mean of the trained ones, or train on data that have them"
+            f"{data.name}: {counted(len(found.names), 'parameter group')} that {lacking}: {listed(found.names)}; "
+            f"leave out --unseen=error to take the mean of the trained ones, or {elsewhere}"
         )
     if found.names and say:
-        sys.stderr.write(f"{data.name}: {said_unseen(len(found.names), found.events)}\n")
+        sys.stderr.write(f"{data.name}: {said_unseen(len(found.names), found.events, lacking)}\n")
 
 
 def program_of(model: IntensityModel, impossible: flags.Impossible) -> Program | None:

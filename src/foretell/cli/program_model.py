@@ -57,9 +57,13 @@ def model_of(
     dtype: str,
     undeclared: Undeclared = "error",
     impossible: flags.Impossible = flags.Impossible.error,
+    unseen: flags.UnseenChoice = flags.UnseenChoice.mean,
 ) -> tuple[RuleModel, list[EventData]]:
-    """The model that a file of parameters describes, for given data; and these as it may see them."""
-    from foretell.cli.open_run import settled
+    """The model that a file of parameters describes, for given data; and these as it may see them.
+
+    Groups of names that the file lacks, since only these data have their values, are the mean of those that it has.
+    """
+    from foretell.cli.open_run import check_unseen, settled
     from foretell.models.parameters import in_present_format, load_parameters, read_parameters
 
     found = read_parameters(params)
@@ -70,12 +74,14 @@ def model_of(
     data = [settled(model, part, impossible)[0] for part in data]
     for part in data:
         model.meet(part)
-        model.ground(part)
     found = in_present_format(model, found)
     for name in found["parameters"]:
-        model.book.admit(name)  # of values that other data had
+        model.book.admit(name)
     model.rule_network.grow(model.dtype, model.device)
     load_parameters(model, found, str(params))
+    for part in data:
+        model.ground(part)  # groups that the file lacks are the mean of those that it has
+        check_unseen(model, part, unseen, params)
     return model.eval(), data
 
 

@@ -198,9 +198,12 @@ def cell(estimate: Any, percent: bool) -> str:
     return f"{estimate.value:.{digits}f}\n\\[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
 
 
-def said_unseen(groups: int, events: int) -> str:
-    """What a reader must know of parameter groups that training never met."""
-    which = f"{counted(groups, 'parameter group')} that training never met"
+NEVER_MET = "training never met"
+
+
+def said_unseen(groups: int, events: int, lacking: str = NEVER_MET) -> str:
+    """What a reader must know of parameter groups that training never met, or that a file lacks."""
+    which = f"{counted(groups, 'parameter group')} that {lacking}"
     return f"the intensities of {counted(events, 'event')} depend on {which}: the mean of the trained ones is used"
 
 
