@@ -9,6 +9,7 @@ Other names with parentheses (`Buy (online)`) are free text, too, unless rules a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from foretell.wording import shown
 
@@ -71,6 +72,17 @@ def constant(text: str) -> str:
         return text
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def fact(functor: str, arguments: Iterable[str] = ()) -> str:
+    """`functor(arg,…)` of what is spelled already; the functor may have its number of arguments with it, `age/2`."""
+    found = ",".join(arguments)
+    return f"{bare(functor)}({found})" if found else bare(functor)
+
+
+def bare(functor: str) -> str:
+    """A functor without its number of arguments: `age` of `age/2`. What is in quotes has none with it."""
+    return functor if functor[:1] == "'" else functor.partition("/")[0]
 
 
 def is_integer(text: str) -> bool:

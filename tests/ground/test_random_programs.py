@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
+
 import pytest
 
+from foretell.lang.program import Program
 from foretell.reference.database import states
 from tests.ground.clingo_states import clingo_states
 from tests.ground.random_programs import random_case
-from tests.ground.timelines import additions_at, fact_of, proofs_at, replay_of
+from tests.ground.timelines import additions_at, fact_of, names_at, proofs_at, replay_of
 
 QUICK, ALL, BLOCK = 200, 1000, 20
 
@@ -62,6 +66,31 @@ def test_comparisons_counts_and_short_forms_agree(block: int) -> None:
 def test_comparisons_counts_and_short_forms_agree_on_all_thousand_programs(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         _agree(seed, numbers=True)
+
+
+def test_names_with_several_numbers_of_arguments_are_functors_apart() -> None:
+    """A program in which such names are one name has the facts of the program in which they differ."""
+    told = 0
+    for seed in range(60):
+        case = random_case(seed)
+        arity = {name: one.arity for name, one in case.program.functors.items()}
+        merged = {}
+        for letter in "sdqex":
+            for name in sorted(one for one in arity if one[0] == letter and one[1:].isdigit()):
+                taken = {arity[other] for other, what in merged.items() if what == letter}
+                merged[name] = letter if arity[name] not in (*taken, None) else name
+        apart = re.compile(rf"(?<!\w)({'|'.join(merged)})(?!\w)")
+        rename = partial(apart.sub, lambda match, merged=merged: merged[match[0]])
+        program = Program.from_text(rename(case.text))
+        told += bool(program.several_arities)
+        first, second = (
+            replay_of(one, events).timelines[0]
+            for one, events in ((case.program, case.events), (program, [*map(rename, case.events)]))
+        )
+        for state in range(first.states):
+            wanted = sorted(map(rename, names_at(first, state)))
+            assert names_at(second, state) == wanted, (seed, state, case.text)
+    assert told > 20
 
 
 def test_random_programs_with_numbers_use_every_feature() -> None:

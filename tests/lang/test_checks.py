@@ -125,11 +125,28 @@ def test_an_event_may_occur_though_it_is_not_true():
 # --- arities, declarations, reserved names -----------------------------------------------------------------------------
 
 
-def test_two_arities_name_both_places():
+def test_two_arities_are_two_functors_and_a_warning_names_both_places():
+    (found,) = [one for one in diagnostics("b(x).\nb(x, y).") if one.code == "two-arities"]
+    assert found.severity == "warning" and marked(found) == "b" and "p.ndtt:1:1" in found.message
+    made = program(":- event(b). :- embed(b/2, 8). :- key(b/0, 3). b. b(x). b(x, y). b <- b(X), b(X, Y).")
+    assert {name: (one.arity, one.kind, one.dim, one.key) for name, one in made.functors.items()} == {
+        "b/0": (0, "event", None, 3),
+        "b/1": (1, "event", None, None),
+        "b/2": (2, "event", 8, None),
+    }
+
+
+def test_a_functor_of_another_arity_that_nothing_makes_true_is_an_error_with_a_suggestion():
     (found,) = [one for one in diagnostics("b(x).\na :- b(x, y).") if one.severity == "error"]
-    assert found.code == "two-arities" and marked(found) == "b" and "p.ndtt:1:1" in found.message
-    assert errors(":- event(b(X, Y)). b(x).") == ["two-arities"]
-    assert errors("b. b(x).") == ["two-arities"]
+    assert found.code == "never-true" and "`b/2`" in found.message and "`b/1`" in (found.hint or "")
+    assert "event-never-possible" in codes(":- event(b(X, Y)). b(x).")
+
+
+def test_a_declaration_may_name_the_number_of_arguments():
+    assert program(":- event(b/1, 4). b(x).").functors["b"].dim == 4
+    assert errors(":- embed(b / x, 4). b(x).") == ["arithmetic"]
+    assert errors(":- embed(b/12345, 4). b(x).") == ["bad-declaration"]
+    assert errors("a(x) :- b/1.") == ["arithmetic"]
 
 
 def test_embed_may_give_the_dimension_of_an_event_declared_without_one():
@@ -309,7 +326,7 @@ def test_any_value_is_suggested_only_for_a_variable_that_stands_nowhere_else():
         ("patient(P001).", "`p001` or `'P001'`"),
         (":- event(Admitted).", "`admitted` or `'Admitted'`"),
         ("a(X) :- b(X).", ":- table("),
-        (":- event(admit/2).", "`:- event(admit).`"),
+        (":- include(admit/2).", ":- include("),
         (":- event admit.", "`:- event(admit).`"),
         (":- embed ward 8.", "`:- embed(ward, 8).`"),
         (':- table(staff/2, "staff.csv").', '`:- table(staff, "staff.csv").`'),

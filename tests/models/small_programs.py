@@ -51,6 +51,12 @@ SMALL = {
         ":- event(g). :- embed(p, 1).\np(a). p(b).\ng :- p(X).\ng <- g, p(X).\n",
         ["g", "g"],
     ),
+    "names with several numbers of arguments": (
+        ":- event(g). :- event(h). :- exogenous(e/1, 2). :- exogenous(e/2). :- embed(p/2, 2). :- embed(p/1, 1). :- key(h/1, 1).\n"
+        "p(a). p(b). p(a, b).\ng(X) :- p(X), not h(X).\ng(X, Y) :- p(X, Y), g(X) :: w(X).\nh :- g(a).\nh(X) <- e(X), p(X).\n"
+        "h <- e(X, Y), p(X, Y).\n!h(X) <- g(X), h(X).\ng(X, Y) <- e(X, Y), h :: v(Y).\np(X, X) <- g(X, _).\n",
+        ["e(a)", "e(a,b)", "e(a,b)", "g(a,b)", "h(a)", "g(b)", "e(b)", "h", "e(b,b)", "h(b)"],
+    ),
     "negation turns proofs on and off": (
         ":- event(g). :- exogenous(e). :- embed(on, 1).\nq.\non <- e. !on <- g.\ng :- q, not on.\ng :- q.\n",
         ["e", "g", "e", "e", "g"],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.cli import flags
+from foretell.terms import bare
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,7 +151,7 @@ def _stage_lines(program: Program, show: ShownStage) -> list[str]:
         return list(graph_lines(graph_of(program)))
     width = len(f"rule{sum(not one.rule.is_fact for one in program.rules)}")
     lines = [f"{'fact' if one.rule.is_fact else one.name:{width}}  {pretty_rule(one.rule)}" for one in program.rules]
-    tables = (f"{'table':{width}}  {one.functor}/{one.arity}, {_rows(one)}" for one in program.tables)
+    tables = (f"{'table':{width}}  {bare(one.functor)}/{one.arity}, {_rows(one)}" for one in program.tables)
     return [*lines, *tables]
 
 
@@ -299,7 +300,7 @@ def _show_tables(console: Console, program: Program) -> None:
     table = plain_table(["table", "file", "rows", "header"], ["table", "file", "header"])
     for one in program.tables:
         rows = "of training" if one.waits else f"{len(one.rows):,}"
-        cells = (f"{one.functor}/{one.arity}", one.source, rows, ", ".join(one.header))
+        cells = (f"{bare(one.functor)}/{one.arity}", one.source, rows, ", ".join(one.header))
         table.add_row(*(escape(printable(_short(cell, 40))) for cell in cells))
     _print_table(console, table)
 

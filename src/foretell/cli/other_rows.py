@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from foretell.cli import flags
 from foretell.errors import ForetellError
+from foretell.terms import bare
 from foretell.wording import counted
 
 if TYPE_CHECKING:
@@ -63,6 +64,6 @@ def _say(before: Program, after: Program, files: dict[str, str], where: str) -> 
     for one in after.warnings[len(before.warnings) :]:
         sys.stderr.write(f"{one.render()}\n")
     for functor, path in files.items():
-        rows = sum(len(one.rows) for one in after.tables if one.functor == functor)
+        rows = sum(len(one.rows) for one in after.tables if functor in (one.functor, bare(one.functor)))
         new = len(new_rows(before, after, functor))
         sys.stderr.write(f"{functor}: {counted(rows, 'row')} from {path}, {new:,} of them not {where}\n")

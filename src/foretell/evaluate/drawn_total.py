@@ -91,7 +91,8 @@ def drawn_total(
 
 def _places(pattern: EventPattern, grounding: Grounding) -> PlacePattern:
     """A name that nothing is about matches nothing."""
-    functor = {name: number for number, name in enumerate(grounding.functors)}.get(pattern.functor, -1)
+    wanted = grounding.program.functor_of(pattern.functor, len(pattern.places))
+    functor = {name: number for number, name in enumerate(grounding.functors)}.get(wanted, -1)
     constants = {name: number for number, name in enumerate(grounding.constants)}
     first: dict[str, int] = {}
     fixed, repeats = [], []

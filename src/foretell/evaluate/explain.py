@@ -32,7 +32,6 @@ from foretell.models.rules.ndtt_explain import look_into_cells
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.s2ndtt import S2NDTT
 from foretell.models.rules.s2ndtt_explain import look_into_states
-from foretell.terms import split
 
 Kind = Literal["own", "deduce", "add"]
 ExplainedModel = ANDTT | S2NDTT | NDTT
@@ -203,7 +202,7 @@ def explain_by_rules(model: IntensityModel, history: EventSequence, at: float, e
     look = look_at(model, history, at)
     found = _possible(model, history, look)
     chosen = _chosen(look, event, found)
-    functor, args = split(chosen)
+    functor, args = look.timeline.grounding.program.split(chosen)
     number = look.timeline.grounding.find(functor, args)
     assert number is not None, f"{chosen} is possible, and so it is a fact"
     anatomy = take_apart(model, look, number)
@@ -263,7 +262,8 @@ def _chosen(look: Look, event: str | None, possible: dict[str, float]) -> str:
     if event is None:
         return next(iter(possible))
     told = why(look.timeline, event, look.state)
-    functor = look.timeline.grounding.program.functors[split(told.fact)[0]]
+    program = look.timeline.grounding.program
+    functor = program.functors[program.split(told.fact)[0]]
     if functor.kind == "exogenous":
         raise ForetellError(
             f"`{told.fact}`: `{functor}` is exogenous: it may happen at any time and is never predicted, so there is nothing to explain"

@@ -97,7 +97,7 @@ def _normal(name: str, wrong: str) -> str:
 class PossibleNames:
     """Names that there may be though none was met: functors with their numbers of places, and what may stand there."""
 
-    functors: Mapping[str, int]
+    functors: Mapping[str, Collection[int]]
     constants: Collection[str]
 
 
@@ -116,9 +116,7 @@ def never_matches(pattern: EventPattern, names: Iterable[str], may_come: Possibl
     if alike is None:
         hint = did_you_mean(pattern.functor, by_functor, otherwise=f"there are {listed(sorted(by_functor))}")
         return f"{about}: no event of the model is called {shown(pattern.functor)}; {hint}"
-    sizes = sorted(
-        {*(len(arguments) for arguments in alike), *[functors[one] for one in functors if one == pattern.functor]}
-    )
+    sizes = sorted({*(len(arguments) for arguments in alike), *functors.get(pattern.functor, ())})
     if len(pattern.places) not in sizes:
         wanted = " or ".join(map(str, sizes))
         return f"{about}: {shown(pattern.functor)} has {wanted} places, found {len(pattern.places)}"

@@ -27,7 +27,7 @@ from foretell.models.capabilities import HasRules
 from foretell.models.rules.rule_model import RuleModel
 from foretell.shards.shard_map import Shards, tables_of
 from foretell.shards.store import Table
-from foretell.terms import split
+from foretell.terms import bare, split
 from foretell.train.likelihood_task import batch_at, batch_items
 
 log = logging.getLogger("foretell")
@@ -51,7 +51,7 @@ def by_quadrature(
         )  # fmt: skip
     wide, possible = (model, None) if drawn else _with_all_possible(model, data)
     if asked.pattern is not None and isinstance(model, RuleModel):
-        names = (name for name in wide.vocabulary.names if split(name)[0] in model.functors)
+        names = (name for name in wide.vocabulary.names if model.program.split(name)[0] in model.functors)
         check_pattern(asked.pattern, names, _may_come(model))
     data = replace(data, vocabulary=wide.vocabulary, origin="window")
     gaps = data.gaps()
@@ -159,10 +159,13 @@ def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[Intensit
 
 def _may_come(model: RuleModel) -> PossibleNames:
     """Whatever the program declares an event, about all that its facts and the events so far are about."""
-    arities = {name: model.program.functors[name].arity for name in model.functors}
+    arities: dict[str, set[int]] = {}
+    for one in (model.program.functors[name] for name in model.functors):
+        if one.arity is not None:
+            arities.setdefault(bare(one.name), set()).add(one.arity)
     met = (argument for name in model.vocabulary.names for argument in split(name)[1])
     constants = {*model.histories.grounding.constants, *met}
-    return PossibleNames({name: size for name, size in arities.items() if size is not None}, constants)
+    return PossibleNames(arities, constants)
 
 
 def check_pattern(pattern: EventPattern, names: Iterable[str], may_come: PossibleNames | None = None) -> None:

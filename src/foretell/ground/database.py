@@ -6,7 +6,7 @@ every bucket it read is the same. An instantiation is found once by a join and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from foretell.lang.syntax import (
     Variable,
     literal_terms,
 )
+from foretell.terms import fact as fact_text
 from foretell.terms import is_integer, split
 
 FactKey = tuple[int, ...]  # functor, then the arguments
@@ -56,7 +57,9 @@ class _Constants(_Numbering):
 class Symbols:
     """Names as integers: functors, constants and facts are numbered once, and everything inside the database is a number."""
 
-    def __init__(self) -> None:
+    def __init__(self, several_arities: Collection[str] = ()) -> None:
+        """`several_arities` are names whose functors are told apart by their numbers of arguments."""
+        self.several_arities = several_arities
         functors, constants, facts = _Numbering(), _Constants(), _Numbering()
         self.functor: Callable[[str], int] = functors.__getitem__
         self.constant: Callable[[str], int] = constants.__getitem__
@@ -70,12 +73,13 @@ class Symbols:
     def named(self, name: str) -> int:
         """The fact that an event of the data is, by its normalised name."""
         functor, args = split(name)
+        functor = f"{functor}/{len(args)}" if functor in self.several_arities else functor
         return self.fact((self.functor(functor), *(self.constant(arg) for arg in args)))
 
     def text(self, fact: int) -> str:
         functor, *args = self.keys[fact]
         name = self.functors[functor]
-        return f"{name}({','.join([self.constants[arg] for arg in args])})" if args else name
+        return fact_text(name, [self.constants[arg] for arg in args])
 
 
 # --- rules

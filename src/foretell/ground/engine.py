@@ -83,7 +83,7 @@ class Engine:
     def _load(self, products: Sequence[ProductRule]) -> None:
         """The program alone, with these of its rules as products."""
         program = self.program
-        self.symbols = Symbols()
+        self.symbols = Symbols(program.several_arities)
         self.keys = self.symbols.keys
         self.wiring = Wiring(program, self.symbols, products)
         self.relations, self.instances = self.wiring.relations, Instances()

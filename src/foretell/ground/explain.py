@@ -11,7 +11,7 @@ from foretell.ground.product_rows import listed
 from foretell.ground.timeline import Timeline
 from foretell.ground.whynot import Failure, failures
 from foretell.lang.reachable import chained
-from foretell.terms import NameProblem, normalise, split
+from foretell.terms import NameProblem, normalise
 from foretell.wording import did_you_mean
 
 SHOWN_PROOFS, SHOWN_ADDITIONS = 5, 5
@@ -157,7 +157,7 @@ def why(timeline: Timeline, fact: str, state: int) -> WhyAnswer:
         )
     timeline.check_state(state)
     name = _name(fact)
-    functor, args = split(name)
+    functor, args = timeline.grounding.program.split(name)
     known = timeline.grounding.program.functors.get(functor)
     if known is None:
         hint = did_you_mean(functor, timeline.grounding.program.functors, before="; ")

@@ -80,6 +80,7 @@ def _brought(program: Program, fact: object) -> str:
         functor, args = split(normalise(fact.strip()))
     except NameProblem as problem:
         raise ValueError(str(problem).replace("event `", "`").replace("an event name", "a fact")) from None
+    functor = program.functor_of(functor, len(args))
     if functor not in program.given:
         what = f"the program has no `:- given({functor}).`" if functor in program.functors else "the program knows none"
         raise ValueError(f"{shown(fact)}: {what}{did_you_mean(functor, program.given, before='; ')}")
@@ -87,4 +88,4 @@ def _brought(program: Program, fact: object) -> str:
     if known.arity != len(args):
         raise ValueError(f"{shown(fact)} has {counted(len(args), 'argument')}; the program has `{known}`")
     name = program.given[functor]
-    return f"{name}({','.join(args)})" if args else name
+    return f"{name}({','.join(args)})" if args else name  # in quotes

@@ -48,7 +48,7 @@ def check_declared(program: Program, data: EventData) -> int:
     undeclared = 0
     problems = []
     for kind in kinds.values():
-        known = program.functors.get(kind.functor)
+        known = program.functors.get(program.functor_of(kind.functor, kind.arity))
         if kind.functor in RESERVED:
             problems.append(
                 f"{data.name}: {kind.words()}: `{kind.functor}` is reserved, it stands for the beginning or the end of a sequence; "
@@ -64,9 +64,12 @@ def check_declared(program: Program, data: EventData) -> int:
         else:
             problems.append(f"{data.name}: {_problem(program, kind)}")
     for functor, arities in _arities(kinds).items():
-        if len(arities) > 1 and (functor not in program.functors or program.functors[functor].arity is None):
+        known = program.functors.get(functor)
+        if len(arities) > 1 and functor not in program.several_arities and (known is None or known.arity is None):
+            each = " ".join(f"`:- exogenous({functor}/{arity}).`" for arity in arities)
             problems.append(
-                f"{data.name}: events `{functor}` have {' and '.join(map(str, arities))} arguments: expected always as many"
+                f"{data.name}: events `{functor}` have {' and '.join(map(str, arities))} arguments: these are different events, "
+                f"which the program has to tell apart: {each}"
             )
     if problems:
         raise DataError(problems)
@@ -173,5 +176,5 @@ def _marked(sequence: EventSequence, rows: SequenceRows, is_event: np.ndarray) -
 
 
 def _is_event(program: Program, name: str) -> bool:
-    known = program.functors.get(split(name)[0])
+    known = program.functors.get(program.split(name)[0])
     return known is not None and known.kind == "event"

@@ -15,7 +15,6 @@ from foretell.lang.reachable import closure
 from foretell.lang.source import Span
 from foretell.lang.stratify import edges_of, order
 from foretell.lang.syntax import Atom, Compare, Constant, Literal, Rule, Variable, literal_terms, rule_terms
-from foretell.terms import split
 
 # No program has such functors: with a space, a name stands in quotes.
 CONSTANT, GROUP, OCCURS = "a constant", "a group of", "occurs"
@@ -97,7 +96,7 @@ class _Relaxed:
             yield FactTable(CONSTANT, 1, [(text,) for text in self._constants()], span, "", ())
         rows: dict[tuple[str, int], list[tuple[str, ...]]] = {}
         for name in self.happened or ():
-            functor, args = split(name)
+            functor, args = self.program.split(name)
             rows.setdefault((f"{OCCURS} {functor}", len(args)), []).append(tuple(args))
         for (functor, arity), some in rows.items():
             if functor in asked:

@@ -18,6 +18,7 @@ from foretell.errors import ForetellError
 from foretell.ground.database import FactKey
 from foretell.ground.products import EventProduct
 from foretell.lang.program import Program
+from foretell.terms import fact as fact_text
 
 NEVER = np.iinfo(np.int32).max
 NOTHING, NO_ROWS = np.zeros(0, dtype=np.int32), np.zeros((0, 3), dtype=np.int32)
@@ -50,7 +51,7 @@ class Grounding:
     def text_of(self, key: FactKey) -> str:
         functor, *args = key
         name = self.functors[functor]
-        return f"{name}({','.join([self.constants[arg] for arg in args])})" if args else name
+        return fact_text(name, [self.constants[arg] for arg in args])
 
     def products_of(self, functor: str) -> list[EventProduct]:
         return [one for one in self.products if self.functors[one.functor] == functor]
@@ -98,7 +99,7 @@ class Grounding:
         values = [self.constants[number] for number in numbers]
         if rule >= len(self.program.rules):
             name = self.program.tables[rule - len(self.program.rules)].functor
-            return f"{name}({','.join(values)})" if values else name
+            return fact_text(name, values)
         names = self.program.rules[rule].rule.parameter_variables
         if len(names) == len(values):
             values = [f"{name}={value}" for name, value in zip(names, values, strict=True)]

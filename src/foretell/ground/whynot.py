@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
+from foretell import terms
 from foretell.ground.timeline import NEVER, Timeline
 from foretell.lang.program import NumberedRule
 from foretell.lang.syntax import (
@@ -285,4 +286,4 @@ def _shown(atom: Atom, binding: Binding) -> str:
 
 
 def _written(functor: str, args: tuple[str, ...]) -> str:
-    return f"{functor}({','.join(args)})" if args else functor
+    return terms.fact(functor, args)

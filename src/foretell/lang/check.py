@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
+from foretell.lang.arities import one_arity_each
 from foretell.lang.brought import brought_facts
 from foretell.lang.declarations import ARGUMENTS
 from foretell.lang.diagnostics import Diagnostic, ProgramError
@@ -33,11 +34,12 @@ from foretell.lang.syntax import (
     rule_terms,
 )
 from foretell.options import Undeclared
-from foretell.terms import constant
+from foretell.terms import bare, constant
 from foretell.wording import LONGEST, as_functor, shown
 
 
 def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Program:
+    gathered = one_arity_each(gathered)
     functors = resolve(gathered, undeclared)
     brought = brought_facts(gathered, functors.by_name)
     rules = [*gathered.rules, *brought.rules]
@@ -133,10 +135,10 @@ def _declarations_as_facts(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
     known |= {table.functor for table in gathered.tables} | gathered.unread
     for one in gathered.rules:
         head = one.rule.head
-        if not one.rule.is_fact or head.functor in known or len(head.args) not in ARGUMENTS.get(head.functor, ()):
+        if not one.rule.is_fact or head.functor in known or len(head.args) not in ARGUMENTS.get(bare(head.functor), ()):
             continue
         text = head.span.source.text[head.span.start : head.span.end]
-        if text.startswith(head.functor):  # in quotes it is meant as it stands
+        if text.startswith(bare(head.functor)):  # in quotes it is meant as it stands
             message = f"{shown(text)} is a fact that no rule uses: was a declaration meant?"
             hint = f"did you mean {shown(f':- {text}.')}?"
             yield Diagnostic("declaration-as-fact", head.functor_span, message, hint, "warning")

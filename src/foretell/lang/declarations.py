@@ -22,7 +22,7 @@ from foretell.lang.syntax import (
     Term,
     Variable,
 )
-from foretell.lang.written import WideTerm, WrittenDeclaration
+from foretell.lang.written import SizedFunctor, WideTerm, WrittenDeclaration
 from foretell.wording import LONGEST, as_functor, did_you_mean, listed, shown
 
 DECLARATIONS = {
@@ -75,16 +75,23 @@ def read_declaration(written: WrittenDeclaration) -> Declaration:
     if word == "include":
         return Include(_path(term, 0), written.span)
     if word == "table":
+        if isinstance(term.args[0], SizedFunctor):
+            example = DECLARATIONS[word].replace("teammate", term.args[0].functor[:40])
+            message = "a fact of a table has as many arguments as its file has columns"
+            raise _bad(word, term.args[0].span, message, hint=f"write {shown(example)}")
         log = _log_place(term)
         path = "" if log is not None else _path(term, 1)
         return Table(_functor(term)[0], path, _features(term), written.span, log)
     if word == "features":
-        return FeatureDeclaration(_functor(term)[0], _columns(word, term.args[1:]), written.span)
+        functor, arity = _functor(term)
+        return FeatureDeclaration(functor, _columns(word, term.args[1:]), written.span, arity)
     if word == "embed":
-        functor = None if isinstance(term.args[0], Variable) and term.args[0].is_anonymous else _functor(term)[0]
-        return Embed(functor, _number(term, 0), written.span)
+        anyone = isinstance(term.args[0], Variable) and term.args[0].is_anonymous
+        functor, arity = (None, None) if anyone else _functor(term)
+        return Embed(functor, _number(term, 0), written.span, arity)
     if word == "key":
-        return Key(_functor(term)[0], _number(term, 1), written.span)
+        functor, arity = _functor(term)
+        return Key(functor, _number(term, 1), written.span, arity)
     functor, arity = _functor(term, may_have_arguments=True)
     if word == "given":
         return GivenDeclaration(functor, arity, written.span)
@@ -105,6 +112,10 @@ def _functor(term: WideTerm, may_have_arguments: bool = False) -> tuple[str, int
         raise _bad(word, first.span, message, hint=hint)
     if isinstance(first, Variable) or (first.args and not may_have_arguments):
         raise _bad(word, first.span, f"`{word}` takes a functor first, not {shown(str(first))}")
+    if isinstance(first, SizedFunctor):
+        if len(first.arity.text) > len(str(MOST_PLACES)):
+            raise _bad(word, first.span, f"a fact has at most {MOST_PLACES:,} arguments")
+        return first.functor, int(first.arity.text)
     return first.functor, len(first.args) or None
 
 
@@ -162,7 +173,7 @@ def _features(term: WideTerm) -> tuple[str, ...]:
     return _columns("features", value.args)
 
 
-def _columns(word: str, args: Sequence[Atom | Term]) -> tuple[str, ...]:
+def _columns(word: str, args: Sequence[Atom | Term | SizedFunctor]) -> tuple[str, ...]:
     """Names of columns, each once."""
     found: list[str] = []
     for one in args:
@@ -170,7 +181,7 @@ def _columns(word: str, args: Sequence[Atom | Term]) -> tuple[str, ...]:
             text = source_text(one.span)
             hint = f'a name that is no constant stands in quotes: "{text}"'
             raise _bad(word, one.span, f"`features` takes names of columns, not {shown(text)}", hint=hint)
-        name = terms.plain(one.functor if isinstance(one, Atom) else one.text)
+        name = terms.plain(one.text if isinstance(one, Constant) else one.functor)
         if name in found:
             raise _bad(word, one.span, f"the column {shown(name)} is named twice", hint="name it once")
         found.append(name)

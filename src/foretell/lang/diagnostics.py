@@ -59,7 +59,6 @@ ERRORS = {
     "unbound-negation": "a variable under `not` that nothing else binds",
     "unbound-comparison": "a compared variable that nothing binds",
     "unbound-count": "a variable in a count that nothing else binds",
-    "two-arities": "a functor with different numbers of arguments",
     "event-first": "a `<-` rule that does not begin with an event",
     "unknown-event": "a `<-` rule whose event nothing declares",
     "never-true": "a condition that nothing can ever make true",
@@ -68,6 +67,7 @@ ERRORS = {
     "shape-clash": "one parameter name for matrices of two shapes",
 }
 WARNINGS = {
+    "two-arities": "a name with different numbers of arguments: a functor for each",
     "used-once": "a variable that is used once: a typo?",
     "never-fires": "a rule whose conditions contradict each other",
     "removes-nothing": "the removal of what nothing adds",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from foretell import terms
 from foretell.errors import ForetellError
+from foretell.lang.arities import one_arity_each
 from foretell.lang.check import check
 from foretell.lang.declarations import DECLARATIONS
 from foretell.lang.diagnostics import Diagnostic, ProgramError
@@ -50,12 +51,13 @@ class EditedProgram:
     def __init__(self, text: str, path: Path, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> None:
         self.source, self.dim = Source(str(path), text), dim
         self.undeclared: Undeclared = undeclared
-        self.gathered = gather(self.source, path.parent, path)
+        self.read = gather(self.source, path.parent, path)
+        self.gathered = one_arity_each(self.read)
 
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         try:
-            return check(self.gathered, undeclared=self.undeclared, dim=self.dim).warnings
+            return check(self.read, undeclared=self.undeclared, dim=self.dim).warnings
         except ProgramError as error:
             return error.diagnostics
 
@@ -130,7 +132,13 @@ class EditedProgram:
             raise RenameError(f"{shown(spelled)} is reserved")
         if spelled != one.name and any(_same(changed, other) for other in self.names):
             raise RenameError(f"there is a {shown(spelled)} already: both would become one")
-        return [(other.span, new) for other in self.alike(one)]
+        places = self.alike(one)
+        together = next((other for other in places if other.arity is None), None)
+        keys = self._keys(one.name, None) if one.is_functor and together is not None else []
+        if together is not None and len(keys) > 1:
+            declared = f"the declaration at {together.span.place} is about {listed(keys)}"
+            raise RenameError(f"{declared}: declare each by itself first, as in `:- embed({keys[0]}, 8).`")
+        return [(other.span, new) for other in places]
 
     # --- meaning ---
 
@@ -144,17 +152,27 @@ class EditedProgram:
         span = one.span if one is not None else rule.rule.span if rule is not None else None
         return ("\n\n---\n\n".join(parts), span) if parts and span is not None else None
 
+    def _keys(self, name: str, arity: int | None) -> list[str]:
+        """What a name is called among the functors; several, where it has several numbers of arguments and none is said."""
+        return [
+            key
+            for key, one in self.functors.by_name.items()
+            if terms.bare(key) == name and (key == name or arity in (None, one.arity))
+        ]
+
     def _about(self, one: Occurrence) -> str:
-        functor = self.functors.by_name.get(one.name)
-        if functor is None:
-            return f"`{one.name}`: nothing declares it or makes it true"
-        dim = dimension(self.functors.by_name, one.name, self.dim)
+        keys = self._keys(one.name, one.arity)
+        return "\n\n".join(map(self._about_functor, keys)) or f"`{one.name}`: nothing declares it or makes it true"
+
+    def _about_functor(self, name: str) -> str:
+        functor = self.functors.by_name[name]
+        dim = dimension(self.functors.by_name, name, self.dim)
         size = f"embedded in {dim} dimensions" if dim else "true or false, without an embedding"
         told = [f"`{functor}`: {KINDS[functor.kind]}, {size}"]
         for table in self.gathered.tables:
-            if table.functor == one.name:
+            if table.functor == name:
                 told.append(_about_table(table))
-        rules = [rule for rule in self.gathered.rules if rule.rule.head.functor == one.name]
+        rules = [rule for rule in self.gathered.rules if rule.rule.head.functor == name]
         facts = sum(rule.rule.is_fact for rule in rules)
         told += [f"{counted(facts, 'fact')} in the program"] if facts else []
         rest = [rule for rule in rules if not rule.rule.is_fact]
@@ -201,7 +219,7 @@ class EditedProgram:
 
     def _functors(self) -> Iterator[Proposal]:
         for name, one in self.functors.by_name.items():
-            yield Proposal(name, "functor", f"{one}, {KINDS[one.kind]}")
+            yield Proposal(terms.bare(name), "functor", f"{one}, {KINDS[one.kind]}")
 
     def _variables(self, names: list[Occurrence], statement: int) -> Iterator[Proposal]:
         own = (one for one in names if one.span.source is self.source and one.statement == statement)
@@ -212,7 +230,7 @@ class EditedProgram:
         """Those that facts, tables and other rules have at this place."""
         found: dict[str, str] = {}
         for table in self.gathered.tables:
-            if table.functor == functor and place < table.arity:
+            if terms.bare(table.functor) == functor and place < table.arity:
                 for row in table.rows:
                     found.setdefault(row[place], f"{table.header[place]} in {table.path}")
                     if len(found) >= MOST_CONSTANTS:

@@ -18,8 +18,8 @@ from foretell.lang.tokens import MARKS, Token, statements, tokenize
 WIDTH = 120  # of a line of code; comments may end later
 ALIGNED = 64  # code that is longer is followed by its comment at once, without moving those of its neighbours
 INDENT = "    "
-TIGHT_BEFORE = frozenset((",", ")", ".", ";", ".."))
-TIGHT_AFTER = frozenset(("(", "!", ".."))
+TIGHT_BEFORE = frozenset((",", ")", ".", ";", "..", "/"))
+TIGHT_AFTER = frozenset(("(", "!", "..", "/"))
 SIGNS = frozenset(MARKS.values())  # after these, a parenthesis does not open arguments
 COMMENT = re.compile(r"%[^\n]*")
 _COMMENT_OR_END = re.compile(r"%[^\n]*|\n")

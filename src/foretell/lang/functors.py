@@ -1,10 +1,11 @@
-"""Declarations and uses → one record per functor; two arities, contradicting declarations and reserved names are mistakes."""
+"""Declarations and uses → one record per functor; contradicting declarations and reserved names are mistakes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from foretell.lang.arities import arguments
 from foretell.lang.diagnostics import Diagnostic
 from foretell.lang.program import BOS, EOS, Functor, FunctorKind, UncheckedProgram
 from foretell.lang.source import Span
@@ -19,7 +20,8 @@ from foretell.lang.syntax import (
     conditions,
 )
 from foretell.options import Undeclared
-from foretell.wording import counted, did_you_mean, shown
+from foretell.terms import bare
+from foretell.wording import did_you_mean, shown
 
 RESERVED = (BOS, EOS)
 
@@ -59,9 +61,7 @@ class _Resolving:
     def use(self, name: str, arity: int, span: Span) -> None:
         self.names[name] = None
         first = self.arity.setdefault(name, (arity, span))
-        if first[0] != arity:
-            message = f"{shown(name)} has {_arguments(arity)} here and {_arguments(first[0])} at {first[1].place}"
-            self.refuse("two-arities", span, message, "give it the same arguments everywhere, or use two names")
+        assert first[0] == arity, f"{name} has several numbers of arguments: see `arities`"
 
     def twice(self, span: Span, name: str, what: str, here: object, before: object, place: Span) -> None:
         message = f"{shown(name)} is declared with {what} {here} here and {before} at {place.place}"
@@ -102,6 +102,8 @@ def resolve(gathered: UncheckedProgram, undeclared: Undeclared) -> Functors:
         else:
             name = str(one.functor)
             state.names[name] = None
+            if one.arity is not None:
+                state.use(name, one.arity, one.span)
             declared = state.declared.setdefault(name, _Declared())
             if isinstance(one, Embed):
                 declared.dim = state.once(declared.dim, one.dim, one.span, name)
@@ -195,14 +197,15 @@ def _logs(
     for one in gathered.tables:
         if one.log is None or one.log.functor in gathered.unread or not gathered.is_complete:
             continue
-        name, known = one.log.functor, by_name.get(one.log.functor)
-        if (known is None or known.kind == "fact") and undeclared == "error":
+        name = one.log.functor
+        known = [functor for functor in by_name.values() if bare(functor.name) == name]
+        if all(functor.kind == "fact" for functor in known) and undeclared == "error":
             message = f"`{one.log}` takes what stands in events, and nothing declares {shown(name)} an event"
             events = [name for name, functor in by_name.items() if functor.kind != "fact"]
             hint = did_you_mean(name, events, otherwise=f"declare it: `:- exogenous({name}).` if it occurs in the data")
             state.refuse("unknown-event", one.span, message, hint)
-        elif known is not None and known.arity is not None and known.arity < one.log.place:
-            message = f"`{one.log}`: {shown(str(known))} has {_arguments(known.arity)}"
+        elif known and all(functor.arity is not None and functor.arity < one.log.place for functor in known):
+            message = f"`{one.log}`: {shown(str(known[0]))} has {arguments(known[0].arity or 0)}"
             state.refuse("bad-declaration", one.span, message, "places of arguments are counted from 1")
 
 
@@ -210,6 +213,8 @@ def _features(state: _Resolving, one: FeatureDeclaration) -> None:
     if state.is_reserved(one.functor, one.span):
         return
     state.names[one.functor] = None
+    if one.arity is not None:
+        state.use(one.functor, one.arity, one.span)
     first = state.features.setdefault(one.functor, one)
     if first.columns != one.columns:
         here, before = (", ".join(some.columns) for some in (one, first))
@@ -245,7 +250,3 @@ def _atoms(state: _Resolving, gathered: UncheckedProgram) -> Iterator[Atom]:
                 yield atom
             elif atom is not first or atom.functor == EOS or atom.args:
                 state.refuse("reserved-name", atom.functor_span, f"{shown(atom.functor)} is reserved", hint)
-
-
-def _arguments(number: int) -> str:
-    return counted(number, "argument") if number else "no arguments"

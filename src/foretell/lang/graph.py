@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from foretell.lang.program import BOS, FunctorKind, Program
 from foretell.lang.syntax import Kind, Not, atom_of, pretty_rule
+from foretell.terms import bare
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Predicate:
 
     @property
     def label(self) -> str:
-        return self.name if not self.arity else f"{self.name}/{self.arity}"
+        return self.name if not self.arity or bare(self.name) != self.name else f"{self.name}/{self.arity}"
 
 
 @dataclass(frozen=True)

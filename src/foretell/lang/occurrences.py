@@ -73,6 +73,8 @@ def _of_statement(tokens: list[Token], number: int) -> Iterator[Occurrence]:
             section = "parameter"
         elif token.type in ("COUNT", "NEVER"):
             yield Occurrence("word", token.text, token.span, number)
+        elif before is not None and before.type == "SLASH":
+            continue  # how many arguments `watch/2` has
         elif token.type in (*FUNCTORS, "VARIABLE"):
             role = _role(tokens, place, section, opened)
             arity = _arity(tokens, place) if role in (*FUNCTOR_ROLES, "parameter") else None
@@ -126,6 +128,8 @@ def _declared_role(tokens: list[Token], place: int, opened: list[_Opening], call
 
 def _arity(tokens: list[Token], place: int) -> int | None:
     """How many arguments it has here; None where a declaration names a functor alone."""
+    if place + 2 < len(tokens) and tokens[place + 1].type == "SLASH" and tokens[place + 2].type == "INTEGER":
+        return int(tokens[place + 2].text[:4])
     if place + 1 >= len(tokens) or tokens[place + 1].text != "(":
         return None if tokens[0].type == "RULE" and place > 1 else 0
     depth = commas = 0

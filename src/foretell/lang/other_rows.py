@@ -14,6 +14,7 @@ from foretell.lang.program import Program
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Table
 from foretell.lang.tables import read_table
+from foretell.terms import bare
 from foretell.wording import counted, did_you_mean, listed, shown
 
 
@@ -41,12 +42,16 @@ def with_tables(program: Program, files: Mapping[str, str | Path]) -> Program:
 
 def new_rows(before: Program, after: Program, functor: str) -> list[tuple[str, ...]]:
     """Rows that the tables of a functor have now and had not before."""
-    known = {row for one in before.tables if one.functor == functor for row in one.rows}
-    return [row for one in after.tables if one.functor == functor for row in one.rows if row not in known]
+    known = {row for one in before.tables if functor in (one.functor, bare(one.functor)) for row in one.rows}
+    after_rows = (row for one in after.tables if functor in (one.functor, bare(one.functor)) for row in one.rows)
+    return [row for row in after_rows if row not in known]
 
 
 def _with_table(program: Program, functor: str, path: Path) -> Program:
-    own = [one for one in program.tables if one.functor == functor]
+    own = [one for one in program.tables if functor in (one.functor, bare(one.functor))]
+    if len({one.functor for one in own}) > 1:
+        known = listed(list(dict.fromkeys(one.functor for one in own)))
+        raise ForetellError(f"table {functor}={path}: there are several tables of this name, {known}: say which")
     if not own:
         names = list(dict.fromkeys(one.functor for one in program.tables))
         there = f"there is {listed(names, most=10)}" if names else "the program has no table"
@@ -54,6 +59,7 @@ def _with_table(program: Program, functor: str, path: Path) -> Program:
         raise ForetellError(f"table {functor}={path}: no table of the program is called {shown(functor)}; {hint}")
     first = own[0]
     span = Span(Source(str(path), "", is_read=False), 0, 0)
+    functor = first.functor
     found, said = read_table(Table(functor, str(path), first.features, span), path, {})
     if found is None:
         raise ProgramError(said)
@@ -81,5 +87,5 @@ def _check_columns(found: FactTable, wanted: FactTable, path: Path) -> None:
     named = f" ({listed(found.header, most=10)})" if found.header else ""
     raise ForetellError(
         f"table {wanted.functor}={path}: the file has {counted(found.arity, 'column')} of arguments{beside}{named}, "
-        f"and {shown(f'{wanted.functor}/{wanted.arity}')} takes {wanted.arity}"
+        f"and {shown(f'{bare(wanted.functor)}/{wanted.arity}')} takes {wanted.arity}"
     )

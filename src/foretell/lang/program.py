@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal as OneOf
@@ -19,7 +20,7 @@ from foretell.lang.fact_table import FactTable
 from foretell.lang.source import Source
 from foretell.lang.syntax import Atom, Constant, Promise, Rule, Statement, Variable
 from foretell.options import Products, Undeclared
-from foretell.terms import split
+from foretell.terms import bare, split
 from foretell.wording import counted, printable
 
 FunctorKind = OneOf["fact", "event", "exogenous"]
@@ -36,7 +37,7 @@ class Functor:
     key: int | None  # key and query length of rules that add it, where declared
 
     def __str__(self) -> str:
-        return self.name if self.arity is None else f"{self.name}/{self.arity}"
+        return self.name if self.arity is None or bare(self.name) != self.name else f"{self.name}/{self.arity}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,35 @@ class Program:
     def brought(self) -> tuple[str, ...]:
         """Functors of what sequences bring, before any rule."""
         return *self.given.values(), *self.unseen_rows.values()
+
+    @cached_property
+    def several_arities(self) -> frozenset[str]:
+        """Names that are used with several numbers of arguments: their functors are `age/1` and `age/2`."""
+        return frozenset(bare(name) for name in self.functors if bare(name) != name)
+
+    def functor_of(self, name: str, places: int) -> str:
+        """What a name is called in `functors`: `age/2` where it has several numbers of arguments.
+
+        Args:
+            name: the name of a functor.
+            places: how many arguments it has.
+
+        Returns:
+            The key.
+        """
+        return f"{name}/{places}" if name in self.several_arities else name
+
+    def split(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Take the name of a fact or event apart.
+
+        Args:
+            name: a normalised name: `age(p1,old)`.
+
+        Returns:
+            The functor as `functors` has it, and the arguments.
+        """
+        functor, args = split(name)
+        return self.functor_of(functor, len(args)), args
 
     @property
     def waits_for_log(self) -> bool:

@@ -13,7 +13,8 @@ from foretell.lang.reachable import chained
 from foretell.lang.source import Span
 from foretell.lang.syntax import Atom, Count, GivenDeclaration, Not, Rule, conditions
 from foretell.options import Undeclared
-from foretell.wording import did_you_mean, shown
+from foretell.terms import bare
+from foretell.wording import did_you_mean, listed, shown
 
 MOST_SUGGESTIONS = 20  # each compares a name with all others
 
@@ -94,7 +95,9 @@ class Reach:
             if len(self.suggested) < MOST_SUGGESTIONS:
                 reachable = set() if events_only else self.produced
                 known = [one for one, kind in self.kind.items() if one in reachable or kind != "fact"]
-            self.suggested[name, events_only] = did_you_mean(name, known) or None
+            alike = [one for one in known if one != name and bare(one) == bare(name)]  # with other numbers of arguments
+            meant = f"did you mean {listed(alike)}?" if alike else did_you_mean(name, known)
+            self.suggested[name, events_only] = meant or None
         return self.suggested[name, events_only]
 
     def label(self, name: str) -> str:

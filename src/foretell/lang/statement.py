@@ -209,7 +209,7 @@ def _flat(wide: WideTerm) -> Atom:
         if isinstance(arg, Atom) and arg.args:
             message = f"{shown(str(arg))} is a term inside a term: arguments are constants and variables"
             raise StatementError("nested-term", arg.span, message, "give its parts as arguments of their own")
-    args = (Constant(arg.functor, arg.span) if isinstance(arg, Atom) else arg for arg in wide.args)
+    args = (arg if isinstance(arg, Variable) else Constant(arg.functor, arg.span) for arg in wide.args)
     return Atom(spelling(wide.functor), tuple(args), wide.span, wide.functor.span)
 
 

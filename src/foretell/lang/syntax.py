@@ -12,7 +12,7 @@ from typing import Literal as OneOf
 
 from foretell.lang.log_place import LogPlace
 from foretell.lang.source import Source, Span
-from foretell.terms import constant, is_integer
+from foretell.terms import bare, constant, fact, is_integer
 
 ANONYMOUS = "_"
 COUNTING = ("count", "min", "max")  # words that count facts, before a condition in parentheses
@@ -51,7 +51,7 @@ class Atom:
     functor_span: Span = field(compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.functor}({','.join(map(str, self.args))})" if self.args else self.functor
+        return fact(self.functor, map(str, self.args))
 
     def variables(self) -> Iterator[Variable]:
         return (arg for arg in self.args if isinstance(arg, Variable))
@@ -215,6 +215,7 @@ class Embed:
     functor: str | None
     dim: int
     span: Span = field(compare=False, repr=False)
+    arity: int | None = None  # `:- embed(forum/2, 8).`; None: whatever it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,7 @@ class Key:
     functor: str
     length: int
     span: Span = field(compare=False, repr=False)
+    arity: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,7 @@ class FeatureDeclaration:
     functor: str
     columns: tuple[str, ...]
     span: Span = field(compare=False, repr=False)
+    arity: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +351,8 @@ def pretty_literal(literal: Literal) -> str:
 
 def pretty_atom(atom: Atom) -> str:
     """`not` as a functor is put in quotes: before a word it would negate; and so is one that would count."""
-    functor = f"'{atom.functor}'" if atom.functor in ("not", *COUNTING) else atom.functor
+    functor = bare(atom.functor)
+    functor = f"'{functor}'" if functor in ("not", *COUNTING) else functor
     return f"{functor}({', '.join(map(str, atom.args))})" if atom.args else functor
 
 
@@ -360,21 +364,21 @@ def _name(atom: Atom) -> str:
 
 def _declaration(statement: Statement) -> str:
     if isinstance(statement, Embed):
-        return f"embed({ANONYMOUS if statement.functor is None else statement.functor}, {statement.dim})"
+        return f"embed({ANONYMOUS if statement.functor is None else _sized(statement)}, {statement.dim})"
     if isinstance(statement, EventDeclaration):
         word = "exogenous" if statement.exogenous else "event"
         dim = "" if statement.dim is None else f", {statement.dim}"
-        return f"{word}({statement.functor}{_places(statement.arity)}{dim})"
+        return f"{word}({_sized(statement)}{dim})"
     if isinstance(statement, Key):
-        return f"key({statement.functor}, {statement.length})"
+        return f"key({_sized(statement)}, {statement.length})"
     if isinstance(statement, Include):
         return f"include({_quoted(statement.path)})"
     if isinstance(statement, GivenDeclaration):
-        return f"given({statement.functor}{_places(statement.arity)})"
+        return f"given({_sized(statement)})"
     if isinstance(statement, Promise):
         return f"never({', '.join(map(pretty_literal, statement.body))})"
     if isinstance(statement, FeatureDeclaration):
-        return f"features({statement.functor}, {_columns(statement.columns)})"
+        return f"features({_sized(statement)}, {_columns(statement.columns)})"
     assert not isinstance(statement, Rule)
     if statement.log is not None:
         return f"table({statement.functor}, {statement.log})"
@@ -386,8 +390,9 @@ def _columns(names: Iterable[str]) -> str:
     return ", ".join(map(constant, names))
 
 
-def _places(arity: int | None) -> str:
-    return f"({', '.join(f'X{n + 1}' for n in range(arity))})" if arity else ""
+def _sized(one: Embed | EventDeclaration | Key | GivenDeclaration | FeatureDeclaration) -> str:
+    """The functor with its number of arguments, where that is declared."""
+    return f"{bare(str(one.functor))}/{one.arity}" if one.arity is not None else str(one.functor)
 
 
 def _quoted(text: str) -> str:

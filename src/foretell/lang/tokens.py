@@ -25,7 +25,7 @@ _PIECE = re.compile(
 )
 MARKS = {":-": "RULE", "<-": "ADD", "::": "_NAMES", ":": "_COLON", "!=": "UNEQUAL", "=": "EQUAL", "!": "BANG"}
 MARKS |= {"<": "ORDER", "<=": "ORDER", ">": "ORDER", ">=": "ORDER", "..": "RANGE", ";": "SEMI"}
-MARKS |= {"(": "_OPEN", ")": "CLOSE", ",": "_COMMA", ".": "STOP"}
+MARKS |= {"/": "SLASH", "(": "_OPEN", ")": "CLOSE", ",": "_COMMA", ".": "STOP"}
 FUNCTORS = frozenset(("NAME", "INTEGER", "STRING"))
 SIGNS = frozenset(("EQUAL", "UNEQUAL", "ORDER"))  # that compare
 WORDS = frozenset(("NAME", "INTEGER", "VARIABLE", "ODD_WORD", "ODD_NUMBER"))
@@ -81,7 +81,7 @@ def tokenize(source: Source) -> list[Token]:
                 if kind == "STOP":
                     depth, opened, closed = 0, [], 0
         elif kind == "odd":
-            kind = "ODD"
+            kind = "SLASH" if text == "/" and _is_first_declared(found, match.end(), source.text) else "ODD"
         if found and found[-1].text == "not" and found[-1].type == "NAME" and (kind in FUNCTORS or kind == "VARIABLE"):
             found[-1].type = "NOT"  # two words side by side can mean nothing else
         found.append(Token(kind, text, source, match.start(), match.end()))
@@ -93,6 +93,14 @@ def _is_declared(found: list[Token], word: str) -> bool:
     if len(found) < 2 or found[-1].type != "NAME" or found[-1].text != word or found[-2].type != "RULE":
         return False
     return len(found) == 2 or found[-3].type == "STOP"
+
+
+def _is_first_declared(found: list[Token], end: int, text: str) -> bool:
+    """Whether a functor that is declared stands before this place, and a number behind it: `:- embed(forum/2`."""
+    if len(found) < 4 or found[-1].type not in FUNCTORS or found[-2].type != "_OPEN" or found[-3].type != "NAME":
+        return False
+    starts = found[-4].type == "RULE" and (len(found) == 4 or found[-5].type == "STOP")
+    return starts and text[end : end + 1].isdecimal()
 
 
 def _is_inner_dot(text: str, place: int, found: list[Token]) -> bool:

@@ -28,11 +28,21 @@ from foretell.lang.tokens import Token, spelling
 
 
 @dataclass(frozen=True, slots=True)
+class SizedFunctor:
+    """`watch/2`, first in a declaration: the functor with that many arguments."""
+
+    functor: str
+    arity: Token
+    span: Span
+    args: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WideTerm:
     """`event(watch(U,P), 8)` or `post(C)`: a term whose arguments may be terms; `word` is as it was written."""
 
     functor: Token
-    args: tuple[Variable | Atom, ...]
+    args: tuple[Variable | Atom | SizedFunctor, ...]
     span: Span
 
 
@@ -122,10 +132,15 @@ class Builder(Transformer[Token, Written]):
 
     beta = plain
 
+    def sized(self, functor: Token, _: Token, arity: Token) -> SizedFunctor:
+        return SizedFunctor(spelling(functor), arity, functor.span.to(arity.span))
+
     def range(self, first: Token, _: Token, last: Token) -> IntegerRange:
         return IntegerRange(int(first.text), int(last.text), first.span.to(last.span))
 
-    def wide(self, functor: Token, arguments: tuple[Variable | Atom, ...] | None, close: Token | None) -> WideTerm:
+    def wide(
+        self, functor: Token, arguments: tuple[Variable | Atom | SizedFunctor, ...] | None, close: Token | None
+    ) -> WideTerm:
         return WideTerm(functor, arguments or (), functor.span.to((close or functor).span))
 
     def _list(self, *found: Any) -> tuple[Any, ...]:

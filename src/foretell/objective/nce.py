@@ -24,7 +24,6 @@ from foretell.models.rules.possible_events import possible_events
 from foretell.models.rules.rule_model import RuleModel
 from foretell.objective.noise import NoiseEvents, NoiseProcess, PossibleMarks
 from foretell.objective.noise_parts import Noise
-from foretell.terms import split
 
 
 def contrast(model: IntensityModel, batch: Batch, noise: NoiseEvents, history: Any = None) -> Tensor:
@@ -70,11 +69,11 @@ class NoiseSource:
 
 def functor_marks(model: RuleModel) -> Vocabulary:
     """Functors of events, in the model's order, and then those of other types that happen."""
-    others = sorted({split(name)[0] for name in model.vocabulary.names} - set(model.functors))
+    others = sorted({model.program.split(name)[0] for name in model.vocabulary.names} - set(model.functors))
     return Vocabulary((*model.functors, *others))
 
 
 def marks_of_types(model: RuleModel, marks: Vocabulary) -> Tensor:
     """The functor of every type: int64 [types]."""
     place = {name: number for number, name in enumerate(marks.names)}
-    return torch.tensor([place[split(name)[0]] for name in model.vocabulary.names], dtype=torch.long)
+    return torch.tensor([place[model.program.split(name)[0]] for name in model.vocabulary.names], dtype=torch.long)

@@ -21,7 +21,7 @@ from foretell.lang.program import Program, RuleShapes, cell_shapes_of, dimension
 from foretell.lang.reachable import closure
 from foretell.lang.syntax import Atom, Constant, conditions
 from foretell.plan.feature_rows import FeatureRows, fit_tables
-from foretell.terms import split
+from foretell.terms import bare, fact, split
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ class ParameterBook:
             if table.features:
                 return (*self._feature_row(table.functor, dim, values), None, 0)
             own = self.family(("own", dim), "own", {"W": (dim, 1)})
-            return own, own.number(f"{table.functor}({','.join(values)})" if values else table.functor), None, 0
+            return own, own.number(fact(table.functor, values)), None, 0
         shapes = self.shapes[rule]
         bound = dict(zip(program.rules[rule].rule.parameter_variables, values, strict=True))
         if values:
@@ -272,7 +272,7 @@ class ParameterBook:
     def _feature_row(self, functor: str, dim: int, args: tuple[str, ...]) -> tuple[ParameterFamily, int]:
         """The place of a fact's vector, which is made of its numbers."""
         family = self.family(("row", dim), "row", {"W": (dim, 1)})
-        number = family.number(f"{functor}({','.join(args)})" if args else functor)
+        number = family.number(fact(functor, args))
         self._features(functor, dim).meet(family.rows[number][0], args)
         return family, number
 
@@ -327,7 +327,7 @@ class ParameterBook:
             written = shapes.beta if exponent else shapes.name
             if written is None or shapes.stem != stem:
                 continue
-            if written.functor == functor and len(written.args) == len(args) and _variables(written):
+            if bare(written.functor) == functor and len(written.args) == len(args) and _variables(written):
                 family, beta = self._families(rule)
                 chosen = beta if exponent else family
                 if chosen is not None:
@@ -361,7 +361,7 @@ def _variables(name: Atom) -> list[str]:
 
 def _bound(name: Atom, values: dict[str, str]) -> str:
     args = [arg.text if isinstance(arg, Constant) else values[arg.name] for arg in name.args]
-    return f"{name.functor}({','.join(args)})" if args else name.functor
+    return fact(name.functor, args)
 
 
 def events_of(program: Program) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from foretell.lang.program import Program
 from foretell.lang.syntax import Atom, Compare, Constant, Count, Literal, Not, Rule, Term
-from foretell.terms import split
+from foretell.terms import bare
 
 Fact = tuple[str, ...]
 Binding = dict[str, str]
@@ -83,7 +83,7 @@ def changes(
     additions: tuple[Added, ...] = ()
     state = _state(program, additions, brought)
     number = 0
-    for event, time in zip([BOS, *map(_fact, events)], [0.0, *times], strict=True):
+    for event, time in zip([BOS, *(_fact(program, name) for name in events)], [0.0, *times], strict=True):
         for ends in _ends(additions, time):
             additions = tuple(one for one in additions if one.ends > ends)
             state = _state(program, additions, brought)
@@ -109,11 +109,11 @@ def _ends(additions: Sequence[Added], before: float) -> list[float]:
 
 def _brought(program: Program, given: Sequence[str], events: Sequence[str]) -> set[Fact]:
     """What comes with a sequence: given facts, and rows of tables from a log that are not among those of training."""
-    found = {(program.given[one[0]], *one[1:]) for one in map(_fact, given)}
+    found = {(program.given[one[0]], *one[1:]) for one in (_fact(program, name) for name in given)}
     rows = {(table.functor, *row) for table in program.tables for row in table.rows}
     for table in program.tables:
-        for event in map(_fact, events):
-            if table.log is None or event[0] != table.log.functor or len(event) <= table.log.place:
+        for event in (_fact(program, name) for name in events):
+            if table.log is None or bare(event[0]) != table.log.functor or len(event) <= table.log.place:
                 continue
             row = table.functor, event[table.log.place]
             if row not in rows:
@@ -122,12 +122,12 @@ def _brought(program: Program, given: Sequence[str], events: Sequence[str]) -> s
 
 
 def is_possible(program: Program, state: State, event: str) -> bool:
-    functor = program.functors[_fact(event)[0]]
-    return functor.kind == "exogenous" or _fact(event) in state.facts
+    functor = program.functors[_fact(program, event)[0]]
+    return functor.kind == "exogenous" or _fact(program, event) in state.facts
 
 
-def _fact(name: str) -> Fact:
-    functor, args = split(name)
+def _fact(program: Program, name: str) -> Fact:
+    functor, args = program.split(name)
     return (functor, *args)
 
 

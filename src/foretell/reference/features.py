@@ -16,7 +16,6 @@ from torch import Tensor
 
 from foretell.lang.program import Program
 from foretell.reference.database import Fact
-from foretell.terms import split
 
 FURTHEST = 100.0
 Scale = tuple[float, float]  # mean and standard deviation
@@ -36,10 +35,10 @@ def name_of(event: Given) -> str:
     return event if isinstance(event, str) else event.name
 
 
-def facts_and_numbers(events: Sequence[Given]) -> list[tuple[Fact, Mapping[str, float | None]]]:
+def facts_and_numbers(program: Program, events: Sequence[Given]) -> list[tuple[Fact, Mapping[str, float | None]]]:
     found: list[tuple[Fact, Mapping[str, float | None]]] = []
     for event in events:
-        functor, args = split(name_of(event))
+        functor, args = program.split(name_of(event))
         found.append(((functor, *args), {} if isinstance(event, str) else event.numbers))
     return found
 

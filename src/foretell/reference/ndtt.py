@@ -351,7 +351,7 @@ def _open(
     found = list(changes(program, [name_of(one) for one in events[:seen]], times[:seen], until, settings.lifetimes))
     happened, when_it_was = [one.what for one in found], [one.time for one in found]
     replayed = [first_state(program), *(one.state for one in found)]
-    given = iter([(BOS, {}), *facts_and_numbers(events[:seen])])
+    given = iter([(BOS, {}), *facts_and_numbers(program, events[:seen])])
     given = [(EXPIRY, {}) if one == EXPIRY else next(given) for one in happened]
     for number, state in enumerate(replayed):
         refuse_cycle(program, settings.dim, state, when(happened, number))

@@ -20,6 +20,7 @@ from foretell.lang.program import Program
 from foretell.lang.syntax import Atom, Constant
 from foretell.reference.calendar import SlowCalendar
 from foretell.reference.database import EXPIRY, Fact, Instantiation, State
+from foretell.terms import fact as fact_text
 
 Parameters = Mapping[str, Tensor]
 R = tuple[int, tuple[str, ...]]  # a rule's place in the program, and the values of the variables in its parameter names
@@ -159,7 +160,7 @@ def _bound(name: Atom, values: Mapping[str, str]) -> str:
 
 def spelled(fact: Fact) -> str:
     functor, *args = fact
-    return f"{functor}({','.join(args)})" if args else functor
+    return fact_text(functor, args)
 
 
 def place(one: Instantiation) -> tuple[int, Fact, tuple[Fact, ...], tuple[str, ...]]:

@@ -8,7 +8,6 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.plan.product_counts import product_counts
-from foretell.terms import split
 
 if TYPE_CHECKING:
     from foretell.models.rules.rule_model import RuleModel
@@ -21,7 +20,9 @@ def mean_rates(model: RuleModel, data: EventData) -> np.ndarray:
     counts, exposure = np.full(len(model.functors), PSEUDO_EVENTS), np.zeros(len(model.functors))
     place = {name: number for number, name in enumerate(model.functors)}
     grounding = model.histories.grounding
-    of_type = np.asarray([place.get(split(name)[0], -1) for name in data.vocabulary.names], dtype=np.int64)
+    of_type = np.asarray(
+        [place.get(model.program.split(name)[0], -1) for name in data.vocabulary.names], dtype=np.int64
+    )
     of_fact = np.asarray([place.get(grounding.functors[key[0]], -1) for key in grounding.keys], dtype=np.int64)
     always = grounding.always
     for sequence in data:

@@ -10,11 +10,12 @@ from foretell.lang.load import gather
 from foretell.lang.program import FactTable, Program
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import FeatureDeclaration, LogPlace, pretty_rule, pretty_statement
+from foretell.terms import bare
 
 
 def program_parts(program: Program) -> dict[str, Any]:
     brought = set(program.brought)  # declared again by what they stand for
-    declared = [f":- given({name}{_places(program, name)})." for name in program.given]
+    declared = [f":- given({program.functors[name]})." for name in program.given]
     for functor in program.functors.values():
         if functor.name in brought:
             continue
@@ -40,7 +41,7 @@ def program_parts(program: Program) -> dict[str, Any]:
 
 
 def _table_parts(table: FactTable) -> dict[str, Any]:
-    found: dict[str, Any] = {"functor": table.functor, "arity": table.arity, "rows": table.rows}
+    found: dict[str, Any] = {"functor": bare(table.functor), "arity": table.arity, "rows": table.rows}
     if table.log is not None:
         found["log"] = [table.log.functor, table.log.place]
         found["waits"] = table.waits
@@ -56,11 +57,6 @@ def _table(parts: dict[str, Any], span: Span) -> FactTable:
     log = None if parts.get("log") is None else LogPlace(str(parts["log"][0]), int(parts["log"][1]))
     waits = log is not None and parts.get("waits") is True
     return FactTable(parts["functor"], int(parts["arity"]), rows, span, "", (), features, numbers, log, waits=waits)
-
-
-def _places(program: Program, name: str) -> str:
-    arity = program.functors[name].arity
-    return f"({', '.join(f'X{place + 1}' for place in range(arity))})" if arity else ""
 
 
 def program_from_parts(parts: dict[str, Any], dim: int) -> Program:

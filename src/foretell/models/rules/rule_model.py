@@ -47,7 +47,6 @@ from foretell.nn.intensity import inverse_softplus
 from foretell.options import names_of
 from foretell.plan.parameters import DimensionLayout, ParameterBook, events_of
 from foretell.plan.plan import events_by_dim
-from foretell.terms import split
 
 PROGRAM_OPTIONS = ("program", "undeclared")  # a file has the program itself
 EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # possible events at all queries that are asked together
@@ -143,7 +142,8 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
     @property
     def unscored(self) -> np.ndarray:
         """Types of the vocabulary that are exogenous: they happen, and are not predicted."""
-        return np.asarray([split(name)[0] not in self.functors for name in self.vocabulary.names], dtype=bool)
+        kinds = (self.program.split(name)[0] for name in self.vocabulary.names)
+        return np.asarray([kind not in self.functors for kind in kinds], dtype=bool)
 
     @property
     def followed(self) -> Calendar | None:
@@ -165,7 +165,8 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         """Whatever the program declares can happen, whether or not it ever did; its parameters are those of its rules."""
         declared = {name for name, one in self.program.functors.items() if one.kind in ("event", "exogenous")}
         anything = self.program.undeclared == "exogenous"
-        fresh = [name for name in names if name not in self.vocabulary and (anything or split(name)[0] in declared)]
+        can_be = lambda name: anything or self.program.split(name)[0] in declared  # noqa: E731
+        fresh = [name for name in names if name not in self.vocabulary and can_be(name)]
         if fresh:
             before = len(self.vocabulary)
             self.vocabulary = Vocabulary((*self.vocabulary.names, *fresh))

@@ -28,7 +28,6 @@ from foretell.report.canvas import per_unit, time_label
 from foretell.report.entry import Entry
 from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, precise, remark, text_of
 from foretell.report.sections.fit import Grouping, group_events
-from foretell.terms import split
 from foretell.wording import counted
 
 MOST_EVENTS = 300  # more would make the page heavy, and take long to predict one by one
@@ -240,7 +239,7 @@ def _behind(model: RuleModel, look: Look, event: str, names: _Names) -> list[lis
     if not isinstance(model, ANDTT):
         return []
     grounding = look.timeline.grounding
-    number = grounding.find(*split(event))
+    number = grounding.find(*grounding.program.split(event))
     assert number is not None, f"{event} is possible, and so it is a fact"
     anatomy = take_apart(model, look, number)
     heads = [one for parts in anatomy.facts.values() for one in parts if one.head is not None]
