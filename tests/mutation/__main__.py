@@ -52,11 +52,24 @@ DECIDING = {
         ),
     ],
     "reproduce/rows": ["tests/reproduce/test_rows.py", "tests/reproduce/test_findings.py"],
-    "evaluate/compare": ["tests/evaluate/test_compare.py"],
+    "evaluate/compare": ["tests/evaluate/test_differences.py", "tests/evaluate/test_compare.py"],
     "evaluate/permutation": ["tests/evaluate/test_permutation.py"],
     "evaluate/bootstrap": ["tests/evaluate/test_bootstrap.py"],
-    "evaluate/likelihood": ["tests/evaluate/test_likelihood.py", "tests/objective/test_integral.py"],
-    "objective/loglik": ["tests/objective/test_integral.py", "tests/evaluate/test_likelihood.py"],
+    "evaluate/likelihood": [
+        *(
+            "tests/evaluate/test_integral_parts.py",
+            "tests/evaluate/test_likelihood.py",
+            "tests/objective/test_integral.py",
+        ),
+        *(
+            "tests/evaluate/test_open_vocabulary.py",
+            "tests/evaluate/test_in_shards.py",
+            "tests/train/test_carried_state.py",
+        ),
+    ],
+    "objective/loglik": [
+        *("tests/objective/test_loglik.py", "tests/objective/test_integral.py", "tests/models/test_rmtpp_twin.py"),
+    ],
     "train/trainer": ["tests/train/test_early_stopping.py", "tests/train/test_regularisation.py"],
 }
 SKIPPED_FUNCTIONS = {

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from foretell.models.capabilities import DirectFit, GrowsVocabulary
+from foretell.models.classical.hawkes import Hawkes
+from foretell.models.classical.poisson import Poisson
+from foretell.models.classical.weekly import WeeklyPoisson
 from foretell.train.fit import start_with_hawkes
 from foretell.train.floor_fits import FittedFloor, fit_floors, hawkes_of, keep_floors, kept_floors, verdict
 from foretell.train.likelihood_task import mean_log_likelihood, scored_alike
@@ -62,10 +65,11 @@ def told_of(auto: AutoConfig, floors: dict[str, float], result: AnyTraining) -> 
     if auto.chosen:
         found["auto"] = {one.key: {"value": one.value, "why": one.why} for one in auto.chosen}
     if floors:
-        path = auto.config.data.path
-        advice = "try `--model hawkes`, another model (`--model s2p2`, `--model nhp`), `foretell tune`, or more data"
+        path, best = auto.config.data.path or "…", max(floors, key=lambda title: floors[title])
+        kind = next(one.kind for one in (Poisson, WeeklyPoisson, Hawkes) if one.title == best)
+        advice = f"try `--model {kind}`, `foretell auto {path}`, which tries other models, or more data"
         if not auto.chosen:
-            advice = f"try `foretell train --data {path}` without other options, or `foretell tune`"
+            advice = f"try `foretell train --data {path}` without other options, or `foretell auto {path}`"
         judged = "dev" if result.records and result.records[-1].get("dev") is not None else "train"
         found["floors"] = floors
         found["beats_floors"] = result.best > max(floors.values())

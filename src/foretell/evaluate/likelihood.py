@@ -218,7 +218,8 @@ def _by_draws(
         stratified(batch, half, generator, short=model.short_time) for half in _Integration(method, points).halves()
     ]
     first, second = (_summed(model, history, batch, half) for half in sets)
-    return _GapIntegrals((first + second) / 2.0, (first - second).square() / 4.0, (first + second) / 2.0)
+    mean = (first + second) / 2.0
+    return _GapIntegrals(mean, (first - second).square() / 4.0, mean)
 
 
 def _summed(model: IntensityModel, history: Any, batch: Batch, points: Points) -> Tensor:
