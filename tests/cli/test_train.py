@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from foretell.cli.floors_beside import told_of
 from foretell.models.attention.anhp import AnhpOptions
 from foretell.train.floor_fits import kept_floors
 from foretell.train.run import RunFolder
@@ -56,6 +59,25 @@ def test_flags_win_over_the_file(bursts: Path, tmp_path: Path):
 def test_the_resolved_configuration_of_a_run_gives_the_same_run_again(anhp: Path, tmp_path: Path):
     fine("train", anhp / "config.toml", "--out", tmp_path / "again", "--quiet")
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (anhp / "model.safetensors").read_bytes()
+
+
+def test_where_a_floor_wins_it_is_named_as_train_takes_it():
+    config = SimpleNamespace(data=SimpleNamespace(path="logs"))
+    result: Any = SimpleNamespace(records=[{"dev": -2.0}], best=-2.0, model=SimpleNamespace(title="A-NHP"))
+    by_rule = SimpleNamespace(key="model.kind", value="anhp", why="by rule")
+    chosen: Any = SimpleNamespace(config=config, chosen=(by_rule,))
+    asked: Any = SimpleNamespace(config=config, chosen=())
+    for floors, kind in (
+        ({"Poisson": -1.0, "Hawkes": -1.5}, "poisson"),
+        ({"Poisson": -3.0, "Weekly Poisson": -1.0, "Hawkes": -1.5}, "weekly"),
+        ({"Poisson": -3.0, "Hawkes": -1.5}, "hawkes"),
+    ):
+        told = told_of(chosen, floors, result)
+        assert told["beats_floors"] is False
+        assert f"try `--model {kind}`, `foretell auto logs`" in told["verdict"]
+        asked_for = told_of(asked, floors, result)["verdict"]
+        assert "try `foretell train --data logs` without other options" in asked_for
+    assert told_of(chosen, {"Poisson": -3.0}, result)["beats_floors"] is True
 
 
 def test_every_kind_of_model_is_trained_and_named(trained: dict[str, Path]):
