@@ -10,10 +10,21 @@ import pytest
 
 from tests.report.browser import look
 
-SECTIONS = ("data", "learning", "scores", "intensities", "fit", "calibration", "confusion", "functors", "moments")
+SECTIONS = (
+    "data",
+    "learning",
+    "scores",
+    "intensities",
+    "futures",
+    "fit",
+    "calibration",
+    "confusion",
+    "functors",
+    "moments",
+)
 CHARTS = (
     "frequent", "gaps", "learning", "forest", "course", "raster", "waiting", "qq", "surplus", "calibration", "tenths", "reliability",
-    "scatter", "moments",
+    "scatter", "moments", "futures",
 )  # fmt: skip
 RIGHT = "\ue014"  # the arrow key
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
+import shlex
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,7 +92,9 @@ def report(
         elif floors:
             timed = any(has_times(entry.evaluation) for entry in entries)
             entries = [*_floors(opened, timed, progress), *entries]
-        text = report_page(Contents(summary, entries, places, opened[0].time_unit, shown_from), progress.move)
+        made = datetime.now(UTC).strftime("%Y-%m-%d"), _without_passwords(shlex.join(["foretell", *sys.argv[1:]]))
+        contents = Contents(summary, entries, places, opened[0].time_unit, shown_from, *made)
+        text = report_page(contents, progress.move)
     with replacing(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     size, seconds = out.stat().st_size, time.monotonic() - begun
@@ -98,6 +104,11 @@ def report(
         )
     else:
         typer.echo(f"report: {out} ({size / 1e6:.1f} MB, {seconds:.0f} s)")
+
+
+def _without_passwords(text: str) -> str:
+    """A page is sent around: the password of a database's address is not in it."""
+    return re.sub(r"(://[^:/@\s]+):[^@\s]+@", r"\1:…@", text)
 
 
 def _check_distinct(runs: list[Path]) -> None:
@@ -144,13 +155,16 @@ def _entry(opened: OpenRun, name: str, progress: Bar, where: WorkPlace) -> Entry
     from foretell.cli.scoring import kept_scores, score_at
     from foretell.evaluate.scores import ScoringOptions
     from foretell.report.entry import Entry
+    from foretell.train.run import CONFIG
 
     # The next time of every event takes longer than all else; `foretell evaluate` has it.
     without = ScoringOptions(times=False)
     kept = kept_scores(opened, ScoringOptions()) or kept_scores(opened, without)
     scored = kept or score_at(where, opened, without, name, progress)
     evaluation, records = scored.evaluation.to_json(), opened.run.metrics()
-    return Entry(name, opened.model, opened.data, scored.events, evaluation, records, reused=kept is not None)
+    settings = _without_passwords((opened.run.path / CONFIG).read_text(encoding="utf-8"))
+    scores = scored.events, evaluation, records
+    return Entry(name, opened.model, opened.data, *scores, settings=settings, reused=kept is not None)
 
 
 def _floors(runs: list[OpenRun], timed: bool, progress: Bar) -> list[Entry]:

@@ -60,13 +60,16 @@ def _gaps(axes: Axes, splits: dict[str, EventData], unit: str) -> None:
             axes.stairs(shares, edges, label=name, color=COLOURS[name], linewidth=1.4)
     axes.set_xscale("log")
     middle = float(np.median(positive))
-    axes.axvline(middle, color="0.5", linewidth=0.8, linestyle="--")
-    place = {"xycoords": ("data", "axes fraction"), "xytext": (4, -8), "textcoords": "offset points"}
-    axes.annotate(f"median {middle:.3g}", (middle, 1.0), **place, color="0.35")
+    axes.axvline(middle, color="0.5", linewidth=0.8, linestyle="--", label=f"median {middle:.3g}")
     if zero:
-        total = zero + len(positive)
-        axes.text(0.02, 0.95, f"{zero:,} of {total:,} gaps are 0", transform=axes.transAxes, va="top", color="0.35")
-    axes.legend(frameon=False, loc="best")
+        axes.set_xlabel(f"gap{unit}; {zero:,} of {zero + len(positive):,} gaps are 0")
+    _legend_above(axes)
+
+
+def _legend_above(axes: Axes) -> None:
+    """A legend in room of its own over the curves, so that neither hides the other."""
+    axes.set_ylim(0.0, 1.22 * axes.get_ylim()[1])
+    axes.legend(frameon=False, loc="upper left", ncols=4, fontsize=9, columnspacing=1.2, handlelength=1.6)
 
 
 def _lengths(axes: Axes, splits: dict[str, EventData]) -> None:
@@ -80,7 +83,7 @@ def _lengths(axes: Axes, splits: dict[str, EventData]) -> None:
     lengths = [splits[name].lengths for name in names]
     axes.hist(lengths, bins=edges.tolist(), stacked=True, color=colours, label=labels)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(frameon=False)
+    _legend_above(axes)
 
 
 def _frequencies(axes: Axes, dataset: Dataset, counts: np.ndarray, order: np.ndarray) -> None:
@@ -117,7 +120,7 @@ def _raster(axes: Axes, dataset: Dataset, order: np.ndarray, unit: str) -> None:
     axes.set_yticks(range(rows), [_shortened(data[row].id) for row in range(rows)])
     axes.set_ylim(rows - 0.4, -0.6)
     axes.set_xlim(-0.01 * horizon, 1.01 * horizon)
-    axes.set(title=f"First sequences of {name} (dot: t_end; colours as at the left)", xlabel=f"time{unit}")
+    axes.set(title=f"First sequences of {name}", xlabel=f"time{unit}; dot: t_end; colours as at the left")
 
 
 def _shown_until(data: EventData, row: int) -> float:

@@ -20,6 +20,7 @@ class Entry:
     evaluation: dict[str, Any]  # as `Evaluation.to_json` gives it
     records: list[dict[str, Any]] = field(default_factory=list)  # of the epochs
     floor: bool = False  # True: a simple model to compare with
+    settings: str = ""  # of its run, as TOML
     reused: bool = False  # True: the scores are those that `foretell evaluate` left in the run folder
 
     @property

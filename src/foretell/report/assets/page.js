@@ -212,7 +212,7 @@
     // The first epochs are often far below all others: the axis begins where the dev curves have settled a little.
     const values = runs.flatMap((run) => [...strong(run), ...run.train].map((one) => one[1])).sort((a, b) => a - b);
     const low = values[Math.floor(values.length * 0.03)], high = values[values.length - 1];
-    const at = frame(place, { x: [Math.min(...epochs), Math.max(...epochs)], y: padded([low, high]), xlabel: "epoch", ylabel: "log-likelihood, nats per event", height: 320 });
+    const at = frame(place, { x: [Math.min(...epochs), Math.max(...epochs)], y: padded([low, high]), xticks: (low_, high_, count) => steps(low_, high_, count).filter(Number.isInteger), xlabel: "epoch", ylabel: "log-likelihood, nats per event", height: 320 });
     const points = [];
     for (const run of runs) {
       const paint = runColour(run.name), unzip = (pairs) => [pairs.map((one) => one[0]), pairs.map((one) => one[1])];
@@ -250,12 +250,13 @@
     const box = (name) => document.querySelector(`[data-chart="${name}"]`);
     const { times, events, end, groups, runs } = data, { when, axis } = datesOf(data.calendar);
     const sizes = [30, 60, 120, 300].filter((size) => size < events.length);
-    const state = { run: runs.length > 1 ? "totals" : "0", size: sizes.length > 1 ? sizes[1] : 0, first: 0 };
+    const state = { log: data.log, run: runs.length > 1 ? "totals" : "0", size: sizes.length > 1 ? sizes[1] : 0, first: 0 };
     const pan = make("input", { type: "range", min: 0, value: 0, "aria-label": "Where in the sequence", oninput: () => { state.first = Number(pan.value); redraw(); } });
     const panned = make("label", { class: "wide" }, "Where", pan);
     const controls = make("div", { class: "controls" });
     if (runs.length > 1) controls.append(chooser("Show", [["totals", "totals of all runs"], ...runs.map((run, place_) => [String(place_), run.name])], "totals", (value) => { state.run = value; redraw(); }));
     if (sizes.length) controls.append(chooser("Events at a time", [...sizes.map((size) => [String(size), String(size)]), ["0", "all"]], String(state.size), (value) => { state.size = Number(value); fit(); redraw(); }), panned);
+    if (data.log) controls.append(chooser("Axis", [["log", "logarithmic"], ["linear", "linear"]], "log", (value) => { state.log = value === "log"; redraw(); }));
     place.parentNode.insertBefore(controls, place);
     const fit = () => {
       const most = state.size ? Math.max(0, events.length - state.size) : 0;
@@ -275,15 +276,20 @@
       return [a, b];
     };
     const labels = groups.map((name, place_) => [name, colour(place_)]);
-    const left = 58;
+    const narrow = place.clientWidth < 560, longest = Math.max(...groups.map((name) => Math.min(name.length, 18)));
+    const left = narrow ? 58 : clamp(16 + 7 * longest, 58, 140), fits = narrow ? 8 : 18;
     function drawCourse(x) {
       place.replaceChildren();
       const [a, b] = slice(...x), xs = times.slice(a, b), one = state.run === "totals" ? null : runs[Number(state.run)];
       const lines = one ? one.groups.map((values, place_) => [groups[place_], values.slice(a, b), colour(place_), ""]) : runs.map((run) => [run.name, run.total.slice(a, b), runColour(run.name), runDash(run.name)]);
       place.append(legend(one ? [["all events", "var(--line)"], ...labels] : lines.map(([name, , paint]) => [name, paint])));
       const tops = [...lines.flatMap((row) => row[1]), ...(one ? one.total.slice(a, b) : [])].filter(Number.isFinite).sort((p, q) => p - q);
-      const at = frame(place, { x, y: [0, (tops[tops.length - 1] || 1) * 1.06], height: 270, left, ylabel: `events per ${data.unit}`, ...axis });
-      if (one) area(at, xs, xs.map(() => 0), one.total.slice(a, b), "var(--line)", 0.75);
+      // On a logarithmic axis the lowest of all is left out: what is hardly ever reached would squeeze the rest.
+      const positive = tops.filter((value) => value > 0), highest = tops[tops.length - 1] || 1;
+      const log = state.log && positive.length > 1, least = log ? Math.max(positive[Math.floor(positive.length * 0.02)], highest * 1e-8) / 1.5 : 0;
+      const at = frame(place, { x, y: log ? [least, highest * 1.5] : [0, highest * 1.06], ylog: log, height: 270, left, ylabel: `events per ${data.unit}`, ...axis });
+      if (log) { const linear = at.Y; at.Y = (value) => linear(Math.max(value, least)); }
+      if (one) area(at, xs, xs.map(() => least), one.total.slice(a, b), "var(--line)", 0.75);
       else {
         // Runs of one kind of model: what lies between them is how far they leave the intensity open.
         for (const kind of new Set(runs.map((run) => run.kind))) {
@@ -304,10 +310,9 @@
       const host = box("raster"), step = 20;
       if (!host) return;
       host.replaceChildren();
-      const narrow = host.clientWidth < 560;
       if (narrow) host.append(legend(labels));
       const at = frame(host, { x, y: [0, groups.length], yticks: [], height: groups.length * step + 34, left, ...axis });
-      groups.forEach((name, place_) => { if (!narrow) shape(at.svg, "text", { x: left - 7, y: at.top + (place_ + 0.5) * step + 4, "text-anchor": "end" }, name.length > 8 ? `${name.slice(0, 7)}…` : name); });
+      groups.forEach((name, place_) => { if (!narrow) shape(at.svg, "text", { x: left - 7, y: at.top + (place_ + 0.5) * step + 4, "text-anchor": "end" }, name.length > fits ? `${name.slice(0, fits - 1)}…` : name); });
       const points = [];
       for (const [time, group, name] of events) {
         if (time < x[0] || time > x[1] || group < 0) continue;
@@ -347,6 +352,32 @@
     const redraw = () => { const x = shown(); drawCourse(x); drawRaster(x); drawWaiting(x); };
     fit();
     return redraw;
+  };
+
+  // --- Sampled futures --------------------------------------------------------------------------------------------
+  charts.futures = (place, data) => {
+    const { begin, cut, end, groups, happened, runs } = data, { when, axis } = datesOf(data.calendar);
+    const state = { run: 0 }, step = 18;
+    const draw = () => {
+      place.replaceChildren();
+      if (runs.length > 1) place.append(make("div", { class: "controls" }, chooser("Run", runs.map((run, place_) => [String(place_), run.name]), String(state.run), (value) => { state.run = Number(value); draw(); })));
+      place.append(legend(groups.map((name, place_) => [name, colour(place_)])));
+      const rows = [["happened", happened], ...runs[state.run].futures.map((marks, place_) => [`future ${place_ + 1}`, marks])];
+      const at = frame(place, { x: [begin, end], y: [0, rows.length], yticks: [], height: rows.length * step + 50, left: 78, xlabel: data.xlabel, ...axis });
+      const points = [];
+      rows.forEach(([name, marks], row) => {
+        const top = at.top + (row + (row ? 0.35 : 0)) * step;
+        shape(at.svg, "text", { x: at.left - 8, y: top + step / 2 + 3, "text-anchor": "end", class: row ? "" : "name" }, name);
+        for (const [time, group, event] of marks) {
+          const x = at.X(time), paint = group < 0 ? "var(--soft)" : colour(group);
+          shape(at.plot, "line", { x1: x, x2: x, y1: top + 2, y2: top + step - 3, stroke: paint, "stroke-width": 1.8 });
+          points.push({ x, y: top + step / 2, text: `${name}: ${event}\nat ${when(time, 8)}` });
+        }
+      });
+      shape(at.plot, "line", { x1: at.X(cut), x2: at.X(cut), y1: at.top, y2: at.top + at.h, stroke: "var(--ink)", "stroke-width": 1, "stroke-dasharray": "3 3" });
+      hover(at, closest(points, 60));
+    };
+    return draw;
   };
 
   // --- Goodness of fit --------------------------------------------------------------------------------------------
@@ -598,7 +629,7 @@
   };
 
   // --- Draw everything, and again when the width changes ------------------------------------------------------------
-  const own = new Set(["course", "moments", "frequent", "scatter"]); // they keep what they made, or clear it themselves
+  const own = new Set(["course", "moments", "frequent", "scatter", "futures"]); // they keep what they made, or clear it themselves
   const redraws = [];
   for (const place of document.querySelectorAll("[data-chart]")) {
     const name = place.dataset.chart;

@@ -189,16 +189,25 @@ def confusion_of(events: EventScores, vocabulary: Vocabulary, grouping: Grouping
 SHADES = 10
 
 
-def confusion_section(entries: Sequence[Entry]) -> PageSection:
-    """What is taken for what: a table for each run, as a heat map that can be read aloud."""
+WIDE = 7  # groups; tables of more stand one above the other
+
+
+def confusion_section(entries: Sequence[Entry]) -> PageSection | None:
+    """What is taken for what: a table for each run, as a heat map that can be read aloud; None: there is one type."""
     made = [(entry, confusion_of(entry.events, entry.data.vocabulary)) for entry in entries]
+    if max(len(one.names) for _, one in made) < 2:
+        return None
     by_functor = any(one.grouping.kind == "functor" for _, one in made)
     what = "event's functor (the name before its parentheses)" if by_functor else "event's type"
     caption = text_of("confusion", what=what, about=" about the functor" if by_functor else "")
     tables = [
         element("div", element("h3", entry.title), heat_map(one, entry.title), class_="chartbox") for entry, one in made
     ]
-    return PageSection("confusion", "What is taken for what", joined(figure(*tables, caption=caption)))
+    return PageSection(
+        "confusion",
+        "What is taken for what",
+        figure(*tables, caption=caption, stacked=max(len(one.names) for _, one in made) > WIDE),
+    )
 
 
 def heat_map(confusion: Confusion, title: str) -> Markup:

@@ -9,7 +9,7 @@ from typing import Any
 from foretell.evaluate.bootstrap import Units
 from foretell.evaluate.metrics import EventRecord, ScoreDefinition, by_functor, has_times, metrics_of, plain_scores
 from foretell.report.entry import Entry
-from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, remark, remarks, table, text_of
+from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, more, remarks, table, text_of
 
 
 def scores_section(entries: Sequence[Entry]) -> PageSection:
@@ -113,12 +113,11 @@ def _of_one(evaluation: dict[str, Any]) -> list[str]:
     return found
 
 
-def learning_section(entries: Sequence[Entry]) -> PageSection:
-    """Log-likelihood per event, epoch by epoch."""
+def learning_section(entries: Sequence[Entry]) -> PageSection | None:
+    """Log-likelihood per event, epoch by epoch; None: no run has several epochs, as models with a closed form have not."""
     curves = [_curve(entry) for entry in entries if len(entry.records) > 1]
     if not curves:
-        body = remark("No run has a record of several epochs: models with a closed form are fitted at once.")
-        return PageSection("learning", "Learning curves", body)
+        return None
     body = figure(chart("learning"), caption=text_of("learning"))
     return PageSection("learning", "Learning curves", body, {"learning": {"runs": curves}})
 
@@ -135,29 +134,38 @@ def _curve(entry: Entry) -> dict[str, Any]:
 FUNCTORS_TITLE = "Which run is better at what"
 METRIC = "log_likelihood"
 MOST_FUNCTORS = 40  # functors, the most frequent first
+TOP_FUNCTORS = 10  # in the table that is open from the beginning
 
 
-def functors_section(entries: Sequence[Entry]) -> PageSection:
-    """Two runs against each other, a dot for each functor."""
+def functors_section(entries: Sequence[Entry]) -> PageSection | None:
+    """Two runs against each other, a dot for each functor; None: there is one run, or one functor."""
     if len(entries) < 2:
-        only = remark("There is one run: name two or more to compare them here.")
-        return PageSection("functors", FUNCTORS_TITLE, only)
+        return None
     runs, counts = [], {}
     for entry in entries:
         rows, events = _functor_rows(entry)
         counts |= {name: count for name, count in events.items() if name not in counts}
         runs.append({"name": entry.name, "rows": rows})
+    if len(counts) < 2:
+        return None
     shown = sorted(counts, key=lambda name: -counts[name])[:MOST_FUNCTORS]
     left_out = ""
     if len(counts) > MOST_FUNCTORS:
         left_out = f" Of {len(counts)} functors the {MOST_FUNCTORS} most frequent are shown."
     cells = [(name, f"{counts[name]:,}", *(_told(run["rows"].get(name)) for run in runs)) for name in shown]
-    heads = ("functor", "events", *(run["name"] for run in runs))
-    numbers = table(heads, cells, label="Log-likelihood by functor", class_="scores")
+    plain = all("(" not in name for name in entries[0].data.vocabulary.names)
+    heads = ("event type" if plain else "functor", "events", *(run["name"] for run in runs))
+    label = "Log-likelihood by functor"
+    numbers = table(heads, cells[:TOP_FUNCTORS], label=label, class_="scores")
+    inside = [element("h3", "The same in numbers"), numbers]
+    if len(cells) > TOP_FUNCTORS:
+        others = table(heads, cells[TOP_FUNCTORS:], label=f"{label}, the less frequent", class_="scores")
+        inside.append(more(f"{len(cells) - TOP_FUNCTORS} less frequent ones", others))
+    about = "event type" if plain else "functor (an event's name before its parentheses, or all of a plain name)"
     body = figure(
         chart("scatter"),
-        element("div", element("h3", "The same in numbers"), numbers, class_="chartbox"),
-        caption=text_of("functors", left_out=left_out),
+        element("div", *inside, class_="chartbox"),
+        caption=text_of("functors", what=about, left_out=left_out),
     )
     drawn = [
         {"name": run["name"], "rows": {name: run["rows"][name] for name in shown if name in run["rows"]}}
@@ -174,8 +182,13 @@ def _functor_rows(entry: Entry) -> tuple[dict[str, list[float]], dict[str, int]]
     rows: dict[str, Any] = {}
     for one in found:
         (estimate,) = one.scores[METRIC]
-        rows[one.functor] = [estimate.value, estimate.low, estimate.high]
-    return rows, {one.functor: one.events for one in found}
+        rows[_unquoted(one.functor)] = [estimate.value, estimate.low, estimate.high]
+    return rows, {_unquoted(one.functor): one.events for one in found}
+
+
+def _unquoted(name: str) -> str:
+    """A name as the data have it: `'ER Triage'` is quoted because a program would have to."""
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] == "'" else name
 
 
 def _told(row: Sequence[float] | None) -> Markup:

@@ -45,7 +45,7 @@ def over_time_section(
 ) -> PageSection:
     """`places` say where each entry's data have the chosen sequence, `start` from when on it is shown."""
     first = entries[0].data[places[0]]
-    inside = _shown(first.times, start)
+    inside = shown_part(first.times, start)
     happened, kinds = first.times[inside], first.types[inside]
     end = first.t_end if inside.stop == len(first) else float(happened[-1])
     names = entries[0].data.vocabulary.names
@@ -56,7 +56,7 @@ def over_time_section(
         progress(f"{entry.name}: intensities over time", number, len(entries))
         total, groups = course(entry.model, entry.data[place], times, grouping)
         own = entry.data[place]
-        part = _shown(own.times, start)
+        part = shown_part(own.times, start)
         seen = np.arange(part.start, part.stop)
         waits = waiting_times(entry.model, entry.data, place, seen)
         starts = np.concatenate([[0.0], own.times])[seen]
@@ -85,13 +85,26 @@ def over_time_section(
         ],
         "quantiles": list(QUANTILES),
         "runs": runs,
+        "log": any(is_bursty(run["total"]) for run in runs),
     }
     told = lambda time: entries[0].data.clock.short(time, first.start) or f"{time:g}"  # noqa: E731
-    body = joined(remark(_intro(first, len(happened), told(start), told(end), told)), _figures(len(entries), grouping))
+    body = joined(
+        remark(_intro(first, len(happened), told(start), told(end), told)),
+        _figures(len(entries), grouping, numbers["log"]),
+    )
     return PageSection("intensities", "One sequence over time", body, {"course": numbers, "raster": {}, "waiting": {}})
 
 
-def _shown(times: np.ndarray, start: float) -> slice:
+BURSTY = 30.0  # the highest intensities are so many times the middle one: a logarithmic axis shows both
+
+
+def is_bursty(total: np.ndarray) -> bool:
+    """Whether an intensity moves over so many orders of magnitude that a linear axis would show its peaks alone."""
+    positive = total[total > 0.0]
+    return bool(len(positive)) and float(np.quantile(positive, 0.99)) > BURSTY * float(np.median(positive))
+
+
+def shown_part(times: np.ndarray, start: float) -> slice:
     first = int(np.searchsorted(times, start, side="left"))
     return slice(first, min(len(times), first + MOST_EVENTS))
 
@@ -115,8 +128,9 @@ def _intro(sequence: EventSequence, shown: int, start: str, end: str, told: Call
     return f"Sequence {sequence.id}: {counted(len(sequence), 'event')} until {told(sequence.t_end)}{scored}{cut}."
 
 
-def _figures(runs: int, grouping: Grouping) -> Markup:
+def _figures(runs: int, grouping: Grouping, log: bool) -> Markup:
     caption = text_of("over_time", kind=grouping.kind) + (" " + text_of("over_time_runs") if runs > 1 else "")
+    caption += " " + text_of("over_time_log") if log else ""
     return figure(chart("course"), chart("raster"), chart("waiting"), caption=caption, stacked=True)
 
 
