@@ -110,3 +110,34 @@ def test_a_history_is_an_argument_or_an_option(trained: dict[str, Path], bursts:
         argument, option = fine(command, given[0], bursts, *given[1:]), fine(command, *given, "--history", bursts)
         assert argument.json == option.json
         assert "give the history once" in refused(command, given[0], bursts, *given[1:], "--history", bursts)
+
+
+# Without these nothing is done, or all is as it was: there is no default to tell.
+OF_THEMSELVES = """
+--allow --alpha --at --beta --carry-events --columns --covariates --data --database --history --horizon --init --label --load --log --max-bytes
+--max-events
+--models --mu --origin --out --params --participants --pattern --plot --predict --preset --program --rate --resume --seeds --sequence --set --show --sql --static
+--table --task
+"""
+
+
+def test_help_says_what_holds_where_an_option_is_not_given():
+    silent = {
+        f"{command} {name}: {one.help}"
+        for name, places in options().items()
+        for command, one in places.items()
+        if name.startswith("--") and name not in OF_THEMSELVES.split() and not one.is_flag and not one.required
+        if one.default in (None, "") and "default" not in (one.help or "")
+    }
+    assert not silent
+    text = " ".join(fine("train", "--help").out.split())
+    assert "Learning rate; default: by rule; with --model, 0.001." in text
+    assert "Layers of attention; default: 2, or the model's own." in text and "same run; default: 0." in text
+
+
+def test_the_list_of_commands_has_whole_sentences():
+    for group in ((), ("data",)):
+        text = fine(*group, "--help").out
+        listed = " ".join(text[text.index("Commands:") :].split())
+        assert "..." not in listed
+    assert "all of it, or nothing if there is a mistake in IN." in listed

@@ -47,7 +47,7 @@ def auto(
     *,
     given: flags.Given,
 ) -> None:
-    """Find the best model for data in some minutes: judged on dev. Ctrl-C loses nothing: the same command goes on."""
+    """Find the best model for data in some minutes, judged on dev. Ctrl-C loses nothing: the same command goes on."""
     began = time.time()
     from foretell.cli.show import print_json
     from foretell.cli.train import check_source

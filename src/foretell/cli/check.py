@@ -49,13 +49,13 @@ def check(
     plot: Annotated[Path | None, Option(help="Draw predicates and rules into this SVG file.")] = None,
     dim: Annotated[int, Option(min=0, help="The dimension of functors that declare none.")] = 32,
     layers: Annotated[int, Option(min=0, help="Layers of attention, for counting parameters.")] = 2,
-    time_dim: Annotated[int | None, Option(min=0, help="The dimension of times; that of --dim if not given.")] = None,
+    time_dim: Annotated[int | None, Option(min=0, help="The dimension of times; default: that of --dim.")] = None,
     undeclared: Annotated[
         flags.UndeclaredChoice,
         Option(help="Events that the program waits for and does not declare: an error, or exogenous."),
     ] = flags.UndeclaredChoice.error,
 ) -> None:
-    """Check a program: all mistakes at once, or its facts, rules, events, dimensions, parameters and strata."""
+    """Check a program: say all mistakes at once, or list its facts, rules, events, dimensions, parameters and strata."""
     from foretell.cli.show import print_json
     from foretell.lang.counts import count_parameters
     from foretell.lang.diagnostics import ProgramError

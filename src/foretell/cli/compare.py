@@ -25,7 +25,7 @@ def compare(
     ] = None,
     times: Annotated[bool, Option(help="Predict the time of every next event (the RMSE).")] = True,
     integral: Annotated[str, Option(help="quadrature, stratified or uniform.")] = "quadrature",
-    points: Annotated[int, Option(help="Points a gap (uniform: an event).")] = 10,
+    points: Annotated[int, Option(help="Points per gap (uniform: per event).")] = 10,
     window: Annotated[str, Option(help="all, or events-2-to-I as other libraries score.")] = "all",
     plot: Annotated[Path | None, Option(help="Two runs: draw their scores by functor: FILE.png, .svg or .pdf.")] = None,
     seed: Annotated[int, Option(help="For the bootstrap, the permutations and drawn integrals.")] = 0,
@@ -39,7 +39,7 @@ def compare(
     *,
     given: flags.Given,
 ) -> None:
-    """Scores of several runs on the same events, with paired tests of every difference."""
+    """Compare the scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
     from foretell.cli.open_run import open_scored, unfinished
     from foretell.cli.scoring import kept_scores, score_at, show_comparison

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.cli import flags
+from foretell.cli.group_help import WholeSentences
 from foretell.cli.pack import pack
 from foretell.errors import ForetellError
 
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
     from foretell.data.summary import DataSummary
     from foretell.data.synthetic import Process
 
-app = typer.Typer(name="data", help="Look at event data, convert it, pack it, simulate some.", no_args_is_help=True)
+app = typer.Typer(
+    name="data",
+    cls=WholeSentences,
+    help="Look at event data, convert it, pack it, simulate some.",
+    no_args_is_help=True,
+)
 app.command()(pack)
 
 
@@ -67,7 +73,7 @@ def describe(
     *,
     given: flags.Given,
 ) -> None:
-    """Counts, lengths, gaps, types, and the shares of ties and of times on a grid."""
+    """Say what is in data: counts, lengths, gaps, types, and the shares of ties and of times on a grid."""
     from foretell.data.summary import summarise
 
     source = flags.data_source(path, sql, database)
@@ -118,7 +124,7 @@ def convert(
     *,
     given: flags.Given,
 ) -> None:
-    """Reads and checks IN, writes OUT: nothing is written if there is a mistake in IN."""
+    """Read and check IN, and write OUT; nothing is written if there is a mistake in IN."""
     from foretell.data.loading import SUFFIXES, save, save_dataset, suffix_of
 
     suffix = suffix if suffix.startswith(".") else f".{suffix}"
@@ -163,7 +169,7 @@ def simulate(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Draws sequences exactly; each carries nll_true, its negative log-likelihood under the truth."""
+    """Draw sequences exactly; each carries nll_true, its negative log-likelihood under the truth."""
     from foretell.data.loading import SUFFIXES, save, save_dataset, suffix_of
     from foretell.data.synthetic import simulate as draw
 

@@ -53,10 +53,10 @@ def demo(
     into: Annotated[Path, Option("--out", "-o", help="The folder to write; an earlier demo there is replaced.")] = Path(
         "demo-run"
     ),
-    epochs: Annotated[int | None, Option(help="Epochs at the most, of either model.")] = None,
+    epochs: Annotated[int | None, Option(help="Epochs at the most, of either model; default: 120 and 40.")] = None,
     quiet: flags.QuietOption = False,
 ) -> None:
-    """Train on two football finals of robots, without rules (A-NHP) and with (A-NDTT); score on another, beside simple floors."""
+    """Train on two football finals of robots, without rules (A-NHP) and with (A-NDTT), and score on another, beside simple floors."""
     from foretell.cli.show import out, remarks, score_table
     from foretell.data import load
     from foretell.evaluate.record import write_scores

@@ -30,7 +30,7 @@ def embed(
         str | None, Option(help="What an event sees: causal (the past) or two-sided; default: as the run was trained.")
     ] = None,
     sequence: flags.SequenceOption = None,
-    split: Annotated[str | None, Option(help="train, dev or test.")] = None,
+    split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
     as_json: flags.JsonOption = False,

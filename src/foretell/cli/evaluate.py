@@ -24,7 +24,7 @@ def evaluate(
     data: Annotated[str | None, typer.Argument(help="Other data than the run's own: a folder, a file, a name.")] = None,
     split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
     integral: Annotated[str, Option(help="quadrature, stratified or uniform.")] = "quadrature",
-    points: Annotated[int, Option(help="Points a gap (uniform: an event).")] = 10,
+    points: Annotated[int, Option(help="Points per gap (uniform: per event).")] = 10,
     downsample: Annotated[
         int, Option(help="Models of rules: estimate from this many of the possible events at each time; 0: all.", min=0)
     ] = 0,
@@ -54,7 +54,7 @@ def evaluate(
     *,
     given: flags.Given,
 ) -> None:
-    """Log-likelihood (total, of times, of types), errors of next time and type, goodness of fit; with 95 % intervals."""
+    """Score a run on held-out data: log-likelihood, errors of the next time and type, goodness of fit, with 95 % intervals."""
     from foretell.batches.batch import Window
     from foretell.cli.drawn import refuse_with_draws, show_drawn
     from foretell.cli.open_run import open_network, open_scored

@@ -28,7 +28,7 @@ def explain(
         str | None, Option(help="A possible event, as in data: 'pass(a,b)'; default: the most probable.")
     ] = None,
     sequence: Annotated[str | None, Option(help="The sequence with this id or place.")] = None,
-    split: Annotated[str | None, Option(help="train, dev or test.")] = None,
+    split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
     top: Annotated[int, Option(help="How much of every list is shown; 0: all.", min=0)] = 5,
     plot: Annotated[Path | None, Option(help="Draw what is attended to: FILE.png, .svg or .pdf.")] = None,
     past: Annotated[
@@ -43,7 +43,7 @@ def explain(
     *,
     given: flags.Given,
 ) -> None:
-    """Why an event is expected just before a time: rules, facts and the past they attend to; without rules, which past events matter."""
+    """Say why an event is expected just before a time: rules, facts and the past; without rules, which past events matter."""
     from dataclasses import replace
 
     from foretell.cli.input_data import asked_times, chosen_sequences

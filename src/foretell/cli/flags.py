@@ -6,7 +6,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields, replace
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -53,7 +53,9 @@ HistoryOption = Annotated[
     str | None,
     typer.Option("--history", help="What happened so far: a file, a folder, a name, or - for stdin."),
 ]
-SequenceOption = Annotated[str | None, typer.Option("--sequence", help="Only the sequence with this id or place.")]
+SequenceOption = Annotated[
+    str | None, typer.Option("--sequence", help="Only the sequence with this id or place; default: all.")
+]
 SplitOption = Annotated[str | None, typer.Option("--split", help="train, dev or test; default: all.")]
 ImpossibleOption = Annotated[
     Impossible,
@@ -124,11 +126,15 @@ ResumeOption = Annotated[Path | None, typer.Option("--resume", help="A run folde
 
 
 def with_flags(
-    sections: Mapping[str, type], *, but: Collection[str] = (), only: Collection[str] | None = None
+    sections: Mapping[str, type],
+    *,
+    but: Collection[str] = (),
+    only: Collection[str] | None = None,
+    by_rule: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command with a flag for every field of the sections' options that has one; it is handed them as `given`.
 
-    Fields named in `but`, or not in `only`, have none here.
+    Fields named in `but`, or not in `only`, have none here. Those in `by_rule` are chosen by rule where no kind of model is given.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -136,7 +142,12 @@ def with_flags(
             flag.name or field.name: (
                 section,
                 field.name,
-                _parameter(flag, field.name, get_type_hints(options)[field.name], field.default),
+                _parameter(
+                    replace(flag, help=_with_default(flag.help, field.default, f"{section}.{field.name}", by_rule)),
+                    field.name,
+                    get_type_hints(options)[field.name],
+                    field.default,
+                ),
             )
             for section, options in sections.items()
             for field in fields(options)
@@ -213,6 +224,19 @@ def _parameter(flag: Flag, name: str, hint: Any, default: object) -> inspect.Par
     known = words(*get_args(hint)) if kind is str and get_origin(hint) is Literal else None
     made = Annotated[kind | None, typer.Option(names, help=flag.help, autocompletion=known)]
     return inspect.Parameter(shown, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=made)
+
+
+def _with_default(help: str, default: object, key: str, by_rule: Collection[str]) -> str:
+    """What a flag does, and what holds without it: a configuration may say otherwise, so that the flag itself has no default."""
+    nothing = default is None or default is False or default is MISSING or default in ("", ())
+    if "default" in help or (nothing and key not in by_rule):
+        return help
+    told = "on" if default is True else str(default)
+    if key.startswith("model.") and default is not True:
+        told += ", or the model's own"
+    if key in by_rule:
+        told = f"by rule; with --model, {told}"
+    return f"{help.removesuffix('.')}; default: {told}."
 
 
 def _type(flag: Flag, hint: Any) -> Any:

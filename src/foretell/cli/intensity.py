@@ -34,7 +34,7 @@ def intensity(
     at: Annotated[str, Option("--at", help="Times, with commas: 0.5,1.2 or 2012-03-01T12:00.")] = "",
     grid: Annotated[int, Option(help="Instead: this many times, evenly spaced over each sequence.")] = 0,
     sequence: flags.SequenceOption = None,
-    split: Annotated[str | None, Option(help="train, dev or test.")] = None,
+    split: Annotated[str | None, Option(help="train, dev or test; default: test.")] = None,
     top: Annotated[int, Option(help="Types shown in the table.")] = 5,
     plot: Annotated[Path | None, Option(help="Draw the first sequence: FILE.png, .svg or .pdf.")] = None,
     device: flags.DeviceOption = "cpu",
@@ -45,7 +45,7 @@ def intensity(
     *,
     given: flags.Given,
 ) -> None:
-    """Intensities of every event type at given times, each from the events before it."""
+    """Give the intensities of every event type at given times, each from the events before it."""
     from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_run
     from foretell.evaluate.queries import intensities_at

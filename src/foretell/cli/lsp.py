@@ -16,7 +16,7 @@ def lsp(
     ] = flags.UndeclaredChoice.error,
     dim: Annotated[int, typer.Option(min=0, help="The dimension of functors that declare none.")] = 32,
 ) -> None:
-    """Serve editors: mistakes as you type, meanings, definitions, references, renaming, completion, layout, outline."""
+    """Serve editors: mistakes as you type, meanings, definitions, references, renaming, completion, layout and outline."""
     from foretell.errors import ForetellError
 
     try:

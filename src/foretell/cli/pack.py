@@ -30,7 +30,7 @@ def pack(
     *,
     given: flags.Given,
 ) -> None:
-    """Reads and checks IN in bounded memory, writes OUT: all of it, or nothing if there is a mistake in IN."""
+    """Read and check IN in bounded memory, and write OUT: all of it, or nothing if there is a mistake in IN."""
     from dataclasses import replace
 
     from foretell.data.packed.packing import pack as write

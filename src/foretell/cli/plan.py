@@ -38,7 +38,7 @@ def plan(
     *,
     given: flags.Given,
 ) -> None:
-    """What the network of a program looks like, and how many slots, proofs, additions and ranges of attention data need."""
+    """Show the network of a program, and how many slots, proofs, additions and ranges of attention the data need."""
     import numpy as np
     import torch
 

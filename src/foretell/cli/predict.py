@@ -62,7 +62,7 @@ def predict(
     *,
     given: flags.Given,
 ) -> None:
-    """The next event of each sequence: its time, its type and its participants, with probabilities; a classifier's labels."""
+    """Predict the next event of each sequence: its time, its type and its participants; or give the labels of a classifier."""
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
     from foretell.cli.show import print_json

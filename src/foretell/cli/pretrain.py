@@ -36,7 +36,7 @@ def pretrain(
     *,
     given: flags.Given,
 ) -> None:
-    """The encoder learns to tell hidden types from all other events, past and future; `train --init` goes on from it."""
+    """Pretrain an encoder on the types of hidden events, from what happened before and after them; `train --init` goes on from it."""
     request = TrainRequest(as_json, quiet, logs=flags.log_names(log))
     add(given, columns, set_)
     if resume is not None:

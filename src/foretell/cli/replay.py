@@ -32,7 +32,10 @@ SHOWN_CHANGES = 12
 def replay(
     program: flags.ProgramArgument,
     data: flags.DataArgument,
-    at: Annotated[str | None, typer.Option("--at", help="Only the state at this time, a number or a date.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help="Only the state at this time, a number or a date; default: after each event."),
+    ] = None,
     sequence: flags.SequenceOption = None,
     split: flags.SplitOption = None,
     impossible: flags.ImpossibleOption = flags.Impossible.error,
@@ -55,7 +58,7 @@ def replay(
     *,
     given: flags.Given,
 ) -> None:
-    """The facts and the possible events after each event, or at one time; promises of the program are checked."""
+    """List the facts and the possible events after each event, or at one time; the promises of the program are checked."""
     from foretell.cli.input_data import asked_times, chosen_among, open_data
     from foretell.cli.other_rows import program_with
     from foretell.ground.product_rows import listed

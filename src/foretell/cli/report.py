@@ -56,7 +56,7 @@ def report(
     *,
     given: flags.Given,
 ) -> None:
-    """One self-contained page: data, learning curves, scores, intensities over time, goodness of fit, calibration, rules at work."""
+    """Write one self-contained page: scores, intensities over time, sampled futures, goodness of fit, calibration, rules at work."""
     import time
 
     from foretell.cli.open_run import names_its_data, open_scored, without_floors

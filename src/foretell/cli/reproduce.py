@@ -24,14 +24,16 @@ def reproduce(
     jobs: Annotated[int, Option(help="Units at once, each a process with one thread.")] = 1,
     on: flags.OnOption = "this",
     gpu_jobs: Annotated[int, Option(help="Of these, at most so many on the GPU.")] = 4,
-    minutes: Annotated[float | None, Option(help="Stop after so long; the same command goes on.")] = None,
+    minutes: Annotated[
+        float | None, Option(help="Stop after so long; the same command goes on; default: no limit.")
+    ] = None,
     fit: Annotated[bool, Option(help="--no-fit: only say what came of the units that are done.")] = True,
     results: Annotated[bool, Option(help="--no-results: only work on units, and leave the rest to later.")] = True,
     publish: Annotated[bool, Option("--publish", help="Also write the results beside experiment.toml.")] = False,
     as_json: flags.JsonOption = False,
     list_: Annotated[bool, Option("--list", help="Print the experiments that there are, and stop.")] = False,
 ) -> None:
-    """Fit, score and compare the paper's models; say which of its findings hold. What is done is skipped."""
+    """Fit, score and compare the paper's models, and say which of its findings hold. What is done is skipped."""
     from foretell.cli.show import print_json
     from foretell.reproduce.command import listed, listed_text, reproduce_options
     from foretell.reproduce.command import reproduce as run

@@ -50,14 +50,14 @@ def sample(
     begin: Annotated[
         str | None,
         Option(
-            "--from", help="Begin here (a number or a date) and not at the history's end; later events are not seen."
+            "--from", help="Begin here (a number or a date); later events are not seen; default: the history's end."
         ),
     ] = None,
     history_events: Annotated[
         int, Option(help="Look at the last so many events of each history alone; 0: at all.", min=0)
     ] = 0,
-    sequence: Annotated[str | None, Option(help="Only the history with this id or place.")] = None,
-    split: Annotated[str | None, Option(help="Of the history: train, dev or test.")] = None,
+    sequence: Annotated[str | None, Option(help="Only the history with this id or place; default: all.")] = None,
+    split: Annotated[str | None, Option(help="Of the history: train, dev or test; default: test.")] = None,
     seed: Annotated[int, Option(help="The same seed gives the same futures.")] = 0,
     future_covariates: Annotated[
         str | None,
@@ -85,7 +85,7 @@ def sample(
     quiet: flags.QuietOption = False,
     given: flags.Given,
 ) -> None:
-    """Futures of given histories by exact thinning; for a model of rules the database moves with them."""
+    """Draw futures of given histories, exactly, by thinning; for a model of rules the database moves with them."""
     import numpy as np
 
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content

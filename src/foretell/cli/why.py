@@ -28,7 +28,7 @@ def why(
     *,
     given: flags.Given,
 ) -> None:
-    """Why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
+    """Say why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
     from foretell.cli.input_data import asked_times, chosen_among, open_data
     from foretell.cli.other_rows import program_with
     from foretell.cli.replay import before, met_log, read_program, replayed, say_counts

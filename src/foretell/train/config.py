@@ -91,10 +91,16 @@ INIT = Flag("A run to start from, pretrained or trained.", type=Path)
 class DataOptions:
     path: str = option("", flag=Flag("A folder, a file, the name of embedded data (robocup), or hf:NAME.", name="data"))
     columns: Mapping[str, str] | None = None  # names of the columns of a CSV or Parquet file: {sequence = "patient", …}
-    time_format: str = option("", flag="What times are: iso, number, unix-s, unix-ms, … or '%d/%m/%Y %H:%M'.")
+    time_format: str = option(
+        "", flag="What times are: iso, number, unix-s, unix-ms, … or '%d/%m/%Y %H:%M'; default: found out."
+    )
     timezone: str = option("", flag="The zone of times without one, such as Europe/Berlin; default: UTC.")
-    start: str = option("", flag="Where clocks start: first-event, day, week, month, or a time.")
-    observed_until: str = option("", flag="When the log was exported: the end of sequences without a t_end.")
+    start: str = option(
+        "", flag="Where clocks start: first-event, day, week, month, or a time; default: first-event for dates."
+    )
+    observed_until: str = option(
+        "", flag="When the log was exported: the end of sequences without a t_end; default: their last event."
+    )
     sorted: bool = option(False, flag="Rows of a sequence out of order are a mistake.")
     terms: bool = option(False, flag="Names with parentheses must be terms, functor(arg,…).")
     unknown: Unknown = option("skip", flag=UNKNOWN)
@@ -122,7 +128,7 @@ class DataOptions:
 @dataclass(frozen=True)
 class TrainOptions:
     epochs: int = option(200, flag="Epochs at the most.", least=1)  # early stopping usually ends a run before
-    batch: int = option(32, flag="Sequences a step.", least=1)
+    batch: int = option(32, flag="Sequences per step.", least=1)
     carry_events: int = option(0, flag=CARRY, least=0)
     lr: float = option(1e-3, flag="Learning rate.")  # Adam's default, as in the paper
     patience: int = option(10, flag="Epochs without a better dev score before stopping; 0: never.", least=0)

@@ -37,7 +37,7 @@ SAMPLER = Flag("How settings are chosen; auto: grid if it is small.", choices=Tr
 @dataclass(frozen=True)
 class SearchOptions:
     trials: int | None = option(None, flag="Settings to try, earlier calls included; default: all, or 50.", least=1)
-    minutes: float | None = option(None, flag="Stop after this time; the next call goes on.")
+    minutes: float | None = option(None, flag="Stop after this time; the next call goes on; default: no limit.")
     jobs: int = option(1, flag="Settings at a time, each in a process of its own.")
     on: str = option("this", flag="Where: this (process), processes:N, ray, ray:N, or a cluster, ray://HOST:PORT.")
     sampler: SearchSampler = option("auto", flag=SAMPLER)

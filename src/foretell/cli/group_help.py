@@ -1,0 +1,24 @@
+"""`foretell --help`: every command with its whole first sentence, however long that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+
+class WholeSentences(TyperGroup):
+    """A group of commands that lists them without cutting their sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the name and the first sentence of every command."""
+        known = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, first_sentence(one.help or "")) for name, one in known if one is not None and not one.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+
+def first_sentence(text: str) -> str:
+    """Up to the first full stop that ends a sentence."""
+    return f"{' '.join(text.split()).split('. ')[0].removesuffix('.')}."
