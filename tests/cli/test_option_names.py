@@ -114,10 +114,9 @@ def test_a_history_is_an_argument_or_an_option(trained: dict[str, Path], bursts:
 
 # Without these nothing is done, or all is as it was: there is no default to tell.
 OF_THEMSELVES = """
---allow --alpha --at --beta --carry-events --columns --covariates --data --database --history --horizon --init --label --load --log --max-bytes
---max-events
---models --mu --origin --out --params --participants --pattern --plot --predict --preset --program --rate --resume --seeds --sequence --set --show --sql --static
---table --task
+--allow --alpha --at --beta --carry-events --columns --covariates --data --database --history --horizon --init
+--label --load --log --max-bytes --max-events --models --mu --origin --out --params --participants --pattern --plot
+--predict --preset --program --rate --resume --seeds --sequence --set --show --sql --static --table --task
 """
 
 

@@ -13,7 +13,7 @@ import typer
 
 from foretell.cli import data
 from foretell.cli.completion import add_completion
-from foretell.cli.group_help import WholeSentences
+from foretell.cli.group_help import CommandGroup
 from foretell.cli.old_spellings import RenamedOptions
 from foretell.reading import limits
 
@@ -77,7 +77,7 @@ def bounded(command: Callable[..., None]) -> Callable[..., None]:
 
 app = typer.Typer(
     name="foretell",
-    cls=WholeSentences,
+    cls=CommandGroup,
     help="Learn what happens next, and when, from irregularly timed events.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretell.cli import flags
-from foretell.cli.group_help import WholeSentences
+from foretell.cli.group_help import CommandGroup
 from foretell.cli.pack import pack
 from foretell.errors import ForetellError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="data",
-    cls=WholeSentences,
+    cls=CommandGroup,
     help="Look at event data, convert it, pack it, simulate some.",
     no_args_is_help=True,
 )

@@ -114,6 +114,20 @@ OnOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
+# What `foretell.train.auto_settings` chooses, of the options that are flags.
+BY_RULE = frozenset(
+    {
+        "data.window_events",
+        "model.dim",
+        "model.calendar",
+        "train.epochs",
+        "train.batch",
+        "train.patience",
+        "train.lr",
+        "train.points",
+    }
+)
+
 Given = dict[str, dict[str, Any]]  # what was given on the command line: section → option → value
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Any key: --set train.clip=1 --set model.bos=true.")]
 LogOption = Annotated[

@@ -7,7 +7,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 
-class WholeSentences(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands that lists them without cutting their sentences."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

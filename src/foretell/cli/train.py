@@ -43,23 +43,8 @@ class TrainRequest:
     logs: tuple[str, ...] = ()  # names of loggers
 
 
-# What `foretell.train.auto_settings` chooses, of the options that are flags.
-BY_RULE = frozenset(
-    {
-        "data.window_events",
-        "model.dim",
-        "model.calendar",
-        "train.epochs",
-        "train.batch",
-        "train.patience",
-        "train.lr",
-        "train.points",
-    }
-)
-
-
 @flags.with_flags(
-    {"data": DataOptions, "model": HeadOptions, "train": TrainOptions, "task": ClassifyOptions}, by_rule=BY_RULE
+    {"data": DataOptions, "model": HeadOptions, "train": TrainOptions, "task": ClassifyOptions}, by_rule=flags.BY_RULE
 )
 def train(
     config: Annotated[Path | None, typer.Argument(help="A TOML file with tables [data], [model], [train].")] = None,
