@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foretell.data import load
 from tests.cli.invoking import fine, foretell
 
 
@@ -78,6 +79,8 @@ def test_new_event_types_are_refused_or_left_out(run: Path, tmp_path: Path):
         skipped = fine("predict", run, new, *choice, "--json")
         assert json.loads(skipped.out)[0]["events_seen"] == 5
         assert "1 event of 1 type that training never saw (`steal`) was left out" in skipped.err
+    refused = foretell("predict", run, new, "--unknown", "other")
+    assert refused.code == 1 and "train it with --unknown other" in refused.err
     for name, count in (("buy (online)", 0), ("buy (shop)", 0), ("return", 1)):
         new.write_text(new.read_text().replace(name, f"steal {count}"))
     nothing = foretell("predict", run, new)
@@ -105,3 +108,46 @@ def test_a_report_of_dates_has_a_calendar(run: Path, tmp_path: Path):
     assert '"calendar"' in text and "time (UTC+01:00)" in text
     fine("intensity", run, "--grid", "3", "--plot", tmp_path / "x.svg")
     assert "Europe/Berlin" in (tmp_path / "x.svg").read_text()
+
+
+def test_a_model_that_was_trained_with_other_reads_new_types_as_that(tmp_path: Path):
+    data, new = log(tmp_path / "orders.csv", [f"c{n}" for n in range(12)], 8, 0), log(tmp_path / "new.csv", ["d"], 5, 1)
+    data.write_text(data.read_text().replace("return", "scarce", 2))
+    new.write_text(new.read_text() + "\nd;2024-03-09 12:00:00;steal;1")
+    given = ["--columns", "sequence=customer,time=date,event=what", "--model", "poisson", "--quiet"]
+    told = fine("train", "--data", data, "--out", tmp_path / "run", *given, "--unknown", "other")
+    assert "1 event type with fewer than 5 training events (`scarce`)" in told.err
+    asked = fine("predict", tmp_path / "run", new, "--json")
+    (found,) = json.loads(asked.out)
+    assert found["events_seen"] == 6 and "other" in {one["event"] for one in found["events"]}
+    assert "(`steal`) was read as `other`" in asked.err
+    fine("evaluate", tmp_path / "run", "--no-times")
+
+
+def test_a_time_after_an_end_that_is_only_assumed_is_explained_and_a_given_end_is_not(run: Path, tmp_path: Path):
+    new = log(tmp_path / "new.csv", ["d0"], 5, 1)
+    asked = fine("explain", run, new, "--at", "2024-03-09T12:00", "--json")
+    (found,) = json.loads(asked.out)
+    assert found["iso"] == "2024-03-09T12:00:00+01:00" and "nothing is taken to have happened" in asked.err
+    assert all(one["iso"].startswith("2024-03-0") for one in found["past"])
+    refused = foretell("explain", run, new, "--at", "2024-03-09T12:00", "--observed-until", "2024-03-08")
+    assert refused.code == 1 and "was observed until 2024-03-08 00:00:00 only" in refused.err
+
+
+def test_what_convert_writes_is_read_without_what_the_source_needed(tmp_path: Path):
+    folder = tmp_path / "orders"
+    folder.mkdir()
+    rows = "".join(f"a;{day:02}.03.2024 12:00;x\n" for day in range(1, 9))
+    (folder / "train.csv").write_text("sequence;time;event\n" + rows)
+    card = "time_format = '%d.%m.%Y %H:%M'\ntimezone = 'Europe/Berlin'\nstart = 'day'\n"
+    (folder / "dataset.toml").write_text(card)
+    fine("data", "convert", folder, tmp_path / "again", "--format", ".csv")
+    one, two = load(folder), load(tmp_path / "again")
+    assert one.clock == two.clock and one.clock.zone == "Europe/Berlin"
+    assert one.train is not None and two.train is not None
+    np.testing.assert_array_equal(one.train.columns.times, two.train.columns.times)
+    np.testing.assert_array_equal(one.train.columns.starts, two.train.columns.starts)
+    (folder / "train.csv").write_text("time,event\n1330603200,x\n1330603300,y\n")
+    (folder / "dataset.toml").write_text("time_format = 'number'\n")
+    fine("data", "convert", folder, tmp_path / "numbers")
+    assert not load(tmp_path / "numbers").clock.absolute

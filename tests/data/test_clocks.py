@@ -127,7 +127,7 @@ def test_numbers_far_from_zero_are_warned_of(tmp_path, caplog) -> None:
     path = table(tmp_path, "5000000,5000001,5000003")
     with caplog.at_level(logging.WARNING, "foretell"):
         data = load_file(path)
-    assert data[0].times[0] == 5e6 and "begin far from 0" in caplog.text and "`start='first-event'`" in caplog.text
+    assert data[0].times[0] == 5e6 and "begin far from 0" in caplog.text and '`start="first-event"`' in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING, "foretell"):
         data = load_file(path, options=ReadOptions(start="first-event"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import foretell as ft
-from foretell.data import Columns, EventData, EventSequence, Vocabulary
+from foretell.data import Clock, Columns, EventData, EventSequence, Vocabulary
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -228,3 +228,41 @@ def test_a_sequence_without_events_goes_out_and_in_again():
 def test_utc_in_python_objects():
     frame = orders().assign(when=pd.Series([datetime(2024, 3, day, tzinfo=UTC) for day in (1, 3, 2, 7)], dtype=object))
     np.testing.assert_array_equal(ft.from_frame(frame, **NAMES).train.columns.times, [0.0, 2.0, 0.0, 5.0])
+
+
+def test_text_of_every_kind_whole_floats_and_columns_that_are_called_by_numbers():
+    text = pl.from_pandas(orders().assign(when=TEXT, product=["tea", "milk", "tea", "tea"]))
+    stream = ArrowStream(text)  # polars has text as views
+    assert "string_view" in str(pa.table(stream).schema)
+    expected = ft.from_frame(orders(), **NAMES).train
+    same(ft.from_frame(stream, **NAMES, timezone="Europe/Berlin").train, expected)
+    floats = ft.from_frame(orders().astype({"customer": float}).rename(columns={"price": 7}), **NAMES)
+    same(floats.train, expected)
+    assert list(floats.train.columns.attributes) == ["7"] and floats.to_frame()["sequence"].dtype == np.int64
+    with pytest.raises(ft.DataError, match="row 2: column 'customer' is empty"):
+        ft.from_frame(orders().assign(customer=[1, None, 2, 2]), **NAMES)
+    with pytest.raises(ft.DataError, match="'customer' has type double"):
+        ft.from_frame(orders().assign(customer=[1.5, 1.5, 2.0, 2.0]), **NAMES)
+
+
+def test_what_is_no_table_is_named_and_missing_columns_are_named_as_keywords():
+    with pytest.raises(ft.DataError, match="this is a Series, one column; expected a frame"):
+        ft.from_frame(orders()["price"])
+    with pytest.raises(ft.DataError, match=r"`sequence=…, time=…, event=…`"):
+        ft.from_frame(orders().drop(columns="product").rename(columns={"when": "time"}))
+
+
+def test_a_sequence_alone_knows_the_clock_and_the_frame_of_its_data():
+    data = ft.from_frame(pl.from_pandas(orders()), **NAMES).train
+    model = ft.fit(ft.Poisson(data.vocabulary), data).model
+    found = ft.predict(model, data[0]).to_frame()
+    each = ft.predict_each(model, data).to_frame().head(len(found))
+    assert isinstance(found, pl.DataFrame) and found.equals(each)
+    futures = ft.sample(model, data[1], horizon=30.0, n=3).to_frame()
+    assert isinstance(futures, pl.DataFrame) and str(futures["time"].dtype.time_zone) == "Europe/Berlin"
+    again = EventData([data[1]], data.vocabulary, data.origin)
+    assert again.clock == data.clock and again.frame == data.frame
+    assert EventData([data[1]], data.vocabulary, clock=Clock("days")).clock == Clock("days")
+    explained = ft.explain(model, data[0], 1.0)
+    assert explained.to_json()["past"][0]["iso"] == "2024-03-01T10:00:00+01:00"
+    assert isinstance(explained.to_frame(), pl.DataFrame)

@@ -149,6 +149,9 @@ def test_event_types_that_training_never_saw_are_left_out_and_said(fitted, caplo
     more = pd.concat([new, new.tail(1).assign(product="socks")])
     assert fitted.score(more) == fitted.score(new)
     assert "1 event of 1 type that training never saw (`socks`) was left out" in caplog.text
+    assert fitted._config.data.unknown == "skip"
+    other = ft.Forecaster("poisson").fit(orders(), **NAMES, unknown="other")
+    assert list(other.model_.vocabulary) == ["milk", "mug", "tea", "other"] and other.predict(more).event[0] != "socks"
     strict = ft.Forecaster("poisson").fit(orders(), **NAMES, unknown="error")
     with pytest.raises(ft.DataError, match=r"`socks` is not one of the 3 .*unknown=\"skip\""):
         strict.predict(more)

@@ -174,3 +174,26 @@ def test_a_file_is_read_with_the_origin_of_the_training_data(tmp_path: Path):
     save(event_data([([0.0, 1.0], [0, 1])]), tmp_path / "f.jsonl")
     found = open_for(Vocabulary(("a", "b", "c")), str(tmp_path / "f.jsonl"), None, origin="first-event")
     assert found.origin == "first-event"
+
+
+def test_rare_types_become_other_where_that_is_asked_for(tmp_path: Path, caplog):
+    rows = [f"s{n},{k},{'rare' + str(n) if k == n == 3 else 'ab'[k % 2]}" for n in range(12) for k in range(1, 7)]
+    (tmp_path / "log.csv").write_text("\n".join(["sequence,time,event", *rows, "s0,9,once"]) + "\n")
+    with caplog.at_level(logging.WARNING):
+        found = load_splits(DataOptions(str(tmp_path / "log.csv"), unknown="other"))
+    assert list(found.vocabulary) == ["a", "b", "other"] and found.card.types == 3
+    counts = sum(data.type_counts() for data in found.splits().values())
+    assert counts[2] == 2 and "with fewer than 5 training events" in caplog.text
+    assert found.train is not None and found.train.vocabulary is found.vocabulary
+    new = "sequence,time,event\nz,1,a\nz,2,never\n"
+    (tmp_path / "new.csv").write_text(new)
+    options = DataOptions(unknown="other").reading()
+    assert open_for(found.vocabulary, str(tmp_path / "new.csv"), None, options=options)[0].types.tolist() == [0, 2]
+    assert list(load_splits(DataOptions(str(tmp_path / "log.csv"))).vocabulary)[2:] == ["once", "rare3"]
+
+
+def test_integer_types_keep_their_places_and_other_comes_after_them(tmp_path: Path, caplog):
+    (tmp_path / "log.csv").write_text("time,event\n" + "".join(f"{n},{n % 3}\n" for n in range(30)))
+    with caplog.at_level(logging.WARNING):
+        found = load_splits(DataOptions(str(tmp_path / "log.csv"), unknown="other"))
+    assert list(found.vocabulary) == ["0", "1", "2", "other"] and "nothing to learn about `other`" in caplog.text

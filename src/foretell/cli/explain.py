@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +14,7 @@ from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
     from foretell.cli.open_run import OpenRun
+    from foretell.data import EventData
 
 Option = typer.Option
 
@@ -79,6 +82,7 @@ def explain(
             else f"{chosen.name}: there is no sequence in it"
         )
     chosen, (time,) = asked_times(chosen, at, "--at")
+    chosen = _quiet_until(chosen, time, at)
     checked_time(chosen[0], time)
     (history,) = opened.settled(impossible, before(chosen, [time]), unseen).data
     with bar(as_json) as progress:
@@ -103,6 +107,15 @@ def explain(
             console.print(one)
         if plot is not None:
             typer.echo(f"picture: {plot}")
+
+
+def _quiet_until(data: EventData, time: float, at: str) -> EventData:
+    """The sequence, with nothing after its last event until the time, where its end is only assumed; that is said."""
+    (one,) = data
+    if not one.end_assumed or one.t_end >= time:
+        return data
+    sys.stderr.write(f"sequence {one.id} ends before {at}: nothing is taken to have happened in between\n")
+    return replace(data, sequences=[replace(one, t_end=time, end_assumed=False)], report=None)
 
 
 def _show_covariates(opened: OpenRun, as_json: bool) -> None:

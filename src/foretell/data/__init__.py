@@ -6,7 +6,8 @@ from foretell.data.clock import Clock
 from foretell.data.columns import Attribute, Columns
 from foretell.data.dataset import Card, Dataset, EventData, LoadReport, Origin
 from foretell.data.foreign import load_foreign
-from foretell.data.frame_output import FrameFormat, FrameKind, FrameOrigin, FrameResult, ResultList
+from foretell.data.frame_origin import FrameKind, FrameOrigin
+from foretell.data.frame_output import FrameFormat, FrameResult, ResultList
 from foretell.data.frames import from_frame
 from foretell.data.loading import load, load_file, save, save_dataset
 from foretell.data.read_options import ColumnMap, ReadOptions

@@ -229,9 +229,7 @@ def _resolve(
     elif missing and options.unknown == "other":
         other = vocabulary.find(OTHER)
         if other is None:
-            said = (
-                f'`unknown="other"`: the model has no event type `{OTHER}`; train it with one, or use `unknown="skip"`'
-            )
+            said = f'`unknown="other"`: the model has no event type `{OTHER}`; train it with `unknown="other"`, or use `unknown="skip"`'
             problems.append(Problem(0, said))
         else:
             types[missing] = other

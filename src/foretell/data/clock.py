@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -55,6 +55,21 @@ class Clock:
             return None
         instant = start + round(number * self._nanoseconds())
         return iso_text((instant + 500) // 1000 * 1000, self.zone)
+
+    def with_iso(self, value: Any, start: int | None) -> Any:
+        """Plain values in which every `time` has its `iso` beside it; as they are without an absolute start."""
+        if start is None or self.seconds_per_unit is None:
+            return value
+        if isinstance(value, list | tuple):
+            return [self.with_iso(one, start) for one in value]
+        if not isinstance(value, dict):
+            return value
+        found: dict[str, Any] = {}
+        for name, one in value.items():
+            found[name] = self.with_iso(one, start)
+            if name == "time":
+                found["iso"] = self.iso(one, start)
+        return found
 
     def short(self, number: float, start: int | None) -> str | None:
         """`2012-03-01 12:00:05` in the clock's zone, finer only where the unit is seconds; None without an absolute start."""

@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from foretell.data.attributes import Attribute, AttributeTable, SequenceAttributes, joined_tables
+from foretell.data.frame_origin import NO_SOURCE, SequenceSource
 from foretell.data.sequence import NO_METADATA, EventSequence, offsets_of, read_only
 from foretell.errors import DataError
 
@@ -105,6 +106,10 @@ class Columns(Sequence[EventSequence]):
     def __getitem__(self, index: int | slice) -> EventSequence | Columns:
         if isinstance(index, slice):
             return self.select(range(*index.indices(len(self))))
+        return self.sequence(index)
+
+    def sequence(self, index: int, source: SequenceSource = NO_SOURCE) -> EventSequence:
+        """One sequence, which knows what data it is from."""
         place = range(len(self))[index]
         start, stop = self.offsets[place], self.offsets[place + 1]
         table = self.attribute_table
@@ -119,10 +124,15 @@ class Columns(Sequence[EventSequence]):
             scored_from=0.0 if self.scored_from is None else float(self.scored_from[place]),
             end_assumed=False if self.ends_assumed is None else bool(self.ends_assumed[place]),
             attributes=None if table is None else SequenceAttributes(table, int(start), place),
+            source=source,
         )
 
+    def each(self, source: SequenceSource) -> Iterator[EventSequence]:
+        """All sequences, which know what data they are from."""
+        return (self.sequence(place, source) for place in range(len(self)))
+
     def __iter__(self) -> Iterator[EventSequence]:
-        return (self[place] for place in range(len(self)))
+        return self.each(NO_SOURCE)
 
     def select(self, indices: Iterable[int]) -> Columns:
         """Some of the sequences, in the order asked for."""
@@ -200,3 +210,12 @@ def counts_of_types(types: np.ndarray, size: int) -> np.ndarray:
     for start in range(0, len(types), COUNTED_AT_A_TIME):
         counts += np.bincount(types[start : start + COUNTED_AT_A_TIME], minlength=size)
     return counts
+
+
+def gaps_of(times: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The gaps between neighbouring events, all sequences in one array (the first event has none)."""
+    gaps = np.diff(times)
+    inside = np.ones(len(gaps), dtype=bool)
+    borders = offsets[1:-1] - 1
+    inside[borders[(borders >= 0) & (borders < len(gaps))]] = False
+    return gaps[inside]

@@ -14,9 +14,10 @@ import numpy as np
 import tomli_w
 
 from foretell.data.clock import NO_CLOCK, Clock
-from foretell.data.columns import Columns, counts_of_types
+from foretell.data.columns import Columns, counts_of_types, gaps_of
 from foretell.data.covariates import NO_NAMES, CovariateEncoding, CovariateNames
-from foretell.data.frame_output import NO_ORIGIN, FrameKind, FrameOrigin, events_frame, html_table
+from foretell.data.frame_origin import NO_ORIGIN, FrameKind, FrameOrigin, SequenceSource, source_of
+from foretell.data.frame_output import events_frame, html_table
 from foretell.data.parquet import events_as_arrow
 from foretell.data.sequence import MOST_TYPES, NO_METADATA, EventSequence, Vocabulary
 from foretell.errors import DataError
@@ -174,8 +175,8 @@ class EventData:
         origin: "window": sequences are observed from time 0 on. "first-event": the first event, at time 0, is history and is not scored.
         name: what messages call the data.
         report: what loading noticed; computed where it is not given.
-        clock: the unit of times and, where it is known, the time zone.
-        frame: the kind of data frame that the events came in.
+        clock: the unit of times and, where it is known, the time zone; default: that of the sequences' data.
+        frame: the kind of data frame that the events came in; likewise.
         covariates: the columns that models use.
 
     Raises:
@@ -197,6 +198,9 @@ class EventData:
     covariates: CovariateNames = NO_NAMES  # the columns that models use
 
     def __post_init__(self) -> None:
+        if not isinstance(self.sequences, Columns):
+            for name, value in source_of(self.sequences, self.clock, self.frame).items():
+                object.__setattr__(self, name, value)
         columns = Columns.of(self.sequences)
         object.__setattr__(self, "sequences", columns)
         assert self.origin in ORIGINS, self.origin
@@ -286,10 +290,10 @@ class EventData:
         return len(self.columns)
 
     def __getitem__(self, index: int) -> EventSequence:
-        return self.columns[index]
+        return self.columns.sequence(index, SequenceSource(self.clock, self.frame))
 
     def __iter__(self) -> Iterator[EventSequence]:
-        return iter(self.columns)
+        return self.columns.each(SequenceSource(self.clock, self.frame))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -373,15 +377,6 @@ def describe_load(columns: Columns, path: str, **more: Any) -> LoadReport:
         missing_ends=0 if columns.ends_assumed is None else int(columns.ends_assumed.sum()),
         **more,
     )
-
-
-def gaps_of(times: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The gaps between neighbouring events, all sequences in one array (the first event has none)."""
-    gaps = np.diff(times)
-    inside = np.ones(len(gaps), dtype=bool)
-    borders = offsets[1:-1] - 1
-    inside[borders[(borders >= 0) & (borders < len(gaps))]] = False
-    return gaps[inside]
 
 
 def grid_shares(times: np.ndarray) -> tuple[tuple[float, float], ...]:

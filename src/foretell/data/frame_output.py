@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from foretell.data.clock import NO_CLOCK, Clock
+from foretell.data.frame_origin import FRAME_KINDS, NO_ORIGIN, FrameKind, FrameOrigin
 from foretell.data.parquet import events_as_arrow, pyarrow_modules
 from foretell.errors import ForetellError
 from foretell.wording import did_you_mean
@@ -23,22 +24,9 @@ if TYPE_CHECKING:
 
     from foretell.data.dataset import EventData
 
-FrameKind = Literal["pandas", "polars", "pyarrow", "duckdb"]
-FRAME_KINDS: tuple[FrameKind, ...] = get_args(FrameKind)
 FrameColumns = dict[str, "list[str] | list[str | None] | np.ndarray"]  # a list is text; NaN and NaT are missing
 SHOWN_ROWS = 10  # of a table in a notebook
 T = TypeVar("T", bound="FrameResult")
-
-
-@dataclass(frozen=True)
-class FrameOrigin:
-    """The data frame that events came in; results become frames of its kind."""
-
-    kind: FrameKind | None = None  # None: events came in a file, or in Python
-    integer_ids: bool = False  # sequences were integers
-
-
-NO_ORIGIN = FrameOrigin()
 
 
 @dataclass(frozen=True)
@@ -51,7 +39,7 @@ class FrameFormat:
 
     @classmethod
     def of(cls, data: object, start: int | None = None) -> FrameFormat:
-        """That of results about these data; a list of sequences says nothing."""
+        """That of results about these data, or of a sequence's source."""
         return cls(getattr(data, "frame", NO_ORIGIN), getattr(data, "clock", NO_CLOCK), start)
 
     def times(self, numbers: Iterable[float | None] | np.ndarray) -> np.ndarray:

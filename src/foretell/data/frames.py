@@ -19,8 +19,8 @@ from foretell.data.assembling import assemble_file, assemble_splits
 from foretell.data.column_names import recognised
 from foretell.data.dataset import SPLITS, Card, Dataset, EventData
 from foretell.data.event_table import gathered
-from foretell.data.frame_output import FrameKind, FrameOrigin
-from foretell.data.parquet import arrow_table, pyarrow_modules
+from foretell.data.frame_origin import FrameKind, FrameOrigin
+from foretell.data.parquet import arrow_table, as_usual, pyarrow_modules
 from foretell.data.raw import RawEvents
 from foretell.data.read_options import BOUNDS, ColumnMap, ReadOptions, Unknown, for_frames
 from foretell.data.sequence import Vocabulary
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FRAME = "frame"  # what messages call it
 MISSING = "data frames need narwhals, which is not installed: pip install 'foretell[frames]'"
+EXPECTED = "expected a frame of pandas, polars, pyarrow or DuckDB, or an object with an Arrow stream"
 KINDS: dict[str, FrameKind] = {"pandas": "pandas", "polars": "polars", "duckdb": "duckdb"}
 T = TypeVar("T")
 Roles = Callable[[list[str]], list[str]]  # a header → the columns that sequence, time, event and so on are
@@ -160,6 +161,7 @@ def _read(frame: Any, options: ReadOptions, *more: str) -> tuple[pyarrow.Table, 
         return [columns.sequence or "sequence", columns.time, columns.event, *columns.bounds, *more]
 
     table, kind = _as_arrow(_without_index(frame, roles, options.columns.args or ()), roles)
+    table = as_usual(table, options)
     sequence, time, *_ = roles(table.column_names)
     zone = _zone_of(table, time)
     if zone and not options.timezone:
@@ -178,17 +180,29 @@ def _without_index(frame: Any, roles: Roles, arguments: Iterable[str]) -> Any:
     return frame.reset_index() if any(name not in frame.columns for name in wanted) else frame
 
 
+def _with_names(frame: Any) -> Any:
+    """A pandas frame whose columns are called by text, as all others are: 7 becomes "7", ("a", "b") "a b"."""
+    if not (hasattr(frame, "set_axis") and hasattr(frame, "columns")) or all(
+        isinstance(name, str) for name in frame.columns
+    ):
+        return frame
+    made = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in frame.columns]
+    return frame.set_axis(made, axis=1)
+
+
 def _as_arrow(frame: Any, roles: Roles) -> tuple[pyarrow.Table, FrameKind]:
     nw, (pa, _) = _narwhals(), pyarrow_modules()
     try:
-        found = nw.from_native(frame)
+        found = nw.from_native(_with_names(frame))
     except nw.exceptions.DuplicateError as error:
         raise DataError(f"{FRAME}: column names must differ: {' '.join(str(error).split())}") from None
     except TypeError:
         if not hasattr(frame, "__arrow_c_stream__"):
-            expected = "expected a frame of pandas, polars, pyarrow or DuckDB, or an object with an Arrow stream"
-            raise DataError(f"{FRAME}: this is a {type(frame).__name__}; {expected}") from None
-        found = nw.from_arrow(frame, backend="pyarrow")
+            raise DataError(f"{FRAME}: this is a {type(frame).__name__}; {EXPECTED}") from None
+        try:
+            found = nw.from_arrow(frame, backend="pyarrow")
+        except pa.ArrowInvalid:  # a stream of values, not of rows
+            raise DataError(f"{FRAME}: this is a {type(frame).__name__}, one column; {EXPECTED}") from None
     kind = KINDS.get(str(found.implementation.value), "pyarrow")
     if isinstance(found, nw.LazyFrame):
         found = found.collect(backend="pyarrow" if kind == "duckdb" else None)

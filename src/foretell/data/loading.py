@@ -30,6 +30,7 @@ from foretell.data.sources import (
     read_source,
 )
 from foretell.data.sources.xes_writer import write_xes
+from foretell.data.timestamps import unix_format
 from foretell.errors import DataError, ForetellError
 from foretell.reading import check_regular, parse_json, read_document, read_limits
 
@@ -194,7 +195,17 @@ def save_dataset(dataset: Dataset, folder: str | Path, suffix: str = ".jsonl.gz"
         with text_file(folder / TYPES_FILE) as file:
             file.write(json.dumps(vocabulary.names, ensure_ascii=False, indent=0) + "\n")
     with text_file(folder / CARD_FILE) as file:
-        file.write(replace(dataset.card, types=len(vocabulary) or None).to_toml())
+        file.write(_card_written(dataset).to_toml())
+
+
+def _card_written(dataset: Dataset) -> Card:
+    """The card of what is written: dates are ISO 8601 in UTC with their starts, so how the source had them is no longer said."""
+    clock, parts = dataset.clock, dataset.splits().values()
+    card = replace(dataset.card, types=len(dataset.vocabulary) or None, time_format="", timezone="", start="")
+    if clock.absolute:
+        return replace(card, timezone="" if clock.zone == "UTC" else clock.zone)
+    looks_unix = unix_format([data.columns.times for data in parts]) is not None
+    return replace(card, time_format="number" if looks_unix else "")
 
 
 def suffix_of(path: Path) -> str | None:

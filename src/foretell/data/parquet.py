@@ -65,9 +65,27 @@ def check_size(metadata: Any, path: Path) -> None:
 def arrow_table(table: pyarrow.Table, path: str, options: ReadOptions, places: np.ndarray | None = None) -> EventTable:
     """The events of an Arrow table, one row each, and its mistakes; `path` is how messages call it, `places` are its rows' numbers."""
     places = np.arange(1, table.num_rows + 1) if places is None else places
-    source = ArrowTable(path, list(table.column_names), table, places)
+    source = ArrowTable(path, list(table.column_names), as_usual(table, options), places)
     wrong = wrong_kinds(source, options)
     return empty_table(path, "row", wrong) if wrong else event_table(source, options)
+
+
+def as_usual(table: pyarrow.Table, options: ReadOptions) -> pyarrow.Table:
+    """The table with text of one kind, and labels that are whole floats (integers, some of them missing, of pandas) as integers."""
+    (pa, _), names = pyarrow_modules(), list(table.column_names)
+    columns, _ = recognised(options.columns, names)
+    labels = {columns.sequence or "sequence", columns.event, *columns.arguments(names)}
+    for place, (name, kind) in enumerate(zip(names, table.schema.types, strict=True)):
+        column = table.column(place)
+        if pa.types.is_string_view(kind):
+            table = table.set_column(place, name, column.cast(pa.large_string()))
+        elif name in labels and pa.types.is_floating(kind):
+            numbers = column.cast(pa.float64()).to_numpy()
+            missing = np.isnan(numbers)
+            if not missing.all() and (numbers[~missing] % 1.0 == 0.0).all() and np.abs(numbers[~missing]).max() < 2**53:
+                whole = np.where(missing, 0.0, numbers).astype(np.int64)
+                table = table.set_column(place, name, pa.array(whole, mask=missing))
+    return table
 
 
 @dataclass(eq=False)

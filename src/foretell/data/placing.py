@@ -151,7 +151,7 @@ def _far_from_zero(times: np.ndarray, offsets: np.ndarray) -> str | None:
         return None
     return (
         f"{counted(int(far.sum()), 'sequence')} of {len(far)} begin far from 0 (at {float(np.median(first[far])):g}, and last "
-        f"{float(np.median((last - first)[far])):g}): a model has to explain that wait; `start='first-event'` starts each clock with "
+        f'{float(np.median((last - first)[far])):g}): a model has to explain that wait; `start="first-event"` starts each clock with '
         "its first event, and `time_format=` says what the numbers are"
     )
 

@@ -78,12 +78,13 @@ class ColumnMap:
         return tuple(found)
 
 
-_COLUMN = re.compile(r'`columns=\{"(\w+)": ([^`]*)\}`')
+_COLUMNS = re.compile(r"`columns=\{([^`]*)\}`")
+_COLUMN = re.compile(r'"(\w+)": ')
 
 
 def for_frames(sentence: str) -> str:
     """A message for the reader of a frame, who names columns by keywords: `time=…`, not `columns={"time": …}`."""
-    return _COLUMN.sub(lambda found: f"`{found[1]}={found[2]}`", sentence)
+    return _COLUMNS.sub(lambda found: "`" + _COLUMN.sub(r"\1=", found[1]) + "`", sentence)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from foretell.data.attributes import SequenceAttributes
+from foretell.data.frame_origin import NO_SOURCE, SequenceSource
 from foretell.errors import DataError
 from foretell.terms import NameProblem, event_name
 from foretell.wording import did_you_mean
@@ -39,6 +40,7 @@ class EventSequence:
         scored_from: what happens up to this time, silence included, is history.
         end_assumed: True where `t_end` is the last event's time because nothing else is known.
         attributes: further columns, of the events and of the sequence.
+        source: the clock and the kind of data frame of the data that it is from.
 
     Raises:
         DataError: every mistake in the arrays (NaN, unsorted, negative, beyond `t_end`, unequal lengths).
@@ -61,6 +63,7 @@ class EventSequence:
     scored_from: float = 0.0
     end_assumed: bool = False
     attributes: SequenceAttributes | None = None
+    source: SequenceSource = NO_SOURCE
 
     def __post_init__(self) -> None:
         problems: list[str] = []

@@ -155,7 +155,7 @@ class Explanation:
             "highest": [{"event": name, "intensity": value} for name, value in highest],
             "layers": self.layers,
             **({} if self.calendar is None else {"calendar": self.calendar}),
-            "facts": [one.to_json(top) for one in self.facts],
+            "facts": self.clock.with_iso([one.to_json(top) for one in self.facts], self.began),
         }
 
 
@@ -218,6 +218,8 @@ def explain_by_rules(model: IntensityModel, history: EventSequence, at: float, e
         model.layers if isinstance(model, ANDTT) else 0,
         names.facts(anatomy),
         anatomy.calendar,
+        history.source.clock,
+        history.start,
     )
 
 
@@ -244,8 +246,9 @@ def checked_time(history: EventSequence, at: float) -> float:
     if not 0.0 <= time < math.inf:
         raise ForetellError(f"time {time:g}: expected a number from 0 on")
     if time > history.t_end:
+        asked, end = (history.source.clock.short(one, history.start) or f"{one:g}" for one in (time, history.t_end))
         raise ForetellError(
-            f"time {time:g}: sequence {history.id} was observed until {history.t_end:g} only; what happened later is not known. "
+            f"time {asked}: sequence {history.id} was observed until {end} only; what happened later is not known. "
             "Ask about an earlier time, or give the sequence a later `t_end` if nothing more happened"
         )
     return time

@@ -109,13 +109,15 @@ class Forecaster:
         data = Dataset(train, held, None, train.vocabulary, Card("frame", train.origin, train.clock.unit))
         data = data if held is None else _over_one_vocabulary(data, train, held)
         config = settled_config(self.model, self.program, self.settings, data)
-        data = with_splits(data, replace(config.data, path=data.card.name), split=held is None)
+        unknown = reading.unknown if self.program is None else "skip"
+        how_split = replace(config.data, path=data.card.name, unknown=unknown)
+        data = with_splits(data, how_split, split=held is None)
         network = self._new_model(config, data)
         data = replace(data, **{name: _settled(network, one, config) for name, one in data.splits().items()})
         assert data.train is not None
         result = fit(network, data.train, data.dev, config.train, callbacks=callbacks, progress=progress)
         self.model_, self.records_, self.clock_ = result.model, result.records, train.clock
-        said = {name: getattr(options, name) for name in READING}
+        said = {name: getattr(options, name) for name in READING} | {"unknown": reading.unknown}
         self._config = replace(config, data=replace(config.data, columns=_parts(options.columns), **said))
         self._facts = data_facts(data)
         self._reading = replace(reading, observed_until="")

@@ -7,7 +7,7 @@ all events together, owes to each of them. What came before those is left out as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ import torch
 from foretell.batches.batch import Queries
 from foretell.data import Clock, EventData, EventSequence, FrameFormat, FrameResult
 from foretell.data.clock import NO_CLOCK
-from foretell.data.frame_output import NO_ORIGIN, FrameColumns
+from foretell.data.frame_origin import NO_ORIGIN, FrameOrigin
+from foretell.data.frame_output import FrameColumns
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 
@@ -51,6 +52,7 @@ class PastExplanation(FrameResult):
     older_effect: float | None  # of all of them together
     clock: Clock = NO_CLOCK
     began: int | None = None  # the absolute time of 0, where it is known
+    frame: FrameOrigin = field(default=NO_ORIGIN, repr=False, compare=False)
 
     @property
     def intensity(self) -> float:
@@ -62,7 +64,7 @@ class PastExplanation(FrameResult):
 
     @property
     def frame_format(self) -> FrameFormat:
-        return FrameFormat(NO_ORIGIN, self.clock, self.began)
+        return FrameFormat(self.frame, self.clock, self.began)
 
     def frame_columns(self) -> FrameColumns:
         return {
@@ -89,7 +91,7 @@ class PastExplanation(FrameResult):
             "total": self.total,
             "possible": len(self.intensities),
             "highest": [{"event": name, "intensity": value} for name, value in list(self.intensities.items())[:top]],
-            "past": [asdict(one) for one in self.past[:top]],
+            "past": self.clock.with_iso([asdict(one) for one in self.past[:top]], self.began),
             "past_not_shown": len(self.past) - len(self.past[:top]),
             "older": self.older,
             "older_effect": self.older_effect,
@@ -146,6 +148,9 @@ def explain_by_past(
         tuple(sorted(past, key=lambda one: (-abs(one.effect), -one.event_index))),
         older,
         float(logs[0] - logs[-1]) if older else None,
+        history.source.clock,
+        history.start,
+        history.source.frame,
     )
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from foretell.data import Clock, FrameFormat, FrameOrigin, FrameResult
 from foretell.data.clock import NO_CLOCK
-from foretell.data.frame_output import NO_ORIGIN, FrameColumns
+from foretell.data.frame_origin import NO_ORIGIN
+from foretell.data.frame_output import FrameColumns
 
 Interval = tuple[float | None, float | None]
 

@@ -14,7 +14,8 @@ from foretell.batches.batch import make_batch
 from foretell.data import Clock, EventData, FrameFormat, FrameOrigin, FrameResult, ResultList, Vocabulary
 from foretell.data.arguments import check_split
 from foretell.data.clock import NO_CLOCK
-from foretell.data.frame_output import NO_ORIGIN, FrameColumns
+from foretell.data.frame_origin import NO_ORIGIN
+from foretell.data.frame_output import FrameColumns
 from foretell.data.written_times import event_instants
 from foretell.errors import ForetellError
 from foretell.models.attention.anhp import ANHP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +71,7 @@ def resolve(
     make_config({**with_settings(given, []), "model": {}}, source)  # mistakes of the other tables come first
     options = make_config({"data": given.get("data", {})}, source).data
     loaded = read_splits(options, terms=program)
-    dataset = load_splits(options, loaded=loaded)
+    dataset = load_splits(options, loaded=loaded, level=logging.DEBUG)  # the run that follows tells
     assert dataset.train is not None
     if dataset.train.event_count == 0:
         raise ForetellError(f"{dataset.train.name}: there is no event to learn from")
@@ -80,7 +81,7 @@ def resolve(
     fixed = {"hawkes", "coarse", "edges"} & given.get("model", {}).keys()  # a Hawkes part needs one coarse type
     if not program and wants_hawkes(traits) and not fixed:
         data = with_settings(given, first).get("data", {})
-        seen = load_splits(make_config({"data": data}, source).data, loaded=loaded)
+        seen = load_splits(make_config({"data": data}, source).data, loaded=loaded, level=logging.DEBUG)
         assert seen.train is not None
         floors = fit_floors(seen.train, seen.dev, progress=progress, stop=stop)
     hawkes = hawkes_of(floors)

@@ -19,6 +19,7 @@ from foretell.data.windows import in_windows
 from foretell.errors import DataError, ForetellError
 from foretell.models.units import scored
 from foretell.train.config import DataOptions, RunConfig
+from foretell.train.other_types import with_other_type
 from foretell.wording import counted
 
 ENOUGH_SEQUENCES = (
@@ -65,15 +66,18 @@ def load_splits(
     in_time: bool = True,
     loaded: Dataset | None = None,
     carried: bool = False,
+    level: int = logging.WARNING,
 ) -> Dataset:
     """The data set of a run; one without dev and test is split by sequences or, where these are few and it makes sense, `in_time`.
 
     Files of splits that are to stay `unseen` are not opened. With `terms`, rules are to read names. What `read_splits` has `loaded` is not
-    read again. `carried`: long sequences are learned part by part.
+    read again. `carried`: long sequences are learned part by part. `level`: that of what is told, which a first look leaves to a second.
     """
     dataset = read_splits(options, unseen=unseen, terms=terms) if loaded is None else loaded
+    if terms:  # rules say what their events mean
+        options = replace(options, unknown="skip")
     split = dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen))
-    return replace(with_splits(dataset, options, split, in_time, carried), **dict.fromkeys(unseen))
+    return replace(with_splits(dataset, options, split, in_time, carried, level), **dict.fromkeys(unseen))
 
 
 def read_splits(options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bool = False) -> Dataset:
@@ -89,65 +93,75 @@ def read_splits(options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bo
 
 
 def with_splits(
-    dataset: Dataset, options: DataOptions, split: bool, in_time: bool = True, carried: bool = False
+    dataset: Dataset,
+    options: DataOptions,
+    split: bool,
+    in_time: bool = True,
+    carried: bool = False,
+    level: int = logging.WARNING,
 ) -> Dataset:
     """A data set as a run uses it: with `split`, shared out among splits; and as much training data as is asked for."""
     assert dataset.train is not None
     few = len(dataset.train) < ENOUGH_TO_SPLIT
     if options.dequantise and split and few:  # a history that two splits share stays the same
-        dataset = _dequantised(dataset, dataset.train, options.path)
+        dataset = _dequantised(dataset, dataset.train, options.path, level)
     assert dataset.train is not None
     if split and few and in_time:
-        dataset = _split_in_time(dataset, dataset.train, options)
+        dataset = _split_in_time(dataset, dataset.train, options, level)
     elif split:
-        dataset = _split(dataset, dataset.train, options)
+        dataset = _split(dataset, dataset.train, options, level)
     assert dataset.train is not None
     if options.dev_share and dataset.dev is None:
-        dataset = _set_dev_aside(dataset, dataset.train, options)
+        dataset = _set_dev_aside(dataset, dataset.train, options, level)
         assert dataset.train is not None
     if options.dequantise and not (split and few):
-        dataset = _dequantised(dataset, dataset.train, options.path)
+        dataset = _dequantised(dataset, dataset.train, options.path, level)
+        assert dataset.train is not None
+    if options.unknown == "other":
+        dataset = with_other_type(dataset, options.path, level)
         assert dataset.train is not None
     dataset = replace(dataset, train=share_of(dataset.train, options.train_fraction, options.split_seed))
-    return _in_windows(dataset, options, carried)
+    return _in_windows(dataset, options, carried, level)
 
 
 LONG = 20_000  # events of a sequence from which on it should be cut into windows
 
 
-def _in_windows(dataset: Dataset, options: DataOptions, carried: bool) -> Dataset:
+def _in_windows(dataset: Dataset, options: DataOptions, carried: bool, level: int) -> Dataset:
     """All splits with their long sequences cut into windows, where that is asked for; a word where it should be."""
     if not options.window_events:
         longest = max(int(data.lengths.max(initial=0)) for data in dataset.splits().values())
         if longest > LONG and not carried:
             how = "`window_events=1024` cuts it into windows, each with the history before it; nhp, rmtpp and s2p2 can learn from the "
             how += "whole in parts, with `carry_events=1024`"
-            log.warning("%s: a sequence of %d events is worked through as a whole; %s", options.path, longest, how)
+            log.log(level, "%s: a sequence of %d events is worked through as a whole; %s", options.path, longest, how)
         return dataset
     splits = dataset.splits().items()
-    return replace(dataset, **{name: as_windows(data, f"{options.path}: {name}", options) for name, data in splits})
+    return replace(
+        dataset, **{name: as_windows(data, f"{options.path}: {name}", options, level) for name, data in splits}
+    )
 
 
-def as_windows(data: EventData, called: str, options: DataOptions) -> EventData:
+def as_windows(data: EventData, called: str, options: DataOptions, level: int = logging.WARNING) -> EventData:
     """The data with long sequences in the windows that a run asks for, which is told."""
     if not options.window_events:
         return data
     found = in_windows(data, options.window_events, options.history_events)
     if found is not data:
         told = counted(len(found), "window"), options.window_events, options.history_events
-        log.warning("%s: %s of up to %d events, which see up to %d before them", called, *told)
+        log.log(level, "%s: %s of up to %d events, which see up to %d before them", called, *told)
     return found
 
 
-def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions) -> Dataset:
+def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions, level: int) -> Dataset:
     """Some of the training sequences as dev; where they are few, none, and that is said."""
     if len(train) < ENOUGH_TO_SPLIT:
-        log.warning("%s: %d training sequences are too few to set some aside as dev", options.path, len(train))
+        log.log(level, "%s: %d training sequences are too few to set some aside as dev", options.path, len(train))
         return dataset
     order = np.random.default_rng([options.split_seed, 2]).permutation(len(train))
     count = min(max(1, round(options.dev_share * len(train))), len(train) - 1)
     dev, rest = (np.sort(part).tolist() for part in (order[:count], order[count:]))
-    log.warning("%s: no dev split: %d of %d training sequences are set aside", options.path, count, len(train))
+    log.log(level, "%s: no dev split: %d of %d training sequences are set aside", options.path, count, len(train))
     return replace(
         dataset,
         train=replace(train.select(rest), report=None),
@@ -176,7 +190,7 @@ def with_whole_paths(config: RunConfig) -> RunConfig:
     return config
 
 
-def _split_in_time(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
+def _split_in_time(dataset: Dataset, whole: EventData, options: DataOptions, level: int) -> Dataset:
     """Each sequence until a share of its window, then on to the next: conditioned on what came before, scored on its own part."""
     columns = whole.columns
     begin = np.zeros(len(whole))
@@ -197,7 +211,7 @@ def _split_in_time(dataset: Dataset, whole: EventData, options: DataOptions) -> 
         data = replace(whole, sequences=part, name=name, report=None)
         made[name] = data if share and (name == "train" or _scored(data)) else None
         before = end if made[name] is not None else before
-    log.warning("%s: %s", options.path, _told_in_time(whole, made))
+    log.log(level, "%s: %s", options.path, _told_in_time(whole, made))
     return replace(dataset, **made)
 
 
@@ -222,7 +236,7 @@ def _told_in_time(whole: EventData, made: dict[str, EventData | None]) -> str:
     return f"{found}; each part is scored given all that came before it{lacking}"
 
 
-def _dequantised(dataset: Dataset, train: EventData, path: str) -> Dataset:
+def _dequantised(dataset: Dataset, train: EventData, path: str, level: int) -> Dataset:
     """All splits, on the grid of the first."""
     grid, made = grid_of(train), {}
     for name, data in dataset.splits().items():
@@ -230,13 +244,14 @@ def _dequantised(dataset: Dataset, train: EventData, path: str) -> Dataset:
         made[name] = found.data
         if found.grid is not None:
             told = path, name, found.grid, 100.0 * found.ties
-            log.warning("%s: %s: times were spread evenly within a grid of %g; %.1f %% of gaps were 0", *told)
+            log.log(level, "%s: %s: times were spread evenly within a grid of %g; %.1f %% of gaps were 0", *told)
     return replace(dataset, **made)
 
 
-def _split(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
+def _split(dataset: Dataset, whole: EventData, options: DataOptions, level: int) -> Dataset:
     if len(whole) < ENOUGH_TO_SPLIT:
-        log.warning(
+        log.log(
+            level,
             "%s: %d sequences are too few to set some aside: all of them are used for training, and scores will be on training data",
             options.path,
             len(whole),
@@ -253,7 +268,8 @@ def _split(dataset: Dataset, whole: EventData, options: DataOptions) -> Dataset:
                 f"{options.path}: data.split = {list(options.split)} leaves none of {len(whole)} sequences for training"
             )
         made[name] = replace(whole.select(chosen.tolist()), name=name, report=None) if len(chosen) else None
-    log.warning(
+    log.log(
+        level,
         "%s: no dev and test splits: its sequences were shared out, %s",
         options.path,
         ", ".join(f"{len(data)} {name}" for name, data in made.items() if data is not None),

@@ -110,7 +110,7 @@ def sample_futures(
         costs[number] += cost
     found: ResultList[Futures] = ResultList()
     for one, futures, cost in zip(starts, made, costs, strict=True):
-        said = FrameFormat.of(histories, one.history.start)
+        said = FrameFormat.of(one.history.source, one.history.start)
         how = covariates if model.has_covariates else None
         found.append(Futures(one.history.id, one.start, one.start + horizon, tuple(futures), cost, seed, said, how))
     return found
@@ -215,7 +215,7 @@ def sample_next(
         names = tuple(named[choices].tolist())  # the last one is that of -1
         times = torch.cat([part.times for part in parts]).cpu().numpy()
         cost = sum((part.cost for part in parts), Cost())
-        until, said = one.start + horizon, FrameFormat.of(histories, one.history.start)
+        until, said = one.start + horizon, FrameFormat.of(one.history.source, one.history.start)
         found.append(NextEvents(one.history.id, one.start, until, ~np.isnan(times), times, names, cost, said))
     return found
 
