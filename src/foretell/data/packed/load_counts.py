@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from foretell.data.columns import Columns
-from foretell.data.dataset import GRIDS, LoadReport, gaps_of, grid_shares
+from foretell.data.columns import Columns, gaps_of
+from foretell.data.dataset import GRIDS, LoadReport, grid_shares
 
 
 class LoadCounts:
