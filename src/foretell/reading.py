@@ -48,11 +48,12 @@ class UnreadableFile(ForetellError):
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """How much is read from a file, and from which folders a program may read."""
+    """How much is read from a file, from which folders a program may read, and how far its rules may multiply."""
 
     max_bytes: int | None = None  # unpacked; None: the defaults above
     max_events: int | None = None
     allow: tuple[Path, ...] = field(default=())  # besides a program's own folder
+    rules: float = 1.0  # how many times as many instantiations of rules as usual there may be
 
     def bytes_of(self, size: int, packed: bool) -> int:
         """How many bytes a file of `size` bytes may hold."""

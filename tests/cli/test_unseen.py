@@ -63,3 +63,24 @@ def test_other_commands_say_it_on_stderr_and_take_the_mean(run: Path, tmp_path: 
     assert first.json == second.json and "1 parameter group that training never met" in first.err
     for command in (asked, ("predict", run, test), ("sample", run, "--history", test, "--horizon", 1)):
         assert "`w(u9)`" in refused(*command, "--unseen", "error")
+
+
+def test_events_that_nothing_declares_are_taken_where_that_is_asked_for(run: Path, tmp_path: Path) -> None:
+    test = write_events(tmp_path / "test.jsonl", "u1")
+    test.write_text(test.read_text().replace("buy(u1,tea)", "look(u1)"), encoding="utf-8")
+    asked = ("evaluate", run, test, "--no-times"), ("intensity", run, test, "--at", "8.0")
+    for command in (*asked, ("predict", run, test), ("explain", run, test, "--at", "8.0")):
+        assert "look(u1)" in refused(*command)
+        assert "1 event that nothing declares" in fine(*command, "--undeclared", "exogenous").err
+
+
+def test_the_limit_of_instantiations_holds_in_every_command(run: Path, tmp_path: Path) -> None:
+    wide = tmp_path / "wide.ndtt"
+    wide.write_text("p(1..60).\n:- event(buy).\nbuy(A) :- p(A), p(B), p(C), p(D).\n", encoding="utf-8")
+    said = refused("params", "--program", wide, "--limit", "0.001")
+    assert "rule1" in said and "about 12,960,000" in said and "not tried" in said and "--limit raises" in said
+    test = write_events(tmp_path / "test.jsonl", "u1", "u2")
+    assert "too many instantiations" in refused("evaluate", run, test, "--no-times", "--limit", "0.000001")
+    assert "too many" in refused(
+        "train", "--data", test, "--program", wide, "--limit", "0.001", "--out", tmp_path / "x"
+    )

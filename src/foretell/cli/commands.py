@@ -38,6 +38,17 @@ def amount(text: str) -> int:
     return found
 
 
+def factor(text: str) -> float:
+    """How many times as much as usual."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 1e-6 <= found <= 1e9:
+        raise typer.BadParameter(f"{text[:40]!r}: expected a number such as 10")
+    return found
+
+
 def _read_option(name: str, help: str, kind: Any, **more: Any) -> inspect.Parameter:
     flag = typer.Option(f"--{name.replace('_', '-')}", help=help, show_default=False, **more)
     annotation = Annotated[kind | None, flag]
@@ -52,9 +63,18 @@ READ_OPTIONS = (
     ),
 )
 
+LIMIT = _read_option(
+    "limit", "Multiplies how many instantiations of rules are allowed.", float, parser=factor, metavar="NUMBER"
+)
+WITH_RULES = (
+    *("train", "auto", "tune", "evaluate", "compare", "predict", "sample", "intensity", "params", "check", "replay"),
+    *("plan", "why", "explain", "report", "reproduce"),
+)
+
 
 def bounded(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options that bound what is read, which hold until it ends."""
+    """A command with the options that bound what is read, and how far rules multiply, which hold until it ends."""
+    bounds = (*READ_OPTIONS, LIMIT) if command.__name__ in WITH_RULES else READ_OPTIONS
     hints = get_type_hints(command, include_extras=True)
     own = [
         one.replace(annotation=hints.get(one.name, one.annotation), kind=inspect.Parameter.KEYWORD_ONLY)
@@ -65,13 +85,14 @@ def bounded(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        given = {one.name: values.pop(one.name) for one in READ_OPTIONS}
+        given = {one.name: values.pop(one.name) for one in bounds}
+        given["rules"] = given.pop("limit", None)
         changes = {name: tuple(value) if name == "allow" else value for name, value in given.items() if value}
         with limits(**changes):
             command(**values)
 
-    run.__signature__ = inspect.Signature([*own, *READ_OPTIONS])  # pyright: ignore[reportAttributeAccessIssue]
-    run.__annotations__ = {one.name: one.annotation for one in (*own, *READ_OPTIONS)}
+    run.__signature__ = inspect.Signature([*own, *bounds])  # pyright: ignore[reportAttributeAccessIssue]
+    run.__annotations__ = {one.name: one.annotation for one in (*own, *bounds)}
     return run
 
 

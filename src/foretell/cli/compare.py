@@ -32,6 +32,7 @@ def compare(
     device: flags.DeviceOption = "cpu",
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    undeclared: flags.OtherUndeclaredOption = None,
     columns: flags.ColumnsOption = "",
     on: flags.OnOption = "this",
     as_json: flags.JsonOption = False,
@@ -42,6 +43,7 @@ def compare(
     """Compare the scores of several runs on the same events, with paired tests of every difference."""
     from foretell.batches.batch import Window
     from foretell.cli.open_run import open_scored, unfinished
+    from foretell.cli.other_rows import OtherRules
     from foretell.cli.scoring import kept_scores, score_at, show_comparison
     from foretell.cli.show import print_json
     from foretell.evaluate.compare import ComparedRun
@@ -65,7 +67,7 @@ def compare(
             raise ForetellError(f"--plot draws two runs against each other, and there are {len(runs)}")
         check_suffix(plot)
     options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or ())
-    opened = open_scored(runs, data, split, flags.reading(given, columns), device)
+    opened = open_scored(runs, data, split, flags.reading(given, columns), device, OtherRules(None, undeclared))
     ruled = [isinstance(one.model, HasRules) for one in opened]  # the option is about these, where there are some
     opened = [
         one.settled(impossible if own or not any(ruled) else None, unseen=unseen)

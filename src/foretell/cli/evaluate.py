@@ -42,6 +42,7 @@ def evaluate(
     device: flags.DeviceOption = "cpu",
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    undeclared: flags.OtherUndeclaredOption = None,
     table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     on: flags.OnOption = "this",
@@ -58,6 +59,7 @@ def evaluate(
     from foretell.batches.batch import Window
     from foretell.cli.drawn import refuse_with_draws, show_drawn
     from foretell.cli.open_run import open_network, open_scored
+    from foretell.cli.other_rows import OtherRules
     from foretell.cli.scoring import give_events, show_evaluation
     from foretell.cli.task_runs import evaluate_task, is_task
     from foretell.evaluate.scores import ScoringOptions
@@ -88,7 +90,7 @@ def evaluate(
     check_choice("integral", integral, Integral)
     check_choice("window", window, Window)
     _check_futures(futures, horizon, delta, costs)
-    (opened,) = open_scored([run], data, split, flags.reading(given, columns), device, table)
+    (opened,) = open_scored([run], data, split, flags.reading(given, columns), device, OtherRules(table, undeclared))
     opened = opened.settled(impossible, unseen=unseen, say=False)
     if downsample:
         changed = {"integral": integral != "quadrature", "no-times": not times, "predict": predict, "floors": floors}

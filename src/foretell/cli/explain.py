@@ -39,6 +39,7 @@ def explain(
     ] = 256,
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    undeclared: flags.OtherUndeclaredOption = None,
     table: flags.TableOption = None,
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
@@ -51,6 +52,7 @@ def explain(
 
     from foretell.cli.input_data import asked_times, chosen_sequences
     from foretell.cli.open_run import open_run
+    from foretell.cli.other_rows import OtherRules
     from foretell.cli.replay import before
     from foretell.cli.show import out, print_json
     from foretell.evaluate.explain import check_explained, checked_time
@@ -65,7 +67,7 @@ def explain(
         check_suffix(plot)
     if at is None and not covariates:
         raise typer.BadParameter("give --at TIME, or --covariate-effects", param_hint="--at")
-    opened = open_run(run, data, split, flags.reading(given, columns), device, tables=table)
+    opened = open_run(run, data, split, flags.reading(given, columns), device, rules=OtherRules(table, undeclared))
     if covariates:
         _show_covariates(opened, as_json)
         return

@@ -85,6 +85,13 @@ UndeclaredOption = Annotated[
     UndeclaredChoice,
     typer.Option("--undeclared", help="Events that nothing declares: an error, or taken to be exogenous."),
 ]
+OtherUndeclaredOption = Annotated[
+    UndeclaredChoice | None,
+    typer.Option(
+        "--undeclared",
+        help="Events that the rules do not declare: an error, or taken to be exogenous; default: as in training.",
+    ),
+]
 ColumnsOption = Annotated[
     str, typer.Option("--columns", help="Columns of a long table: sequence=patient,time=when,event=code.")
 ]
@@ -100,9 +107,6 @@ DatabaseOption = Annotated[
     typer.Option(
         "--database", help="For --sql: FILE.duckdb, FILE.sqlite or postgresql://…; default: files in the query."
     ),
-]
-LimitOption = Annotated[
-    float, typer.Option("--limit", help="Multiplies how many instantiations of rules are allowed.", min=1e-6, max=1e9)
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")]
 OnOption = Annotated[

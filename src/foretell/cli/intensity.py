@@ -27,7 +27,7 @@ def intensity(
     program: Annotated[Path | None, Option(help="Without a run: the rules, P.ndtt …")] = None,
     params: Annotated[Path | None, Option(help="… and the parameters, as `foretell params` prints them.")] = None,
     dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
-    undeclared: Annotated[str, Option(help="With --program: error or exogenous.")] = "error",
+    undeclared: flags.OtherUndeclaredOption = None,
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
     table: flags.TableOption = None,
@@ -48,8 +48,8 @@ def intensity(
     """Give the intensities of every event type at given times, each from the events before it."""
     from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_run
+    from foretell.cli.other_rows import OtherRules
     from foretell.evaluate.queries import intensities_at
-    from foretell.options import Undeclared, check_choice
     from foretell.train.progress_bar import bar
 
     check_result_file(out)
@@ -67,15 +67,14 @@ def intensity(
         from foretell.cli.input_data import chosen_among, open_data
         from foretell.cli.program_model import model_of
 
-        check_choice("--undeclared", undeclared, Undeclared)
         found = open_data(str(run), split, flags.reading(given, columns))
         if len(found) > 1:
             raise ForetellError(f"{run}: several splits; say which with --split")
-        way = impossible or flags.Impossible.error
-        model, found = model_of(program, params, chosen_among(found, sequence), dtype, undeclared, way, unseen)  # pyright: ignore[reportArgumentType]
+        way, told = impossible or flags.Impossible.error, (undeclared or flags.UndeclaredChoice.error).value
+        model, found = model_of(program, params, chosen_among(found, sequence), dtype, told, way, unseen)
         chosen, time_unit = found[0], ""
     else:
-        opened = open_run(run, data, split, flags.reading(given, columns), device, tables=table)
+        opened = open_run(run, data, split, flags.reading(given, columns), device, rules=OtherRules(table, undeclared))
         opened = opened.settled(impossible, chosen_sequences(opened.data, sequence), unseen)
         chosen, model, time_unit = opened.data, opened.model, opened.time_unit
     chosen, wanted = _asked(chosen, at) if at else (chosen, [])

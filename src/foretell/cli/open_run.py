@@ -16,7 +16,7 @@ import numpy as np
 
 from foretell.cli import flags
 from foretell.cli.input_data import piped_data
-from foretell.cli.other_rows import model_with
+from foretell.cli.other_rows import AS_TRAINED, OtherRules, model_with, say_undeclared
 from foretell.cli.replay import say_impossible
 from foretell.data import Clock, Dataset, EventData, Vocabulary
 from foretell.errors import DataError, ForetellError
@@ -82,16 +82,19 @@ def open_run(
     reading: Mapping[str, Any] = NOTHING,
     device: str = "cpu",
     content: bytes | None = None,
-    tables: Sequence[str] | None = None,
+    rules: OtherRules = AS_TRAINED,
 ) -> OpenRun:
     """Without `data`, the run's own data set is opened (its test split, unless another is named); `content` came through a pipe.
 
-    Other data are read as the run's were, but for what `reading` says. `tables` give tables of the rules other rows.
+    Other data are read as the run's were, but for what `reading` says. `rules` are what the run's own are to be now.
     """
     folder = RunFolder.open(run)
     model = folder.model(str(choose_device(device)))
-    model_with(model, tables)
-    return _opened(folder, model, data, split, reading, content)
+    model_with(model, rules)
+    opened = _opened(folder, model, data, split, reading, content)
+    if rules.undeclared is not None:
+        say_undeclared(model, opened.data)
+    return opened
 
 
 def _opened(
@@ -114,10 +117,10 @@ def open_scored(
     split: str | None,
     reading: Mapping[str, Any],
     device: str,
-    tables: Sequence[str] | None = None,
+    rules: OtherRules = AS_TRAINED,
 ) -> list[OpenRun]:
     """Runs and the data they are scored on: other data than their own in the windows that they learned from, where all have the same."""
-    opened = [open_run(run, data, split, reading, device, tables=tables) for run in runs]
+    opened = [open_run(run, data, split, reading, device, rules=rules) for run in runs]
     options = [one.run.config().data for one in opened]
     alike = len({(one.window_events, one.history_events) for one in options}) == 1
     if data is None or not alike:

@@ -19,8 +19,10 @@ SETTINGS = frozenset(
         "device",
         "downsample",
         "epochs",
+        "events",
         "fit",
         "gpu_jobs",
+        "horizon",
         "impossible",
         "init",
         "jobs",
@@ -57,6 +59,8 @@ SETTINGS = frozenset(
     }
 )
 
+OTHERWISE = {"rules": "limit"}  # settings whose option has another name
+
 _SETTING = re.compile(r"`(?:[\w.]+\((?=[^`]*\)`))?([a-z_]+)=([^`]*?)(?<!\()\)?`")
 _COLUMN = re.compile(r"""["'](\w+)["']: """)
 
@@ -67,7 +71,7 @@ def as_options(message: str) -> str:
 
 
 def _option(found: re.Match[str]) -> str:
-    name, value = found[1], found[2]
+    name, value = OTHERWISE.get(found[1], found[1]), found[2]
     if name not in SETTINGS:
         return found[0]
     if value == "False":

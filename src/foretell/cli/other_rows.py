@@ -1,9 +1,10 @@
-"""`--table user=new.csv`: other rows for tables of a program, or of a run's."""
+"""`--table user=new.csv` and `--undeclared`: other rows for tables of a program, or of a run's, and events that it does not declare."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from foretell.cli import flags
@@ -12,6 +13,7 @@ from foretell.terms import bare
 from foretell.wording import counted
 
 if TYPE_CHECKING:
+    from foretell.data import EventData
     from foretell.lang.program import Program
     from foretell.models.build import Network
 
@@ -38,23 +40,50 @@ def program_with(program: Program, given: Sequence[str] | None) -> Program:
     return made
 
 
-def model_with(model: Network, given: Sequence[str] | None) -> None:
-    """Give a model that was just loaded other rows."""
-    from foretell.lang.other_rows import with_tables
+@dataclass(frozen=True)
+class OtherRules:
+    """What the rules of a run are to be now: rows of tables, and what becomes of events that nothing declares (None: as in training)."""
+
+    tables: Sequence[str] | None = None
+    undeclared: flags.UndeclaredChoice | None = None
+
+    @property
+    def first(self) -> str:
+        """What was asked for, as it is written."""
+        if self.tables:
+            return f"--table {self.tables[0]}"
+        return "" if self.undeclared is None else f"--undeclared {self.undeclared.value}"
+
+
+AS_TRAINED = OtherRules()
+
+
+def model_with(model: Network, asked: OtherRules) -> None:
+    """Give a model that was just loaded other rules."""
+    from foretell.lang.other_rows import with_tables, with_undeclared
     from foretell.models.rules.other_rows import use_program
     from foretell.models.rules.rule_model import RuleModel
 
-    files = table_files(given)
-    if not files:
+    files = table_files(asked.tables)
+    if not asked.first:
         return
     if not isinstance(model, RuleModel):
-        raise ForetellError(
-            f"--table {next(iter(given or ()))}: {model.title} has no rules and no tables; leave it out"
-        )
+        raise ForetellError(f"{asked.first}: {model.title} has no rules; leave it out")
     before = model.program
     made = with_tables(before, files)
+    made = made if asked.undeclared is None else with_undeclared(made, asked.undeclared.value)
     use_program(model, made)
     _say(before, made, files, "in training")
+
+
+def say_undeclared(model: Network, data: EventData) -> None:
+    """How many events nothing declares, where they are taken to be exogenous."""
+    from foretell.ground.impossible import check_declared
+    from foretell.models.rules.rule_model import RuleModel
+
+    count = check_declared(model.program, data) if isinstance(model, RuleModel) else 0
+    if count:
+        sys.stderr.write(f"{data.name}: {counted(count, 'event')} that nothing declares, taken to be exogenous\n")
 
 
 def _say(before: Program, after: Program, files: dict[str, str], where: str) -> None:

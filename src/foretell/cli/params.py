@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from foretell.cli import flags
 from foretell.errors import ForetellError
 
 Option = typer.Option
@@ -25,6 +26,7 @@ def params(
     ] = None,
     seed: Annotated[int, Option(help="With --program.")] = 0,
     dtype: Annotated[str, Option(help="With --program: float32 or float64.")] = "float64",
+    undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
     load: Annotated[Path | None, Option(help="Write the parameters of this JSON file into the run's model.")] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="A file instead of stdout.")] = None,
     as_json: Annotated[bool, Option("--json", help="JSON on stdout (the default).")] = True,
@@ -43,7 +45,7 @@ def params(
         from foretell.cli.program_model import fresh_model, preset_options
 
         sizes = {**preset_options(model, preset), "dim": dim, "layers": layers, "time_dim": time_dim}
-        found = parameters_json(fresh_model(program, data, model, sizes, seed, dtype))
+        found = parameters_json(fresh_model(program, data, model, sizes, seed, dtype, undeclared.value))
     else:
         assert run is not None
         if preset is not None:

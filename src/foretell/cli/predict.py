@@ -53,6 +53,7 @@ def predict(
     device: flags.DeviceOption = "cpu",
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    undeclared: flags.OtherUndeclaredOption = None,
     table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     on: flags.OnOption = "this",
@@ -65,6 +66,7 @@ def predict(
     """Predict the next event of each sequence: its time, its type and its participants; or give the labels of a classifier."""
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
+    from foretell.cli.other_rows import OtherRules
     from foretell.cli.show import print_json
     from foretell.cli.task_runs import is_task, label_data
     from foretell.cli.work_place import RunQuestion, shards_at
@@ -72,7 +74,7 @@ def predict(
     from foretell.shards.place import parse_place
     from foretell.train.progress_bar import bar
 
-    place, history = parse_place(on), flags.one_history(past, history)
+    place, history, rules = parse_place(on), flags.one_history(past, history), OtherRules(table, undeclared)
     check_result_file(out)
     if is_task(run):
         asked = {
@@ -90,7 +92,8 @@ def predict(
             )
         label_data(run, history, split, flags.reading(given, columns), device, sequence, out, as_json)
         return
-    opened = open_run(run, history, split, flags.reading(given, columns), device, piped_content(history, split), table)
+    content = piped_content(history, split)
+    opened = open_run(run, history, split, flags.reading(given, columns), device, content, rules)
     chosen = chosen_sequences(opened.data, sequence)
     if begin is not None:
         chosen, starts = asked_times(chosen, begin, "--from")

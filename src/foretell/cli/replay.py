@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
@@ -44,7 +43,6 @@ def replay(
     columns: flags.ColumnsOption = "",
     jobs: Annotated[int, typer.Option("--jobs", help="Processes; 0: one a core where it pays.", min=0)] = 0,
     on: flags.OnOption = "this",
-    limit: flags.LimitOption = 1.0,
     cache: Annotated[
         Path | None, typer.Option("--cache", help="Where replays are kept; default: FORETELL_CACHE.")
     ] = None,
@@ -78,7 +76,7 @@ def replay(
     timelines: list[Timeline] = []
     broken: list[BrokenPromise] = []
     for part in parts:
-        done = replayed(checked, part, impossible, limit, jobs, folder, quiet, on)
+        done = replayed(checked, part, impossible, jobs, folder, quiet, on)
         timelines.extend(map(listed, done.timelines) if everything else done.timelines)
         broken.extend(done.broken)
         say_counts(done, impossible, part.name, quiet)
@@ -135,20 +133,14 @@ def replayed(
     program: Program,
     data: EventData,
     impossible: flags.Impossible,
-    limit: float,
     jobs: int,
     cache: Path | None,
     quiet: bool,
     on: str = "this",
 ) -> Replay:
-    from foretell.ground.engine import ReplayLimits
     from foretell.ground.replay import replay as run
     from foretell.train.progress_bar import bar
 
-    usual = ReplayLimits()
-    if math.isnan(limit):
-        raise ForetellError("--limit nan: expected a number such as 10")
-    limits = ReplayLimits(max(1, int(usual.instances * limit)), max(1, int(usual.steps * limit)))
     with bar(quiet) as shown:
         return run(
             program,
@@ -156,7 +148,6 @@ def replayed(
             impossible=impossible.value,
             workers=jobs,
             cache=cache,
-            limits=limits,
             on=on,
             progress=lambda done, of: shown.move(f"replaying {data.name}", done, of),
         )

@@ -17,6 +17,7 @@ from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
     from foretell.cli.open_run import OpenRun
+    from foretell.cli.other_rows import OtherRules
     from foretell.data import EventSequence
     from foretell.data.summary import DataSummary
     from foretell.report.entry import Entry
@@ -48,6 +49,7 @@ def report(
     floors: Annotated[bool, Option(help="Also fit and score the floors: Poisson, weekly Poisson, Hawkes.")] = True,
     impossible: flags.OtherImpossibleOption = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    undeclared: flags.OtherUndeclaredOption = None,
     device: flags.DeviceOption = "cpu",
     columns: flags.ColumnsOption = "",
     on: flags.OnOption = "this",
@@ -73,7 +75,10 @@ def report(
         raise ForetellError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
     _check_distinct(runs)
     read = flags.reading(given, columns)
-    opened = [one.settled(impossible, unseen=unseen) for one in open_scored(runs, data, split, read, device)]
+    opened = [
+        one.settled(impossible, unseen=unseen)
+        for one in open_scored(runs, data, split, read, device, OtherRules(None, undeclared))
+    ]
     chosen = _chosen(opened[0], sequence)
     clock = opened[0].clock
     shown_from = clock.number_of(begin, chosen.start, "--from") if begin else chosen.scored_from

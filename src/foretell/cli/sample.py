@@ -78,6 +78,7 @@ def sample(
         Option(help="Past events that the rules make impossible: an error, left out, or kept; default: the run's."),
     ] = None,
     unseen: flags.UnseenOption = flags.UnseenChoice.mean,
+    undeclared: flags.OtherUndeclaredOption = None,
     table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
     on: flags.OnOption = "this",
@@ -90,7 +91,7 @@ def sample(
 
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
     from foretell.cli.open_run import open_run
-    from foretell.cli.other_rows import model_with
+    from foretell.cli.other_rows import OtherRules, model_with
     from foretell.cli.show import print_json
     from foretell.cli.work_place import RunQuestion, shards_at
     from foretell.data import EventData, EventSequence, save
@@ -101,7 +102,7 @@ def sample(
     from foretell.train.progress_bar import bar
     from foretell.train.run import RunFolder
 
-    place, history = parse_place(on), flags.one_history(past, history)
+    place, history, rules = parse_place(on), flags.one_history(past, history), OtherRules(table, undeclared)
     _check_ends(horizon, events, out)
     content, starts = piped_content(history, split), None
     if history is None and content is None:
@@ -110,10 +111,10 @@ def sample(
                 raise ForetellError(f"{name}: there is no history to choose from; give one with --history")
         folder = RunFolder.open(run)
         model, time_unit, clock = folder.model(str(choose_device(device))), folder.time_unit(), folder.clock()
-        model_with(model, table)
+        model_with(model, rules)
         histories: list[EventSequence] = [EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 0.0, "future")]
     else:
-        opened = open_run(run, history, split, flags.reading(given, columns), device, content, table)
+        opened = open_run(run, history, split, flags.reading(given, columns), device, content, rules)
         chosen = chosen_sequences(opened.data, sequence)
         if begin is not None:
             chosen, starts = asked_times(chosen, begin, "--from")

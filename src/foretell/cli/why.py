@@ -23,7 +23,6 @@ def why(
     undeclared: flags.UndeclaredOption = flags.UndeclaredChoice.error,
     table: flags.TableOption = None,
     columns: flags.ColumnsOption = "",
-    limit: flags.LimitOption = 1.0,
     as_json: flags.JsonOption = False,
     *,
     given: flags.Given,
@@ -48,7 +47,7 @@ def why(
     if at is not None:
         only, (asked,) = asked_times(only, at, "--at")
         only = before(only, [asked])
-    done = replayed(checked, only, impossible, limit, 1, None, True)
+    done = replayed(checked, only, impossible, 1, None, True)
     say_counts(done, impossible, chosen.name)
     timeline, began = done.timelines[0], only[0].start
     state = timeline.states - 1 if asked is None else timeline.state_at(asked)

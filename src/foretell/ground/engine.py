@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from foretell.errors import ForetellError
 from foretell.ground.database import BucketCount, CompiledRule, FactKey, Instances, Symbols
+from foretell.ground.estimate import estimate
 from foretell.ground.expiry import EXPIRY
 from foretell.ground.join import JoinPlan, Reads
 from foretell.ground.loading import BOS, Wiring, load
@@ -22,14 +23,22 @@ from foretell.ground.products import PartPattern, candidates, large
 from foretell.ground.settle import ProofGraph
 from foretell.lang.products import ProductRule, product_rules
 from foretell.lang.program import Program
+from foretell.reading import read_limits
 
 
 @dataclass(frozen=True)
 class ReplayLimits:
     """What a program may ask for before it is refused: rules can multiply without end."""
 
-    instances: int = 2_000_000  # proofs that hold at one time
-    steps: int = 10_000_000  # of joins while one event is applied, or one component of the program is loaded
+    instances: int = field(default_factory=lambda: _times(2_000_000))  # proofs that hold at one time
+    steps: int = field(
+        default_factory=lambda: _times(10_000_000)
+    )  # of joins while one event is applied, or one component of the program is loaded
+
+
+def _times(usual: int) -> int:
+    """As many as usual, times what `reading.limits(rules=…)` allows."""
+    return max(1, int(usual * read_limits().rules))
 
 
 KEPT_EVENTS = 100_000  # events whose effect is remembered
@@ -180,17 +189,19 @@ class Engine:
         """Those facts of a body that can become false."""
         return [fact for fact in dict.fromkeys(body) if not self.permanent[fact]]
 
-    def overrun(self, rule: CompiledRule) -> GroundingError:
+    def overrun(self, rule: CompiledRule, tried: bool = True) -> GroundingError:
         place = self.wiring.written.get(rule.index, rule.index)
         numbered = self.program.rules[place]
         reason = product_rules(self.program)[1].get(place)
         listed = (
             "" if reason is None else f"; its possible events are listed, and not kept as a product, because {reason}"
         )
+        about = estimate(rule, self.relations, self.keys, self.symbols.functors)
+        most = f"{self.limits.steps:,} steps, or {self.limits.instances:,} proofs that hold at one time"
         return GroundingError(
-            f"{numbered.rule.span.place}: {numbered.name} has too many instantiations: gave up after {self.limits.steps} steps, "
-            f"or {self.limits.instances} proofs that hold at one time; join its conditions on shared variables, or "
-            f"split it into rules with fewer variables (`limit=` raises the limit){listed}"
+            f"{numbered.rule.span.place}: {numbered.name} has too many instantiations, {about}: "
+            f"{'gave up after' if tried else 'not tried, since the limit is'} {most}; join its conditions on shared variables, or "
+            f"split it into rules with fewer variables (`foretell.reading.limits(rules=…)` raises the limit){listed}"
         )
 
     # A change of the facts that events added, carried through

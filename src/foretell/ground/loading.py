@@ -18,6 +18,7 @@ from foretell.ground.database import (
     compile_rule,
     getter,
 )
+from foretell.ground.estimate import is_hopeless
 from foretell.ground.join import JoinPlan, bound_places
 from foretell.ground.products import EventProduct, compile_products
 from foretell.lang.products import ProductRule
@@ -201,6 +202,8 @@ def load(engine: Engine) -> None:
         for place in tables.get(number, ()):
             _load_table(engine, place)
         for plan in wiring.all_of[number]:
+            if is_hopeless(plan.rule, engine.relations, engine.keys, engine.limits.steps):
+                raise engine.overrun(plan.rule, tried=False)
             for instance in plan.everything(engine):
                 founding.activate(instance)
         founding.grow()

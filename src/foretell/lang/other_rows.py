@@ -14,6 +14,7 @@ from foretell.lang.program import Program
 from foretell.lang.source import Source, Span
 from foretell.lang.syntax import Table
 from foretell.lang.tables import read_table
+from foretell.options import Undeclared
 from foretell.terms import bare
 from foretell.wording import counted, did_you_mean, listed, shown
 
@@ -38,6 +39,12 @@ def with_tables(program: Program, files: Mapping[str, str | Path]) -> Program:
     for functor, path in files.items():
         made = _with_table(made, functor, Path(path))
     return made
+
+
+def with_undeclared(program: Program, undeclared: Undeclared) -> Program:
+    """The program with another way to take events that it does not declare."""
+    digest = sha256(f"{program.digest} undeclared={undeclared}".encode()).hexdigest()
+    return program if undeclared == program.undeclared else replace(program, undeclared=undeclared, digest=digest)
 
 
 def new_rows(before: Program, after: Program, functor: str) -> list[tuple[str, ...]]:

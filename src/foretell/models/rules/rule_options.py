@@ -16,7 +16,9 @@ class RuleOptions(EmbeddingOptions):
     smallest: ClassVar[int] = 0
     program: str = option("", doc="A file of rules, P.ndtt.")
     undeclared: Literal["error", "exogenous"] = option(
-        "error", doc="Events of the data that the program does not declare: a mistake, or not predicted."
+        "error",
+        flag="Events that the program does not declare: an error, or taken to be exogenous.",
+        doc="Events of the data that the program does not declare: a mistake, or not predicted.",
     )
     intensity_scales: int = option(0, doc="Time scales of the mixture that multiplies intensities; 0: none.")
     intensity_shape: int = option(
