@@ -17,6 +17,7 @@ from foretell.errors import ForetellError
 from foretell.wording import did_you_mean
 
 T = TypeVar("T")
+MOST_INTEGER = 2**63  # of whole numbers in a configuration
 
 
 class ConfigError(ForetellError):
@@ -113,7 +114,8 @@ def from_table(cls: type[T], given: Mapping[str, Any], source: str, name: str, p
             if fine:
                 values[key] = value
             else:
-                problems.append(f"{source}: {name}.{key} = {given[key]!r}: expected {expected(hints[key])}")
+                below = " below 2^63" if type(given[key]) is int and abs(given[key]) >= MOST_INTEGER else ""
+                problems.append(f"{source}: {name}.{key} = {given[key]!r}: expected {expected(hints[key])}{below}")
     return cls(**values)
 
 
@@ -131,9 +133,11 @@ def coerce(value: Any, hint: Any) -> tuple[Any, bool]:
     if hint is type(None):
         return None, value is None
     if hint is float:
-        fine = isinstance(value, int | float) and not isinstance(value, bool)
+        fine = isinstance(value, float) or (type(value) is int and abs(value) < 10**308)
         return (float(value), True) if fine else (None, False)
-    if hint in (int, str, bool):
+    if hint is int:
+        return value, type(value) is int and abs(value) < MOST_INTEGER
+    if hint in (str, bool):
         return value, type(value) is hint
     if origin in (list, tuple) and isinstance(value, list | tuple):
         inner = get_args(hint)[0]

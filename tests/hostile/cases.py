@@ -32,7 +32,7 @@ from foretell.data.foreign import load_foreign
 from foretell.errors import ForetellError
 from foretell.lang.program import Program
 from foretell.reading import limits
-from tests.hostile import commands, structured
+from tests.hostile import commands, described, structured
 from tests.hostile.outside import watching
 
 ROOT = Path(__file__).parents[1]
@@ -402,6 +402,7 @@ KINDS: dict[str, Callable[[random.Random, Path], Callable[[], object]]] = {
     "value": a_value,
     "setting": a_setting,
     **commands.KINDS,
+    **described.KINDS,
 }
 
 

@@ -136,7 +136,7 @@ def home() -> Path:
     return Path(_made[0].name)
 
 
-def command(words: list[str], places: dict[str, Path], *, shows: bool = True) -> Case:
+def command(words: list[str], where: dict[str, Path], *, shows: bool = True) -> Case:
     """What runs the command; a message becomes a `ForetellError`, and what it prints must be harmless.
 
     Where the user did not name the file with the secret, nothing that is printed `shows` it.
@@ -144,10 +144,10 @@ def command(words: list[str], places: dict[str, Path], *, shows: bool = True) ->
     arguments: list[str] = []
     for word in words:
         stem, dot, suffix = word.partition(".")
-        arguments.append(f"{places[stem]}{dot}{suffix}" if stem in places and len(stem) == 1 else word)
+        arguments.append(f"{where[stem]}{dot}{suffix}" if stem in where and len(stem) == 1 else word)
 
     def act() -> None:
-        with contextlib.chdir(places["O"].parent):  # options name files, too
+        with contextlib.chdir(where["O"].parent):  # options name files, too
             outcome = foretell(*arguments)
         assert outcome.code in (0, 1, 2), outcome
         for text in (outcome.out, outcome.err):
@@ -161,7 +161,7 @@ def command(words: list[str], places: dict[str, Path], *, shows: bool = True) ->
     return act
 
 
-def _places(folder: Path, **more: Path) -> dict[str, Path]:
+def places(folder: Path, **more: Path) -> dict[str, Path]:
     shutil.rmtree(folder / "out", ignore_errors=True)
     (folder / "out").mkdir()
     return {"O": folder / "out" / "made", "P": home() / "rules.ndtt", **more}
@@ -169,10 +169,10 @@ def _places(folder: Path, **more: Path) -> dict[str, Path]:
 
 def _copied(draw: random.Random, folder: Path) -> tuple[Path, Path]:
     """A run, and data that it can read."""
-    return _of_kind(draw.choice(sorted(TRAINED)), folder)
+    return of_kind(draw.choice(sorted(TRAINED)), folder)
 
 
-def _of_kind(kind: str, folder: Path) -> tuple[Path, Path]:
+def of_kind(kind: str, folder: Path) -> tuple[Path, Path]:
     run = folder / "run"
     _removed(run)
     shutil.copytree(home() / kind, run)
@@ -211,7 +211,7 @@ def a_damaged_run(draw: random.Random, folder: Path) -> Case:
         victim.write_text(structured.json_lines(whole.decode(), draw))
     else:
         victim.write_bytes(damaged(whole or b"x", draw))
-    return command(draw.choice(READING), _places(folder, R=run, D=data))
+    return command(draw.choice(READING), places(folder, R=run, D=data))
 
 
 def a_wrong_path(draw: random.Random, folder: Path) -> Case:
@@ -237,7 +237,7 @@ def a_wrong_path(draw: random.Random, folder: Path) -> Case:
         "inside": lambda: (victim.mkdir(), victim.joinpath("train.csv").symlink_to(victim)),
     }
     draw.choice(list(kinds.values()))()
-    act = command(draw.choice([*READING, *OF_DATA]), _places(folder, R=run, D=copy), shows=victim == copy)
+    act = command(draw.choice([*READING, *OF_DATA]), places(folder, R=run, D=copy), shows=victim == copy)
 
     def acting() -> None:
         try:
@@ -271,7 +271,7 @@ def data_for_a_command(draw: random.Random, folder: Path) -> Case:
         path.write_bytes(gzip.compress(text, mtime=0) if name.endswith("gz") else text)
     if draw.random() < 0.1:  # two kinds of file in one
         path.write_bytes(path.read_bytes() + draw.choice([b"PK\x03\x04", b"SQLite format 3\x00", b"PAR1", b"\x1f\x8b"]))
-    return command(draw.choice(OF_DATA), _places(folder, R=home() / draw.choice(sorted(TRAINED)), D=path))
+    return command(draw.choice(OF_DATA), places(folder, R=home() / draw.choice(sorted(TRAINED)), D=path))
 
 
 def a_card(draw: random.Random, folder: Path) -> Case:
@@ -299,7 +299,7 @@ def a_card(draw: random.Random, folder: Path) -> Case:
     (whole / "dataset.toml").write_text(tomli_w.dumps(structured.toml_values(kept, draw)))
     if draw.random() < 0.4:
         (whole / "types.json").write_text(json.dumps(structured.with_other_values(["a", "b", "c"], draw)))
-    return command(draw.choice(OF_DATA), _places(folder, R=home() / "poisson", D=whole))
+    return command(draw.choice(OF_DATA), places(folder, R=home() / "poisson", D=whole))
 
 
 def an_option(draw: random.Random, folder: Path) -> Case:
@@ -308,7 +308,7 @@ def an_option(draw: random.Random, folder: Path) -> Case:
     for _ in range(draw.choice([1, 1, 2])):
         words += [draw.choice(_options(words)), draw.choice(WORDS)]
     run, data = _copied(draw, folder)
-    return command(words, _places(folder, R=run, D=data))
+    return command(words, places(folder, R=run, D=data))
 
 
 def _options(words: list[str]) -> list[str]:
@@ -339,8 +339,8 @@ def a_parameter_file(draw: random.Random, folder: Path) -> Case:
     words = ["params", "R", "--load", "C"]
     if kind in ("andtt", "s2ndtt") and draw.random() < 0.7:
         words = ["intensity", "D", "--program", "P", "--params", "C", "--at", "4.5"]
-    run, data = _of_kind(kind, folder)
-    return command(words, _places(folder, R=run, C=changed, D=data))
+    run, data = of_kind(kind, folder)
+    return command(words, places(folder, R=run, C=changed, D=data))
 
 
 KINDS: dict[str, Callable[[random.Random, Path], Case]] = {

@@ -13,11 +13,12 @@ import pytest
 from foretell.data import load_file, save
 from foretell.errors import ForetellError
 from foretell.reading import limits
-from tests.hostile import commands
+from tests.hostile import commands, described
 from tests.hostile.cases import JSONL, KINDS, outcome
 
 QUICK, ALL, BLOCK = 40, 12_000, 1_000
 QUICK_COMMANDS = 15  # a whole command takes longer than reading a file
+WHOLE = {*commands.KINDS, *described.KINDS}
 FINE = ("read", "refused")
 
 
@@ -31,7 +32,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_input_is_read_or_refused(kind: str, tmp_path: Path):
     pytest.importorskip("pyarrow")
-    found = [outcome(kind, seed, tmp_path) for seed in range(QUICK_COMMANDS if kind in commands.KINDS else QUICK)]
+    found = [outcome(kind, seed, tmp_path) for seed in range(QUICK_COMMANDS if kind in WHOLE else QUICK)]
     assert set(found) <= set(FINE), [one for one in found if one not in FINE][:3]
     assert "refused" in found
 

@@ -84,7 +84,7 @@ def _run() -> None:
     # numpy's and torch's remarks on single operations; numbers that are not finite are told of in our own words
     warnings.filterwarnings("ignore", category=RuntimeWarning)
     _open_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal need not know every letter of a name
     from foretell.cli.commands import app
     from foretell.cli.option_words import as_options
@@ -121,9 +121,25 @@ def _run() -> None:
         place = f"{error.filename}: " if error.filename else ""
         sys.stderr.write(readable(f"error: {place}{error.strerror or error}") + "\n")
         sys.exit(1)
-    except MemoryError:
-        sys.stderr.write("error: there is not enough memory for this; give fewer events, or a smaller batch\n")
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        sys.stderr.write(
+            "error: there is not enough memory for this; give fewer events, a smaller batch or a smaller model\n"
+        )
         sys.exit(1)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """PyTorch says it in `RuntimeError`s of its own."""
+    said = str(error)
+    words = (
+        "DefaultCPUAllocator",
+        "out of memory",
+        "Storage size calculation overflowed",
+        "numel: integer multiplication overflow",
+    )
+    return isinstance(error, MemoryError) or any(one in said for one in words)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
 import sys
@@ -116,17 +117,22 @@ def _without_passwords(text: str) -> str:
     return re.sub(r"(://[^:/@\s]+):[^@\s]+@", r"\1:…@", text)
 
 
+def _real(run: Path) -> Path:
+    """Where a run lies, links followed; unlike `resolve` it takes one that leads around."""
+    return Path(os.path.realpath(run))
+
+
 def _check_distinct(runs: list[Path]) -> None:
     seen: dict[Path, Path] = {}
     for run in runs:
-        other = seen.setdefault(run.resolve(), run)
+        other = seen.setdefault(_real(run), run)
         if other is not run:
             raise ForetellError(f"{run}: this run is named twice")
 
 
 def _names(runs: list[Path]) -> list[str]:
     """The folders' own names; with those above them where they would be the same."""
-    parts = [run.resolve().parts for run in runs]
+    parts = [_real(run).parts for run in runs]
     for depth in range(1, max(len(one) for one in parts) + 1):
         names = ["/".join(one[-depth:]) for one in parts]
         if len(set(names)) == len(names):

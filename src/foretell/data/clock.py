@@ -21,6 +21,10 @@ from foretell.wording import did_you_mean
 
 READABLE = ("seconds", "minutes", "hours", "days", "years")  # what a unit is chosen from
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_DATED, END_DATED = (
+    round((datetime(year, 1, 1, tzinfo=UTC) - EPOCH).total_seconds()) * NS for year in (2, 9999)
+)  # nanoseconds between which there are dates in every zone
+END_INSTANTS = 2.0**63 - 2.0**20  # of int64, with room for rounding
 
 
 @dataclass(frozen=True)
@@ -42,19 +46,25 @@ class Clock:
         return (instants - starts) / self._nanoseconds()
 
     def instants(self, numbers: np.ndarray | float, starts: np.ndarray | int) -> np.ndarray:
-        """Units since `starts` → nanoseconds since 1970, int64; a whole microsecond where one is as near as float64 can tell."""
+        """Units since `starts` → nanoseconds since 1970, int64; a whole microsecond where one is as near as float64 can tell.
+
+        Raises:
+            ForetellError: a time lies outside the years that int64 has nanoseconds for.
+        """
         elapsed = np.asarray(numbers, dtype=np.float64) * self._nanoseconds()
+        if not (np.abs(elapsed + starts) < END_INSTANTS).all():
+            raise ForetellError(
+                "times lie beyond the years 1678 to 2262, whose dates nanoseconds can tell; leave dates out"
+            )
         error = 2.0 * np.spacing(np.abs(elapsed).max(initial=1.0))
         exact = np.asarray(starts) + np.rint(elapsed).astype(np.int64)
         micro = (exact + 500) // 1000 * 1000
         return np.where(np.abs(micro - exact) <= error, micro, exact)
 
     def iso(self, number: float, start: int | None) -> str | None:
-        """A time of a sequence as ISO 8601 text in the clock's zone, to the microsecond; None without an absolute start."""
-        if start is None or self.seconds_per_unit is None or not np.isfinite(number):
-            return None
-        instant = start + round(number * self._nanoseconds())
-        return iso_text((instant + 500) // 1000 * 1000, self.zone)
+        """A time of a sequence as ISO 8601 text in the clock's zone, to the microsecond; None without a start or beyond all dates."""
+        instant = self._instant(number, start)
+        return None if instant is None else iso_text((instant + 500) // 1000 * 1000, self.zone)
 
     def with_iso(self, value: Any, start: int | None) -> Any:
         """Plain values in which every `time` has its `iso` beside it; as they are without an absolute start."""
@@ -72,13 +82,21 @@ class Clock:
         return found
 
     def short(self, number: float, start: int | None) -> str | None:
-        """`2012-03-01 12:00:05` in the clock's zone, finer only where the unit is seconds; None without an absolute start."""
-        if start is None or self.seconds_per_unit is None or not np.isfinite(number):
+        """`2012-03-01 12:00:05` in the clock's zone, finer only where the unit is seconds; None like `iso`."""
+        instant = self._instant(number, start)
+        if instant is None or self.seconds_per_unit is None:
             return None
         fine = NS if self.seconds_per_unit > 1.0 else NS // 1000
-        instant = start + round(number * self._nanoseconds())
         text = iso_text((instant + fine // 2) // fine * fine, self.zone)
         return re.sub(r"(Z|[+-][0-9:]+)$", "", text).replace("T", " ")
+
+    def _instant(self, number: float, start: int | None) -> int | None:
+        """Nanoseconds since 1970 of a time; None without an absolute start, and beyond the years that have dates."""
+        if start is None or self.seconds_per_unit is None:
+            return None
+        elapsed = number * self._nanoseconds()
+        instant = start + round(elapsed) if np.isfinite(elapsed) else None
+        return instant if instant is not None and FIRST_DATED <= instant < END_DATED else None
 
     def shown(self, number: float, start: int | None) -> str:
         """A date and the zone where the clock is absolute, or else the number with its unit."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from foretell.data.dataset import EventData
 
 FrameColumns = dict[str, "list[str] | list[str | None] | np.ndarray"]  # a list is text; NaN and NaT are missing
+NEAR = 2.0**63 / 1000.0 * 0.99  # microseconds from 1970 that int64 can tell in nanoseconds, too
 SHOWN_ROWS = 10  # of a table in a notebook
 T = TypeVar("T", bound="FrameResult")
 
@@ -48,8 +49,11 @@ class FrameFormat:
         if self.start is None or self.clock.seconds_per_unit is None:
             return values
         found = np.full(len(values), np.datetime64("NaT", "us"))
-        known = np.isfinite(values)
-        found[known] = ((self.clock.instants(values[known], self.start) + 500) // 1000).astype("datetime64[us]")
+        # In nanoseconds int64 ends in the year 2262, in microseconds long after all that anybody asks for.
+        micros = values * (self.clock.seconds_per_unit * 1e6) + self.start // 1000
+        near, known = np.abs(micros) < NEAR, np.abs(micros) < 1000.0 * NEAR
+        found[known] = np.rint(micros[known]).astype(np.int64).astype("datetime64[us]")
+        found[near] = ((self.clock.instants(values[near], self.start) + 500) // 1000).astype("datetime64[us]")
         return found
 
 

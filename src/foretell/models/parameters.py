@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import HasNumbers, RenamesParameters
+from foretell.models.tensor_file import LARGEST_UNIT, SMALLEST_UNIT
 from foretell.reading import read_json
 
 FORMAT = 2
@@ -78,12 +78,11 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
         raise ForetellError(
             "\n".join(problems[:20] + ([f"… and {len(problems) - 20} more"] if len(problems) > 20 else []))
         )
+    before = model.units()
+    units = before | _units(model, found["time"], source) if "time" in found else before  # `w` is counted in them
     if "features" in found and isinstance(model, HasNumbers):
         model.number_scales.load(found["features"], source)
-    before = model.units()
-    model.set_units(
-        before | _units(model, found["time"], source) if "time" in found else before
-    )  # `w` is counted in them
+    model.set_units(units)
     try:
         model.load_named_arrays(arrays)
     except ForetellError:
@@ -104,9 +103,11 @@ def _units(model: IntensityModel, time: Any, source: str) -> dict[str, float]:
     names = list(model.shown_units)
     fine = isinstance(time, dict) and all(
         type(time.get(name)) in (int, float)
-        and (0.0 < time[name] < math.inf or (time[name] == 0 and _may_be_none(name)))
+        and (SMALLEST_UNIT <= time[name] <= LARGEST_UNIT or (time[name] == 0 and _may_be_none(name)))
         for name in names
     )
+    if fine and "short" in names and time["short"] > time["long"]:
+        raise ForetellError(f'{source}: "time" has short {time["short"]!r} above long {time["long"]!r}')
     dim = _time_dim(model)
     if not fine or {"dim": time.get("dim", dim.get("dim"))} != {"dim": dim.get("dim")}:
         expected = " and ".join([*(f"{name} {size}" for name, size in dim.items()), f"positive {' and '.join(names)}"])

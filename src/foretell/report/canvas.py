@@ -83,12 +83,13 @@ def per_unit(time_unit: str) -> str:
 
 def date_axis(axes: Any, clock: Clock, began: int | None, start: float, end: float, zone_shown: bool = True) -> bool:
     """Ticks at round dates on an axis whose numbers are times of a sequence that `began` then; False where it has no dates."""
-    if began is None or clock.seconds_per_unit is None:
+    dates = [clock.iso(one, began) for one in (start, end)]
+    if began is None or clock.seconds_per_unit is None or None in dates:
         return False
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 
     zone = find_zone(clock.zone)
-    first, last = (datetime.fromisoformat(clock.iso(one, began) or "").astimezone(zone) for one in (start, end))
+    first, last = (datetime.fromisoformat(one or "").astimezone(zone) for one in dates)
     locator = AutoDateLocator(tz=zone, minticks=4, maxticks=9)
     ticks = [float(tick) for tick in locator.tick_values(first, last)]  # pyright: ignore[reportArgumentType]
     labels = ConciseDateFormatter(locator, tz=zone).format_ticks(ticks)

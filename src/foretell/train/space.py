@@ -165,7 +165,9 @@ class Space:
             table["model"] = {key: value for key, value in model.items() if key not in theirs} | {"kind": kind}
         for name, value in setting.items():
             section, key = name.split(".", 1)
-            table.setdefault(section, {})[key] = value
+            part = table.setdefault(section, {})
+            if isinstance(part, dict):  # else `make_config` tells that it is no table
+                part[key] = value
         return make_config(table, self.source)
 
     def first(self) -> Setting:

@@ -136,13 +136,17 @@ def _report(path: Path, entry: SplitEntry) -> LoadReport:
         return tuple(map(str, value)) if isinstance(value, list) else ()
 
     shares = found.get("grid_shares")
-    grid = shares if isinstance(shares, list) and all(isinstance(one, list) and len(one) == 2 for one in shares) else []
+    pairs = [one for one in shares if isinstance(one, list) and len(one) == 2] if isinstance(shares, list) else []
     return LoadReport(
         path=str(path),
         sequences=entry.sequences,
         events=entry.events,
         ties=number("ties"),
-        grid_shares=tuple((float(one), float(share)) for one, share in grid if one in GRIDS),
+        grid_shares=tuple(
+            (float(one), float(share))
+            for one, share in pairs
+            if one in GRIDS and type(share) in (int, float) and 0.0 <= share <= 1.0
+        ),
         missing_ends=int(number("missing_ends")),
         attributes=texts("attributes"),
         unused_columns=texts("unused_columns"),

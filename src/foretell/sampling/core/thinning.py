@@ -362,7 +362,7 @@ def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[T
     loose = torch.minimum(over / (LOOSE * found.middle).clamp(min=1e-300), wasted / waste)
     loose = torch.maximum(loose, wasted / CROWDED)  # however high the intensity is in the middle
     loose = torch.where(lengths > 0.0, loose.nan_to_num(nan=math.inf), 0.0)
-    short = lengths <= SHORTEST * edges[:, 1:].abs().clamp(min=first)
+    short = lengths <= 2.0 * SHORTEST * edges[:, 1:].abs().clamp(min=first)  # twice: edges are rounded
     fine = (loose <= 1.0) | (short & found.upper.isfinite())
     usable = fine.int().cumprod(1).sum(1)
     stuck = (usable == 0) & short[:, 0]
@@ -515,6 +515,8 @@ def _rates(sampler: Sampler, window: _Window, row: Tensor, piece: Tensor, times:
     """Intensities [n, C], which are checked against their bound."""
     rates, upper = _at(sampler, row, times), window.upper[row, piece]
     total = rates.sum(1)
+    if bool(total.isnan().any()):
+        raise IntensityOverflow(float(times[total.isnan()][0]))
     if bool((total > upper).any()):
         worst = int((total / upper).argmax())
         raise BoundViolation(

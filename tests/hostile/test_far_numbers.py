@@ -1,0 +1,143 @@
+"""Numbers at the edge: times beyond all dates, whole numbers beyond 64 bits, intensities that are none, sizes that no memory holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foretell.data import Vocabulary
+from foretell.data.clock import Clock
+from foretell.data.frame_output import NO_ORIGIN, FrameFormat
+from foretell.errors import ForetellError
+from foretell.models.attention.anhp import ANHP
+from foretell.models.parameters import load_parameters, parameters_json
+from foretell.options import ConfigError
+from foretell.sampling.core import thinning
+from foretell.sampling.core.sampler import Bounds
+from foretell.sampling.core.thinning import IntensityOverflow
+from foretell.train.config import make_config
+from foretell.train.space import Space
+from tests.cli.invoking import fine, foretell, refused
+from tests.hostile.commands import NUMBERS, ROWS
+
+HOURS = Clock.of_unit("hours", absolute=True)
+FAR = [1e9, 1e30, 1e300, 1.7e308, -1e30, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("time", FAR)
+def test_a_time_beyond_all_dates_has_none_and_is_shown_as_a_number(time: float):
+    assert HOURS.iso(time, 0) is None and HOURS.short(time, 0) is None
+    assert HOURS.shown(time, 0) == f"{time:g} hours"
+
+
+def test_dates_of_the_years_that_have_them_are_told():
+    assert HOURS.iso(1.0, 0) == "1970-01-01T01:00:00Z"
+    assert str(HOURS.iso(24.0 * 365.25 * 8000.0, 0)).startswith("9970-")
+
+
+def test_times_that_int64_has_no_nanoseconds_for_are_refused_or_kept_in_microseconds():
+    far = 24.0 * 365.25 * 2000.0
+    with pytest.raises(ForetellError, match="1678 to 2262"):
+        HOURS.instants(np.array([1.0, far]), 0)
+    dates = FrameFormat(NO_ORIGIN, HOURS, 0).times([1.0, far, 1e30, None])
+    assert [str(one)[:10] for one in dates] == ["1970-01-01", "3970-01-16", "NaT", "NaT"]
+
+
+@pytest.mark.parametrize("command", ["predict", "intensity", "sample"])
+@pytest.mark.parametrize("time", ["1e30", "1e308"])
+def test_a_command_at_a_time_beyond_all_dates_ends_in_an_answer_or_a_message(
+    command: str, time: str, run: tuple[Path, Path]
+):
+    words: dict[str, list[Any]] = {
+        "predict": ["predict", *run, "--from", time],
+        "intensity": ["intensity", *run, "--at", time],
+        "sample": ["sample", run[0], "--history", run[1], "--horizon", "1", "--from", time, "--n", "1"],
+    }
+    assert foretell(*words[command]).code in (0, 1)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run on data with dates, and the data."""
+    folder = tmp_path_factory.mktemp("far")
+    (folder / "dated.csv").write_text(ROWS)
+    fine("train", "--data", folder / "dated.csv", "--model", "poisson", "--out", folder / "run", "--quiet")
+    return folder / "run", folder / "dated.csv"
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63), 10**400])
+def test_a_whole_number_beyond_64_bits_is_none_of_a_configuration(value: int):
+    with pytest.raises(ConfigError, match="below 2\\^63"):
+        make_config({"train": {"epochs": value}})
+    assert make_config({"train": {"lr": 1}}).train.lr == 1.0
+
+
+def test_a_rate_that_is_an_endless_integer_is_refused():
+    with pytest.raises(ConfigError, match="expected a number"):
+        make_config({"train": {"lr": 10**400}})
+
+
+@pytest.mark.parametrize("part", [1e308, "x", [], True])
+def test_a_part_of_a_search_that_is_no_table_is_a_message(part: Any):
+    for name in ("model", "train", "data"):
+        with pytest.raises(ConfigError):
+            Space.read({"model": {"dim": [2, 4]}, "train": {"lr": [0.1, 0.2]}, name: part})
+
+
+def test_a_model_that_no_memory_holds_is_one_line(tmp_path: Path):
+    (tmp_path / "x.jsonl").write_text(NUMBERS)
+    wanted = ("--model", "anhp", "--dim", 10**12, "--out", tmp_path / "run", "--quiet")
+    assert "not enough memory" in refused("train", "--data", tmp_path / "x.jsonl", *wanted)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("short", "long"), [(2.0**31, 16.0), (1e-300, 16.0), (1.0, 1e300)])
+def test_scales_of_time_that_none_has_are_no_parameters(short: float, long: float):
+    model = ANHP(Vocabulary(("a", "b")), dim=4, intensity_scales=3)
+    found = parameters_json(model)
+    before = model.units()
+    found["time"] |= {"short": short, "long": long}
+    with pytest.raises(ForetellError, match='"time"'):
+        load_parameters(model, found, "x.json")
+    assert model.units() == before
+
+
+@pytest.mark.parametrize("now", [10.0, 3.3, 1.7e9, 0.1])
+def test_a_piece_as_short_as_time_can_be_is_known_as_such_however_its_edges_are_rounded(now: float):
+    """Else it is cut again and again, for ever."""
+    edges = torch.tensor([[now, now + thinning.SHORTEST * now]], dtype=torch.float64)
+    loose = Bounds(torch.full((1, 1), math.inf, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
+    with pytest.raises(IntensityOverflow):
+        thinning._judged(loose, edges, 1e-3, 0.2)
+
+
+def test_an_intensity_that_is_no_number_is_not_drawn_from():
+    found = torch.tensor([[[math.nan, 1.0]]], dtype=torch.float64)
+    sampler: Any = SimpleNamespace(count=1, intensities=lambda times: found)
+    window: Any = SimpleNamespace(upper=torch.full((1, 1), 5.0, dtype=torch.float64))
+    none = torch.zeros(1, dtype=torch.int64)
+    with pytest.raises(IntensityOverflow):
+        thinning._rates(sampler, window, none, none, torch.ones(1, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("shares", ["x", [[1.0, "x"]], [[1.0, [1]]], [["x", 1.0]], [[{}, 1.0]], [[1.0, 1e999]], 5])
+def test_what_a_manifest_of_packed_data_says_of_a_grid_is_not_believed(shares: Any, tmp_path: Path):
+    (tmp_path / "x.jsonl").write_text(NUMBERS)
+    fine("data", "pack", tmp_path / "x.jsonl", tmp_path / "packed")
+    manifest = json.loads((tmp_path / "packed" / "packed.json").read_text())
+    for split in manifest["splits"].values():
+        split["report"]["grid_shares"] = shares
+    (tmp_path / "packed" / "packed.json").write_text(json.dumps(manifest))
+    fine("data", "describe", tmp_path / "packed")
+
+
+def test_a_run_that_is_a_link_around_is_a_message(tmp_path: Path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert "loop" in refused("report", tmp_path / "loop", "-o", tmp_path / "page.html")
