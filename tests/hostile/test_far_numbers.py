@@ -141,3 +141,10 @@ def test_what_a_manifest_of_packed_data_says_of_a_grid_is_not_believed(shares: A
 def test_a_run_that_is_a_link_around_is_a_message(tmp_path: Path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert "loop" in refused("report", tmp_path / "loop", "-o", tmp_path / "page.html")
+
+
+def test_a_number_of_processes_that_is_none_is_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WORLD_SIZE", "abc")
+    (tmp_path / "x.jsonl").write_text(NUMBERS)
+    wanted = ("--model", "anhp", "--dim", 4, "--out", tmp_path / "run", "--quiet")
+    assert "WORLD_SIZE is 'abc'" in refused("train", "--data", tmp_path / "x.jsonl", *wanted)

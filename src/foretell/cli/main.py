@@ -29,7 +29,8 @@ def run() -> None:
     except (Exception, SystemExit) as ended:
         if interrupted:  # an import that Ctrl-C cut short may end in another error, and typer ends without a word
             _interrupted()
-        if isinstance(ended, SystemExit) and int(os.environ.get("WORLD_SIZE", "1") or "1") > 1:
+        processes = os.environ.get("WORLD_SIZE", "")
+        if isinstance(ended, SystemExit) and processes.isdecimal() and int(processes) > 1:
             _leave(ended.code)
         raise
     finally:

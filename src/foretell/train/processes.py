@@ -107,7 +107,12 @@ def is_launched() -> bool:
 @contextmanager
 def joined_processes() -> Iterator[ProcessGroup]:
     """Join the processes that `torchrun`, or `--processes`, has started with this one: Gloo on CPUs, NCCL on GPUs."""
-    if int(os.environ.get("WORLD_SIZE", "1") or "1") <= 1 or not dist.is_available():
+    processes = os.environ.get("WORLD_SIZE", "1") or "1"
+    if not processes.isdecimal():
+        raise ForetellError(
+            f"the environment variable WORLD_SIZE is {processes!r}: expected how many processes there are"
+        )
+    if int(processes) <= 1 or not dist.is_available():
         yield process_group()
         return
     try:
