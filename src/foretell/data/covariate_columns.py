@@ -87,6 +87,30 @@ def _from_metadata(
     events[name] = attribute_of(cells)
 
 
+def with_listed_attributes(columns: Columns) -> Columns:
+    """Metadata that are lists with a plain value per event, as JSON lines have attributes, as attributes of the events."""
+    made: dict[str, Attribute] = {}
+    lengths = columns.lengths.tolist()
+    for name in dict.fromkeys(name for one in columns.metadata for name, value in one.items() if type(value) is list):
+        lists = [one.get(name) for one in columns.metadata]
+        fitting = all(
+            one is None or (type(one) is list and len(one) == n) for one, n in zip(lists, lengths, strict=True)
+        )
+        if not fitting or name in columns.attributes:
+            continue
+        cells = [
+            cell for one, n in zip(lists, lengths, strict=True) for cell in (one if type(one) is list else [None] * n)
+        ]
+        if {type(cell) for cell in cells} <= {int}:
+            made[name] = Attribute(np.array(cells, dtype=np.int64))
+        elif not any(isinstance(cell, list | dict) for cell in cells):
+            made[name] = attribute_of(cells)
+    if not made:
+        return columns
+    rest = [{name: value for name, value in one.items() if name not in made} for one in columns.metadata]
+    return replace(columns, attributes={**columns.attributes, **made}, metadata=tuple(rest))
+
+
 def attribute_of(values: Sequence[object]) -> Attribute:
     """A column from Python values: numbers where all are, else categories; None is missing."""
     given = [value for value in values if value is not None]

@@ -204,7 +204,7 @@ def _card_written(dataset: Dataset) -> Card:
     card = replace(dataset.card, types=len(dataset.vocabulary) or None, time_format="", timezone="", start="")
     if clock.absolute:
         return replace(card, timezone="" if clock.zone == "UTC" else clock.zone)
-    looks_unix = unix_format([data.columns.times for data in parts]) is not None
+    looks_unix = not card.time_unit and unix_format([data.columns.times for data in parts]) is not None
     return replace(card, time_format="number" if looks_unix else "")
 
 

@@ -286,11 +286,22 @@ def test_attributes_go_into_every_format_that_is_written(xes, tmp_path: Path, na
 def test_numbers_without_a_calendar_are_written_since_1970(tmp_path: Path, caplog) -> None:
     from foretell.data import EventData
 
-    save(EventData.from_names([["a", "b"]], [[0.5, 2.0]]), tmp_path / "out.xes")
+    save(EventData.from_names([["a", "b"]], [[0.5, 2.0]], t_ends=[3.0]), tmp_path / "out.xes")
     assert "written as seconds since 1970-01-01" in caplog.text
     again = load_file(tmp_path / "out.xes")
-    assert again.columns.starts is not None and again.columns.starts.tolist() == [500_000_000]
-    assert (again[0].times * again.clock.seconds_per_unit).tolist() == [0.0, 1.5]
+    assert again.columns.starts is not None and again.columns.starts.tolist() == [0] and again.origin == "window"
+    assert again.clock.unit == "seconds" and again[0].times.tolist() == [0.5, 2.0] and again[0].t_end == 3.0
+
+
+def test_lists_with_a_value_per_event_are_attributes_of_events(tmp_path: Path) -> None:
+    more = '"cost": [1, 2], "who": ["Pete", null], "odd": [1], "nested": [[1], [2]], "case": 7'
+    lines = f'{{"times": ["2024-03-01", "2024-03-02"], "events": ["a", "b"], {more}}}\n'
+    (tmp_path / "in.jsonl").write_text(lines + '{"times": ["2024-03-01"], "events": ["a"]}\n')
+    save(load_file(tmp_path / "in.jsonl"), tmp_path / "out.xes")
+    again = load_file(tmp_path / "out.xes").columns
+    assert again.attributes["who"].texts() == ["Pete", None, None] and set(again.attributes) == {"cost", "who"}
+    assert np.array_equal(again.attributes["cost"].values, [1.0, 2.0, np.nan], equal_nan=True)
+    assert again.sequence_attributes["odd"].texts()[0] == "[1]" and "case" in again.sequence_attributes
 
 
 def test_a_tag_without_end_is_refused_before_it_fills_the_memory(xes, monkeypatch) -> None:

@@ -6,14 +6,16 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from foretell.data.clock import NS, iso_texts
+from foretell.data.clock import Clock, iso_texts
 from foretell.data.columns import Attribute
+from foretell.data.covariate_columns import with_listed_attributes
 from foretell.data.files import text_file
 from foretell.data.sources.xes_parser import TIME_KEY
 from foretell.data.written_attributes import cell_texts
@@ -42,15 +44,9 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  
 
 def write_xes(data: EventData, path: Path) -> None:
     """One trace per sequence. Times without a calendar are written as if they began in 1970, which a warning says."""
-    columns = data.columns
-    instants = event_instants(data)
-    if instants is None:
-        seconds = data.clock.seconds_per_unit or 1.0
-        instants = np.rint(columns.times * seconds * NS).astype(np.int64)
-        unit = data.clock.unit or "seconds"
-        logger.warning(
-            "%s: XES has dates, and these times are numbers: they are written as %s since 1970-01-01", path, unit
-        )
+    data = _with_dates(data, path)
+    columns, instants = data.columns, event_instants(data)
+    assert instants is not None
     names = [_element("string", "concept:name", name) for name in data.vocabulary.names]
     texts = iso_texts(instants)
     events = {
@@ -72,6 +68,18 @@ def write_xes(data: EventData, path: Path) -> None:
                 lines.append("  </event>")
             file.write("".join(f"  {line}\n" for line in [*lines, "</trace>"]))
         file.write("</log>\n")
+
+
+def _with_dates(data: EventData, path: Path) -> EventData:
+    """The data with a start of every sequence, and with attributes of events that JSON lines have as lists."""
+    columns, clock = with_listed_attributes(data.columns), data.clock
+    if columns.starts is None:
+        unit = clock.unit if clock.seconds_per_unit is not None else "seconds"
+        said = "%s: XES has dates, and these times are numbers: they are written as %s since 1970-01-01"
+        logger.warning(said, path, unit)
+        clock = Clock(unit, clock.seconds_per_unit or 1.0, absolute=True)
+        columns = replace(columns, starts=np.zeros(len(columns), dtype=np.int64))
+    return replace(data, sequences=columns, clock=clock)
 
 
 def _bounds(data: EventData) -> dict[str, list[str]]:
