@@ -50,7 +50,7 @@ def explain(
     """Say why an event is expected just before a time: rules, facts and the past; without rules, which past events matter."""
     from dataclasses import replace
 
-    from foretell.cli.input_data import asked_times, chosen_sequences
+    from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_run
     from foretell.cli.other_rows import OtherRules
     from foretell.cli.replay import before
@@ -83,8 +83,7 @@ def explain(
             if ids
             else f"{chosen.name}: there is no sequence in it"
         )
-    chosen, (time,) = asked_times(chosen, at, "--at")
-    chosen = _quiet_until(chosen, time, at)
+    chosen, time = _quiet_until(chosen, at)
     checked_time(chosen[0], time)
     (history,) = opened.settled(impossible, before(chosen, [time]), unseen).data
     with bar(as_json) as progress:
@@ -111,13 +110,16 @@ def explain(
             typer.echo(f"picture: {plot}")
 
 
-def _quiet_until(data: EventData, time: float, at: str) -> EventData:
-    """The sequence, with nothing after its last event until the time, where its end is only assumed; that is said."""
+def _quiet_until(data: EventData, at: str) -> tuple[EventData, float]:
+    """The sequence and the time that is meant; where its end is only assumed, nothing happened until then, and that is said."""
+    from foretell.cli.input_data import asked_times
+
+    data, (time,) = asked_times(data, at, "--at")
     (one,) = data
     if not one.end_assumed or one.t_end >= time:
-        return data
+        return data, time
     sys.stderr.write(f"sequence {one.id} ends before {at}: nothing is taken to have happened in between\n")
-    return replace(data, sequences=[replace(one, t_end=time, end_assumed=False)], report=None)
+    return replace(data, sequences=[replace(one, t_end=time, end_assumed=False)], report=None), time
 
 
 def _show_covariates(opened: OpenRun, as_json: bool) -> None:
