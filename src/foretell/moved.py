@@ -25,7 +25,7 @@ def moved_modules() -> dict[str, dict[str, list[str]]]:
 
 
 class MovedModules(MetaPathFinder, Loader):
-    """Finds the modules of the last release where there is no file any more."""
+    """Finds modules of the last release that have been moved."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

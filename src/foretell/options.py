@@ -40,7 +40,7 @@ Window = Literal["all", "events-2-to-I"]  # which events are scored
 
 @dataclass(frozen=True)
 class Flag:
-    """How an option appears on the command line."""
+    """The form of an option on the command line."""
 
     help: str
     name: str = ""  # as the option

@@ -62,7 +62,8 @@ class ReadLimits:
         return max(PACKED_BYTES, PACKED_RATIO * size) if packed else MOST_BYTES
 
     def events_of(self, size: int) -> int:
-        """How many events a columnar file of `size` bytes may hold: a few bytes can stand for billions of equal values."""
+        """How many events a columnar file of `size` bytes may hold; without a limit, a few bytes could encode billions of equal
+        values."""
         if self.max_events is not None:
             return self.max_events
         return min(MOST_EVENTS, max(PACKED_EVENTS, EVENTS_PER_BYTE * size))

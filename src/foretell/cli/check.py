@@ -160,7 +160,7 @@ def _rows(table: FactTable) -> str:
 
 
 def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_json: bool) -> Any:
-    """What the rules are to a network, without data; `foretell plan` adds how large it becomes for given events."""
+    """The network of the rules, without data; `foretell plan` adds its size for given events."""
     from foretell.plan.parameters import DimensionLayout, ParameterBook
     from foretell.plan.show import network_json, network_lines
 

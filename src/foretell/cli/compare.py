@@ -96,7 +96,7 @@ def compare(
 
 
 def run_names(titles: list[str], runs: list[Path]) -> list[str]:
-    """As short as tells them apart: the model, or with its folder, or with its path."""
+    """The shortest distinct names of runs: the model, or the model with its folder, or with its path."""
     names = list(titles)
     for way in (lambda run: run.name, str):
         names = [

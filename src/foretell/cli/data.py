@@ -38,14 +38,14 @@ class ReaderName(StrEnum):
 
 
 class ClockOrigin(StrEnum):
-    """What time 0 is."""
+    """The choices for time 0."""
 
     window = "window"
     first_event = "first-event"
 
 
 class ProcessName(StrEnum):
-    """What `simulate` draws from."""
+    """The processes that `simulate` can draw from."""
 
     poisson = "poisson"
     hawkes = "hawkes"
@@ -226,7 +226,7 @@ def _in_and_out(source: str, target: Path | None, sql: str, database: str) -> tu
 
 
 def _say_written(path: Path, splits: dict[str, EventData], as_json: bool, said: str = "", **more: object) -> None:
-    """What was written where: the sequences and events of each split."""
+    """Print which files were written, with the sequences and events of each split."""
     if as_json:
         counts = {name: {"sequences": len(data), "events": data.event_count} for name, data in splits.items()}
         types = len(next(iter(splits.values())).vocabulary)

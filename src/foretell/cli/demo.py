@@ -110,7 +110,7 @@ def demo(
 
 
 def _folders(run: Path, dataset: Dataset, epochs: int | None) -> list[tuple[RunFolder, RunConfig]]:
-    """All configurations and all folders are checked before one is touched."""
+    """Check all configurations and folders before the first is written."""
     from foretell.train.config import make_config
     from foretell.train.data_facts import data_facts
     from foretell.train.run import RunFolder
@@ -154,7 +154,7 @@ def _trained(folder: RunFolder, config: RunConfig, dataset: Dataset, progress: B
 
 
 def bought(without: Evaluation, with_rules: Evaluation, data: EventData) -> str:
-    """What the rules are worth on these data, in two sentences."""
+    """The gain from the rules on these data, in two sentences."""
 
     def gained(part: str) -> float:
         return round(getattr(with_rules, part).value - getattr(without, part).value, 2) + 0.0  # never -0.00

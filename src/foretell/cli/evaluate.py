@@ -105,7 +105,7 @@ def evaluate(
 
 
 def _refuse(options: dict[str, object]) -> None:
-    """What is asked of a model of what happens next, and of nothing else."""
+    """Options that only apply to models of what happens next."""
     given = [f"--{name}" for name, value in options.items() if value]
     if given:
         raise ForetellError(f"{', '.join(given)}: this run was not trained to say what happens next; leave it out")

@@ -19,7 +19,7 @@ from foretell.options import Flag
 
 
 class Impossible(StrEnum):
-    """What becomes of events that the rules make impossible."""
+    """How to treat events that the rules make impossible."""
 
     error = "error"
     skip = "skip"
@@ -27,14 +27,14 @@ class Impossible(StrEnum):
 
 
 class UndeclaredChoice(StrEnum):
-    """What events are that the program neither declares events nor exogenous."""
+    """How to treat events that the program declares neither `event` nor `exogenous`."""
 
     error = "error"
     exogenous = "exogenous"
 
 
 class UnseenChoice(StrEnum):
-    """What becomes of parameter groups of rules, such as `w(U)`, for values that training never met."""
+    """How to treat parameter groups of rules, such as `w(U)`, for values that were not in training."""
 
     mean = "mean"
     error = "error"
@@ -213,7 +213,7 @@ def with_reading(*, but: Collection[str] = ()) -> Callable[[Callable[..., None]]
 
 
 def reading(given: Given, columns: str) -> dict[str, Any]:
-    """What flags say of how data are read."""
+    """The options for reading data, from flags."""
     found = {name: value for name, value in given["data"].items() if name in READING}
     if columns:
         found["columns"] = dict(pair(part, "--columns") for part in columns.split(","))
@@ -245,7 +245,8 @@ def _parameter(flag: Flag, name: str, hint: Any, default: object) -> inspect.Par
 
 
 def _with_default(help: str, default: object, key: str, by_rule: Collection[str]) -> str:
-    """What a flag does, and what holds without it: a configuration may say otherwise, so that the flag itself has no default."""
+    """The help of a flag with the default of its key; the flag itself has no default, so that it does not override a
+    configuration."""
     nothing = default is None or default is False or default is MISSING or default in ("", ())
     if "default" in help or (nothing and key not in by_rule):
         return help
@@ -271,7 +272,7 @@ def _type(flag: Flag, hint: Any) -> Any:
 
 
 def one_history(argument: str | None, option: str | None) -> str | None:
-    """What happened so far, as the second argument or as `--history`."""
+    """The history, given as the second argument or as `--history`."""
     if argument is not None and option is not None:
         raise ForetellError(f"{argument} and --history {option}: give the history once")
     return option if argument is None else argument
@@ -284,7 +285,7 @@ def with_participants(columns: str, participants: str) -> str:
 
 
 def data_source(path: str | None, sql: str, database: str) -> str | None:
-    """What data are named by: a path, or a query and its database."""
+    """The source of data: a path, or a query and its database."""
     if not sql:
         if database:
             raise ForetellError("--database is the place of a query: give one with --sql")

@@ -1,4 +1,4 @@
-"""The floors beside a run of `foretell train`: fitted before it, shown in its progress, kept in its folder, compared in a sentence."""
+"""The floors of a run of `foretell train`: fitted first, shown in its progress, stored in its folder, and compared in a sentence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def floors_beside(
     fitted: list[FittedFloor],
     progress: Bar,
 ) -> dict[str, float]:
-    """Scores of the floors on dev (on train where there is none), by title; a resumed run has them. None beside a floor."""
+    """Scores of the floors on dev (or on train without dev), by title; a resumed run reads them from its folder. None if the model
+    is a floor itself."""
     if config.task is not None or isinstance(network, DirectFit):
         return {}
     kept = kept_floors(run)

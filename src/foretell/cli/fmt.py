@@ -60,7 +60,7 @@ def fmt(
 
 
 def _names(files: list[str]) -> list[str]:
-    """Each file once; of a folder, all programs in it and below."""
+    """The files to format, each once; a folder stands for all programs in it and its subfolders."""
     from foretell.errors import ForetellError
 
     if STDIN in files and len(files) > 1:

@@ -31,7 +31,7 @@ PROPOSALS = {
 
 
 class ProgramServer(LanguageServer):
-    """A language server for programs; the last reading of each open text is kept until the text changes."""
+    """A language server for programs; it caches the analysis of each open text until the text changes."""
 
     def __init__(self, undeclared: Undeclared, dim: int) -> None:
         super().__init__("foretell", metadata.version("foretell"))

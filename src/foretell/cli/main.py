@@ -95,7 +95,7 @@ def _run() -> None:
     said: set[str] = set()
 
     def readably(record: logging.LogRecord) -> bool:
-        """Each message once, however often a command looks at the same data."""
+        """Show each message once, even if a command reads the same data several times."""
         text = as_options(readable(record.getMessage()))
         record.msg, record.args = text, ()
         again, _ = text in said, said.add(text)
@@ -144,7 +144,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, loaded when it is asked for."""
+    """`app`, loaded on first use."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from foretell.cli.commands import app

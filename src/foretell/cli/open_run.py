@@ -67,7 +67,7 @@ class OpenRun:
 
     @property
     def clock(self) -> Clock:
-        """What times of the data mean."""
+        """The clock of the data."""
         return self.data.clock
 
     def dataset(self) -> Dataset:
@@ -161,7 +161,7 @@ def data_for(
     reading: Mapping[str, Any],
     content: bytes | None = None,
 ) -> tuple[EventData, str]:
-    """Data that a run is asked about, and their unit of time."""
+    """The data for a query to a run, and their unit of time."""
     if content is not None:
         return piped_data(content, folder.reading(**reading), vocabulary, folder.origin()), folder.time_unit()
     if data is not None:
@@ -196,7 +196,7 @@ def own_data(run: RunFolder) -> Dataset:
 
 @contextmanager
 def own_program(run: RunFolder) -> Iterator[None]:
-    """Where a run names a program that is wrong, its lines are not shown: a run from elsewhere may name any file."""
+    """If the program of a run has mistakes, its lines are not shown, because a run from someone else may name any file."""
     try:
         yield
     except ProgramError as error:
@@ -268,7 +268,7 @@ def settled_splits(
 
 
 def unfinished(run: RunFolder, model: Network) -> str | None:
-    """What a reader must know of an unfinished run; None: it is finished."""
+    """A note that a run is unfinished; None if it is finished."""
     if isinstance(model, DirectFit):  # fitted in one go
         return None
     go_on = f"the best model so far is scored; continue with: foretell train --resume {run.path}"
@@ -284,7 +284,7 @@ def unfinished(run: RunFolder, model: Network) -> str | None:
 
 
 def names_its_data(run: RunFolder) -> bool:
-    """False of a run that was fitted in Python, to a data frame for instance."""
+    """Whether the run stores where its data are; a run that was fitted in Python, to a data frame for instance, does not."""
     return bool(run.config().data.path)
 
 

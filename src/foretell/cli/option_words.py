@@ -66,7 +66,7 @@ _COLUMN = re.compile(r"""["'](\w+)["']: """)
 
 
 def as_options(message: str) -> str:
-    """A message in which settings are options of a command; what is no setting of a command stays as it is."""
+    """A message with names of settings replaced by options of the command; other names are not changed."""
     return _SETTING.sub(_option, message)
 
 

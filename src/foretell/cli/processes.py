@@ -25,7 +25,7 @@ LAUNCHER, TORCHRUN = "FORETELL_LAUNCHER", "TORCHELASTIC_RUN_ID"
 def run_processes(count: int, arguments: list[str]) -> None:
     """Run `foretell ARGUMENTS` in `count` joined processes and exit: with 0, or with the code of the first that failed, by rank.
 
-    The first process has the terminal; what the others say is shown only where it failed without a word.
+    The first process uses the terminal; the output of the others is only shown if the first failed without a message.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

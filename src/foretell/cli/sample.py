@@ -166,7 +166,7 @@ def _say(
     began: list[int | None],
     events: int | None,
 ) -> None:
-    """The futures of few histories, or a row for each of many; `events` that were asked for where no horizon was."""
+    """Print the futures of a few histories, or one row for each of many; `events`: the limit on events if there is no horizon."""
     from foretell.cli.show import out
 
     console = out()

@@ -76,7 +76,7 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "", participants
 
 
 def _scores_of(evaluations: list[Evaluation], closer: bool) -> list[ScoreDefinition]:
-    """Those of the first table, or of the one that looks closer, that some evaluation has."""
+    """The scores of the first or the second table that at least one evaluation has."""
     from foretell.evaluate.metrics import plain_scores
 
     return [
@@ -208,7 +208,7 @@ def said_unseen(groups: int, events: int, lacking: str = NEVER_MET) -> str:
 
 
 def remarks(evaluations: list[Evaluation]) -> list[str]:
-    """What a reader must know beside the numbers."""
+    """The notes below a table of scores."""
     found = [line for evaluation in evaluations for line in _remarks(evaluation)]
     last = evaluations[-1]
     if last.unseen_events:

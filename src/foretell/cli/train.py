@@ -35,7 +35,7 @@ Option = typer.Option
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What else is asked of a training, besides the run."""
+    """Options of a training besides the run."""
 
     as_json: bool = False
     quiet: bool = False
@@ -96,7 +96,7 @@ def train(
 
 
 def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:
-    """What `--columns` and `--set` say, added to the other flags."""
+    """The settings of `--columns` and `--set`, added to those of the other flags."""
     if columns:
         given["data"]["columns"] = dict(flags.pair(part, "--columns") for part in columns.split(","))
     for text in set_ or []:
@@ -270,7 +270,7 @@ def _fitted(
 
 
 def _read_config(path: Path | None, given: dict[str, Any], *, quiet: bool) -> AutoConfig:
-    """The configuration of a file, with what flags say instead, and what rules choose where they are asked to."""
+    """The configuration of a file, overridden by flags and completed by the automatic choice where requested."""
     from foretell.train.auto_config import AutoConfig, is_auto, resolve
     from foretell.train.progress_bar import bar
 

@@ -92,7 +92,7 @@ def tune(
 
 
 def _name(config: Path | None, space: Space) -> str:
-    """What the folder of a search is called: its file, or its data and its model."""
+    """The name of the folder of a search: that of its file, or of its data and model."""
     if config is not None:
         return config.stem
     from foretell.cli.train import data_name
@@ -112,7 +112,7 @@ def _options(table: Any, given: Mapping[str, Any], source: str) -> SearchOptions
 
 
 class _Telling:
-    """What is said while the search goes on."""
+    """The messages during a search."""
 
     def __init__(self, space: Space, options: SearchOptions) -> None:
         size = space.size()

@@ -30,7 +30,7 @@ TWO_YEARS = 2.0 * YEAR
 
 @dataclass(frozen=True)
 class Calendar:
-    """What turns the times of sequences into local time, and whether there is enough data to learn what a year is like."""
+    """Converts the times of sequences to local time, and says whether there are enough data to learn the time of year."""
 
     zone: str
     seconds_per_unit: float
@@ -74,7 +74,7 @@ def moment_of(start: int) -> float:
 
 
 def calendar_of(data: EventData) -> Calendar | None:
-    """The calendar that these data can be read by; None: they have no absolute times, or no more than two weeks of them."""
+    """The calendar for these data; None if they have no absolute times, or span at most two weeks."""
     clock, columns = data.clock, data.columns
     if columns.starts is None or clock.seconds_per_unit is None or not len(columns):
         return None

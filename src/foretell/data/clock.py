@@ -29,7 +29,7 @@ END_INSTANTS = 2.0**63 - 2.0**20  # of int64, with room for rounding
 
 @dataclass(frozen=True)
 class Clock:
-    """What the times of a data set mean. Numbers without a known unit have `seconds_per_unit=None`."""
+    """How the times of a data set relate to real time. Numbers without a known unit have `seconds_per_unit=None`."""
 
     unit: str = ""  # "days"; "" is not known
     seconds_per_unit: float | None = None

@@ -144,7 +144,7 @@ def numbers_of(name: str, attribute: Attribute) -> np.ndarray:
 
 
 def column_from_json(found: Any) -> ColumnEncoding:
-    """The inverse of `to_json`; what is none is a `ValueError`."""
+    """The inverse of `to_json`; invalid input raises a `ValueError`."""
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):
         raise ValueError(f"a covariate is {str(found)[:80]!r}")
     if found.get("kind") == "category":
@@ -196,7 +196,7 @@ class CovariateEncoding:
         return tuple(one.name for one in (*self.events, *self.static))
 
     def encode(self, table: AttributeTable, rows: int, sequences: int) -> tuple[EncodedColumns, EncodedColumns]:
-        """The columns of a table's events, and of its sequences; what a table does not have is missing."""
+        """Encode the columns of a table's events and sequences; columns that the table lacks become missing values."""
         return encoded(self.events, table.of_events, rows), encoded(self.static, table.of_sequences, sequences)
 
     def absent(self, table: AttributeTable) -> list[str]:
@@ -209,7 +209,7 @@ class CovariateEncoding:
 
     @classmethod
     def from_json(cls, found: Any) -> CovariateEncoding:
-        """The inverse of `to_json`; what is none is a `ValueError`."""
+        """The inverse of `to_json`; invalid input raises a `ValueError`."""
         if not isinstance(found, dict) or not all(isinstance(found.get(key), list) for key in ("events", "static")):
             raise ValueError(f"its covariates are {str(found)[:80]!r}")
         return cls(*(tuple(map(column_from_json, found[key])) for key in ("events", "static")))

@@ -141,7 +141,7 @@ def _in_blocks(path: Path, content: bytes) -> TextTable | None:
 
 
 def _plainly_quoted(content: bytes, separator: str) -> bool:
-    """Whether quotes stand around whole cells, and are doubled inside: what all readers of CSV agree on."""
+    """Whether quotes only enclose whole cells and are doubled inside, which all CSV readers treat alike."""
     letters = np.frombuffer(b"\n" + content + b"\n", dtype=np.uint8)
     quotes = np.flatnonzero(letters == 34)
     if len(quotes) % 2:
@@ -153,7 +153,7 @@ def _plainly_quoted(content: bytes, separator: str) -> bool:
 
 
 def _places(content: bytes) -> np.ndarray:
-    """The line where each record starts, the header's included; blank lines are none."""
+    """The line on which each record starts, including the header; blank lines are not records."""
     letters = np.frombuffer(content, dtype=np.uint8)
     ends = np.flatnonzero(letters == 10)
     if not len(ends) or ends[-1] != len(letters) - 1:

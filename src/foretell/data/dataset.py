@@ -33,7 +33,7 @@ OTHER = "other"  # the event type that stands for all that a vocabulary does not
 
 @dataclass(frozen=True)
 class Card:
-    """What is known about a data set as a whole; keys that the library does not use are kept in `about`."""
+    """The card of a data set; keys that the library does not use are kept in `about`."""
 
     name: str
     origin: Origin = "window"
@@ -122,7 +122,7 @@ class LoadReport:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the reader of a score should know, one sentence each."""
+        """Notes for readers of scores, one sentence each."""
         said: list[str] = []
         if self.missing_ends:
             said.append(
@@ -329,7 +329,7 @@ class Dataset:
 
     @property
     def clock(self) -> Clock:
-        """What times mean, in all splits."""
+        """The clock of all splits."""
         return next((data.clock for data in self.splits().values()), Clock.of_unit(self.card.time_unit))
 
     def splits(self) -> dict[str, EventData]:

@@ -61,7 +61,7 @@ NO_FORMAT = FrameFormat()
 
 
 class FrameResult:
-    """What has columns: it becomes a data frame by `to_frame`, and a table in a notebook."""
+    """A result with columns: `to_frame` makes it a data frame, and a notebook shows it as a table."""
 
     @property
     def frame_format(self) -> FrameFormat:

@@ -28,7 +28,7 @@ Measure = Literal["mistakes", "rank correlation", "variance"]
 
 @dataclass(frozen=True)
 class Leak:
-    """A column that says nearly what comes next."""
+    """A column that almost determines what comes next."""
 
     column: str
     what: Literal["next gap", "next type"]

@@ -83,13 +83,13 @@ _COLUMN = re.compile(r'"(\w+)": ')
 
 
 def for_frames(sentence: str) -> str:
-    """A message for the reader of a frame, who names columns by keywords: `time=…`, not `columns={"time": …}`."""
+    """A message for users of frames, who name columns by keywords: `time=…`, not `columns={"time": …}`."""
     return _COLUMNS.sub(lambda found: "`" + _COLUMN.sub(r"\1=", found[1]) + "`", sentence)
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is said about a file beyond its content; "" is not said."""
+    """Options for reading a file; "" means not given."""
 
     columns: ColumnMap = ColumnMap()
     time_format: str = ""  # auto, iso, number, unix-s, unix-ms, unix-us, unix-ns, or a pattern with %
@@ -129,7 +129,7 @@ class ReadOptions:
         return CovariateNames(self.covariates, self.static)
 
     def tell(self, path: object, sentence: str) -> None:
-        """Log what was assumed of a source; what was said of an earlier one, but for its numbers, is not said again."""
+        """Log the assumptions about a source; messages that only differ in numbers from earlier ones are not repeated."""
         if self.kept is not None:
             self.kept.append((str(path), sentence))
             return

@@ -18,7 +18,7 @@ from foretell.errors import ForetellError
 
 
 class Process(Protocol):
-    """What can be simulated and scored exactly."""
+    """A process that can be simulated and scored exactly."""
 
     @property
     def type_count(self) -> int:
@@ -39,7 +39,7 @@ class Process(Protocol):
 
 
 def simulate(process: Process, sequences: int, t_end: float, seed: int, name: str = "simulated") -> EventData:
-    """Independent sequences of a process. The first ones do not depend on how many are asked for."""
+    """Independent sequences of a process. The first ones do not depend on the number of sequences."""
     (found,) = simulate_parts(process, sequences, t_end, seed, name, sequences)
     return found
 
@@ -47,7 +47,7 @@ def simulate(process: Process, sequences: int, t_end: float, seed: int, name: st
 def simulate_parts(
     process: Process, sequences: int, t_end: float, seed: int, name: str = "simulated", at_a_time: int = 1 << 12
 ) -> Iterator[EventData]:
-    """What `simulate` draws, some sequences at a time."""
+    """The sequences of `simulate`, some at a time."""
     if sequences < 1:
         raise ForetellError(f"{sequences} sequences: expected at least 1")
     if not np.isfinite(t_end) or t_end <= 0:
@@ -165,7 +165,7 @@ class HawkesProcess:
                 excited = excited + self.alpha[:, kind, :]
 
     def log_intensities(self, times: np.ndarray, types: np.ndarray) -> np.ndarray:
-        """By the recursion that decays what the last event left."""
+        """Computed by a recursion over events, in which past excitation decays."""
         excited = np.zeros((len(self.mu), len(self.beta)))
         logs = np.empty(len(times))
         for place, (gap, kind) in enumerate(zip(np.diff(times, prepend=0.0), types, strict=True)):

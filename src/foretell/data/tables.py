@@ -2,7 +2,7 @@
 
 Columns `sequence, time, event` (the names can be mapped), `arg1 …` to build `functor(arg1,…)`, the bounds `t_start`, `t_end`, `score_from`,
 and `metadata` (a JSON object); others are kept as attributes. A row whose time and event are empty stands for a sequence without events.
-Everything is done on distinct values and on whole columns; only rows with mistakes are looked at one by one.
+Operations work on distinct values and whole columns; only rows with mistakes are examined one by one.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def event_table(source: TableSource, options: ReadOptions, place: int = 0) -> Ev
 
 
 def empty_table(path: str, unit: PlaceUnit, problems: Sequence[Problem]) -> EventTable:
-    """What stands for a table that could not be read."""
+    """A placeholder for a table that could not be read."""
     nothing = np.zeros(0, dtype=np.int64)
     return EventTable(path, unit, (), nothing, np.zeros(0), nothing, (), nothing, problems=tuple(problems))
 

@@ -80,7 +80,7 @@ class LayerAttention:
 
 @dataclass(frozen=True)
 class RuleContribution:
-    """What one `r` (a rule with values for the variables in its parameter names) adds to a fact's embedding."""
+    """The contribution of one `r` (a rule with values for the variables in its parameter names) to a fact's embedding."""
 
     kind: Kind
     rule: str
@@ -140,7 +140,7 @@ class Explanation:
         return sum(self.intensities.values())
 
     def to_json(self, top: int | None = None) -> dict[str, Any]:
-        """With the first `top` intensities, proofs and additions of each list, and what the others come to; None: with all."""
+        """As JSON, with the first `top` intensities, proofs and additions of each list and the sum of the others; None: all."""
         highest = list(self.intensities.items())[:top]
         return {
             "sequence": self.sequence,
@@ -224,7 +224,7 @@ def explain_by_rules(model: IntensityModel, history: EventSequence, at: float, e
 
 
 def look_at(model: ExplainedModel, history: EventSequence, at: float) -> Look:
-    """The database just before a time, and what additions give to facts: by attention, or by what is left of them in cells."""
+    """The database just before a time, and the contributions of additions to facts, by attention or through cells."""
     if isinstance(model, ANDTT):
         return look_back(model, history, at)
     return look_into_states(model, history, at) if isinstance(model, S2NDTT) else look_into_cells(model, history, at)

@@ -218,7 +218,7 @@ class Forecaster:
         return _settled(self.model_, data, self._config)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """What the forecaster was made with, as scikit-learn asks for it.
+        """The constructor's parameters, as in scikit-learn.
 
         Args:
             deep: without meaning here; scikit-learn passes it.
@@ -229,7 +229,7 @@ class Forecaster:
         return {"model": self.model, "program": self.program, **self.settings}
 
     def set_params(self, **params: Any) -> Self:
-        """Change what the forecaster was made with; takes effect at the next `fit`.
+        """Change parameters of the constructor; takes effect at the next `fit`.
 
         Args:
             **params: `model`, `program` or settings.
@@ -246,7 +246,7 @@ class Forecaster:
         return type(self)(**self.get_params())
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn, and nobody else, asks for: neither a classifier nor a regressor, and no `y`."""
+        """Tags for scikit-learn: neither a classifier nor a regressor, and no `y`."""
         utils = importlib.import_module("sklearn.utils")
         return utils.Tags(estimator_type=None, target_tags=utils.TargetTags(required=False))
 

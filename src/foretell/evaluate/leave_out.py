@@ -39,7 +39,8 @@ class PastEvent:
 
 @dataclass(frozen=True)
 class PastExplanation(FrameResult):
-    """What a model without rules expects just before a time, and which past events make it so. As a frame: a row per past event."""
+    """The prediction of a model without rules just before a time, and the effects of past events. As a frame: one row per past
+    event."""
 
     sequence: str
     time: float
@@ -106,7 +107,7 @@ def explain_by_past(
     most: int | None = MOST_LEFT_OUT,
     progress: Callable[[int, int], None] | None = None,
 ) -> PastExplanation:
-    """`history` has the events before `at`, and no others; of these the last `most` are left out one by one, None: all."""
+    """Leave out events of `history`, which has only the events before `at`: the last `most` one by one, or all if None."""
     names, seen = model.vocabulary, len(history)
     chosen = None if event is None else names.find(event)
     if event is not None and chosen is None:

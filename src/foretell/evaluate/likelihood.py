@@ -233,7 +233,7 @@ def _summed(model: IntensityModel, history: Any, batch: Batch, points: Points) -
 
 
 def _uniform_gaps(batch: Batch, drawn: Points, terms: Tensor) -> _GapIntegrals:
-    """Draws on the whole of [0, T] laid into the gaps they fell in; the variance is the sequence's, spread over its gaps."""
+    """Assign draws on the whole of [0, T] to the gaps that contain them; the variance of the sequence is divided among its gaps."""
     gaps = torch.zeros(batch.gap_counts.shape, dtype=torch.float64, device=terms.device)
     value = gaps.scatter_add(1, drawn.gap.expand_as(terms), terms)
     count = (drawn.weights > 0).sum(1).clamp(min=2)
@@ -280,7 +280,7 @@ def _score(
 
 @dataclass(frozen=True)
 class _Scoring:
-    """What scoring a batch needs beside its sequences."""
+    """The inputs of scoring a batch, besides its sequences."""
 
     model: IntensityModel
     wide: IntensityModel  # with a name for every event that is possible

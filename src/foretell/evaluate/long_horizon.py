@@ -32,7 +32,7 @@ AT_A_TIME = 20  # replicates
 
 @dataclass(frozen=True)
 class FutureOptions:
-    """What is asked. Without `delta` it is a fifth of the horizon, without `costs` there is one, `delta/2`: HoTPP's proportions."""
+    """Options of sampled futures. By default `delta` is a fifth of the horizon, and the only cost is `delta/2`, as in HoTPP."""
 
     n: int
     horizon: float
@@ -116,7 +116,7 @@ def score_futures(
 
 
 def _numbered(names: Sequence[str], numbers: dict[str, int]) -> np.ndarray:
-    """The number of each name; one that was not met before takes the next. (Rules make events possible that no vocabulary has.)"""
+    """The number of each name; a new name gets the next number. (Rules may allow events that are not in the vocabulary.)"""
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 

@@ -26,7 +26,7 @@ ALL = "all"  # the patterns of participants together
 
 @dataclass(frozen=True)
 class EventRecord:
-    """What is known of every scored event: all that scores are computed from."""
+    """The stored numbers of every scored event, from which all scores are computed."""
 
     events: EventScores
     times: NextTimes | None = None
@@ -93,7 +93,7 @@ class ScoreDefinition:
         return (self.short or self.column()) + (", %" if self.kind == "share" else "")
 
     def metrics(self, record: EventRecord) -> list[Metric]:
-        """None where the record lacks what the score needs."""
+        """None if the record lacks data that the score needs."""
         there = {"events": True, "times": record.times is not None, "participants": bool(record.guesses)}
         found = self.columns(record) if there[self.needs] else {}
         if isinstance(found, ScoreColumns):
@@ -132,7 +132,7 @@ class Metric:
 
 
 def metrics_of(record: EventRecord) -> list[Metric]:
-    """All that a record can tell, in the order of the list of scores."""
+    """All scores that a record has the data for, in the order of the list of scores."""
     return [metric for score in SCORES.values() for metric in score.metrics(record)]
 
 
@@ -163,7 +163,7 @@ def has_times(evaluation: Mapping[str, Any]) -> bool:
 
 
 def _score(key: str, title: str, kind: Kind, **shown: Any) -> Callable[[F], F]:
-    """Registers a function as the columns of a score; more nats are better, and fewer errors."""
+    """Register a function that computes the columns of a score; scores in nats are better if higher, errors if lower."""
 
     def register(columns: F) -> F:
         register_score(ScoreDefinition(key, title, kind, kind == "nats", columns, **shown))

@@ -1,8 +1,8 @@
-"""When the next event is expected, and which, from each prefix of a sequence: by adaptive quadrature of the survival function.
+"""The expected time and type of the next event from each prefix of a sequence, by adaptive quadrature of the survival function.
 
-`E[t − t_prev] = ∫ S(u) du` with `S = exp(−∫ λ)`; the median is where `S` is one half; the type that is next without a word on when is
-`argmax_e ∫ λ_e S`. What is left of `S` at the horizon is the probability that nothing happens by then (`no_event`); the mean is that of
-the time given that something does.
+`E[t − t_prev] = ∫ S(u) du` with `S = exp(−∫ λ)`; the median is where `S` is one half; the type that is most probably next, at any
+time, is `argmax_e ∫ λ_e S`. The value of `S` at the horizon is the probability that nothing happens by then (`no_event`); the mean
+is conditional on an event before it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ AGAIN_ABOVE, AGAIN = 0.02, Tolerance(tolerance=1e-4, finest=1.0 / 128.0)
 
 @dataclass(frozen=True)
 class NextTimes:
-    """For every scored event, in the order of the data: what was predicted given what came before it.
+    """Predictions of every scored event, in the order of the data, each given the events before it.
 
-    The first one after a history that is not scored is predicted from where the scored part begins, given silence until then.
+    After a history that is not scored, the first event is predicted from the start of the scored part, given silence until then.
     """
 
     sequence: np.ndarray  # int64
@@ -56,7 +56,7 @@ class NextTimes:
 
 
 def longest_time(model: IntensityModel, data: EventData) -> float:
-    """What the horizon is counted in: the largest observation time of the training data, or of these."""
+    """The unit of the horizon: the largest observation time of the training data, or of these data."""
     found = model.longest if model.longest is not None else max((sequence.t_end for sequence in data), default=0.0)
     return found if found > 0.0 else 1.0
 

@@ -37,7 +37,7 @@ FIRST_PANEL = 1e-6  # of the longest time, or the shortest gap of the histories 
 
 
 class PredictOptions(TypedDict, total=False):
-    """What is asked; see `predict_each`."""
+    """Options of a prediction; see `predict_each`."""
 
     start: float | None
     pattern: str | None

@@ -42,7 +42,7 @@ class ParticipantError:
 
 @dataclass(frozen=True)
 class Evaluation(FrameResult):
-    """Every score of the list (`evaluate.metrics.SCORES`) with its 95 % interval, and what a reader must know beside it.
+    """Every score of the list (`evaluate.metrics.SCORES`) with its 95 % interval, and notes for its reader.
 
     Scores are attributes by their keys: `log_likelihood`, `time_log_likelihood` and `type_log_likelihood` (nats per event), `rmse` and
     `mae` of the next event's time (in the data's unit of time), `error_rate` of its type given the time and
@@ -85,7 +85,8 @@ class Evaluation(FrameResult):
         return scores[key]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; what is not a number is null. Scores stand by their keys; after the errors of times, how many are undefined."""
+        """As JSON: values that are not finite are null, and scores are listed by key. The number of undefined times follows the
+        errors of times."""
         scores, made = {}, {}
         for key, value in self.scores.items():
             scores[key] = None if value is None else dataclasses.asdict(value)
@@ -195,7 +196,7 @@ def score(
     progress: Progress | None = None,
     shards: Shards | None = None,
 ) -> ScoredModel:
-    """What `evaluate` gives, with the numbers of every event; `shards` say where they are computed, which changes none."""
+    """As `evaluate`, with the numbers of every event; `shards` say where they are computed, which does not affect the results."""
     check_model(model)
     check_split(data)
     if data.vocabulary != model.vocabulary:

@@ -213,7 +213,7 @@ class MaskedEvaluation:
 def score_masked(
     model: MaskedANHP, data: EventData, *, mask: float, drop: float, rounds: int = ROUNDS, seed: int = 0
 ) -> MaskedEvaluation:
-    """How well a pretrained encoder tells masked types: accuracy and cross-entropy, with intervals.
+    """How well a pretrained encoder predicts masked types: accuracy and cross-entropy, with intervals.
 
     Each round masks and removes other events; the rounds of a sequence stay together in the bootstrap.
 

@@ -28,7 +28,7 @@ from foretell.reading import read_limits
 
 @dataclass(frozen=True)
 class ReplayLimits:
-    """What a program may ask for before it is refused: rules can multiply without end."""
+    """Limits of a replay; without them, rules could have unlimited instantiations."""
 
     instances: int = field(default_factory=lambda: _times(2_000_000))  # proofs that hold at one time
     steps: int = field(
@@ -73,7 +73,7 @@ class EventEffect:
 
 @dataclass(slots=True)
 class EndedRows:
-    """What one sequence ended, in order: raw material of a timeline."""
+    """The intervals that ended during one sequence, in order, from which a timeline is built."""
 
     holds: list[tuple[int, int, int]] = field(default_factory=list)  # fact, from, to
     proofs: list[tuple[int, int, int]] = field(default_factory=list)  # instance, from, to
@@ -301,7 +301,7 @@ class Engine:
             self._transition((), facts, 0, None)
 
     def fire(self, event: int) -> EventEffect:
-        """What an event does in the present state."""
+        """The effects of an event in the current state."""
         kept = self._fired.get(event)
         if kept is not None:
             for bucket, version in kept.reads:

@@ -149,7 +149,7 @@ def naming_impossible(program: Program | None, data: EventData) -> Iterator[None
 
 
 def _check_first_kept(data: EventData, sequences: Sequence[SequenceRows]) -> None:
-    """What a sequence is conditioned on cannot be left out of it."""
+    """Refuse to leave out events that a sequence is conditioned on."""
     problems = [
         f'{data.name}: sequence {one.id!r} is conditioned on its first event (origin = "first-event"), '
         f"`{data.vocabulary.names[int(one.types[0])]}`, and the program makes that very event impossible: it cannot be left out; "

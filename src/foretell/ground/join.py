@@ -35,7 +35,7 @@ CANDIDATES = 24  # conditions that are compared at a time
 
 
 class Database(Protocol):
-    """What a join needs to know of the engine."""
+    """The part of the engine that joins use."""
 
     relations: list[Relation]
     keys: list[FactKey]

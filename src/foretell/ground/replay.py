@@ -52,7 +52,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Replay:
-    """What `replay` gives: a timeline for each sequence, and how many events were no ordinary ones."""
+    """The result of `replay`: a timeline for each sequence, and the numbers of impossible and undeclared events."""
 
     timelines: list[Timeline]
     impossible: int  # events that the program made impossible: skipped or kept as history
@@ -191,7 +191,7 @@ def chunks_of(data: EventData) -> Iterator[EventData]:
 
 
 def chunk_paths(program: Program, data: EventData, options: ReplayOptions, cache: Path) -> list[Path]:
-    """Where the chunks of a split are kept."""
+    """The files in which the chunks of a split are cached."""
     return [Cache(cache).path(chunk_hash(program, part, options.impossible)) for part in chunks_of(data)]
 
 
@@ -332,7 +332,7 @@ class Cache:
             return None
 
     def put(self, key: str, chunk: Chunk) -> None:
-        """A cache that cannot be written costs time, not the result."""
+        """Write to the cache; a failure is ignored, since it only costs time."""
         path = self.path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

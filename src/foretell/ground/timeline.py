@@ -26,7 +26,7 @@ NOTHING, NO_ROWS = np.zeros(0, dtype=np.int32), np.zeros((0, 3), dtype=np.int32)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Grounding:
-    """What all timelines of one program share: names, instantiations, and what is true for ever."""
+    """The data that all timelines of one program share: names, instantiations, and facts that are always true."""
 
     program: Program
     functors: Sequence[str]
@@ -87,7 +87,7 @@ class Grounding:
 
     @cached_property
     def brought(self) -> frozenset[str]:
-        """Functors of what sequences bring, before any rule: no facts that anyone asks for."""
+        """Functors of facts that come with sequences, before any rule is applied; they are internal."""
         return frozenset(self.program.brought)
 
     def is_brought(self, fact: int) -> bool:
@@ -149,7 +149,7 @@ class Timeline:
         return 1 + int(np.searchsorted(self.times, time, side="left"))
 
     def state_after(self, events: int) -> int:
-        """The state right after so many events."""
+        """The state right after this many events."""
         return 1 if not events else 2 + int(np.flatnonzero(~self.is_expiry)[events - 1])
 
     def check_state(self, state: int) -> None:
@@ -168,13 +168,13 @@ class Timeline:
         return "an expiry" if self.is_expiry[state - 2] else self.grounding.text(int(self.events[state - 2]))
 
     def change_in_words(self, state: int) -> str:
-        """What led to a state: `event 3 (buy(u))`, or an expiry."""
+        """The change that led to a state: `event 3 (buy(u))`, or an expiry."""
         if state < 2 or self.is_expiry[state - 2]:
             return str(self.after(state))
         return f"event {self.event_number(state - 1)} ({self.after(state)})"
 
     def end_of(self, instance: int, event: int) -> float | None:
-        """When an addition ends by itself; None: it does not."""
+        """The time at which an addition expires; None: it does not expire."""
         lives = self.lifetimes.get(self.grounding.rule[instance])
         return None if lives is None else self.time_of(event + 1) + lives
 
@@ -199,12 +199,12 @@ class Timeline:
 
     @cached_property
     def shown_holds(self) -> np.ndarray:
-        """`holds` without what the sequence brought, which rules make facts of."""
+        """`holds` without the facts that came with the sequence, as they are before any rule is applied."""
         return self.holds[~np.isin(self.holds[:, 0], self.given)] if self.given else self.holds
 
     @cached_property
     def given(self) -> tuple[int, ...]:
-        """What the sequence brought, as facts before any rule."""
+        """The facts that came with the sequence, before any rule is applied."""
         if not self.grounding.brought:
             return ()
         return tuple(fact for fact in self.holds[:, 0].tolist() if self.grounding.is_brought(fact))
@@ -213,7 +213,7 @@ class Timeline:
         return [*self.grounding.always_proofs.tolist(), *_during(self.proofs, state)]
 
     def additions_at(self, state: int) -> np.ndarray:
-        """Additions that are in force: rows of `additions`."""
+        """The additions that are in force in a state, as rows of `additions`."""
         rows = self.additions
         return rows[(rows[:, 1] < state) & (rows[:, 2] >= state)]
 
@@ -234,14 +234,14 @@ class Timeline:
 
 
 def _during(rows: np.ndarray, state: int) -> list[int]:
-    """What has an interval with the state in it."""
+    """Select the rows whose interval contains the state."""
     return rows[(rows[:, 1] <= state) & (state < rows[:, 2]), 0].tolist()
 
 
 def with_erasures(grounding: Grounding, additions: np.ndarray, removals: np.ndarray, expired: np.ndarray) -> np.ndarray:
     """(instantiation, event) → (instantiation, event, erased), sorted by (r, head, event).
 
-    The next removal of its head erases an addition, or an expiry ends it before; `expired` has which and when.
+    An addition ends at the next removal of its head, or earlier at its expiry; `expired` says which of them expire, and when.
     """
     head_of = np.asarray(grounding.head, dtype=np.int64)
     groups = np.asarray(grounding.group, dtype=np.int64)[additions[:, 0]]

@@ -73,7 +73,7 @@ def failures(timeline: Timeline, functor: str, args: tuple[str, ...], state: int
 
 
 def _not_in_log(timeline: Timeline, functor: str) -> list[Failure]:
-    """A value that stands in no event, neither of training nor of this sequence."""
+    """A value that occurs in no event, neither in training nor in this sequence."""
     told = f"it is no row, and in no event of sequence {timeline.sequence}"
     tables = [one for one in timeline.grounding.program.tables if one.functor == functor and one.log is not None]
     return [
@@ -146,7 +146,7 @@ def _decidable(literal: Literal, binding: Binding) -> bool:
 
 
 def _try(past: _Past, literal: Literal, binding: Binding, state: int) -> tuple[list[Binding], str]:
-    """All ways to go on, or the reason why there is none."""
+    """All possible next steps, or the reason why there is none."""
     if isinstance(literal, Compare):
         left, right = (_value(side, binding) or "" for side in (literal.left, literal.right))
         if literal.holds(left, right):

@@ -177,7 +177,7 @@ def in_order(found: list[Diagnostic], gathered: UncheckedProgram) -> list[Diagno
 
 
 def digest(gathered: UncheckedProgram, functors: Functors, undeclared: Undeclared) -> str:
-    """A hash of what the program means; comments, layout, paths and the order of declarations do not change it."""
+    """A hash of the program's meaning; comments, layout, paths and the order of declarations do not change it."""
     made = sha256()
     made.update(f"undeclared={undeclared}\n".encode())
     for functor in sorted(functors.by_name.values(), key=lambda one: one.name):

@@ -99,10 +99,10 @@ def parse(source: Source) -> ParseResult:
 
 
 def _mistakes(tokens: list[Token], trouble: Trouble) -> tuple[list[Diagnostic], int]:
-    """What is wrong with a statement, and where the next one begins.
+    """The mistakes of a statement, and where the next statement begins.
 
-    A word or sign of another language is taken for what was meant by it, so that the next of its kind is found, too. What
-    is wrong in other ways after such a repair may follow from it, and is not said.
+    A word or sign of another language is replaced by what was probably meant, so that further ones are found, too. Other mistakes
+    after such a repair may be caused by it, and are not reported.
     """
     start, end = trouble.start, trouble.end
     mistake = name_mistake(trouble)
@@ -142,7 +142,8 @@ def _statement(tokens: list[Token], start: int, end: int) -> Written | Trouble:
 
 
 def _swallowed(tokens: list[Token], start: int, end: int, written: Written) -> Trouble | None:
-    """`empl(eve)` without its full stop makes a rule of the declaration on the next line; layout tells."""
+    """Without its full stop, `empl(eve)` would make a rule of the declaration on the next line; the layout shows that this was not
+    meant."""
     if not isinstance(written, WrittenRule) or len(written.body) != 1 or not _deduces(written):
         return None
     arrow = next(place for place in range(start, end) if tokens[place].type == "RULE")
@@ -179,7 +180,7 @@ def file_of(name: str) -> Path | None:
 
 
 def load_program(path: Path, *, undeclared: Undeclared, dim: int) -> Program:
-    """A file, or else a shipped program by its name; raises `ProgramError` with every mistake of it and of what it includes."""
+    """Load a file, or a shipped program by its name; raises `ProgramError` with every mistake in it and in its includes."""
     if file_of(str(path)) is not None and not path.is_file():
         return load_shipped(str(path), undeclared=undeclared, dim=dim)
     try:
@@ -248,7 +249,7 @@ class _Gathering(UncheckedProgram):
             self.entered.add(identity)
 
     def outside(self, one: Include | Table, path: Path) -> bool:
-        """Whether a file lies elsewhere than where the program may read; nothing of it is looked at."""
+        """Whether a file is outside the folders that the program may read; the file is not opened."""
         try:
             whole = path.resolve()
             if any(whole.is_relative_to(folder) for folder in self.allowed):

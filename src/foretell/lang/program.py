@@ -61,7 +61,7 @@ class NumberedRule:
 
     @property
     def is_made(self) -> bool:
-        """Whether a declaration stands for it: the program has no such rule, but facts that come with sequences."""
+        """Whether it is generated from a declaration: not a rule of the text, but facts that come with sequences."""
         return self.number == 0 and not self.rule.is_fact
 
     @property
@@ -198,7 +198,7 @@ class Program:
 
     @property
     def waits_for_log(self) -> bool:
-        """Whether rows of some table come from training data that it has not met."""
+        """Whether some table still needs rows from training data."""
         return any(one.waits for one in self.tables)
 
     def with_log(self, events: Iterable[str]) -> Program:

@@ -149,7 +149,7 @@ def _check_body(body: tuple[Literal, ...]) -> None:
 
 
 def sides_of(literal: Literal) -> tuple[Term, ...]:
-    """What must be an integer for a comparison to hold."""
+    """The values that must be integers for a comparison to hold."""
     if isinstance(literal, Count):
         return (literal.right,)
     return (literal.left, literal.right) if isinstance(literal, Compare) and literal.sign in ORDERS else ()

@@ -350,7 +350,7 @@ def pretty_literal(literal: Literal) -> str:
 
 
 def pretty_atom(atom: Atom) -> str:
-    """`not` as a functor is put in quotes: before a word it would negate; and so is one that would count."""
+    """Quote the functor `not`, which would be read as a negation, and functors that would be read as a count."""
     functor = bare(atom.functor)
     functor = f"'{functor}'" if functor in ("not", *COUNTING) else functor
     return f"{functor}({', '.join(map(str, atom.args))})" if atom.args else functor

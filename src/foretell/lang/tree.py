@@ -22,7 +22,7 @@ def tree(node: object) -> Any:
 
 
 def tree_lines(value: Any, indent: int = 0) -> Iterator[str]:
-    """Every node on a line with its plain fields, its parts below it."""
+    """One line per node with its plain fields, followed by its children."""
     pad = "  " * indent
     if isinstance(value, list):
         for one in value:

@@ -136,7 +136,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @abstractmethod
     def state(self, history: Any, queries: Queries) -> Tensor:
-        """What is known at each query: [B, Q, ...]."""
+        """The model's state at each query: [B, Q, ...]."""
 
     @abstractmethod
     def intensities(self, state: Tensor) -> Tensor:
@@ -161,9 +161,9 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         return GapIntensities(self.log_intensity(ends, types), self.total(inside), logs)
 
     def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> NoiseIntensities:
-        """Log-intensities of the batch's events at their times and of `chosen` [B, Q] types at the queries, and of nothing else.
+        """Log-intensities of the batch's events at their times, and of the `chosen` [B, Q] types at the queries.
 
-        Where the model is made of rules, `chosen` are numbers of facts, each possible at its query.
+        For models of rules, `chosen` are numbers of facts, each possible at its query.
         """
         width = batch.times.shape[1]
         seen = queries.seen().expand_as(queries.times)
@@ -174,7 +174,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @property
     def queries_at_a_time(self) -> int:
-        """How many queries are worth asking together, without gradients: what fits the device."""
+        """How many queries to evaluate together without gradients, chosen for the device."""
         return QUERIES_AT_A_TIME.get(self.device.type, QUERIES_AT_A_TIME["cuda"])
 
     @property
@@ -218,7 +218,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         return None if self.calendar is None else self.calendar.calendar
 
     def follow_calendar(self, calendar: Calendar) -> None:
-        """From now on intensities move with this calendar; parameters of it start at 0."""
+        """Let intensities depend on this calendar from now on; its parameters start at 0."""
         add_calendar(self, calendar)
 
     def calendar_sizes(self) -> tuple[int, int]:
@@ -233,7 +233,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @property
     def has_inputs(self) -> bool:
-        """Whether something is added to the embeddings of events."""
+        """Whether covariates or the calendar add something to the embeddings of events."""
         return self.covariates is not None or self.calendar is not None
 
     def event_features(self, batch: Batch, before: int = 0) -> EventFeatureRows | None:
@@ -264,7 +264,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Without dropout inside; afterwards as before, whatever happened."""
+        """A context without dropout; the previous mode is restored afterwards, also after an error."""
         was_training = self.training
         self.eval()
         try:
@@ -312,7 +312,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
             self.time.set_range(*(units[name] for name in WAVES))
 
     def spec(self) -> dict[str, Any]:
-        """What is needed, besides the tensors, to make this model again; JSON."""
+        """The description, besides the tensors, that is needed to rebuild this model, as JSON."""
         return {**asdict(self.options), **self.units(), "fitted": self.fitted, "dtype": self._dtype_name()}
 
     def _dtype_name(self) -> str:

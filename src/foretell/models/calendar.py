@@ -60,7 +60,7 @@ class CalendarEmbedding(ModelCalendar):
         self.query = nn.Parameter(torch.zeros(self.phases.width, query))
 
     def of_events(self, batch: Batch, before: int = 0) -> Tensor:
-        """What is added to the embeddings of events, and to `before` rows (`bos`) at time 0 in front of them: [B, N, D]."""
+        """The term that is added to the embeddings of events, and to `before` rows (`bos`) at time 0 in front of them: [B, N, D]."""
         found = self.features_of_events(batch, before)
         return found.rows @ found.vectors
 
@@ -70,7 +70,7 @@ class CalendarEmbedding(ModelCalendar):
         return EventFeatureRows(self.waves(starts_of(batch)[:, None], times), self.event)
 
     def of_queries(self, starts: Tensor, times: Tensor) -> Tensor:
-        """What is added at queries at times [B, Q]: [B, Q, D]."""
+        """The term that is added at queries at times [B, Q]: [B, Q, D]."""
         return self.waves(starts[:, None], times) @ self.query
 
     def named_arrays(self) -> dict[str, Tensor]:
@@ -84,7 +84,7 @@ def starts_of(batch: Batch) -> Tensor:
 
 
 def add_calendar(model: IntensityModel, calendar: Calendar) -> CalendarEmbedding:
-    """From now on a model follows this calendar; it starts as the one without it."""
+    """Let a model use this calendar from now on; initially its results do not change."""
     assert model.calendar is None, "it has one"
     made = CalendarEmbedding(calendar, *model.calendar_sizes()).to(model.device, model.dtype)
     model.calendar, model.collator.calendar = made, True

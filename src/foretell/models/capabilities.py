@@ -17,7 +17,7 @@ from foretell.nn.time import TimeEmbedding
 
 @dataclass(frozen=True)
 class GapIntensities:
-    """What the likelihood needs of gaps: the log-intensity of the event that ends one, and totals at points inside it."""
+    """The terms of the likelihood for gaps: the log-intensity of the event that ends a gap, and totals at points inside it."""
 
     log_at_end: Tensor  # [B, N]
     total_inside: Tensor  # [B, N + 1, P]
@@ -26,7 +26,7 @@ class GapIntensities:
 
 @dataclass(frozen=True)
 class NoiseIntensities:
-    """What noise-contrastive estimation needs: log-intensities of the events that happened, and of one given event at each query."""
+    """The terms of noise-contrastive estimation: log-intensities of the observed events, and of one given event at each query."""
 
     log_at_end: Tensor  # [B, N]
     log_chosen: Tensor  # [B, Q]
@@ -38,7 +38,7 @@ class ExactIntegral(Protocol):
 
     @property
     def closed_form(self) -> bool:
-        """Whether it has it as it is: what follows the calendar may have none."""
+        """Whether this model has the capability; models with a calendar may not."""
         ...
 
     def exact_integral(self, history: Any, batch: Batch) -> Tensor:
@@ -168,7 +168,7 @@ class HasRules(Protocol):
     program: Program  # which says what is possible
 
     def program_text(self) -> str:
-        """The rules, as they are kept in a run folder."""
+        """The rules in the form that is stored in a run folder."""
         ...
 
     def possible_intensities(

@@ -104,7 +104,7 @@ class HeadOptions(LayerOptions):
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What a model says of itself."""
+    """A model's description of itself."""
 
     kind: str  # its name in configurations and files
     title: str  # its name in text
@@ -172,7 +172,7 @@ def _signature(model: type, options: type[ModelOptions]) -> inspect.Signature:
 
 
 def model_kinds() -> list[str]:
-    """All kinds of models, of which none needs to be loaded for this."""
+    """All kinds of models; none of them is imported for this."""
     return [*dict.fromkeys([*BUILT_IN, *_registered, *sorted(one.name for one in _entries())])]
 
 
@@ -196,7 +196,7 @@ def model_options(kind: Any) -> type[ModelOptions]:
 
 
 def model_specs() -> list[ModelSpec]:
-    """What each of foretell's own models says of itself."""
+    """The descriptions of foretell's own models."""
     return [find_model(kind).about for kind in BUILT_IN]
 
 

@@ -44,7 +44,7 @@ class TransferReport:
 def start_from(
     model: IntensityModel, source: Network, data: EventData, name: str, *, seed: int = 0, head: bool = False
 ) -> tuple[IntensityModel, TransferReport]:
-    """A new model that starts from what another one has learned; what fits is taken, the rest starts fresh.
+    """A new model initialised with the parameters of another model; parameters that do not fit are initialised as usual.
 
     Args:
         model: the new model, whose options count.

@@ -179,7 +179,7 @@ def _gathered(table: Tensor, places: Tensor) -> Tensor:
 
 
 def _with_null(table: Tensor) -> Tensor:
-    """Behind the table a row of zeros: the key and the value of what stands for the 1."""
+    """Append a row of zeros to the table: key and value of the null event, which gives the 1 in the denominator."""
     return F.pad(table, (0, 0, 0, 1))
 
 
@@ -219,9 +219,10 @@ def _gradients(groups: Sequence[Tiles], x: Tensor, k: Tensor, v: Tensor, grad: T
 
 
 def _shared_out(tiles: RangeTiles, work: Work, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """On a CPU whose idle threads sleep, each works through some of the groups alone: waking all for every small operation takes longer.
+    """On a CPU whose idle threads sleep, each thread processes some groups alone, because waking all threads for every small
+    operation takes longer.
 
-    (Measured on two cores: 351 ms a step and not 540 where they sleep, but 400 and not 350 where they spin.)
+    (Measured on two cores: a step takes 351 ms instead of 540 if they sleep, but 400 instead of 350 if they spin.)
     """
     threads = torch.get_num_threads() if tensors[0].device.type == "cpu" and _threads_sleep() else 1
     if threads == 1 or tiles.elements < ALONE:

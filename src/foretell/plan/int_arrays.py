@@ -32,7 +32,7 @@ class ByKey:
         return found
 
     def expand(self, keys: Ints) -> tuple[Ints, Ints]:
-        """For every key all its values: (place among the keys, value)."""
+        """All values of every key, as pairs (position of the key, value)."""
         start = self.start[keys]
         place, row = spread(start, self.start[keys + 1] - start)
         return place, self.values[row]
@@ -89,7 +89,7 @@ def distinct(values: Ints) -> list[int]:
 
 
 def running_most(keys: Ints, values: Ints) -> Ints:
-    """The largest value so far of each key; keys are sorted, and values at least 0."""
+    """The running maximum of the values of each key; keys are sorted, and values are at least 0."""
     stride = 1 + int(values.max(initial=0))
     number = np.cumsum(changes(keys)) if len(keys) else keys
     return np.maximum.accumulate(values + number * stride) - number * stride

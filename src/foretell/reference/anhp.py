@@ -147,7 +147,7 @@ class SlowANHP:
         return self.arrays.get(f"attend.{head.name}.{layer}.decay", torch.zeros((), dtype=torch.float64))
 
     def attended(self, head: Head, kind: Kind, time: float, history: History, layer: int) -> Tensor:
-        """Equation 8: `Σ v α / (1 + Σ α)` over the events that the head makes visible."""
+        """Equation 8: `Σ v α / (1 + Σ α)` over the events that are visible to the head."""
         query = self.projected("Q", head, kind, time, history, layer)
         numerator = torch.zeros(len(query), dtype=torch.float64)
         denominator = torch.ones((), dtype=torch.float64)

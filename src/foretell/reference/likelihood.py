@@ -18,7 +18,7 @@ Intensity = Callable[[str, float, History], Tensor]  # of a type, at a time, aft
 
 
 class Point(NamedTuple):
-    """A place to look at the integrand: a time, how many events it sees, and its weight in the sum."""
+    """A node of the integral: a time, the number of events that it sees, and its weight in the sum."""
 
     time: float
     gap: int

@@ -1,7 +1,7 @@
 """What an experiment is: `experiments/NAME/experiment.toml` in, a checked `Definition` and the class of its `kind` out.
 
-A definition says which class (`kind`) makes units of it, works on one of them, and says what came of all of them; the rest of the file is
-that class's business. `[quick]` holds what a quick run changes.
+The `kind` of a definition names the class that makes its units, runs a unit, and evaluates all of them. That class reads the rest
+of the file. `[quick]` holds what a quick run changes.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def check_models(definitions: Iterable[Definition], models: Iterable[str]) -> No
 
 
 def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables are merged key by key, everything else is replaced."""
+    """Merge tables key by key; other values are replaced."""
     made = dict(table)
     for key, value in changes.items():
         old = made.get(key)

@@ -145,7 +145,7 @@ class Models:
         return Unit(f"{slug(one.name)}-{last}", settings, minutes, one.device)
 
     def _entrants(self) -> list[Entrant]:
-        """`config` names a file with the settings, `like` an earlier model of this experiment."""
+        """Read the models of an experiment: `config` names a file with settings, `like` an earlier model of the same experiment."""
         table = self.definition.table
         made: dict[str, Entrant] = {}
         for entry in self.definition.entries("model", OF_A_MODEL):

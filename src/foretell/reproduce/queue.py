@@ -134,7 +134,7 @@ def _run_all(
     over: Callable[[], bool],
     tell: Callable[[str], None],
 ) -> None:
-    """Until nothing is left, or it is over; units that do not stop in time are still busy then."""
+    """Run units until none is left or the time is over; units that do not stop in time are still running afterwards."""
     worker, asked_to_stop = SharedInput(Worker()), None
     while True:
         while not over() and len(pool.busy()) < pool.size:

@@ -134,7 +134,7 @@ class SeedRows:
         return tuple(one.by_key[metric].ratio(one.units).value for one in self.by_seed.values())
 
     def spread(self, metric: str) -> float | None:
-        """The standard deviation over the seeds; None: there is one."""
+        """The standard deviation over the seeds; None if there is only one seed."""
         values = self.values(metric)
         return float(np.std(values, ddof=1)) if len(values) > 1 else None
 

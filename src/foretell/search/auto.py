@@ -211,7 +211,7 @@ def _clear(folder: Path) -> None:
 
 
 def _define(table: Mapping[str, Any], folder: Path, options: AutoOptions) -> None:
-    """Write `experiment.toml`, or check that the one that is there is of the same search."""
+    """Write `experiment.toml`, or check that an existing one belongs to the same search."""
     device = str(choose_device(options.device))
     made = _definition(table, device)
     path = folder / DEFINITION

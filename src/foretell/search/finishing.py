@@ -33,7 +33,7 @@ class FinalFit:
 
     @property
     def factor(self) -> float:
-        """Share of the epochs that the rules give."""
+        """The number of epochs as a multiple of the automatic choice."""
         return 1.0 if self.number else LONGER
 
     @property
@@ -68,7 +68,8 @@ class FinalFit:
 def final_fits(
     leading: Sequence[Candidate], base_seed: int, rung: int, *, fixed: Mapping[str, Any]
 ) -> Iterator[FinalFit]:
-    """Each leader for longer first, then from other seeds; where the user says how many epochs, none is longer."""
+    """Train each leader for longer first, then with other seeds; if the user has set the number of epochs, none is trained for
+    longer."""
     for number in range("epochs" in fixed, SEEDS + 1):
         for one in leading:
             yield FinalFit(one, number, rung, base_seed)

@@ -35,7 +35,7 @@ class AheadQueue(Generic[Made]):
         return made
 
     def close(self) -> None:
-        """Stop, and forget what was made."""
+        """Stop the thread, and drop the prepared batches."""
         self.closed.set()
         self.thread.join()
 

@@ -62,7 +62,7 @@ def resolve(
     progress: Callable[[str, int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> AutoConfig:
-    """The configuration that rules choose for the data of a table; what the table says itself stays."""
+    """The automatic configuration for the data of a table; settings in the table itself take precedence."""
     given = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     program = bool(given.get("model", {}).get("program"))
     device = given.setdefault("train", {}).get("device") or ("cuda" if torch.cuda.is_available() else "cpu")

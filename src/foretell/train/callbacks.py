@@ -31,7 +31,7 @@ class Callback:
         """Called before the first step, also where a run is resumed.
 
         Args:
-            settings: what is trained and how: `model`, `train` and `data`, each with its options.
+            settings: the options of `model`, `train` and `data`.
         """
 
     def on_end(self) -> None:

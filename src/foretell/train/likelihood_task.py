@@ -280,9 +280,9 @@ class LikelihoodTask:
 
 
 def steps_ahead(options: TrainOptions, model: IntensityModel) -> int:
-    """How many batches are made before they are wanted: on a GPU, for models with rules, whose plans take longer than their steps.
+    """How many batches are made ahead: on a GPU, for models with rules, whose plans take longer than their steps.
 
-    A CPU would only share itself between the two, and the other models' batches are made while the GPU is busy anyway.
+    On a CPU this would not help, since both share it, and batches of other models are made while the GPU is busy in any case.
     """
     return options.ahead if model.device.type == "cuda" and isinstance(model, RuleModel) else 0
 

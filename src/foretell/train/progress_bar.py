@@ -42,7 +42,7 @@ class _TimeLeft(TimeRemainingColumn):
 
 
 class TerminalBar(Bar):
-    """A bar of rich."""
+    """A progress bar in a terminal, drawn with rich."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress

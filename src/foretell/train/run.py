@@ -141,7 +141,7 @@ class RunFolder:
 
     @staticmethod
     def check_replaceable(path: Path) -> None:
-        """Whether `replace` may write there."""
+        """Check whether `replace` may overwrite this folder."""
         if (path / CONFIG).exists() and not (path / REPLACEABLE).exists():
             raise ForetellError(
                 f"{path}: there is a run in this folder that is no demo; choose another folder with `out=`"
@@ -242,7 +242,7 @@ class RunFolder:
         save_model(model, self.path / MODEL)
 
     def save_noise(self, process: IntensityModel | TimedNoise) -> None:
-        """What the noise of noise-contrastive estimation is drawn from."""
+        """Save the noise process of noise-contrastive estimation."""
         save_noise(process, self.path / NOISE)
 
     def noise(self) -> IntensityModel | TimedNoise | None:

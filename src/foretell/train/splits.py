@@ -100,7 +100,7 @@ def with_splits(
     carried: bool = False,
     level: int = logging.WARNING,
 ) -> Dataset:
-    """A data set as a run uses it: with `split`, shared out among splits; and as much training data as is asked for."""
+    """A data set as a run uses it: divided into splits if `split` is given, and with the requested share of the training data."""
     assert dataset.train is not None
     few = len(dataset.train) < ENOUGH_TO_SPLIT
     if options.dequantise and split and few:  # a history that two splits share stays the same

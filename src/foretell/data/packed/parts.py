@@ -1,6 +1,6 @@
 """A file of any size → `RawEvents` of some of its sequences at a time: JSON lines in their order, tables through buckets, XES by traces.
 
-Anything else has no reader of this kind: it is read whole, and that is said.
+Other formats are read as a whole, with a message.
 """
 
 from __future__ import annotations

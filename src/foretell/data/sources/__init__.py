@@ -29,7 +29,7 @@ class ForeignSplits:
 
 
 def is_source(path: str) -> bool:
-    """Whether a name stands for a data set of the hub or a query, and not for a file."""
+    """Whether a name means a data set of the hub or a query instead of a file."""
     return path.startswith(SOURCES)
 
 
@@ -91,7 +91,7 @@ def is_ocel(path: Path) -> bool:
 def read_files(
     files: Mapping[str, Path], options: ReadOptions, vocabulary: Vocabulary | None = None
 ) -> dict[str, RawEvents]:
-    """Those of a data set's files that are in a format of another community, by split."""
+    """The files of a data set that are in a format of another community, by split."""
     found: dict[str, RawEvents] = {}
     logs = {split: path for split, path in files.items() if is_xes(path)}
     if logs:

@@ -48,7 +48,7 @@ def read_ocel(path: Path, options: ReadOptions) -> EventTable:
 
 
 def _cases(log: ObjectLog, kind: str | None) -> list[tuple[str, ObjectEvent]] | Problem:
-    """Every event with the sequence it belongs to: one for all, or one per object of a type."""
+    """Every event with its sequence: one for all events, or one per object of a type."""
     if kind is None:
         return [(ONE_STREAM, event) for event in log.events]
     types = sorted(set(log.object_types.values()))
@@ -91,7 +91,8 @@ def _table(log: ObjectLog, cases: Sequence[tuple[str, ObjectEvent]], columns: Co
 
 
 def _slots(log: ObjectLog, event: ObjectEvent, columns: ColumnMap) -> dict[str, list[str]]:
-    """The objects of an event by qualifier (by type where a relation has none), or by what was asked for; sequences are no arguments."""
+    """The objects of an event by qualifier (by type for relations without one), or by the user's choice; objects that are
+    sequences are left out."""
     found: dict[str, list[str]] = {}
     for qualifier, target in event.relations:
         kind = log.object_types.get(target, "")
@@ -106,7 +107,7 @@ def _slots(log: ObjectLog, event: ObjectEvent, columns: ColumnMap) -> dict[str, 
 def _slot_order(
     log: ObjectLog, relations: Mapping[str, dict[str, list[str]]], asked: tuple[str, ...] | None
 ) -> dict[str, list[str]]:
-    """The slots that events of each type have: as asked for, or in alphabetical order."""
+    """The slots of the events of each type: as given by the user, or in alphabetical order."""
     found: dict[str, set[str]] = {}
     for event in log.events:
         found.setdefault(event.type, set()).update(relations[event.id])
@@ -117,7 +118,7 @@ def _slot_order(
 
 
 def _arguments(slots: Mapping[str, list[str]], order: Sequence[str]) -> list[str]:
-    """Objects in the order of their slots, `none` where there is none; several of one slot follow each other."""
+    """Objects in the order of their slots, `none` for empty slots; several objects of one slot are adjacent."""
     return [target for slot in order for target in sorted(slots.get(slot, [NOBODY]))]
 
 

@@ -32,6 +32,6 @@ def read_only(path: str | Path) -> Iterator[sqlite3.Connection]:
 
 
 def _only_reads(action: int, what: str | None, *_: str | None) -> int:
-    """What statements may do: `ATTACH` and `VACUUM INTO` would make files even where the database cannot be written."""
+    """Restrict what statements may do: `ATTACH` and `VACUUM INTO` could create files even if the database is read-only."""
     allowed = action in READS or (action == sqlite3.SQLITE_PRAGMA and what in CATALOGUE)
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY

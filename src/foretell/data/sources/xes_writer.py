@@ -109,7 +109,7 @@ def _elements(key: str, column: Attribute) -> list[str]:
 
 
 def _plain(key: str, value: object) -> str:
-    """A value of a sequence's metadata as an attribute; what is no single value, as JSON."""
+    """A value of a sequence's metadata as an attribute; values that are not scalars become JSON."""
     kinds: Mapping[type, str] = {str: "string", bool: "boolean", int: "int", float: "float"}
     kind = kinds.get(type(value))
     if kind is None:

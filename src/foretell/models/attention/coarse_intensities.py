@@ -100,7 +100,7 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         return components(side_by_side(parts), self.back_to_types)
 
     def _constants(self) -> Tensor:
-        """What every type's score starts from: its constant and its group's base vector."""
+        """The constant part of every type's score: its bias and the term of its group's base vector."""
         return self.w_constant + (self.w * lookup(self.bases(), self.group_of_type)).sum(-1)
 
     # The mixture over time scales

@@ -49,7 +49,7 @@ def start_intensities(model: ANHP, generator: torch.Generator) -> None:
 
 
 def start_decay(model: ANHP, data: EventData) -> None:
-    """Let heads forget at rates that are evenly spaced, in their logarithm, over the gaps of the data."""
+    """Initialise the decay rates of heads, evenly spaced on a logarithmic scale over the gaps of the data."""
     positive = gaps(data)
     positive = positive[positive > 0.0] / model.time_scale
     if len(positive) == 0:

@@ -20,14 +20,14 @@ from foretell.models.units import scored_counts
 
 @dataclass(frozen=True)
 class PoissonOptions(ModelOptions):
-    """There are none."""
+    """A Poisson process has no options."""
 
 
 @register(ModelSpec("poisson", "Poisson", PoissonOptions, "a constant rate for each type", "closed form"))
 class Poisson(IntensityModel[PoissonOptions]):
-    """A Poisson process: a constant rate for each event type, whatever has happened.
+    """A Poisson process: a constant rate for each event type.
 
-    The rate is the number of events over the observed time, with a pseudo-count of ½. The lowest floor.
+    The rate is the number of events over the observed time, with a pseudo-count of ½. The simplest baseline.
 
     Example:
         >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])

@@ -34,16 +34,16 @@ RAREST = 1e-6  # of a type's own rate: what a rate is at least
 
 @dataclass(frozen=True)
 class WeeklyOptions(ModelOptions):
-    """There are none: what is smoothed is chosen on dev."""
+    """No options: the smoothing is chosen on dev."""
 
 
 @register(
     ModelSpec("weekly", "Weekly Poisson", WeeklyOptions, "a rate for each type and hour of the week", "closed form")
 )
 class WeeklyPoisson(IntensityModel[WeeklyOptions]):
-    """A weekly Poisson process: a rate for each event type and hour of the week, by the clock on the wall.
+    """A weekly Poisson process: a rate for each event type and hour of the week, in local time.
 
-    Rates are counts over time, smoothed as is best on dev. The floor that knows the calendar; it is for data with absolute times.
+    Rates are counts divided by time, with the smoothing that is best on dev. A baseline for data with absolute times.
 
     Example:
         >>> model = ft.WeeklyPoisson(2)

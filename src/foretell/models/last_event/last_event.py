@@ -1,8 +1,8 @@
 """Models that derive everything up to the next event from the embedding of the last one: what THP and SAHP have in common.
 
-The last event, `f` at time `s`, is embedded from itself and the events before it. From that vector each type gets a curve over the time
-that has passed since, and its intensity is `τ_e·log(1 + exp(curve/τ_e))`. One and the same curve gives the intensity at an event and the
-integral in front of it. Curves are worked out once for each event and then followed to as many times as are asked about.
+The last event, `f` at time `s`, is embedded from itself and the events before it. From that vector each type gets a curve over the
+elapsed time, and its intensity is `τ_e·log(1 + exp(curve/τ_e))`. The same curve gives the intensity at an event and the integral
+before it. Curves are computed once per event and then evaluated at all query times.
 """
 
 from __future__ import annotations

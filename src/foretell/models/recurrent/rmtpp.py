@@ -38,7 +38,7 @@ SERIES = 1e-2  # below which a quotient of two small numbers is taken from its s
 
 @dataclass(frozen=True)
 class LastStates:
-    """What the network knows in every gap, and since when."""
+    """The state of the network in every gap, and the time at which the gap begins."""
 
     h: Tensor  # [B, N + 1, D]
     since: Tensor  # float64 [B, N + 1]
@@ -194,7 +194,7 @@ class RMTPP(IntensityModel[RmtppOptions]):
         return (InverseRmtppSampler if self.calendar is None else RmtppSampler).start(self, histories, seen)
 
     def named_arrays(self) -> dict[str, Tensor]:
-        """All in the data's own unit of time."""
+        """All parameters, in the data's unit of time."""
         scale, names = self.time_scale, self.vocabulary.names
         found = {f"embed.{name}": self.embedding[index] for index, name in enumerate(names)}
         found |= {"bos": self.embedding[self.types], "cell.W": self.W[:, :-1], "cell.gap": self.W[:, -1] / scale}
@@ -261,7 +261,7 @@ class RmtppSampler(CovariateSampler):
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
-        """But for the calendar it rises, or falls, all the time; what the calendar adds to its logarithm is bounded by a piece."""
+        """Without the calendar the intensity is monotone; the calendar's term in its logarithm is bounded by a piece."""
         middle = self.intensities((start + end) / 2.0).sum(-1)
         if self.future.clock is None:
             ends = torch.maximum(self.intensities(start).sum(-1), self.intensities(end).sum(-1))

@@ -112,7 +112,7 @@ class ANDTT(RuleModel[AndttOptions]):
         return {}, self.time_dim
 
     def added_time(self, moments: Tensor | None) -> Tensor | None:
-        """What the calendar adds to the time embedding at moments [n]: [n, T]; None: nothing."""
+        """The calendar's term of the time embedding at moments [n]: [n, T]; None: there is no calendar."""
         return None if self.clock is None or moments is None else self.clock.added_time(moments)
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:

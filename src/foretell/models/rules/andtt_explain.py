@@ -40,7 +40,7 @@ class ProofPart:
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """What one `r` adds to the embedding of one fact."""
+    """The contribution of one `r` to the embedding of one fact."""
 
     fact: int
     group: int

@@ -102,7 +102,7 @@ class KeyMemory:
 
 @dataclass(frozen=True, eq=False)
 class RememberedHistory:
-    """What a sampled sequence has seen."""
+    """The past of a sampled sequence."""
 
     timeline: Timeline
     times: np.ndarray

@@ -38,7 +38,7 @@ CellsT = TypeVar("CellsT", bound="CellRows")
 
 @dataclass(frozen=True)
 class GateRows:
-    """What one `r` proposes."""
+    """The proposals of one `r`."""
 
     matrix: int  # row of `gates`
     beta: float
@@ -213,7 +213,7 @@ class CellContext(RuleContext):
 
 @dataclass(frozen=True, eq=False)
 class HistoryCells:
-    """One history, and its cells after as many events as asked for."""
+    """One history, and its cells after given numbers of events."""
 
     timeline: Timeline
     cells: dict[int, FactCells[Any]]

@@ -1,6 +1,8 @@
-"""What additions have left in the cells of facts just before one time, whatever a cell is: each `r` that added a fact, with its additions.
+"""The remaining contributions of additions to the cells of facts just before one time: each `r` that added a fact, with its
+additions.
 
-A history and a time in. Out: the database then, and for every fact that has a cell and is needed then, what its additions still give to it.
+In: a history and a time. Out: the database at that time and, for every needed fact with a cell, the contributions of its
+additions.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ ModelT = TypeVar("ModelT", bound=CellModel)
 
 @dataclass(frozen=True, eq=False)
 class CellShares:
-    """Additions behind a version of a cell, what each of them gives to its fact now [A, dim], and what the cell gives besides [dim]."""
+    """The additions that contributed to a version of a cell, the contribution of each to its fact now [A, dim], and the rest of
+    the cell [dim]."""
 
     additions: np.ndarray
     given: Tensor
@@ -37,7 +40,7 @@ class CellShares:
 
 @dataclass(frozen=True, eq=False)
 class _Proposals:
-    """What the additions of one version say: `G [1; emb; …]` [A, ·], and the pools in which that is put together."""
+    """The proposals of the additions of one version: `G [1; emb; …]` [A, ·], and the pools that combine them."""
 
     rows: Tensor
     pools: Tensor  # int64 [A]
@@ -75,7 +78,7 @@ class CellTrace(ABC, Generic[ModelT]):
 
     @abstractmethod
     def left(self, fact: int, slot: int, last: int) -> CellShares:
-        """What is left of all additions up to a cell's last version, for the fact's slot at the time that is asked about."""
+        """The remaining contributions of all additions up to a cell's last version, for the fact's slot at the query time."""
 
     def heads(self) -> Look:
         """Heads have one layer, number 0; weights are shares of the norms of what additions have left."""
@@ -106,12 +109,12 @@ class CellTrace(ABC, Generic[ModelT]):
         return tuple(heads)
 
     def passed(self, version: int, later: int) -> float:
-        """From one version's event to that of another, in the model's unit."""
+        """The time between the events of two versions, in the model's unit."""
         when = self.times[self.versions.event[[version, later]]]
         return float(when[1] - when[0]) / self.model.time_scale
 
     def waited(self, version: int) -> float:
-        """From a version's event to the time that is asked about, in the model's unit."""
+        """The time from a version's event to the query, in the model's unit."""
         return (self.look.time - float(self.times[self.versions.event[version]])) / self.model.time_scale
 
     def proposals(self, additions: np.ndarray) -> _Proposals:

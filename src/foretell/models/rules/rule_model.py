@@ -56,7 +56,7 @@ OptionsT = TypeVar("OptionsT", bound=RuleOptions)
 
 
 class RuleModel(TakesRows, IntensityModel[OptionsT]):
-    """A program of rules is the network; what a fact remembers of the past is up to each model."""
+    """A model whose network is defined by a program of rules; each subclass decides how a fact depends on the past."""
 
     takes_calendar = True
     clock: RuleCalendar | None  # what it makes of the calendar, where its training data had absolute times
@@ -265,12 +265,12 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
 
     @property
     def queries_at_a_time(self) -> int:
-        """Each query looks at all events that are possible then."""
+        """Each query evaluates all events that are possible at its time."""
         events = EVENTS_AT_A_TIME.get(self.device.type, EVENTS_AT_A_TIME["cuda"])
         return max(1, events // max(1, self.histories.most))
 
     def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
-        """What the likelihood needs: only possible events are looked at inside gaps, and only the event itself at their ends."""
+        """The terms of the likelihood: inside gaps only possible events are evaluated, and at their ends only the event itself."""
         answer = self._answer(history, queries)
         shape = len(batch), queries.times.shape[1]
         total = answer.summed(answer.possible.exp(), shape)

@@ -48,7 +48,7 @@ class S2NDTT(CellModel[S2ndttOptions]):
     """S2-NDTT: a program of rules is the network, and facts have the linear systems of S2P2 in place of LSTM cells.
 
     A fact's state jumps when an event adds it and turns and decays between events, `x(t) = exp(Λ(t − s)) x(s)`; proofs are embedded as in
-    A-NDTT. It is what `foretell train` chooses where there is a program.
+    A-NDTT. `foretell train` chooses this model if there is a program.
 
     Example:
         >>> program = ft.Program.from_text("user(ann). user(bob). :- event(buy). buy(U) :- user(U), not has(U). has(U) <- buy(U).")

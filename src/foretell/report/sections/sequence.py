@@ -269,7 +269,8 @@ def _behind(model: RuleModel, look: Look, event: str, names: _Names) -> list[lis
 
 
 def _attended(head: Head, layer: int) -> list[Any]:
-    """What the extra 1 keeps, the largest weights with their events (0 is `bos`, i the i-th event), and how many others there are."""
+    """The weight of the extra 1, the largest weights with their events (0 is `bos`, i the i-th event), and the number of the
+    others."""
     at = head.layers[layer]
     order = np.lexsort((-np.asarray(head.events), -at.weights))[:MOST_PAST].tolist()
     rest = len(head.events) - len(order)

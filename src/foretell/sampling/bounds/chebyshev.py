@@ -118,7 +118,7 @@ class ChebyshevPiece:
         return PolynomialCurves(self.series(), self.shape().off(self.remainder))
 
     def upper(self) -> Tensor:
-        """No smaller than any value on the window."""
+        """An upper bound of the values on the window."""
         return self.shape().upper(self.remainder)
 
     def lower(self) -> Tensor:
@@ -136,7 +136,7 @@ class PolynomialCurves:
         return PolynomialCurves(change(self.series), change(self.off))
 
     def range_at(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """No larger and no smaller than the value at `s` from -1 to 1 (which may be off by 1e-11): [n, ...] at [n]."""
+        """Lower and upper bounds of the value at `s` from -1 to 1 (with a tolerance of 1e-11): [n, ...] at [n]."""
         s = s.view(-1, *[1] * (self.off.dim() - 1))
         first, *others = self.series.unbind(0)
         found, before, twice = torch.zeros_like(first), torch.zeros_like(first), 2.0 * s

@@ -60,7 +60,7 @@ class Sampler(ABC):
         """The width of a first window, which a bound should follow easily; windows adapt from there."""
 
     def growth(self) -> WindowGrowth | None:
-        """How windows grow with the time since the last event; None: they do not."""
+        """How windows grow with the time since the last event; None: their length does not depend on it."""
         return None
 
     @abstractmethod
