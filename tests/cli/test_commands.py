@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_no_command_shows_help_and_ends_with_2():
 def test_help_and_version_end_with_0():
     for command in ("train", "evaluate", "intensity", "embed", "params", "demo", "data"):
         assert "Usage" in fine(command, "--help").out
-    assert fine("--version").out.strip() == "0.1.0"
+    assert fine("--version").out.strip() == metadata.version("foretell")
 
 
 def test_a_missing_file_is_a_message_and_exit_code_1(anhp: Path, tmp_path: Path):

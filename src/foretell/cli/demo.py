@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,7 +62,6 @@ def demo(
     from foretell.data import load
     from foretell.evaluate.record import write_scores
     from foretell.evaluate.scores import ScoringOptions, score
-    from foretell.report.plots import intensity_plot, learning_curves, save_figure
     from foretell.train.fit import fit, floors_for
     from foretell.train.likelihood_task import mean_log_likelihood
     from foretell.train.progress_bar import bar
@@ -102,11 +102,26 @@ def demo(
         write_scores(result, test, folder.path)
     on_dev = {floor.title: mean_log_likelihood(floor, dev, 1) for floor in reversed(floors)}
     curves = {one.model.title: one.records for one in fits}
-    save_figure(learning_curves(curves, on_dev), into / "learning-curves.png")
-    unit = dataset.card.time_unit
-    save_figure(intensity_plot(models[-1], test, 0, start=100.0, end=400.0, time_unit=unit), into / "intensities.png")
     console.print("runs: " + ", ".join(f"{folder.path}/" for folder, _ in runs))
-    console.print(f"pictures: {into}/learning-curves.png, {into}/intensities.png")
+    console.print(_pictures(into, curves, on_dev, models[-1], test, dataset.card.time_unit), markup=False)
+
+
+def _pictures(
+    into: Path,
+    curves: dict[str, list[dict[str, Any]]],
+    on_dev: dict[str, float],
+    model: IntensityModel,
+    test: EventData,
+    unit: str,
+) -> str:
+    """Draws both pictures, and says where they are; without matplotlib there are none, and that is said."""
+    from foretell.report.plots import intensity_plot, learning_curves, save_figure
+
+    if find_spec("matplotlib") is None:
+        return "no pictures: drawing needs matplotlib: pip install 'foretell[report]'"
+    save_figure(learning_curves(curves, on_dev), into / "learning-curves.png")
+    save_figure(intensity_plot(model, test, 0, start=100.0, end=400.0, time_unit=unit), into / "intensities.png")
+    return f"pictures: {into}/learning-curves.png, {into}/intensities.png"
 
 
 def _folders(run: Path, dataset: Dataset, epochs: int | None) -> list[tuple[RunFolder, RunConfig]]:
