@@ -18,7 +18,6 @@ from foretell.errors import ForetellError
 
 if TYPE_CHECKING:
     from foretell.cli.open_run import OpenRun
-    from foretell.cli.other_rows import OtherRules
     from foretell.data import EventSequence
     from foretell.data.summary import DataSummary
     from foretell.report.entry import Entry
@@ -63,6 +62,7 @@ def report(
     import time
 
     from foretell.cli.open_run import names_its_data, open_scored, without_floors
+    from foretell.cli.other_rows import OtherRules
     from foretell.cli.show import print_json
     from foretell.data.files import replacing
     from foretell.evaluate.metrics import has_times
