@@ -63,10 +63,32 @@ HISTORY = {
         "buy(v,d)",
         "visit(w)",
     ],
+    "expiring": [
+        "visit(u)",
+        "look(u)",
+        "buy(u,a)",
+        "buy(u,c)",
+        "visit(v)",
+        "look(v)",
+        "leave(u)",
+        "look(u)",
+        "visit(u)",
+        "look(v)",
+    ],
     "numbers": ["buy(a)", "buy(b)", "buy(a)", "buy(e)", "buy(d)"],
     "events": ["g", "e", "g", "g", "e", "e", "g"],
 }
-TEXTS = {"shop": SHOP, "numbers": NUMBERS_ALONE, "events": EVENTS_ALONE.replace("g <- e : b.", "g : b <- e.")}
+EXPIRING = (
+    SHOP.replace("price(I).\nwants", "price(I) for 0.3 :: short.\nwants", 1)
+    .replace("in(U).\nin(U) <- buy(U, I), look(U).", "in(U) for 0.45.\nin(U) <- buy(U, I), look(U) for 0.2.")
+    .replace("seen(I) <- visit(U), price(I).", "seen(I) <- visit(U), price(I) for 0.25.")
+)
+TEXTS = {
+    "expiring": EXPIRING,
+    "shop": SHOP,
+    "numbers": NUMBERS_ALONE,
+    "events": EVENTS_ALONE.replace("g <- e : b.", "g : b <- e."),
+}
 KINDS = pytest.mark.parametrize("kind", ["andtt", "ndtt", "s2ndtt"])
 PROGRAMS = pytest.mark.parametrize("what", list(TEXTS))
 MODELS = {"andtt": ft.ANDTT, "ndtt": ft.NDTT, "s2ndtt": ft.S2NDTT}
@@ -80,7 +102,7 @@ def program_of(what: str, folder: Path, dim: int = 2) -> Program:
 def data_of(what: str, seed: int = 0) -> EventData:
     """Two sequences and an empty one; some numbers are missing."""
     events, draw = HISTORY[what], np.random.default_rng(seed)
-    vocabulary = Vocabulary(tuple(dict.fromkeys([*events, *(["buy(v,a)"] if what == "shop" else [])])))
+    vocabulary = Vocabulary(tuple(dict.fromkeys([*events, *(["buy(v,a)"] if what in ("shop", "expiring") else [])])))
     made = []
     for place, names in enumerate((events, events[: len(events) // 2], [])):
         times = np.cumsum(draw.choice([0.0, 0.3, 0.9], len(names)) * draw.random(len(names)))
@@ -153,16 +175,19 @@ def test_samplers_go_on_with_the_numbers_of_a_training_event_of_the_type(
     sampler.draw_covariates(torch.Generator().manual_seed(1), how)
     for step in range(4):
         at = start + np.array([0.2, 0.7]) + step
-        found = sampler.intensities(torch.from_numpy(at)[None])[0]
-        wanted = model.possible_intensities(past, at)
-        for row, one in zip(found, wanted, strict=True):
-            told = {sampler.name(0, choice): float(rate) for choice, rate in enumerate(row) if choice < len(one)}
+        for time, one in zip(at, model.possible_intensities(past, at), strict=True):
+            here = sampler.passed(torch.tensor([time], dtype=torch.float64))
+            rates = here.intensities(torch.tensor([[time]], dtype=torch.float64))[0, 0]
+            told = {here.name(0, choice): float(rate) for choice, rate in enumerate(rates) if rate > 0.0}
             assert told == pytest.approx(one, rel=1e-9)
-        window = torch.from_numpy(at[None, :1]), torch.from_numpy(at[None, 1:])
+        window, here = torch.from_numpy(at[None]).split(1, 1), sampler.passed(torch.from_numpy(at[:1]))
         inside = torch.linspace(float(at[0]), float(at[1]), 9, dtype=torch.float64)[None]
-        assert (sampler.intensities(inside).sum(-1) <= sampler.bounds(*window).upper * (1.0 + 1e-12)).all()
-        choice = step % len(wanted[0])
-        name, time = sampler.name(0, choice), float(at[1]) + 0.1
+        assert (here.intensities(inside).sum(-1) <= here.bounds(*window).upper * (1.0 + 1e-12)).all()
+        time = float(at[1]) + 0.1
+        rates = sampler.passed(torch.tensor([time], dtype=torch.float64)).intensities(torch.tensor([[time]]).double())
+        possible = rates[0, 0].nonzero().squeeze(1).tolist()
+        choice = possible[step % len(possible)]
+        name = sampler.name(0, choice)
         sampler.append(torch.tensor([time], dtype=torch.float64), torch.tensor([choice]))
         model.widen([name])
         numbers = values[name] if how == "drawn" and name in values else (math.nan, math.nan)
@@ -203,7 +228,7 @@ def test_numbers_count_in_standard_deviations_of_training_events(tmp_path: Path)
     assert first.mean == pytest.approx(float(np.nanmean(amount))) and first.scale == pytest.approx(
         float(np.nanstd(amount))
     )
-    numbers = model.numbers_of(data[0])
+    numbers = model.numbers_of(data[0], model.histories.timeline(model.vocabulary, data[0])[1])
     assert numbers is not None and bool(numbers.isnan().any())
     np.testing.assert_allclose(numbers[:, 0], (amount[: len(data[0])] - first.mean) / first.scale)
 

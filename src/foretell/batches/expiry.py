@@ -5,6 +5,7 @@ An expiry is a column between those of events. It is no event: it does not count
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from foretell.batches.batch import Batch
+from foretell.batches.covariates import CovariateRows
 from foretell.ground.timeline import Timeline
 
 
@@ -48,9 +50,20 @@ def with_expiries(batch: Batch, timelines: Sequence[Timeline]) -> tuple[Batch, T
         scored_start=scored_start,
         event_counts=_of_events(batch.event_counts, event, inside),
         gap_counts=counts,
+        covariates=None if batch.covariates is None else _of_changes(batch.covariates, event, inside),
         history_only=_of_events(batch.history_only, event, inside) | torch.as_tensor(is_expiry, device=device),
     )
     return made, torch.as_tensor(np.where(is_expiry, -1, seen[:, :-1]), device=device)
+
+
+def _of_changes(rows: CovariateRows, event: Tensor, inside: Tensor) -> CovariateRows:
+    """Numbers of events in the columns of changes; missing for an expiry. Models of rules have no other covariates."""
+    found = rows.numbers
+    numbers = found.new_full((*event.shape, found.shape[2]), math.nan)
+    if found.shape[1]:
+        chosen = found.gather(1, event.unsqueeze(-1).expand(-1, -1, found.shape[2]))
+        numbers = torch.where(inside.unsqueeze(-1), chosen, numbers)
+    return replace(rows, numbers=numbers, codes=rows.codes.new_zeros(*event.shape, 0))
 
 
 def _of_events(values: Tensor, event: Tensor, inside: Tensor) -> Tensor:

@@ -93,18 +93,17 @@ def explain(
 
         found = ask(opened.model, history, time, event, most=past or None, progress=move)
     explained = replace(found, clock=chosen.clock, began=chosen[0].start)
-    most = top or None
     if plot is not None:
         from foretell.report.canvas import save_figure
         from foretell.report.explanation import explain_plot
 
         save_figure(explain_plot(explained, time_unit=opened.time_unit), plot)
     if as_json:
-        print_json([explained.to_json(most)])
+        print_json([explained.to_json(top or None)])
     else:
         console = out()
         console.print(heading(explained), markup=False)
-        for one in tables(explained, most):
+        for one in tables(explained, top or None):
             console.print(one)
         if plot is not None:
             typer.echo(f"picture: {plot}")

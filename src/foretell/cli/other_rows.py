@@ -68,7 +68,7 @@ def model_with(model: Network, asked: OtherRules) -> None:
     if not asked.first:
         return
     if not isinstance(model, RuleModel):
-        raise ForetellError(f"{asked.first}: {model.title} has no rules; leave it out")
+        raise ForetellError(f"{asked.first}: {model.title} has no rules and no tables; leave it out")
     before = model.program
     made = with_tables(before, files)
     made = made if asked.undeclared is None else with_undeclared(made, asked.undeclared.value)

@@ -42,16 +42,6 @@ def lifetimes_of(program: Program, clock: Clock) -> dict[int, float]:
     return found
 
 
-def refuse_features(program: Program) -> None:
-    """Numbers of events are not brought together with expiries yet."""
-    for one in program.rules:
-        if one.rule.duration is not None and program.features:
-            raise ForetellError(
-                f"{one.rule.duration.span.place}: a model cannot take additions that expire (`for {one.rule.duration}`) and "
-                "columns of events (`:- features(…).`) in one program yet: leave one of them out; features of tables are no problem"
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class Expiry:
     """What ends at one time."""

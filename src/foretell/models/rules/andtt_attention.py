@@ -73,7 +73,7 @@ def look_back(model: ANDTT, history: EventSequence, at: float) -> Look:
     moments = None
     if model.clock is not None:
         moments = model.clock.phases.moments(starts_of([past]).to(model.device), point_times)
-    numbers = numbers_at(plan, [RememberedHistory(timeline, timeline.times, model.numbers_of(past), 0.0)])
+    numbers = numbers_at(plan, [RememberedHistory(timeline, timeline.times, model.numbers_of(past, timeline), 0.0)])
     attended: list[AttentionRecord] = []
     with model.evaluating():
         model.network(plan, point_times, attended, numbers, model.added_time(moments))

@@ -51,7 +51,9 @@ class ANDTTSampler(RuleSampler):
             past = one.first(n, last_time(one.times[:n]))
             _, timeline = model.histories.timeline(model.vocabulary, past)
             times = timeline.times if timeline.is_expiry.any() else past.times
-            timelines.append(RememberedHistory(timeline, times, model.numbers_of(past), parameters.start_of(past)))
+            timelines.append(
+                RememberedHistory(timeline, times, model.numbers_of(past, timeline), parameters.start_of(past))
+            )
         pasts = recall(model, parameters, memory, timelines)
         made = [
             SampledSequence(

@@ -58,7 +58,7 @@ class CellTrace(ABC, Generic[ModelT]):
         self.model = own.double().cpu().eval()
         self.arrays = self.model.named_arrays()
         self.cells = self.model.encode(self.model.collator.batch(data, [0])).cells[0]  # [versions, parts, size]
-        self.numbers = self.model.numbers_of(history)  # of events, where some have features
+        self.numbers = self.model.numbers_of(history, self.look.timeline)  # of changes, where some events have features
         histories = self.model.histories
         key, timeline = histories.timeline(model.vocabulary, history)
         self.slots = histories.slots(key, timeline, np.asarray([self.look.state], dtype=np.int64))

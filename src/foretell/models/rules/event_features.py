@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from foretell.batches.batch import Batch
+from foretell.batches.covariates import CovariateEncoder
 from foretell.batches.event_features import FeatureEncoder
-from foretell.data import EventData
+from foretell.data import EventData, EventSequence
 from foretell.data.covariates import NumberColumn
+from foretell.ground.timeline import Timeline
 from foretell.lang.fact_table import inputs
 from foretell.plan.parameters import DimensionLayout
 from foretell.sampling.core.sampler import FutureCovariates
@@ -40,6 +42,18 @@ def numbers_of_points(batch: Batch, source: Tensor) -> Tensor:
     found = batch.covariates.numbers.flatten(0, 1)
     rows = torch.cat([found.new_full((1, found.shape[1]), torch.nan), found])
     return rows.index_select(0, torch.where(source <= len(found), source, 0))
+
+
+def numbers_of_changes(
+    encoder: CovariateEncoder, history: EventSequence, timeline: Timeline, device: torch.device
+) -> Tensor:
+    """Standardised numbers of a history's events [changes, columns], in the rows of its changes; missing for an expiry."""
+    found = encoder.rows([history], len(history), device).numbers[0]
+    if not timeline.is_expiry.any():
+        return found
+    changes = found.new_full((len(timeline.is_expiry), found.shape[1]), torch.nan)
+    changes[torch.from_numpy(~timeline.is_expiry).to(device)] = found
+    return changes
 
 
 class EventFeatures(nn.Module):

@@ -22,15 +22,15 @@ from foretell.batches.timelines import Histories
 from foretell.data import EventData, EventSequence, Vocabulary
 from foretell.data.calendar import Calendar
 from foretell.errors import ForetellError
-from foretell.ground.expiry import refuse_features
 from foretell.ground.impossible import check_declared
 from foretell.ground.possible_groups import possible_groups
+from foretell.ground.timeline import Timeline
 from foretell.lang.program import Program
 from foretell.models.base import WAVES, IntensityModel, asked_times
 from foretell.models.calendar import starts_of
 from foretell.models.capabilities import EmbedsTime, GapIntensities, NoiseIntensities, UnseenGroups
 from foretell.models.rules.earlier_names import NUMBERING, meet_saved_names, renamed_parameters
-from foretell.models.rules.event_features import PointInputs, numbers_of_points
+from foretell.models.rules.event_features import PointInputs, numbers_of_changes, numbers_of_points
 from foretell.models.rules.event_logs import check_event_arrays, event_arrays, event_logs, load_event_arrays
 from foretell.models.rules.mean_rates import mean_rates
 from foretell.models.rules.number_scales import NumberScales
@@ -74,7 +74,6 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         self.program = program = (
             rules if isinstance(rules, Program) else Program.from_file(rules, undeclared=options.undeclared, dim=dim)
         )
-        refuse_features(program)
         rows = self._cell_rows()
         self.layout = DimensionLayout(program, dim, cells_take_deduced=rows is not None)
         self.book = ParameterBook(self.layout, time_dim, rows)
@@ -109,10 +108,10 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
             unit = {} if "time_scale" in self.shown_units.values() else {"unit": "time_scale"}
             self.shown_units = {**self.shown_units, "short": "short", "long": "long", **unit}
 
-    def numbers_of(self, history: EventSequence) -> Tensor | None:
-        """Standardised numbers of a history's events [events, columns], where the program asks for some."""
+    def numbers_of(self, history: EventSequence, timeline: Timeline) -> Tensor | None:
+        """Standardised numbers of a history's changes [changes, columns], where the program asks for some; missing for an expiry."""
         encoder = self.collator.covariates
-        return None if encoder is None else encoder.rows([history], len(history), self.device).numbers[0]
+        return None if encoder is None else numbers_of_changes(encoder, history, timeline, self.device)
 
     @property
     def number_scales(self) -> NumberScales:
