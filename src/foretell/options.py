@@ -120,7 +120,8 @@ def from_table(cls: type[T], given: Mapping[str, Any], source: str, name: str, p
 
 
 def coerce(value: Any, hint: Any) -> tuple[Any, bool]:
-    """The value as the annotated type, and whether that was possible; ints may stand for floats, nothing else bends."""
+    """The value converted to the annotated type, and whether that was possible; integers are accepted for floats, and there are no
+    other conversions."""
     origin = get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         for one in get_args(hint):
@@ -150,7 +151,7 @@ def coerce(value: Any, hint: Any) -> tuple[Any, bool]:
 
 
 def expected(hint: Any) -> str:
-    """What values an annotation allows, in words."""
+    """The values that an annotation allows, in words."""
     origin = get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(expected(one) for one in get_args(hint) if one is not type(None))
@@ -164,7 +165,7 @@ def expected(hint: Any) -> str:
 
 
 def check_choice(name: str, value: Any, choices: Any, show: Callable[[Any], str] = str) -> None:
-    """Refuse a word that is none of the choices, a list or a Literal."""
+    """Refuse a word that is not one of the choices (a list or a Literal)."""
     known = list(get_args(choices) or choices)
     if value not in known:
         hint = did_you_mean(str(value), known, before="; ")

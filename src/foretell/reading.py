@@ -37,7 +37,7 @@ MOST_DIGITS = 400  # of a whole number, in a document; float64 ends at 309
 
 
 class UnreadableFile(ForetellError):
-    """Why a file cannot be read, and what to do; `missing` where there is none."""
+    """The reason why a file cannot be read, and what to do; `missing`: the file does not exist."""
 
     def __init__(
         self, reason: str, hint: str = "write the file again", missing: bool = False, path: Path | None = None
@@ -74,7 +74,7 @@ _limits: ContextVar[ReadLimits] = ContextVar("foretell_read_limits", default=DEF
 
 
 def read_limits() -> ReadLimits:
-    """Those in force."""
+    """The limits in force."""
     return _limits.get()
 
 
@@ -177,7 +177,7 @@ def open_unpacked(path: str | Path, packed: bool) -> BinaryIO:
 
 
 def read_bytes(path: str | Path, most: int | None = None) -> bytes:
-    """All of a regular file, which has at most `most` bytes."""
+    """The content of a regular file of at most `most` bytes."""
     path, most = Path(path), read_limits().bytes_of(0, packed=False) if most is None else most
     with open_regular(path) as file:
         try:

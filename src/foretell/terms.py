@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 
 class NameProblem(ValueError):
-    """What is wrong with one event name, without the place where it stood."""
+    """The mistake in one event name, without its place."""
 
 
 class NotATerm(NameProblem):
@@ -165,7 +165,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def unquote(quoted: str) -> str:
-    """What stands in quotes → a constant's spelling, with quotes only where it needs them."""
+    """Quoted text → the spelling of the constant, with quotes only if needed."""
     quote = quoted[0]
     inner = re.sub(r"\\(.)", r"\1", quoted[1:-1].replace(quote * 2, "\\" + quote), flags=re.S)
     # '3' is text and 3 a number: only words lose their quotes

@@ -17,7 +17,7 @@ SHORT = 12  # up to this length steps are taken one after the other
 
 
 def linear_scan(g: Tensor, b: Tensor) -> Tensor:
-    """All `x_i`, with nothing before the first: [B, N, P] from gates `g` and inputs `b` [B, N, P], real or complex."""
+    """All `x_i`, starting from zero: [B, N, P] from gates `g` and inputs `b` [B, N, P], real or complex."""
     return _LinearScan.apply(g, b)  # pyright: ignore[reportReturnType]
 
 

@@ -16,7 +16,8 @@ SMALLEST = 1e-6  # of a sum, relative to its largest entry, on the way back
 
 
 def pool(x: Tensor, segment: Tensor, count: int, beta: Tensor) -> Tensor:
-    """Rows [R, D] of `count` segments (`segment` [R] says of which) to [count, D]; `beta` [count] ≥ 1 is each segment's own."""
+    """Pool rows [R, D] of `count` segments (given by `segment` [R]) to [count, D]; `beta` [count] ≥ 1 is the exponent of each
+    segment."""
     return _Pool.apply(x, segment, count, beta)  # pyright: ignore[reportReturnType]
 
 

@@ -41,7 +41,7 @@ class SparseSum:
 
 
 def sparse_sum(target: np.ndarray, row: np.ndarray, targets: int, rows: int, device: torch.device) -> SparseSum:
-    """From pairs (target, row), in any order; a row may stand in a target twice."""
+    """Built from pairs (target, row), in any order; a pair may occur twice."""
     longest = LONGEST if device.type == "cuda" else None
     return SparseSum(
         lists_of(target, row, targets, longest).to(device), lists_of(row, target, rows, longest).to(device)

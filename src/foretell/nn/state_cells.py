@@ -126,7 +126,7 @@ class StateCells(WaveRun):
 
 
 class _Drifts:
-    """From right after an addition to a later time, for all rows of a table, some at a time."""
+    """Advance states from right after an addition to a later time, for all rows of a table, some at a time."""
 
     def __init__(self, systems: SystemParameters, functor: Tensor, elapsed: Tensor, dim: int) -> None:
         self.systems, self.functor, self.elapsed = systems, functor, elapsed.unsqueeze(-1)
@@ -141,7 +141,7 @@ class _Drifts:
         self.u, self.y = new(rows, layers, dim), new(rows, layers, dim)  # below each layer, and what it reads
 
     def tables(self) -> tuple[Tensor, ...]:
-        """What `ahead` is given slices of."""
+        """The inputs of `ahead`, which gets slices of them."""
         return self.functor, self.elapsed, self.rate, self.scaled, self.g, self.above, self.x, self.u, self.y
 
     def ahead(self, deduced: Tensor, x: Tensor, step: Tensor, tables: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -166,7 +166,7 @@ class _Drifts:
             yield layer, B, C
 
     def slopes(self) -> tuple[Tensor, ...]:
-        """What `back` is given slices of; gradients are left in some."""
+        """The inputs of `back`, which gets slices of them and writes gradients into some."""
         moved = self.g * self.above
         by_step = (self.rate * moved).conj_physical_() * self.elapsed
         self.by_rate = moved.conj_physical_() * self.scaled

@@ -29,7 +29,7 @@ class Points:
 
     @property
     def gap(self) -> Tensor:
-        """Where each point lies, which is also how many events it sees: int64 [1 or B, Q]."""
+        """The gap of each point, which is also the number of events that it sees: int64 [1 or B, Q]."""
         return self.queries.seen()
 
 
@@ -155,7 +155,8 @@ def integral_terms(model: IntensityModel, history: Any, batch: Batch, points: Po
 def log_likelihood(
     model: IntensityModel, batch: Batch, points: Points | None, sample: Sample | None = None, history: Any = None
 ) -> Terms:
-    """Terms of a batch, with the integral at `points`, or in closed form where there are none; `history`: of the batch, if it is read."""
+    """The terms of a batch, with the integral at `points`, or in closed form if there are none; `history`: the encoded batch, if
+    available."""
     history = model.encode(model.collator.plan_batch(batch)) if history is None else history
     if points is None:
         assert isinstance(model, ExactIntegral), f"{model.kind} has no closed-form integral"
@@ -187,7 +188,7 @@ def training_loss(
     history: Any = None,
     sample: Sample | None = None,
 ) -> Loss:
-    """The summed negative log-likelihood of a batch, in the model's dtype: what one training step descends.
+    """The summed negative log-likelihood of a batch, in the model's dtype: the loss of one training step.
 
     `pseudo_rate` adds that many pseudo-events of every type per unit of time, spread evenly over it: `−rate·∫ Σ_e log λ_e(t) dt`. It keeps
     types that are rare in training from becoming impossible, just as the pseudo-count of the Poisson floor does. `history` is the

@@ -39,9 +39,8 @@ def corrupt(
     drop: float,
     device: torch.device | str = "cpu",
 ) -> Corruption:
-    """Drawn on the host, event by event, so that a seed gives the same on every device and for any padding.
-
-    Where there are events, at least one is masked.
+    """Drawn on the CPU, event by event, so that a seed gives the same result on every device and for any padding. If there are
+    events, at least one is masked.
     """
     valid = np.arange(width) < lengths[:, None]
     removed, masked = np.zeros_like(valid), np.zeros_like(valid)

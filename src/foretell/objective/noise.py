@@ -40,7 +40,7 @@ WEIGHTS_AT_ONCE = 1 << 24  # gaps × parts × marks
 
 @dataclass(frozen=True)
 class NoiseEvents:
-    """Drawn events of a batch, padded, in order of time; and what the noise process says of the events that happened."""
+    """The noise events of a batch, padded and sorted by time, and the noise intensities of the observed events."""
 
     times: Tensor  # float64 [B, Q]
     seen: Tensor  # int64 [B, Q]: how many real events each sees, which is its gap
@@ -53,7 +53,7 @@ class NoiseEvents:
     drawn: int  # how many are valid
 
     def rows(self, start: int, stop: int) -> NoiseEvents:
-        """Those of some sequences, without padding that they do not need."""
+        """The draws of some sequences, without unnecessary padding."""
         if start == 0 and stop >= len(self.valid):
             return self
         valid = self.valid[start:stop]
@@ -92,13 +92,13 @@ class _Draws:
     pseudo: Tensor
 
     def below(self, rows: int) -> _Draws:
-        """The draws as rows of a larger batch that has so many rows above them."""
+        """The draws as rows of a larger batch, with this many rows above them."""
         return replace(self, row=self.row + rows)
 
 
 class NoiseProcess:
     def __init__(self, process: Noise, device: torch.device, mark_of_type: Tensor | None = None) -> None:
-        """`mark_of_type` [types] says what the process calls each type of the data; None: the same."""
+        """`mark_of_type` [types] maps the types of the data to marks of the process; None: they are the same."""
         self.mark_of_type = None if mark_of_type is None else mark_of_type.to(device)
         self.timed = None
         if isinstance(process, TimedNoise):

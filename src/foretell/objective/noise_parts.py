@@ -33,7 +33,8 @@ from foretell.models.tensor_file import read_tensors
 
 @dataclass(frozen=True)
 class Profile:
-    """From `edges[k, r]` on, until the next edge, mark `k` has the rate `rate[k, r]`. Last steps never end; before 0 is nothing."""
+    """A step function: from `edges[k, r]` to the next edge, mark `k` has the rate `rate[k, r]`. The last step never ends; the rate
+    before 0 is zero."""
 
     edges: Tensor  # float64 [K, R]: they rise from 0; equal ones are steps without length
     rate: Tensor  # float64 [K, R]
@@ -121,7 +122,7 @@ class NoisePart(Protocol):
     def columns(self) -> int: ...
 
     def expected(self, streams: int) -> Tensor:
-        """How many events of each column and mark come in each gap: [B, G, columns, K]."""
+        """The number of events of each column and mark in each gap: [B, G, columns, K]."""
         ...
 
     def waits(self, places: GapMarks, column: Tensor, uniform: Tensor) -> Tensor:
@@ -215,7 +216,7 @@ def since_start(batch: Batch, marks: int) -> Tensor:
 
 
 def since_own(batch: Batch, mark_of_event: Tensor, marks: int) -> Tensor:
-    """The time of the last event of each mark that each gap sees; infinite where there is none."""
+    """The time of the last event of each mark before each gap; infinite if there is none."""
     number = torch.arange(1, batch.times.shape[1] + 1, device=batch.times.device) * batch.is_event
     number = number.expand_as(mark_of_event)
     last = number.new_zeros(*batch.gap_start.shape, marks)

@@ -70,7 +70,7 @@ def rows_alone(functor: int, args: Ints) -> AskedEvents:
 def asked_events(
     history: SlotHistory, state: int, pattern: PlacePattern | None, keep: int, rng: np.random.Generator
 ) -> AskedEvents:
-    """All events that match and are possible in a state; of the others `keep`, or all where they are no more."""
+    """All possible events of a state that match, and `keep` of the others, or all of them if there are fewer."""
     assert history.products is not None
     grounded = history.grounded
     local = LocalFacts(len(grounded.facts.dim), grounded.known)

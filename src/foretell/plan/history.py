@@ -72,7 +72,7 @@ class GroundingArrays:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in what the grounding has learned since."""
+        """Update from a grounding that has grown."""
         if len(self.grounding.rule) > len(self.instances.head):
             self._more_instances()
         if len(self.grounding.keys) > len(self.facts.dim):
@@ -178,7 +178,8 @@ class Additions:
 
 @dataclass(frozen=True, eq=False)
 class LookUps:
-    """Facts that additions and events look at, whatever is asked: each (fact, event) once, sorted; event 0 for what never changes."""
+    """Facts that additions and events use for any query: each pair (fact, event) once, sorted; event 0 for facts that never
+    change."""
 
     fact: Ints
     event: Ints
@@ -221,7 +222,7 @@ class SlotHistory:
 
     @cached_property
     def totals(self) -> Ints:
-        """How many events are possible in each state, or may be, by all products' candidates: [states]."""
+        """An upper limit for the number of possible events in each state, counting all candidates of products: [states]."""
         listed = possible_counts(self.always, self.possible.start, self.possible.stop, self.states)
         return listed if self.products is None else listed + self.products.total
 

@@ -45,7 +45,7 @@ def sorted_once(values: Ints) -> Ints:
 
 
 def without(values: Ints, known: Ints) -> Ints:
-    """Those values that are not among the known ones; both are sorted."""
+    """The values that are not among the known ones; both are sorted."""
     if not len(known):
         return values
     place = np.searchsorted(known, values)
@@ -79,7 +79,7 @@ def changes(*columns: Ints) -> np.ndarray:
 
 
 def runs(*columns: Ints) -> list[tuple[int, int]]:
-    """Where rows that are equal in all columns start and stop."""
+    """The start and end of each run of equal rows."""
     starts = np.flatnonzero(changes(*columns)).tolist()
     return list(zip(starts, [*starts[1:], len(columns[0])], strict=True)) if starts else []
 

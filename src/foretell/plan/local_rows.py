@@ -67,7 +67,7 @@ def row_codes(rows: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class LocalRows:
-    """Facts and proofs that one question is about and that nothing else knows; their numbers go on from the grounding's."""
+    """Facts and proofs of a single query; their numbers follow those of the grounding."""
 
     facts_from: int
     instances_from: int
@@ -116,7 +116,7 @@ class LocalFacts:
         return found
 
     def extended(self, facts: FactArrays, grounded: GroundingArrays) -> FactArrays:
-        """The arrays of all facts, and behind them those of these."""
+        """The arrays of all facts, followed by those of these."""
         functor = joined(self.functor)
         dims, changing = grounded.layout.of_facts(grounded.grounding)
         return replace(
@@ -170,7 +170,7 @@ class LocalProofs:
         self.next += len(chosen)
 
     def extended(self) -> InstanceArrays:
-        """The arrays of all instantiations, and behind them those of these."""
+        """The arrays of all instantiations, followed by those of these."""
         base, group = self.instances, joined(self.group)
         r = np.asarray([self.grounded.r_of_group(one) for one in range(int(group.max(initial=-1)) + 1)], dtype=np.int64)
         counts = joined([np.full(len(one), one.shape[1], dtype=np.int64) for one in self.bodies])

@@ -54,7 +54,7 @@ class DimensionLayout:
 
     @cached_property
     def rules(self) -> tuple[RuleLayout | None, ...]:
-        """By place; None for removals, which no embedding sees."""
+        """The rules by position; None for removals, which do not affect embeddings."""
         found: list[RuleLayout | None] = []
         for place, numbered in enumerate(self.program.rules):
             rule = numbered.rule
@@ -155,7 +155,7 @@ class ParameterFamily:
 
     @property
     def is_learned(self) -> bool:
-        """Whether its names stand for parameters."""
+        """Whether the rule has parameters."""
         return self.stem != "row"
 
     def number(self, name: str) -> int:
@@ -270,7 +270,7 @@ class ParameterBook:
         return family, number, beta, beta.number(_bound(shapes.beta, bound))
 
     def _feature_row(self, functor: str, dim: int, args: tuple[str, ...]) -> tuple[ParameterFamily, int]:
-        """The place of a fact's vector, which is made of its numbers."""
+        """The position of a fact's vector, which is computed from its numbers."""
         family = self.family(("row", dim), "row", {"W": (dim, 1)})
         number = family.number(fact(functor, args))
         self._features(functor, dim).meet(family.rows[number][0], args)

@@ -79,7 +79,7 @@ class Intensities:
 
 @dataclass(frozen=True)
 class Frame:
-    """What every plan has, whatever its network does: points of time, and the slots of events."""
+    """The part that is common to all plans: points of time, and the slots of events."""
 
     points: int
     event_point: Tensor  # int64: `bos` and events of every sequence, one after the other

@@ -34,7 +34,7 @@ class PossibleByState:
 
 
 def possible_counts(always: Ints, start: Ints, stop: Ints, states: int) -> Ints:
-    """K of every state: how many events are possible."""
+    """The number of possible events of every state."""
     change = np.bincount(start, minlength=states + 1) - np.bincount(stop, minlength=states + 1)
     return len(always) + np.cumsum(change)[:states]
 
@@ -78,7 +78,7 @@ def numbers_below(counts: Ints, keep: int, rng: np.random.Generator) -> Ints:
 
 
 def checked(keep: int | None, rng: np.random.Generator | None) -> None:
-    """What a caller may ask for."""
+    """The queries that a caller can make."""
     if keep is not None and (type(keep) is not int or keep < 1):
         raise ForetellError(f"keep = {keep!r}: expected how many possible events to keep at a time, 1 or more, or None")
     if keep is not None and rng is None:

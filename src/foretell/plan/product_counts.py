@@ -52,7 +52,7 @@ def _moments(events: FunctorProducts, states: int) -> np.ndarray:
 
 
 def _all(events: FunctorProducts, state: int) -> float:
-    """Each once: an event that several have counts for the first of them."""
+    """Count each event once: an event of several products counts for the first of them."""
     listed = events.listed_values
     total = int(events.is_listed(listed, np.full(len(listed), state)).sum())
     for place, one in enumerate(events.products):
@@ -71,7 +71,7 @@ def _all(events: FunctorProducts, state: int) -> float:
 
 
 def _estimated(events: FunctorProducts, state: int, rng: np.random.Generator) -> float:
-    """Unbiased: a candidate counts by how many have it."""
+    """An unbiased estimate: each candidate is weighted by one over the number of products that have it."""
     listed = events.listed_values
     times = events.times(listed, np.full(len(listed), state))[events.is_listed(listed, np.full(len(listed), state))]
     total = float((1.0 / times).sum())

@@ -28,7 +28,7 @@ def strata(count: Ints, keep: int, rng: np.random.Generator) -> tuple[Ints, Ints
 
 
 class Candidates:
-    """What was chosen at queries: listed facts, and candidates of products by their numbers."""
+    """The events chosen at queries: listed facts, and candidates of products by their numbers."""
 
     def __init__(self, history: SlotHistory, local: LocalFacts) -> None:
         assert history.products is not None
@@ -46,7 +46,7 @@ class Candidates:
         self._take(fact, query, weight)
 
     def take_numbers(self, number: Ints, query: Ints, state: Ints, weight: np.ndarray) -> None:
-        """What a filter takes out has no intensity, and is left away."""
+        """Drop candidates that a filter excludes."""
         by_functor: dict[int, tuple[FunctorProducts, list[Ints], list[Ints]]] = {}
         for events, one, mine, args in self.products.decoded(number, state):
             kept = np.flatnonzero(one.passes(args, state[mine]))

@@ -49,7 +49,7 @@ class RowNumbering:
 
 
 class PartArrays:
-    """What holds of one part of a product through the states of a sequence; its facts are numbered from 0 on."""
+    """The facts of one part of a product through the states of a sequence, numbered from 0."""
 
     def __init__(self, timeline: Timeline, part: PartPattern) -> None:
         grounding = timeline.grounding
@@ -136,7 +136,7 @@ class ProductArrays:
         return found
 
     def passes(self, args: Ints, state: Ints) -> np.ndarray:
-        """bool [n]: what the filters leave."""
+        """bool [n]: True for candidates that pass the filters."""
         kept = np.ones(len(args), dtype=bool)
         for one in self.one.compares:
             kept &= self._compared(one, args[:, one.left - 1], args[:, one.right - 1])
@@ -220,7 +220,7 @@ class FunctorProducts:
 
 
 class ProductHistory:
-    """What the products of a program make possible in each state of a sequence."""
+    """The events that the products of a program make possible in each state of a sequence."""
 
     def __init__(self, timeline: Timeline) -> None:
         grounding = timeline.grounding

@@ -43,7 +43,7 @@ class ParameterGroup:
 
 @dataclass(frozen=True)
 class Tensor:
-    """What is kept of the rules' parameters in one piece: rows of one shape."""
+    """A tensor with parameters of rules: rows of one shape."""
 
     key: str  # vectors_8, blocks_8_8, beta, add_…; with the letter where there are several
     shape: tuple[int, ...]  # of a row
@@ -69,7 +69,7 @@ def tensors_of(book: ParameterBook, layers: int) -> list[Tensor]:
 
 
 def alike_of(layout: DimensionLayout, book: ParameterBook, layers: int) -> list[ParameterGroup]:
-    """In the order of the program; what has no names or numbers (dimension 0) is left out."""
+    """In the order of the program; entries without names or parameters (dimension 0) are left out."""
     found = []
     for family in book.families.values():
         if not family.is_learned:
@@ -247,7 +247,7 @@ def sizes_of(timeline: Timeline, slots: SequenceSlots, layout: DimensionLayout) 
 
 
 def product_words(grounding: Grounding) -> str:
-    """Which rules' possible events are products, and of which parts."""
+    """The rules whose possible events are products, with their parts."""
     rules, told = grounding.program.rules, []
     for one in grounding.products:
         atoms = [literal for literal in rules[one.rule].rule.body if isinstance(literal, Atom)]

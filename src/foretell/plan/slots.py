@@ -188,7 +188,7 @@ class _Builder:
         )
 
     def _code(self, fact: Ints, point: Ints) -> Ints:
-        """A slot as one number; what never changes is looked at once, at the first point."""
+        """A slot as one number; facts that never change have one slot, at the first point."""
         return fact * self.stride + point * self.facts.changing[fact]
 
     def _parts(self, codes: Ints) -> tuple[Ints, Ints]:

@@ -47,7 +47,7 @@ def make_recurrence(merger: Merger, histories: Sequence[SlotHistory]) -> Recurre
 
 @dataclass(frozen=True, eq=False)
 class _Order:
-    """In which order slots and versions are computed, and which of them each step has."""
+    """The order in which slots and versions are computed, and those of each step."""
 
     slots: Ints  # [needed]
     versions: Ints  # [V - 1]: all but the one that is none

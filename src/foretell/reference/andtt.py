@@ -314,7 +314,7 @@ def _open(
     seen: int,
     until: float,
 ) -> _Model:
-    """What the first `seen` events leave to compute with up to a time: of those after them nothing is known."""
+    """The state after the first `seen` events, for queries up to a time; later events are not used."""
     assert len(events) == len(times), f"{len(events)} events at {len(times)} times"
     assert 0 <= seen <= len(events), f"{seen} of {len(events)} events seen"
     found = list(changes(program, [name_of(one) for one in events[:seen]], times[:seen], until, settings.lifetimes))

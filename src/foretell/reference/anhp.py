@@ -39,7 +39,7 @@ def base_name(kind: Kind) -> str:
 
 
 class Head(NamedTuple):
-    """One set of `V, K, Q`, and the one type that is seen through it (None: all of them)."""
+    """One set of `V, K, Q`, and the type that it attends to (None: all types)."""
 
     name: str
     sees: str | None
@@ -136,7 +136,7 @@ class SlowANHP:
         return self.memo[key]
 
     def placed(self, out: Tensor, number: int) -> Tensor:
-        """What a head of size D found; where heads are smaller, beside what the others of its run found."""
+        """The output of a head of size D; smaller heads of a run are concatenated."""
         if not self.split:
             return out
         before = (number % self.heads) * len(out)
@@ -193,7 +193,7 @@ class SlowANHP:
         return torch.tensor(exponentials + logarithms + sines + cosines, dtype=torch.float64)
 
     def heads_of(self, kind: Kind) -> list[Head]:
-        """Through what a kind looks back: every head there is, or those of its own edges `e <- f` (section 4)."""
+        """The heads of a type: all heads, or those of its own edges `e <- f` (section 4)."""
         if self.edges is None:
             return [Head(f"head{n + 1}", None) for n in range(self.heads)]
         space, _, name = base_name(kind).partition(".")

@@ -32,7 +32,7 @@ class SlowCalendar:
 
     @property
     def width(self) -> int:
-        """How many waves there are."""
+        """The number of waves."""
         return 2 * (len(self.week_turns) + len(self.year_turns))
 
     def local_seconds(self, time: float) -> float:

@@ -61,6 +61,6 @@ def with_event(
 def with_query(
     vector: Tensor, covariates: SlowCovariates | None, time: float = 0.0, calendar: SlowCalendar | None = None
 ) -> Tensor:
-    """What is known at a time, with what its sequence's covariates and the calendar add."""
+    """The state at a time, with the terms of its sequence's covariates and of the calendar."""
     vector = vector if covariates is None else vector + covariates.of_query()
     return vector if calendar is None else vector + calendar.of_query(time)

@@ -45,7 +45,7 @@ class State:
 
 @dataclass(frozen=True)
 class Change:
-    """What leads from one state to the next."""
+    """A change: the transition from one state to the next."""
 
     what: Fact  # bos, an event, or EXPIRY
     time: float
@@ -108,7 +108,7 @@ def _ends(additions: Sequence[Added], before: float) -> list[float]:
 
 
 def _brought(program: Program, given: Sequence[str], events: Sequence[str]) -> set[Fact]:
-    """What comes with a sequence: given facts, and rows of tables from a log that are not among those of training."""
+    """The facts that come with a sequence: given facts, and rows of tables from a log that were not in training."""
     found = {(program.given[one[0]], *one[1:]) for one in (_fact(program, name) for name in given)}
     rows = {(table.functor, *row) for table in program.tables for row in table.rows}
     for table in program.tables:
@@ -132,7 +132,7 @@ def _fact(program: Program, name: str) -> Fact:
 
 
 def _state(program: Program, additions: tuple[Added, ...], brought: set[Fact]) -> State:
-    """The least fixed point over the rules, stratum by stratum, from what was added and is still there."""
+    """The least fixed point over the rules, stratum by stratum, starting from the additions in force."""
     facts = {one.instantiation.head for one in additions} | brought
     facts |= {(table.functor, *row) for table in program.tables for row in table.rows}
     proofs: set[Instantiation] = set()
@@ -153,7 +153,7 @@ def _state(program: Program, additions: tuple[Added, ...], brought: set[Fact]) -
 
 
 def _fire(program: Program, facts: frozenset[Fact], event: Fact, index: int) -> tuple[tuple[Added, ...], set[Fact]]:
-    """What the event adds and removes, judged by the database just before it."""
+    """The facts that the event adds and removes, given the database just before it."""
     added: list[Added] = []
     removed: set[Fact] = set()
     for number, numbered in enumerate(program.rules):

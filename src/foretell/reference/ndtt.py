@@ -276,7 +276,7 @@ class CellModel:
         return cell.target + (cell.c - cell.target) * torch.exp(-cell.decay * elapsed)
 
     def happen(self, index: int) -> None:
-        """The cells after event `index`: those of removed facts are gone, those of added ones move."""
+        """The cells after event `index`: those of removed facts are deleted, those of added facts updated."""
         kept = {one.instantiation.head for one in self.states[index + 1].state.additions if one.event < index}
         after = {fact: cell for fact, cell in self.cells[index].items() if fact in kept}
         for fact, by_r in self.states[index].added.items():
@@ -345,7 +345,7 @@ def _open(
     seen: int,
     until: float,
 ) -> CellModel:
-    """What the first `seen` events leave to compute with up to a time: of those after them nothing is known."""
+    """The state after the first `seen` events, for queries up to a time; later events are not used."""
     assert len(events) == len(times), f"{len(events)} events at {len(times)} times"
     assert 0 <= seen <= len(events), f"{seen} of {len(events)} events seen"
     found = list(changes(program, [name_of(one) for one in events[:seen]], times[:seen], until, settings.lifetimes))

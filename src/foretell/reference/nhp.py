@@ -22,7 +22,7 @@ BOS = Event("bos", 0.0)  # happens once, before everything else; it has a vector
 
 
 class Cell(NamedTuple):
-    """What the last event left behind; each but the time has `dim` numbers."""
+    """The cell after the last event; all fields except the time have `dim` numbers."""
 
     memory: Tensor  # c
     target: Tensor  # c̄

@@ -26,7 +26,7 @@ class SlowRMTPP:
     memo: dict[History, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def intensity(self, type: str, time: float, history: History) -> Tensor:
-        """`λ_e(t) = λ(t)·P(e)`: what comes does not depend on when, but for the calendar."""
+        """`λ_e(t) = λ(t)·P(e)`: without a calendar, the type does not depend on the time."""
         return self.total(time, history) * self.probability(type, time, history)
 
     def total(self, time: float, history: History) -> Tensor:

@@ -147,7 +147,7 @@ def beta_name(program: Program, one: Instantiation) -> str:
 
 
 def parameter_values(program: Program, one: Instantiation) -> dict[str, str]:
-    """What the variables in the parameter names stand for."""
+    """The values of the variables in the parameter names."""
     rule = program.rules[one.rule].rule
     names = [name for name in (rule.matrix, rule.beta) if name is not None]
     variables = dict.fromkeys(variable.name for name in names for variable in name.variables())

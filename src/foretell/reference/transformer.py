@@ -49,11 +49,11 @@ class SlowEncoder:
         return with_event(vector, self.covariates, event, self.calendar) + self.encoding(event.time, place)
 
     def at_query(self, history: History) -> Tensor:
-        """What intensities are made from: the top embedding of the last event."""
+        """The top embedding of the last event, from which intensities are computed."""
         return with_query(self.embedding(history, len(history), self.layers), self.covariates)
 
     def clocked(self, place: int, time: float, tau: Tensor) -> Tensor:
-        """What the calendar adds to the score of the type at `place`, in units of `τ`."""
+        """The calendar's term of the score of the type at `place`, in units of `τ`."""
         if self.calendar is None:
             return torch.zeros((), dtype=torch.float64)
         return tau * self.calendar.of_query(time)[place]
@@ -69,7 +69,7 @@ class SlowEncoder:
         return torch.tensor(components, dtype=torch.float64)
 
     def layered(self, sequence: History, place: int, layer: int) -> Tensor:
-        """What the heads find, mixed by `O`; then residual connection, LayerNorm and the feed-forward sublayer."""
+        """The outputs of the heads, combined by `O`; then residual connection, LayerNorm and the feed-forward sublayer."""
         found = torch.cat([self.attended(head, sequence, place, layer) for head in range(1, self.heads + 1)])
         below = self.embedding(sequence, place, layer - 1)
         x = self.normed(below + self.arrays[f"attend.{layer}.O"] @ found, f"layer.{layer}.norms.0")

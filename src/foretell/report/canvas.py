@@ -75,7 +75,7 @@ def save_figure(figure: Figure, path: Path | str) -> None:
 
 
 def per_unit(time_unit: str) -> str:
-    """What an intensity is per: `hour` of `hours`."""
+    """The singular of a unit of time: `hour` for `hours`."""
     if not time_unit or time_unit == "none":
         return "unit of time"
     return time_unit.split(" (")[0].removesuffix("s") if len(time_unit) < 30 else "unit of time"

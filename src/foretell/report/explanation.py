@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def heading(explained: Explanation | PastExplanation) -> str:
-    """Where the history stands."""
+    """The position in the history, in words."""
     last = "before any event"
     if explained.after is not None:
         event, time = explained.after
@@ -42,7 +42,7 @@ def tables(explained: Explanation | PastExplanation, top: int | None) -> list[Ta
 
 
 def heads_by_effect(explained: Explanation) -> list[tuple[str, RuleContribution]]:
-    """Every fact and rule that attends, those that move the intensity most, either way, first."""
+    """Every fact and rule that attends, sorted by the absolute effect on the intensity."""
     heads = [(fact.fact, one) for fact in explained.facts for one in fact.contributions if one.attention]
     return sorted(heads, key=lambda pair: -abs(pair[1].effect or 0.0))
 

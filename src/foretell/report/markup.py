@@ -53,7 +53,7 @@ def shown_text(text: str) -> str:
 
 
 def embedded_json(value: Any) -> Markup:
-    """JSON that may stand inside a `script` element: no character of it can end the element."""
+    """JSON for the inside of a `script` element: no character in it can end the element."""
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -77,7 +77,7 @@ def plain(value: Any) -> Any:
 
 
 class PreciseValue(float):
-    """A number of which a page keeps twelve digits: a time, say, late on a long clock."""
+    """A number with twelve digits, such as a late time on a long clock."""
 
     __slots__ = ()
 
@@ -143,7 +143,7 @@ def table(
 
 
 def more(summary: str, *inside: str) -> Markup:
-    """What is there for those who open it."""
+    """A part of a page that is closed until the reader opens it."""
     return element("details", element("summary", summary), *inside)
 
 

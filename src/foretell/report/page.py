@@ -61,7 +61,7 @@ def _hash(text: str) -> str:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a report is made of."""
+    """The inputs of a report."""
 
     summary: DataSummary
     entries: Sequence[Entry]  # floors among them; at least one that is none

@@ -94,7 +94,7 @@ def _label_curves(axes: Any, title: str) -> None:
 
 
 class PlotRange(TypedDict, total=False):
-    """From when to when one sequence is drawn (default: all of it), and the unit of time in the labels."""
+    """The time range of one sequence that is drawn (default: all of it), and the unit of time in the labels."""
 
     start: float | None
     end: float | None
@@ -198,7 +198,7 @@ def _draw_intensities(
     end: float | None = None,
     time_unit: str = "",
 ) -> tuple[float, float]:
-    """What both pictures of intensities share; from when to when they are."""
+    """Draw the part that both pictures of intensities share, and return its time range."""
     sequence = data[place]
     start = 0.0 if start is None else start
     end = sequence.t_end if end is None else end

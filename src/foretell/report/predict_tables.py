@@ -25,7 +25,7 @@ def sentence(prediction: Prediction, time_unit: str = "") -> str:
 
 
 def remarks(prediction: Prediction) -> list[str]:
-    """What a reader must know beside the numbers."""
+    """The notes below a table of predictions."""
     outlook, found = prediction.outlook, []
     if outlook.mean is None:
         found.append(

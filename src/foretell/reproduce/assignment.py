@@ -20,7 +20,7 @@ POLL = 1.0  # seconds between two looks at the clock
 
 @dataclass(frozen=True)
 class Assignment:
-    """A unit, and all that another process needs to know about it."""
+    """A unit, and everything that another process needs to run it."""
 
     experiment: str  # a name or a folder
     choice: Choice
@@ -65,7 +65,7 @@ class Worker:
     def _work(
         self, given: Assignment, definition: Definition, folder: UnitFolder, stop: Callable[[], bool]
     ) -> UnitOutcome:
-        """Whatever goes wrong is written into the unit's folder: the others go on."""
+        """Errors are written into the unit's folder; the other units continue."""
         began = time.monotonic()
 
         def over() -> bool:

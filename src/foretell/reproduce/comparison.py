@@ -50,7 +50,7 @@ class Score:
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """All that findings can ask about."""
+    """The results that findings use."""
 
     models: tuple[str, ...]  # with scores
     scores: Mapping[tuple[str, str], Score]  # by (model, metric)
@@ -73,7 +73,7 @@ class ModelComparison:
         return self.differences[second, first, key].reversed()
 
     def key(self, model: str, metric: str) -> str:
-        """The metric that `participants` stands for: that of all patterns, or of the only one."""
+        """The metric that `participants` means: that of all patterns, or of the only one."""
         keys = [key for name, key in self.scores if name == model and key.startswith(f"{WHO} ")]
         return metric if metric != WHO else f"{WHO} {ALL}" if f"{WHO} {ALL}" in keys else keys[0] if keys else WHO
 
@@ -217,7 +217,7 @@ def _test_table(tests: Sequence[ModelDifference]) -> list[TableSection]:
 
 @dataclass(frozen=True)
 class SizeChoice:
-    """What dev says of a model's sizes, each fitted with one seed."""
+    """The dev scores of a model's sizes, each fitted with one seed."""
 
     tried: tuple[Mapping[str, Any], ...]  # the grid's entries with a score, the best first
     noise: float | None  # by so much may two fits of one size differ on dev, with 95 %; None: there are not two seeds

@@ -107,7 +107,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user wants of an experiment."""
+    """The user's choices for an experiment."""
 
     quick: bool = False
     models: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class Choice:
 
 
 def read_definition(name: str, choice: Choice | None = None) -> Definition:
-    """By its name, or by the path of its folder."""
+    """Find an experiment by its name, or by the path of its folder."""
     choice = choice or Choice()
     folder = _folder(name)
     table = read_config(folder / FILE)
@@ -249,7 +249,7 @@ class ExperimentSummary:
 
 @dataclass(frozen=True)
 class Results:
-    """What is there of an experiment: the records of the units that are done."""
+    """The results of an experiment: the records of its finished units."""
 
     folder: Path  # OUT/NAME
     units: Sequence[Unit]  # all that are known by now

@@ -93,7 +93,7 @@ def co_wins(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
 
 
 def wins(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
-    """On so many metrics significantly better than every rival, and on the others not significantly worse than any."""
+    """The model is significantly better than every rival on this many metrics, and on the others not significantly worse than any."""
     won, lost, doubted, told = 0, False, False, []
     for metric in table["metrics"]:
         some = [one for one in tests if one.pooled.metric == found.key(table["model"], metric)]

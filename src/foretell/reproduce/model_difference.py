@@ -41,7 +41,7 @@ class ModelDifference:
 
     @property
     def p(self) -> float:
-        """The p-value of the permutation test, by itself."""
+        """The p-value of the permutation test alone."""
         return self.pooled.tests[0].test.p_value if self.pooled.tests else 1.0
 
     @property
@@ -122,7 +122,7 @@ def model_difference(
 
 
 def seed_differences(first: SeedRows, second: SeedRows, metric: str) -> dict[int, SeedDifference]:
-    """Seed by seed; a model of which there is one fit meets every seed of the other."""
+    """Compare seed by seed; a model with a single fit is compared with every seed of the other."""
     one, other = first.by_seed, second.by_seed
     found = {}
     for seed in sorted({*one, *other}):

@@ -65,7 +65,7 @@ class ReproduceOptions:
 
     @property
     def place(self) -> WorkPlace:
-        """Where units are worked on."""
+        """The workers of units."""
         return with_jobs(self.on, self.jobs)
 
 

@@ -215,7 +215,7 @@ class Workspace:
         return scored
 
     def machine(self) -> dict[str, Any]:
-        """Where this ran, for the record."""
+        """The machine and versions, for the record."""
         about = environment(self.device)
         return {
             "device": about.get("gpu", f"CPU, {about['threads']} thread{'s'[: about['threads'] - 1]}"),
@@ -223,7 +223,7 @@ class Workspace:
         }
 
     def give_way(self) -> None:
-        """Between two steps of a unit: stop here if that was asked for. What was written stays."""
+        """Called between two steps of a unit: stop here if requested. Written files stay."""
         if self.stop():
             raise TrainingInterrupt
 

@@ -52,7 +52,7 @@ MINUTES = 10.0
 
 @dataclass(frozen=True)
 class SearchListener:
-    """Who is told of a search, and asked whether to stop."""
+    """The listener of a search: it gets progress messages and can stop the search."""
 
     move: Callable[[str, int, int], None] = lambda words, done, of: None  # what is done, seconds so far, seconds in all
     tell: Callable[[str], None] = lambda line: None  # what is worth keeping
@@ -203,7 +203,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Where a search could not be begun, nothing stays."""
+    """If a search could not be started, remove its folder."""
     if not (folder / DEFINITION).exists() and not (folder / DATA).exists():
         (folder / LOCK).unlink(missing_ok=True)
         if folder.is_dir() and not any(folder.iterdir()):
@@ -229,7 +229,8 @@ def _define(table: Mapping[str, Any], folder: Path, options: AutoOptions) -> Non
 
 
 def _definition(given: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Data as the rules want them, their traits, and whether models without rules can be compared with those of the program."""
+    """The data as the automatic choice needs them, their traits, and whether models without rules can be compared with those of
+    the program."""
     program = str(given.get("model", {}).get("program", ""))
     model = {"kind": "s2ndtt", "program": program} if program else {}
     config = with_whole_paths(make_config({**given, "model": model}, "options"))
@@ -307,7 +308,7 @@ class _Search:
         return self._ended(ended)
 
     def _stop(self) -> bool:
-        """Asked all the time: also writes down what has been spent, and moves the bar."""
+        """Polled during the search; also records the time spent and updates the bar."""
         now = time.time()
         if now - self.kept >= KEEP_EVERY:
             self.kept = now
@@ -370,7 +371,7 @@ class _Search:
         part.rename(best)
 
     def _test(self, board: Leaderboard) -> Evaluation | None:
-        """The score of the chosen one on test, which nothing has looked at before; None: there is none."""
+        """The score of the chosen model on test, which was not used before; None without a test split."""
         run = RunFolder.open(self.folder / BEST)
         config = run.config()
         dataset = load_run(config)

@@ -51,7 +51,7 @@ def open_budget(folder: Path, minutes: float) -> Budget:
 
 
 def keep_budget(folder: Path, budget: Budget, *, ended: bool = False) -> None:
-    """Write it down; what has been spent until now is `spent` for the next call. `ended`: nobody works any more."""
+    """Save the budget; the time used until now is `spent` for the next call. `ended`: the call is over."""
     kept = replace(budget, spent=budget.used, began=0.0 if ended else time.time())
     text = {"seconds": kept.seconds, "spent": round(kept.spent, 3), "began": kept.began, "fit_until": budget.fit_until}
     with replacing(folder / FILE) as temporary:
@@ -59,7 +59,7 @@ def keep_budget(folder: Path, budget: Budget, *, ended: bool = False) -> None:
 
 
 def read_budget(folder: Path) -> Budget | None:
-    """As it was last kept; None: there is none."""
+    """The last saved budget; None if there is none."""
     path = folder / FILE
     if not path.exists():
         return None

@@ -110,7 +110,7 @@ class AutoSearch:
         return [*floors, *before, *(one.unit() for one in self._final_fits(ready, done)), *after]
 
     def candidates(self, decays: int) -> list[Candidate]:
-        """All of them, with what the user has fixed."""
+        """All candidates, with the settings that the user has fixed."""
         found = candidates_for(
             self.traits, self.device, program=self.program, decays=decays, without_rules=self.without_rules
         )
@@ -202,7 +202,7 @@ class AutoSearch:
 
 
 def unit_folders(folder: Path) -> list[UnitFolder]:
-    """Those of a search that were begun."""
+    """The candidates of a search that were started."""
     return [UnitFolder(path) for path in sorted((folder / "units").glob("*")) if path.is_dir()]
 
 
@@ -236,7 +236,7 @@ class _Fit:
         return FIRST_SHARE if first else LONG_SHARE
 
     def record(self) -> dict[str, Any]:
-        """What is recorded; a unit that others stop leaves what it had reached in PARTIAL."""
+        """The record of a unit; a unit that is stopped saves its progress in PARTIAL."""
         search = self.search
         if (self.run / CONFIG).exists():  # an earlier call may have found that there is time for fewer
             self.tables["train"]["epochs"] = RunFolder.open(self.run).config().train.epochs
@@ -312,7 +312,7 @@ class _Fit:
         return start
 
     def _dataset(self, config: RunConfig) -> Dataset:
-        """The data as this model sees them; test is not looked at."""
+        """The data as this model uses them, without test."""
         key = "rules" if self.search.program else "plain"
         if key not in self.workspace.loaded:
             self.workspace.loaded[key] = _alike(load_run(config), self.search)
@@ -340,7 +340,7 @@ class _Fit:
         return found | self._facts(model)
 
     def _facts(self, model: IntensityModel | None) -> dict[str, Any]:
-        """What is known of the fit, from its folder."""
+        """The state of the fit, from its folder."""
         records = RunFolder.open(self.run).metrics() if self._reached() else []
         settings = self.unit.settings
         return {

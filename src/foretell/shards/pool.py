@@ -18,7 +18,7 @@ GRACE = 40.0  # seconds that a worker has to stop when it is asked to
 
 @dataclass(frozen=True, eq=False)
 class SharedInput:
-    """What all shards of a work need, such as a model and its data; it goes to every worker once."""
+    """The shared input of all shards, such as a model and its data; it is sent to every worker once."""
 
     value: Any
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -73,7 +73,7 @@ class ShardPool(Protocol):
     def start(self, task: ShardTask) -> None: ...
 
     def wait(self, seconds: float = POLL) -> list[ShardOutcome]:
-        """Those that have ended; after so many seconds there may be none."""
+        """The shards that have ended; there may be none after this many seconds."""
         ...
 
     def interrupt(self) -> None:
@@ -81,7 +81,7 @@ class ShardPool(Protocol):
         ...
 
     def close(self, *, now: bool = False) -> None:
-        """Let the workers go; `now`: whatever they are doing."""
+        """Stop the workers; `now`: even if they are busy."""
         ...
 
 

@@ -125,7 +125,7 @@ class ProcessPool:
 
 @contextlib.contextmanager
 def _environment(**changes: str) -> Iterator[None]:
-    """What a process that is started inside finds in its environment."""
+    """The environment variables of processes that are started inside."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

@@ -36,7 +36,7 @@ class ShardStore:
         return self.folder / f"shard-{number:06d}.parquet"
 
     def get(self, number: int) -> Table | None:
-        """A shard's result; None: there is none, or none that is whole."""
+        """A shard's result; None if it is missing or incomplete."""
         digest = self.known.get(number)
         if digest is None:
             return None

@@ -24,7 +24,7 @@ class Adam:
         )
 
     def clear(self) -> None:
-        """Before a backward pass. On CUDA the first gradient is taken as it is, and not added to zeros."""
+        """Prepare a backward pass. On CUDA the first gradient replaces the old one instead of being added to zeros."""
         for parameter in self.parameters:
             if self.on_cuda:
                 parameter.grad = None

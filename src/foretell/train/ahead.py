@@ -17,7 +17,7 @@ Made = TypeVar("Made")
 
 
 class AheadQueue(Generic[Made]):
-    """What `make` gives for each piece of work, in order, at most `size` of them made and not taken."""
+    """The results of `make` for each piece of work, in order, with at most `size` of them made ahead."""
 
     def __init__(self, make: Callable[[Any], Made], work: Iterable[Any], size: int) -> None:
         assert size >= 1

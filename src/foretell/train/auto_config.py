@@ -33,7 +33,7 @@ class AutoConfig:
     loaded: Dataset | None = None  # the data as their files have them, so that they are read once
 
     def lines(self) -> list[str]:
-        """What was chosen and why, a setting per line."""
+        """The choices and their reasons, one setting per line."""
         return [f"{one.key} = {one.value}: {one.why}" for one in self.chosen]
 
     def sentence(self) -> str:

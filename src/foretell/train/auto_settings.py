@@ -23,7 +23,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class DataTraits:
-    """What the rules look at, of the training data."""
+    """The properties of the training data that the rules use."""
 
     events: int
     types: int
@@ -175,7 +175,7 @@ def _of_training(traits: DataTraits, on_gpu: bool, program: bool) -> Iterator[Ch
 
 
 def setting_of(table: Mapping[str, Any], key: str) -> Any:
-    """What a configuration says itself; None: nothing."""
+    """The value in the configuration itself; None if it has none."""
     section, name = key.split(".")
     return table.get(section, {}).get(name)
 

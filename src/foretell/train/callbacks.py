@@ -61,7 +61,7 @@ class Callback:
         """
 
     def stop(self) -> bool:
-        """Asked after every step and epoch.
+        """Called after every step and epoch; training stops if it returns True.
 
         Returns:
             True ends the run with a checkpoint and `TrainingInterrupt`.
@@ -116,7 +116,7 @@ class CallbackList(Callback):
 def run_settings(
     model: Network, options: TrainOptions, train: EventData, dev: EventData | None, **task: Any
 ) -> dict[str, Any]:
-    """What is trained and how, for `Callback.on_start`: the model's options, those of training, and the sizes of the data."""
+    """The settings for `Callback.on_start`: options of the model and of training, and the sizes of the data."""
     shown = {name: value for name, value in model.spec().items() if isinstance(value, str | int | float | bool | None)}
     parts = {"train": train} | ({} if dev is None else {"dev": dev})
     return {

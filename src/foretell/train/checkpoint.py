@@ -20,7 +20,7 @@ from foretell.train.records import check_records
 
 @dataclass
 class Progress:
-    """Where a run is: everything that is not a tensor."""
+    """The progress of a run: everything that is not a tensor."""
 
     epoch: int = 0  # epochs finished
     step_in_epoch: int = 0
@@ -95,7 +95,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def _progress(found: dict[str, Any]) -> Progress:
-    """Counters that are counters; what a hostile file says otherwise would only fail much later."""
+    """Check that the counters are valid; wrong values from a hostile file would only fail much later."""
     progress = Progress(**found)
     counters = progress.epoch, progress.step_in_epoch, progress.step, progress.epoch_events, progress.best_epoch
     counters = *counters, progress.states, progress.intensities

@@ -16,7 +16,7 @@ SHORTEST, LONGEST = 1e-12, 1e15  # seconds per unit
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:
-    """What the data were, in short."""
+    """A short description of the data."""
     return {
         "name": dataset.card.name,
         "origin": dataset.card.origin,

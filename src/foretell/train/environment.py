@@ -12,7 +12,7 @@ import torch
 
 
 def environment(device: str) -> dict[str, Any]:
-    """What a reader needs to know to run it again."""
+    """The information that is needed to repeat the run."""
     found = {
         "foretell": _version("foretell"),
         "python": sys.version.split()[0],
@@ -28,7 +28,7 @@ def environment(device: str) -> dict[str, Any]:
 
 
 def _version(name: str) -> str | None:
-    """None: it is not installed."""
+    """The version of a package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -40,7 +40,7 @@ class FileLock:
         return True
 
     def acquire(self, seconds: float) -> bool:
-        """As `try_acquire`, but waits for another process to let go."""
+        """As `try_acquire`, but waits for another process to release the lock."""
         until = time.monotonic() + seconds
         while not self.try_acquire():
             if time.monotonic() >= until:
@@ -58,7 +58,7 @@ class FileLock:
             self._file = None
 
     def holder(self) -> str:
-        """Who has it, as far as the file tells."""
+        """The holder of the lock, according to the file."""
         try:
             return self.path.read_text(encoding="utf-8")[:200].strip() or "another process"
         except (OSError, UnicodeDecodeError):

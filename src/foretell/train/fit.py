@@ -161,7 +161,7 @@ def _check_processes(processes: ProcessGroup, alone: bool, what: str) -> None:
 def _chosen(
     name: str, train: EventData, dev: EventData | None, hawkes: Hawkes | None, changes: dict[str, Any]
 ) -> tuple[IntensityModel, TrainOptions]:
-    """The model and the options that the rules choose, but for what was given."""
+    """The model and the options that the rules choose; given options take precedence."""
     check_choice("model", name, [AUTO], repr)
     device = str(choose_device(changes.get("device", TrainOptions.device)))
     decays = 0 if hawkes is None else hawkes.decays

@@ -101,7 +101,7 @@ def keep_floors(run: RunFolder, floors: dict[str, Any]) -> None:
 
 
 def kept_floors(run: RunFolder) -> dict[str, Any]:
-    """What `keep_floors` wrote, checked; empty: nothing."""
+    """The checked content of the file of `keep_floors`; empty if there is none."""
     path = run.path / FLOORS
     found = read_json(path) if path.exists() else {}
     floors = found.get("floors", {}) if isinstance(found, dict) else None

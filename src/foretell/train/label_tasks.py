@@ -94,7 +94,7 @@ class LabelTask(Generic[TaskHeadT]):
         return nullcontext()
 
     def kept(self) -> dict[str, torch.Tensor]:
-        """Nothing: every step begins anew."""
+        """Nothing: a step does not depend on the one before it."""
         return {}
 
     def restore(self, kept: dict[str, torch.Tensor]) -> None:

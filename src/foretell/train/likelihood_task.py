@@ -245,7 +245,7 @@ class LikelihoodTask:
             self.ahead = None
 
     def _carried(self, rows: int) -> tuple[Tensor, ...]:
-        """What goes into a later part of sequences."""
+        """The state for the next part of sequences."""
         assert isinstance(self.model, CarriesState)
         sizes = [(rows, size) for size in self.model.carried_sizes()]
         if self.carried is None or [tuple(one.shape) for one in self.carried] != sizes:

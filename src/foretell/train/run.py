@@ -41,7 +41,7 @@ FILES = CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM, NOISE, START, 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of one run: what was asked, where it ran, how it went, and the model that came out.
+    """The folder of one run: its settings, machine, learning curve and trained model.
 
     It has `config.toml`, `environment.json`, `metrics.jsonl`, `model.safetensors`, checkpoints, and `program.ndtt` with rules.
     `open` reads an existing one, `create` claims a new one. One process at a time may write it.
@@ -123,7 +123,7 @@ class RunFolder:
                 self.path.rmdir()
 
     def tidy(self) -> None:
-        """Remove what a killed process had begun to write."""
+        """Remove the temporary files of a killed process."""
         for name in (METRICS, MODEL, CHECKPOINT):
             for left in self.path.glob(f".{name}.*.part"):
                 left.unlink(missing_ok=True)
@@ -184,7 +184,7 @@ class RunFolder:
             self._write(CONFIG, head + mark + re.sub(r"(?m)^epochs = \d+", f"epochs = {epochs}", rest, count=1))
 
     def model(self, device: str = "cpu") -> IntensityModel:
-        """What a run that learned what happens next has learned."""
+        """The model of a run that was trained to predict what happens next."""
         return load_model(self._model_path(), device)
 
     def network(self, device: str = "cpu") -> Network:
@@ -228,7 +228,7 @@ class RunFolder:
         return replace(options, clock=self.clock())
 
     def facts(self) -> dict[str, Any]:
-        """What the run's data were, in short."""
+        """A short description of the run's data."""
         path = self.path / ENVIRONMENT
         if not path.exists():
             return {}

@@ -239,7 +239,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _opened(name: str, value: Any, hint: Any, problems: list[str]) -> Choices | Range | None:
-    """What a value leaves open; None: nothing."""
+    """The open choices of a value; None if it is fixed."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if isinstance(value, list):
         takes_lists = any(get_origin(kind) in (list, tuple) for kind in kinds)
@@ -291,7 +291,7 @@ def _number(value: Any) -> bool:
 
 
 def _not_searched(table: Mapping[str, Any]) -> list[str]:
-    """What a trial would pass over: it learns what happens next, and starts afresh."""
+    """Settings that a trial would ignore: it trains a model of what happens next from scratch."""
     found = []
     if "task" in table:
         found.append("[task]: settings are judged by the log-likelihood of what happens next; leave this table out")

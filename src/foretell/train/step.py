@@ -67,7 +67,7 @@ class PieceLimits:
 
 @dataclass(frozen=True)
 class LikelihoodQueries:
-    """What the likelihood is estimated from: integration times and, where possible events are down-sampled, how."""
+    """The draws for the likelihood: integration times and, if possible events are down-sampled, how."""
 
     points: Points | None  # None: in closed form
     sample: Sample | None

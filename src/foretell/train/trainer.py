@@ -41,7 +41,7 @@ class TaskScore:
 
 @dataclass(frozen=True)
 class StepLoss:
-    """What one update reports."""
+    """The report of one update."""
 
     loss: Tensor  # summed, on the device
     count: int  # terms of the sum
@@ -53,7 +53,7 @@ ModelT_co = TypeVar("ModelT_co", covariant=True)
 
 
 class Task(Protocol[ModelT_co]):
-    """What is learned and scored; the trainer calls `step` for every batch and `score` after every epoch."""
+    """The learning problem; the trainer calls `step` for every batch and `score` after every epoch."""
 
     @property
     def model(self) -> ModelT_co: ...

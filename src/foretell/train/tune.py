@@ -82,7 +82,7 @@ class TuningResult:
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """What a worker tells: a trial's epoch, or (with `record`) its end."""
+    """A worker's message: a trial's epoch or, with `record`, its end."""
 
     number: int
     setting: Setting
@@ -97,7 +97,7 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True)
 class _Search:
-    """What a worker needs; goes to other processes."""
+    """The inputs of a worker, which are sent to other processes."""
 
     space: Space
     options: SearchOptions

@@ -26,7 +26,7 @@ class WeightAverage:
         self.tensors = {name: one.detach().clone() for name, one in self.parameters.items()}
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint; nothing is touched where its average is of other parameters."""
+        """Resume from a checkpoint; nothing changes if its average belongs to other parameters."""
         found = checkpoint.average
         if {name: one.shape for name, one in found.items()} != {name: one.shape for name, one in self.tensors.items()}:
             raise ForetellError(
@@ -46,7 +46,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the model has the average; addresses stay as they are, since captured graphs know them."""
+        """A context in which the model has the averaged parameters; memory addresses stay the same for captured graphs."""
         own = {name: one.detach().clone() for name, one in self.parameters.items()}
         self._put(self.tensors)
         try:

@@ -19,7 +19,7 @@ HEADS = ("column", "of", "importance", "change", "effect")
 
 
 def covariates_section(entries: Sequence[Entry], progress: Callable[[str, int, int], None]) -> PageSection | None:
-    """None: no model uses columns that the data have."""
+    """None if no model uses columns of these data."""
     parts = [part for entry in entries if (part := _of_entry(entry, progress)) is not None]
     return PageSection("covariates", TITLE, joined(*parts)) if parts else None
 
@@ -42,7 +42,7 @@ def _of_entry(entry: Entry, progress: Callable[[str, int, int], None]) -> Markup
 
 
 def first_sequences(data: EventData, events: int) -> EventData:
-    """As many whole sequences as have so many events together, one at the least."""
+    """As many whole sequences as have this many events together, at least one."""
     count = int(np.searchsorted(data.columns.offsets[1:], events, side="right"))
     return data if count >= len(data) else data.select(range(max(count, 1)))
 

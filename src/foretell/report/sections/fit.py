@@ -48,7 +48,7 @@ class FitCurves:
 
 
 def fit_of(events: EventScores) -> FitCurves | None:
-    """None: there is no gap to look at."""
+    """None if there is no gap."""
     found = residuals(events)
     gaps = np.sort(found)
     count = len(gaps)
@@ -74,7 +74,7 @@ def fit_of(events: EventScores) -> FitCurves | None:
 
 
 def calibration_of(events: EventScores, data: EventData, seed: int = 0) -> Calibration | None:
-    """None: no event was scored."""
+    """None if no event was scored."""
     if not events.is_event.any():
         return None
     units = Units(events.sequence, len(data))
@@ -137,7 +137,7 @@ def fit_section(entries: Sequence[Entry]) -> PageSection:
 
 
 def _rounded(entry: Entry) -> str:
-    """What the residuals look like where the clock is coarse."""
+    """A note on the residuals if times lie on a coarse grid."""
     report = entry.data.report
     if report is None or report.grid is None or report.grid_share < 0.9:
         return ""

@@ -278,7 +278,7 @@ def _attended(head: Head, layer: int) -> list[Any]:
 
 
 def _facts(timeline: Timeline, states: list[int], names: _Names) -> tuple[list[int], list[list[int]]]:
-    """What is true all the while, and what comes and goes: fact, first moment, and the moment when it is gone."""
+    """Facts that are always true, and facts that change: fact, first moment, and the moment when it ends."""
     grounding = timeline.grounding
     always = [names.place(grounding.text(fact)) for fact in grounding.always.tolist() if not grounding.is_event(fact)]
     moving = []

@@ -114,7 +114,7 @@ class ChebyshevPiece:
         return _mixed(_inverse(self.degree, self.v.device), self.v)
 
     def curves(self) -> PolynomialCurves:
-        """What is known at any moment of the window."""
+        """The known range over the whole window."""
         return PolynomialCurves(self.series(), self.shape().off(self.remainder))
 
     def upper(self) -> Tensor:
@@ -310,13 +310,13 @@ def relu(x: ChebyshevPiece) -> ChebyshevPiece:
 
 
 def tighter(found: ChebyshevPiece, low: Tensor, high: Tensor) -> ChebyshevPiece:
-    """What was found, or, where that says less, just a range that is known."""
+    """The computed piece, or a known range if that is narrower."""
     worse = ~(found.remainder <= 0.5 * (high - low))  # what is not a number says less
     return ranged(found, worse, low, high) if bool(worse.any()) else found
 
 
 def ranged(found: ChebyshevPiece, where: Tensor, low: Tensor, high: Tensor) -> ChebyshevPiece:
-    """What was found, and in some places just a range."""
+    """The computed piece, with a plain range in some places."""
     plain = between(low, high, found.degree)
     v, remainder = torch.where(where, plain.v, found.v), torch.where(where, plain.remainder, found.remainder)
     length = None if found.length is None else found.length.masked_fill(where.any(-1, keepdim=True), torch.inf)

@@ -28,7 +28,7 @@ COSTS = ("accepted", "proposals", "bounds", "pieces")
 
 @dataclass(frozen=True)
 class SamplingStart:
-    """Where the future of a history begins."""
+    """The start of the future of a history."""
 
     history: EventSequence
     seen: int  # events of the history that have happened by then
@@ -41,7 +41,7 @@ DrawnShare = tuple[list[Future], Cost]
 
 @dataclass(frozen=True)
 class FutureDraws:
-    """What is to be drawn."""
+    """The request for draws."""
 
     model: SampledModel
     starts: Sequence[SamplingStart]

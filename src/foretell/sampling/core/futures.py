@@ -161,7 +161,7 @@ def _check_covariates(model: SampledModel, covariates: str) -> None:
 
 
 def longest_wait(model: SampledModel, histories: Sequence[EventSequence] | EventData) -> float:
-    """How long an event is waited for where nothing is said: a hundred times as long as any sequence of training."""
+    """The default horizon for the next event: a hundred times the longest training sequence."""
     longest = model.longest if model.longest is not None else max((one.t_end for one in histories), default=1.0)
     return LONGEST_TIMES * longest
 

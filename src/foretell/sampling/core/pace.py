@@ -22,7 +22,7 @@ MOST_PIECES = 512  # of a sequence's window
 
 @dataclass(frozen=True)
 class Pace:
-    """What is remembered of each sequence: how long pieces are, and how many events there were a unit of time."""
+    """The state for each sequence: the length of pieces, and the number of events per unit of time."""
 
     width: Tensor  # float64 [W]
     left: Tensor  # int64 [W]: pieces until the width may change

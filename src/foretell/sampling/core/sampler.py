@@ -68,7 +68,7 @@ class Sampler(ABC):
         """Intensities of every choice at times [W, Q]: float64 [W, Q, C]; 0 where a choice is none of the sequence's."""
 
     def look(self, times: Tensor) -> Tensor:
-        """Intensities, and a hint that bounds will be asked for there. The times must not depend on pending draws."""
+        """Intensities, with a hint that bounds will be needed there. The times must not depend on pending draws."""
         return self.intensities(times)
 
     @abstractmethod
@@ -87,9 +87,8 @@ class Sampler(ABC):
         """Events that are appended have covariates that are drawn by this generator, or missing ones."""
 
     def changes(self) -> Tensor | None:
-        """When intensities change by themselves, if nothing happens before: float64 [W]; None: they never do.
-
-        Intensities and bounds are of times up to then.
+        """The times at which intensities change without an event: float64 [W]; None: they never do. Intensities and bounds hold up
+        to these times.
         """
         return None
 
@@ -103,7 +102,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def name(self, row: int, choice: int) -> str:
-        """The event that a column of `intensities` stands for in that sequence."""
+        """The event of a column of `intensities` in that sequence."""
 
 
 class InverseSampler(Sampler):

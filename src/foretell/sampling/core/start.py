@@ -18,7 +18,7 @@ from foretell.sampling.core.sampler import Sampler
 
 
 class SampledModel(Protocol):
-    """What sampling needs of a model."""
+    """The methods of a model that sampling needs."""
 
     title: ClassVar[str]
     vocabulary: Vocabulary

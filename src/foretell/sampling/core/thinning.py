@@ -94,7 +94,7 @@ class EventDraws:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of every choice's intensity on pieces, and anywhere on them."""
+    """Bounds of every choice's intensity on pieces, at single times and over whole pieces."""
 
     curves: PolynomialCurves  # [A, P, C]
     lower: Tensor  # [A, P, C]: anywhere on a piece
@@ -129,7 +129,7 @@ class _Window:
 
 @dataclass(frozen=True)
 class WindowDraws:
-    """What the next window of each sequence brought."""
+    """The results of the next window of each sequence."""
 
     drawn: EventDraws
     due: Tensor  # float64 [draws]: of those that found nothing, the mass beyond the window up to their next proposal
@@ -181,7 +181,7 @@ def next_events(
 
 
 def until_change(sampler: Sampler, end: Tensor) -> Tensor:
-    """No window goes beyond a time at which intensities change by themselves."""
+    """Limit windows to the next time at which intensities change without an event."""
     changes = sampler.changes()
     return end if changes is None else torch.minimum(end, changes)
 
@@ -215,7 +215,7 @@ def next_window(
 def _inverted(
     sampler: InverseSampler, row_of_draw: Tensor, now: Tensor, horizon: Tensor, due: Tensor, random: torch.Generator
 ) -> WindowDraws:
-    """All the way to the horizon at once."""
+    """Take the whole range up to the horizon at once."""
     times = sampler.select(row_of_draw).invert(now[row_of_draw], due)
     found = (times <= horizon[row_of_draw]).nonzero().squeeze(1)
     level = torch.rand(len(times), generator=random, dtype=torch.float64).to(times.device)[found]
@@ -253,7 +253,7 @@ class _Clock:
         return self.now + self.base * torch.expm1(growing / self.short) + steady
 
     def lengths(self, waits: Tensor) -> Tensor:
-        """What times from now on [W, P] are on the clock."""
+        """Convert times relative to now [W, P] to times on the clock."""
         if self.short is None:
             return waits
         growing = torch.minimum(waits, self.limit - self.base)

@@ -22,7 +22,7 @@ class LivingAdditions:
         return self.ends[0][0] if self.ends else math.inf
 
     def after(self, removed: Iterable[int], added: Sequence[NewEnd]) -> LivingAdditions:
-        """What an event removed is gone before it adds."""
+        """Removals of an event take effect before its additions."""
         gone = set(removed)
         kept = [one for one in self.ends if one[1] not in gone]
         ends = sorted([*kept, *(one for one in added if one[0] < math.inf)], key=lambda one: one[0])
@@ -36,5 +36,5 @@ class LivingAdditions:
         return LivingAdditions(left, self.steady), ended, frozenset(one[1] for one in ended) - alive
 
     def count(self, now: float, at_now: bool) -> int:
-        """How many end before a time, or, with `at_now`, at it."""
+        """The number of additions that end before a time or, with `at_now`, at it."""
         return sum(one[0] < now or (at_now and one[0] == now) for one in self.ends)
