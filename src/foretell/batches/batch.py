@@ -82,7 +82,7 @@ def _tight(batch: np.ndarray, sizes: np.ndarray, max_padding: float) -> list[np.
 
 @dataclass(frozen=True, eq=False)
 class RuleRows:
-    """For a model made of rules: which timeline each row of a batch has, known on the host, and the plan of all rows together."""
+    """For models made of rules: the timeline of each row of a batch, on the CPU, and the plan of all rows together."""
 
     keys: tuple[bytes, ...]  # equal keys are equal events, and so one timeline
     timelines: tuple[Timeline, ...]
@@ -122,7 +122,7 @@ class Batch:
 
     @property
     def scored(self) -> Tensor:
-        """How many events of each sequence are scored: [B]."""
+        """The number of scored events of each sequence: [B]."""
         return self.event_counts.sum(1)
 
     @property
@@ -160,7 +160,7 @@ class Batch:
         return Batch(*map(change, self.tensors()), rules=rules, covariates=further, starts=starts, carried=carried)
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """All but the covariates, the calendar and what is carried."""
+        """The batch without covariates, calendar and carried state."""
         return tuple(getattr(self, field.name) for field in fields(self)[:-4])
 
     def all_tensors(self) -> tuple[Tensor, ...]:
@@ -242,7 +242,7 @@ def batch_of(
 def what_counts(
     lengths: np.ndarray, width: int, given_first: bool, window: Window, part: range | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """True where an event or a gap is in the likelihood (everything, unless the origin or the window says less).
+    """True for events and gaps that are in the likelihood (all of them, unless the origin or the window excludes some).
 
     With `part`, columns are those of a part of sequences of these (whole) `lengths`.
     """
@@ -304,11 +304,11 @@ class Queries:
         return cls.seeing(times, torch.minimum(seen, batch.lengths[:, None]))
 
     def at(self, times: Tensor) -> Queries:
-        """Other times [B, Q] that see the same events each: what was planned stays."""
+        """Other times [B, Q] that see the same events; the plan is kept."""
         return replace(self, times=times)
 
     def seen(self) -> Tensor:
-        """How many events each query sees: [1 or B, Q]."""
+        """The number of events that each query sees: [1 or B, Q]."""
         if self.visible.seen is not None:
             return self.visible.seen
         assert self.visible.per_gap is not None
@@ -365,12 +365,12 @@ class Collator:
     def batch_until(
         self, history: EventSequence, vocabulary: Vocabulary, asked: np.ndarray, device: torch.device | str
     ) -> Batch:
-        """One history alone, about which something is asked at some times, also after its end."""
+        """A single history with query times, which may be after its end."""
         watched = self.watched(history, float(asked.max(initial=0.0)))
         return self.batch(EventData([watched], vocabulary), [0], device=device)
 
     def with_rules(self, batch: Batch, chosen: Sequence[EventSequence], vocabulary: Vocabulary) -> Batch:
-        """The batch with the timelines of its rows, where a model is made of rules."""
+        """The batch with the timelines of its rows, for models made of rules."""
         return batch
 
     def plan_batch(self, batch: Batch) -> Batch:
@@ -384,7 +384,7 @@ class Collator:
         return queries
 
     def plans_ahead(self, batch: Batch, points: int) -> Mapping[Hashable, Any]:
-        """What `plan_batch`, and `plan_queries` with so many points per gap, will look for: plans by their keys."""
+        """The plans that `plan_batch`, and `plan_queries` with this many points per gap, will need, by their keys."""
         return {}
 
     def hand(self, plans: Mapping[Hashable, Any]) -> None:
@@ -396,5 +396,5 @@ class Collator:
 
     @contextmanager
     def keeping(self) -> Iterator[object]:
-        """Plans handed out inside are handed out again without a look at the device; a graph must keep what comes alive."""
+        """A context in which plans are reused without checking the device; a graph must keep them alive."""
         yield None

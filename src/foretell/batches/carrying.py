@@ -21,16 +21,16 @@ PART_EVENTS = 8192  # at a time where nothing is learned; shorter sequences are 
 
 @runtime_checkable
 class CarriesState(Protocol):
-    """All that it keeps of the past is a state of one size: `encode` goes on from `batch.carried`."""
+    """A model that summarises the past in a state of fixed size: `encode` continues from `batch.carried`."""
 
     def encode(self, batch: Batch) -> Any: ...
 
     def carried_sizes(self) -> list[int]:
-        """How many numbers each tensor has that is carried, per row."""
+        """The size of each carried tensor, per row."""
         ...
 
     def carry(self, history: Any, batch: Batch) -> tuple[Tensor, ...]:
-        """What it keeps after each row's last event, without gradients: [B, …] each."""
+        """The state after each row's last event, without gradients: [B, …] each."""
         ...
 
 
@@ -61,13 +61,13 @@ def encoded_parts(model: Any, longest: int, make: Callable[[range | None], Batch
 
 
 def lengths_of_parts(model: Any, lengths: np.ndarray) -> list[np.ndarray]:
-    """How many events each row has in each of its parts, from how many it has."""
+    """The number of events in each part of each row, from its total."""
     parts = _parts(model, int(lengths.max(initial=0)))
     return [np.clip(lengths - part.start, 0, len(part)) for part in parts] or [lengths]
 
 
 def _parts(model: Any, longest: int) -> list[range]:
-    """None where sequences are read whole."""
+    """None if sequences are read whole."""
     if longest <= PART_EVENTS or not isinstance(model, CarriesState):
         return []
     return [range(first, min(first + PART_EVENTS, longest)) for first in range(0, longest, PART_EVENTS)]
@@ -105,7 +105,7 @@ class PartOrder(BatchOrder):
         return len(self.parts)
 
     def step(self, place: int) -> BatchPart:
-        """What the step at this place of the epoch learns from."""
+        """The training data of the step at this position of the epoch."""
         return self.parts[place]
 
     def passed(self, count: int) -> None:

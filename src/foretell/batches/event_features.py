@@ -15,7 +15,7 @@ from foretell.wording import shown
 
 
 class FeatureEncoder(CovariateEncoder):
-    """Columns as they are named until they are fitted: then in standard deviations from their mean in training."""
+    """The named columns; once fitted, values are standardised by mean and standard deviation in training."""
 
     def __init__(self, columns: Sequence[NumberColumn]) -> None:
         super().__init__(CovariateEncoding(tuple(columns)))

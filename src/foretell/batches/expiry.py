@@ -67,7 +67,7 @@ def _of_changes(rows: CovariateRows, event: Tensor, inside: Tensor) -> Covariate
 
 
 def _of_events(values: Tensor, event: Tensor, inside: Tensor) -> Tensor:
-    """What events have, in the columns of changes; nothing for an expiry."""
+    """Values of events in the columns of changes; empty for expiries."""
     if not values.shape[1]:
         return values.new_zeros(event.shape)
     return torch.where(inside, values.gather(1, event), torch.zeros((), dtype=values.dtype, device=values.device))

@@ -42,11 +42,11 @@ class BatchOrder(Sequence[np.ndarray]):
             self.passed(place + 1)
 
     def step(self, place: int) -> Any:
-        """What the step at this place of the epoch learns from: a batch."""
+        """The batch of the step at this position of the epoch."""
         return self.batches[place]
 
     def passed(self, count: int) -> None:
-        """So many steps are done."""
+        """Continue after this many steps."""
         shards = self.data.columns.shards
         if shards is not None and count in self.ends:
             shards.release()

@@ -57,7 +57,7 @@ class RuleCollator(Collator):
         )
 
     def watched(self, sequence: EventSequence, until: float) -> EventSequence:
-        """Additions go on expiring after the end."""
+        """Additions also expire after the end of a sequence."""
         if not self.histories.expires or until <= sequence.t_end:
             return sequence
         return sequence.first(len(sequence), until)
@@ -84,7 +84,7 @@ class RuleCollator(Collator):
         return replace(queries, plan=plan)
 
     def _key(self, batch: Batch, queries: Queries, sample: Sample | None = None) -> Hashable:
-        """What a plan depends on; None where it is not kept."""
+        """The key of a plan; None if it is not cached."""
         rows, per_gap, keep = self._rows(batch), queries.visible.per_gap, None if sample is None else sample.keep
         if per_gap is None or self.asked is not None:
             return None
@@ -128,7 +128,7 @@ class RuleCollator(Collator):
         return found
 
     def _made(self, key: Hashable) -> Any:
-        """A plan that was made ahead or before; None: there is none."""
+        """A plan that was made before; None if there is none."""
         found = self.handed.get(key)
         return self.plans.get(key) if found is None else found
 
@@ -181,7 +181,7 @@ class RuleCollator(Collator):
         return QueryPlan(plan, *(torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in indices))
 
     def _frame(self, parts: Sequence[SequenceSlots], device: torch.device) -> Frame:
-        """What the network of the rules applies."""
+        """The plan that the network of the rules applies."""
         return make_plan(parts, self.layout, self.book, device)
 
 

@@ -65,7 +65,7 @@ class SizedCache(Generic[Entry]):
             return self.entries[key][0]
 
     def keep(self, key: Hashable, entry: Entry, size: int, most: int, least: int = 0) -> None:
-        """Add an entry; while there is more than `most` in all, the least recently used ones go, but for `least` of them."""
+        """Add an entry to an LRU cache of total size `most`, which always keeps at least `least` entries."""
         with self._lock:
             if key not in self.entries:
                 self.entries[key] = entry, size
@@ -102,7 +102,7 @@ class Histories:
         return _histories, (self.engine.program, self.layout, self.clock)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Histories:
-        """What is remembered depends on the program alone: the copy of a model may share it."""
+        """The cache only depends on the program, so copies of a model can share it."""
         return self
 
     @property
@@ -151,14 +151,14 @@ class Histories:
             first += len(own)
 
     def set_clock(self, clock: Clock) -> None:
-        """What is known of sequences is forgotten where durations change."""
+        """Clear the cache if durations change."""
         if self.expires and clock != self.clock:
             self.clock, self._lifetimes = clock, None
             for one in (self._timelines, self._stored, self._fixed, self._slots):
                 one.clear()
 
     def clock_spec(self) -> dict[str, object]:
-        """What a saved model says of its clock."""
+        """The clock of a saved model."""
         return {"clock": self.clock.to_json()} if self.expires else {}
 
     def meet_clock(self, spec: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ class Histories:
         return self._lifetimes
 
     def brought(self, vocabulary: Vocabulary, sequence: EventSequence) -> tuple[str, ...]:
-        """What comes with a sequence."""
+        """The facts that come with a sequence."""
         return brought_facts(self.engine.program, sequence, vocabulary.names)
 
     def timeline(
@@ -203,7 +203,7 @@ class Histories:
             return key, found
 
     def _key(self, sequence: EventSequence, given: Sequence[str]) -> bytes:
-        """What a timeline depends on; timelines of equal keys are equal."""
+        """The key of a timeline; timelines with equal keys are equal."""
         plain = _key(sequence.types, sequence.unscored, given)
         if not self.expires:
             return plain
@@ -214,7 +214,7 @@ class Histories:
         self._timelines.keep(key, timeline, len(timeline.events), KEPT_EVENTS, least=1)
 
     def history(self, key: bytes, timeline: Timeline) -> SlotHistory:
-        """What a timeline fixes about its slots."""
+        """The part of the slots that only depends on the timeline."""
         with self._lock:
             return self._history(key, timeline)
 
@@ -244,7 +244,7 @@ class Histories:
         return slots_of_history(history, states, keep, rng, chosen)
 
     def totals(self, key: bytes, timeline: Timeline) -> np.ndarray:
-        """How many events are possible in each state."""
+        """The number of possible events in each state."""
         with self._lock:
             return self._history(key, timeline).totals
 
@@ -280,7 +280,7 @@ class Histories:
 
 
 def _key(types: np.ndarray, history_only: np.ndarray | None, given: Sequence[str]) -> bytes:
-    """What a timeline depends on: the events, which of them may be impossible, and what came with the sequence."""
+    """The key of a timeline: the events, which of them may be impossible, and the facts that came with the sequence."""
     marked = np.flatnonzero(history_only) if history_only is not None else ()
     brought = "".join(f"{name}\n" for name in given).encode("utf-8", "surrogatepass")
     whole = np.ascontiguousarray(types, dtype=np.int64)

@@ -95,7 +95,7 @@ OF_COMMANDS: dict[str, dict[str, Completion]] = {
 
 
 def add_completion(command: str, parameter: str, annotation: Any) -> None:
-    """Give an argument or option of a command its completion, where there is one."""
+    """Add completion to an argument or option of a command, if it has one."""
     found = OF_COMMANDS.get(command, {}).get(parameter) or COMPLETIONS.get(parameter)
     for one in getattr(annotation, "__metadata__", ()):
         if found is not None and isinstance(one, OptionInfo | ArgumentInfo) and one.autocompletion is None:

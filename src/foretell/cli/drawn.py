@@ -17,7 +17,7 @@ from foretell.wording import counted
 
 
 def refuse_with_draws(options: Mapping[str, object]) -> None:
-    """What looks at all possible events."""
+    """Options that need all possible events."""
     given = [f"--{name}" for name, value in options.items() if value]
     if given:
         raise ForetellError(

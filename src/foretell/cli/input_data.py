@@ -44,7 +44,8 @@ def open_data(path: str, split: str | None, reading: dict[str, Any]) -> list[Eve
 
 
 def asked_times(data: EventData, text: str, option: str) -> tuple[EventData, list[float]]:
-    """The time that a user wrote, a number or a date, on the clock of each sequence; sequences that begin later are left out, and told."""
+    """A time given by the user, as a number or a date, on the clock of each sequence; sequences that begin later are left out with
+    a message."""
     numbers = [data.clock.number_of(text, one.start, option) for one in data]
     later = [place for place, number in enumerate(numbers) if not 0.0 <= number < float("inf")]
     if len(later) == len(numbers) and numbers:
@@ -64,7 +65,7 @@ def chosen_sequences(data: EventData, sequence: str | None) -> EventData:
 
 
 def chosen_among(parts: list[EventData], sequence: str | None) -> list[EventData]:
-    """The chosen sequence among several splits; places count through all of them."""
+    """The chosen sequence among several splits; positions count across splits."""
     if sequence is None:
         return parts
     for data in parts:
@@ -95,7 +96,7 @@ def is_piped() -> bool:
 
 
 def read_stdin() -> bytes:
-    """All of it."""
+    """Read all data."""
     stream = sys.stdin.buffer
     try:
         ready, _, _ = select.select([stream], [], [], PATIENCE)

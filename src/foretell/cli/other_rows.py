@@ -87,7 +87,7 @@ def say_undeclared(model: Network, data: EventData) -> None:
 
 
 def _say(before: Program, after: Program, files: dict[str, str], where: str) -> None:
-    """How many rows there are and how many are new, and what is doubtful in the files; on stderr."""
+    """Print the number of rows, the number of new rows, and warnings about the files, on stderr."""
     from foretell.lang.other_rows import new_rows
 
     for one in after.warnings[len(before.warnings) :]:

@@ -121,7 +121,7 @@ def predict(
 
 
 def _asked_for(found: ResultList[Prediction]) -> ResultList[Prediction]:
-    """What a table has rows of: the likeliest events, or those of the pattern."""
+    """The events in a table: the most probable ones, or those that match the pattern."""
     from foretell.data import ResultList
 
     with_who = ((one, one.who) for one in found)

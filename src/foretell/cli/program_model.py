@@ -19,7 +19,7 @@ _KNOWN = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
 
 
 def preset_options(kind: str, preset: str | None) -> dict[str, Any]:
-    """The options that a preset of a kind of model stands for."""
+    """The options of a preset of a kind of model."""
     from foretell.models.registry import model_options
     from foretell.options import check_choice
 
@@ -114,7 +114,7 @@ def _made(
 
 
 def _sizes(found: dict[str, Any], kind: str, params: Path) -> dict[str, Any]:
-    """By what a file of parameters says, and by what is in it."""
+    """Find the kind of model from a file of parameters: from its key, or from its names."""
     from foretell.models.registry import find_model
 
     named = find_model(kind).shown_sizes

@@ -107,7 +107,7 @@ def before(data: EventData, times: Sequence[float]) -> EventData:
 
 
 def read_program(path: Path, undeclared: flags.UndeclaredChoice) -> Program:
-    """The checked program; how many warnings there are goes to stderr."""
+    """The checked program; the number of warnings is printed on stderr."""
     from foretell.lang.program import Program
 
     program = Program.from_file(path, undeclared=undeclared.value)
@@ -205,7 +205,7 @@ class _States:
         }
 
     def counted(self, state: int) -> dict[str, int]:
-        """How many events are possible, by functor, of those that are counted and not named."""
+        """The number of possible events by functor, for events that are counted and not named."""
         return {name: int(events[state]) for name, events in self.counts.items()}
 
     def possible_count(self, state: int) -> str:

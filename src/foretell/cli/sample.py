@@ -149,7 +149,7 @@ def sample(
 
 
 def _check_ends(horizon: str | None, events: int | None, out: Path | None) -> None:
-    """Where futures end, and where they go."""
+    """Where futures end, and where they are written."""
     from foretell.data.loading import SUFFIXES, suffix_of
 
     if horizon is None and events is None:
@@ -238,7 +238,7 @@ def _short_table(found: Sequence[Futures], clock: Clock, began: list[int | None]
 
 @dataclass(frozen=True)
 class _Counts:
-    """How many events futures have."""
+    """The numbers of events of futures."""
 
     mean: float
     low: int

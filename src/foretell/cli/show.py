@@ -98,7 +98,7 @@ def _two_lines(heading: str) -> str:
 
 
 def fit_table(evaluations: list[Evaluation]) -> Table:
-    """Beside the first table: the other errors, and how well the predicted times are calibrated."""
+    """The second table: the other errors, and the calibration of predicted times."""
     scores = _scores_of(evaluations, closer=True)
     caption = (
         "of rescaled times: distance from Exp(1) (Kolmogorov-Smirnov), p if the model were right, mean gap (1 is right)"
@@ -119,7 +119,7 @@ def _small(p: float) -> str:
 
 
 def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
-    """How far sampled futures are from what happened; every parameter is in the caption."""
+    """A table with the distances between sampled and true futures; the caption has all parameters."""
     first = evaluations[0].futures
     assert first is not None
     unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""

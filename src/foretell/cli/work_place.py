@@ -24,7 +24,7 @@ FOLDER = "shards"
 
 @dataclass(frozen=True)
 class RunQuestion:
-    """What a run is asked about which data, as far as the answer depends on it."""
+    """The query to a run and the data, as far as the result depends on them."""
 
     run: Path
     model: IntensityModel
@@ -50,7 +50,7 @@ class RunQuestion:
 
 @contextmanager
 def shards_at(place: WorkPlace, question: RunQuestion, quiet: bool = False) -> Iterator[Shards | None]:
-    """The shards of a command that asks a run something; None where it is done in this process."""
+    """The shards of a command; None if the work is done in this process."""
 
     def tell(line: str) -> None:
         if not quiet:

@@ -186,7 +186,7 @@ def assemble_file(
 
 
 def _other_mistakes(made: PlacedEvents) -> list[str]:
-    """What else is wrong with files whose times or vocabulary could not be settled."""
+    """Further mistakes of files whose times or vocabulary could not be determined."""
     return [message for raw in made.files for message in raw.located(raw.problems if made.problems else raw.mistakes())]
 
 
@@ -253,7 +253,7 @@ def _at_first(raw: RawEvents, codes: np.ndarray, code: int, text: str) -> Proble
 
 
 def _two_meanings(files: Sequence[RawEvents]) -> list[str]:
-    """Type ids that stand for different names in different files, and names with different ids."""
+    """Type ids with different names in different files, and names with different ids."""
     problems: list[str] = []
     name_of: dict[int, tuple[str, str]] = {}
     id_of: dict[str, tuple[int, str]] = {}

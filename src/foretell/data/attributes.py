@@ -35,7 +35,7 @@ class Attribute:
         return [None if code < 0 else self.categories[code] for code in self.values.tolist()]
 
     def missing(self) -> np.ndarray:
-        """bool: True where there is no value."""
+        """bool: True for missing values."""
         if self.categories is not None:
             return self.values < 0
         if self.values.dtype.kind == "M":
@@ -60,17 +60,17 @@ class SequenceAttributes:
     place: int
 
     def of_events(self, name: str, count: int) -> Attribute | None:
-        """The values of the first `count` events; None where there is no such column."""
+        """The values of the first `count` events; None if there is no such column."""
         found = self.table.of_events.get(name)
         return None if found is None else found.take(slice(self.row, self.row + count))
 
     def of_sequence(self, name: str) -> Attribute | None:
-        """The sequence's own value; None where there is no such column."""
+        """The sequence's own value; None if there is no such column."""
         found = self.table.of_sequences.get(name)
         return None if found is None else found.take(slice(self.place, self.place + 1))
 
     def keep(self, kept: np.ndarray) -> SequenceAttributes:
-        """What is left where only the events that are `kept` (places, or bool per event) stay."""
+        """The attributes of the events that are `kept` (positions, or bool per event)."""
         rows = self.row + (np.flatnonzero(kept) if kept.dtype == np.bool_ else kept)
         events = {name: one.take(rows) for name, one in self.table.of_events.items()}
         return SequenceAttributes(AttributeTable(events, self.table.of_sequences), 0, self.place)

@@ -104,7 +104,7 @@ class Clock:
         return f"{number:g} {self.unit}".rstrip() if text is None else f"{text} {self.zone}"
 
     def number_of(self, text: str, start: int | None, option: str = "time") -> float:
-        """A number as it is; a date or time of day as a number of units since `start`."""
+        """A time as a number: numbers are not changed, dates become units since `start`."""
         try:
             return float(text)
         except ValueError:
@@ -149,7 +149,7 @@ def clock_from(values: Mapping[str, object]) -> Clock:
 
 
 def readable_unit(gaps: np.ndarray) -> str:
-    """The largest unit of which the median positive gap (in nanoseconds) is at least one; seconds for shorter ones."""
+    """The largest unit that is not longer than the median positive gap (in nanoseconds); at least seconds."""
     positive = gaps[gaps > 0]
     middle = float(np.median(positive)) / NS if len(positive) else 0.0
     return next((name for name in reversed(READABLE) if middle >= UNITS[name]), "seconds")

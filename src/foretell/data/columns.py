@@ -135,7 +135,7 @@ class Columns(Sequence[EventSequence]):
         return self.each(NO_SOURCE)
 
     def select(self, indices: Iterable[int]) -> Columns:
-        """Some of the sequences, in the order asked for."""
+        """Some of the sequences, in the given order."""
         chosen = np.fromiter((range(len(self))[index] for index in indices), dtype=np.int64)
         lengths = self.lengths[chosen]
         offsets = offsets_of(lengths)
@@ -179,7 +179,7 @@ class Columns(Sequence[EventSequence]):
         return Columns(**self.at_events(kept), offsets=offsets_of(lengths), **same, **bounds)
 
     def at_events(self, events: np.ndarray | slice) -> dict[str, Any]:
-        """What is per event, at some events."""
+        """Values per event, for some events."""
         return {
             "times": self.times[events],
             "types": self.types[events],
@@ -189,7 +189,7 @@ class Columns(Sequence[EventSequence]):
 
 
 def _given(dtype: type, values: list[Any], otherwise: object = None) -> np.ndarray | None:
-    """An array of values, or None where none of them is given; `otherwise` stands for those that are not."""
+    """An array of values, or None if none of them is given; missing values become `otherwise`."""
     if all(value is None for value in values):
         return None
     if otherwise is None and None in values:

@@ -36,7 +36,7 @@ class CovariateNames:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All names, without kinds."""
+        """All names of columns, without their kinds."""
         return tuple(split_kind(one)[0] for one in (*self.events, *self.static))
 
     def mistakes(self) -> list[str]:
@@ -94,7 +94,7 @@ class CategoryColumn:
 
     @property
     def size(self) -> int:
-        """How many codes there are."""
+        """The number of codes."""
         return FIRST + len(self.categories)
 
     def encode(self, attribute: Attribute) -> np.ndarray:
@@ -192,7 +192,7 @@ class CovariateEncoding:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns."""
+        """The columns of events and of sequences."""
         return tuple(one.name for one in (*self.events, *self.static))
 
     def encode(self, table: AttributeTable, rows: int, sequences: int) -> tuple[EncodedColumns, EncodedColumns]:

@@ -142,7 +142,7 @@ class LoadReport:
         return tuple(said)
 
     def lines(self) -> tuple[str, ...]:
-        """The warnings, then the shares of ties and of grid-aligned times where there are any."""
+        """The warnings, then the shares of ties and of times on a grid, if there are any."""
         said = list(self.warnings)
         if self.ties:
             said.append(f"{percent(self.ties)} of the gaps are zero (ties)")
@@ -267,7 +267,7 @@ class EventData:
         return counts_of_types(self.columns.types, len(self.vocabulary))
 
     def encoding(self) -> CovariateEncoding | None:
-        """How the covariates of these data are encoded, if they are what a model is trained on; None: there are none."""
+        """How the covariates of these data are encoded if a model is trained on them; None if there are no covariates."""
         table = self.columns.attribute_table
         return None if table is None or not self.covariates else CovariateEncoding.fit(self.covariates, table)
 
@@ -283,7 +283,7 @@ class EventData:
         return html_table(events_as_arrow(self, self.clock.zone), repr(self))
 
     def select(self, indices: Iterable[int]) -> EventData:
-        """Some of the sequences, in the order asked for."""
+        """Some of the sequences, in the given order."""
         return replace(self, sequences=self.columns.select(indices), report=None)
 
     def __len__(self) -> int:

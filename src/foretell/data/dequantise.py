@@ -22,7 +22,7 @@ NEAR, FEW, OFF = (
 
 @dataclass(frozen=True)
 class SpreadData:
-    """What was done: the grid, the share of gaps that were 0, and the data."""
+    """The result: the grid, the share of gaps that were 0, and the data."""
 
     grid: float | None  # None: times lie on no grid, and none are equal
     ties: float
@@ -32,7 +32,7 @@ class SpreadData:
 def grid_of(data: EventData) -> float | None:
     """The spacing that almost all times have: the smallest gap, if others are multiples of it, or a decimal one.
 
-    Where there is neither but times are equal, the smallest positive gap.
+    If there is neither but some times are equal, the smallest positive gap.
     """
     gaps = _gaps(data)
     positive = gaps[gaps > 0.0]

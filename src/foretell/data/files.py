@@ -24,7 +24,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 class NotesMistakes(Protocol):
-    """Whatever collects the mistakes of a file."""
+    """A collector of the mistakes of a file."""
 
     problems: list[Problem]
 
@@ -43,7 +43,7 @@ class Mistakes:
 
 
 def whole_file(path: Path) -> bytes | None:
-    """All bytes of a file, unpacked; None where something is wrong with it, which `text_lines` then tells of."""
+    """All bytes of a file, unpacked; None if it is damaged, which `text_lines` then reports."""
     try:
         with open_unpacked(path, path.suffix == ".gz") as stream:
             content = stream.read()
@@ -104,7 +104,7 @@ def _opened(path: Path, mistakes: NotesMistakes) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _noting_damage(mistakes: NotesMistakes, place: Callable[[], int]) -> Iterator[None]:
-    """Notes what goes wrong while a file is read; the reading ends there."""
+    """A context that records errors while a file is read; reading ends at the first."""
     try:
         yield
     except EOFError:

@@ -241,7 +241,7 @@ def _ndtt(path: Path, content: object) -> ForeignFile:
 
 
 def _mask(path: Path, count: int) -> list[object]:
-    """From when on each sequence is scored: the content of the file beside this one, or None for all."""
+    """The time from which each sequence is scored: the content of the file beside this one, or None for all."""
     beside = path.with_name(f"{path.stem}{MASK}{path.suffix}")
     if not beside.exists():
         return [None] * count
@@ -253,7 +253,7 @@ def _mask(path: Path, count: int) -> list[object]:
 
 
 def _scored_after(times: list[Any], cutoff: object) -> object:
-    """The NDTT code also scores an event at the very time of its mask, where we score what comes after `score_from`."""
+    """The NDTT code also scores an event exactly at the time of its mask; here only later events are scored."""
     return math.nextafter(float(cutoff), 0.0) if isinstance(cutoff, int | float) and cutoff in times else cutoff
 
 

@@ -120,7 +120,7 @@ def from_frame(
 
 
 def frame_options(sequence: str | None, time: str, event: str, how: FrameOptions) -> ReadOptions:
-    """What is said of a frame, checked."""
+    """The checked options for reading a frame."""
     given = cast(dict[str, Any], dict(how))
     bounds = {name: given.pop(name) for name in BOUNDS if name in given}
     args = given.pop("args", None)
@@ -144,7 +144,7 @@ def frame_events(frame: Any, options: ReadOptions, vocabulary: Vocabulary | None
 
 
 def _in_words(work: Callable[[], T]) -> T:
-    """What `work` gives; its messages name columns by keywords."""
+    """The result of `work`, with messages that name columns by keywords."""
     try:
         return work()
     except DataError as error:

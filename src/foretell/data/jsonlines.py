@@ -35,7 +35,7 @@ def read_jsonlines(path: Path, options: ReadOptions) -> RawEvents:
 
 
 def add_line(gatherer: Gatherer, number: int, line: str) -> None:
-    """One line; a blank one is none."""
+    """Parse one line; blank lines are skipped."""
     if line.isspace():
         return
     try:

@@ -25,7 +25,7 @@ MOST_SHOWN = 10
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels there are, and what has them."""
+    """The list of labels, and whether sequences or events have them."""
 
     field: str
     of: Of

@@ -70,7 +70,7 @@ class _Pairs:
 
 
 def find_leaks(data: EventData) -> tuple[Leak, ...]:
-    """All of them, columns of events first."""
+    """All leaks, columns of events first."""
     columns, pairs = data.columns, _pairs(data)
     if len(pairs.event) < FEWEST:
         return ()
@@ -119,7 +119,7 @@ def _of_types(values: Attribute, pairs: _Pairs, static: bool) -> float | None:
 
 
 def _of_gaps(values: Attribute, pairs: _Pairs, data: EventData) -> float | None:
-    """How far it tells the gap to the next event, if nearly."""
+    """How well the column determines the gap to the next event, if almost."""
     there = ~values.missing() & (pairs.gap > 0.0)
     if there.sum() < FEWEST or len(np.unique(pairs.gap[there])) < 3:
         return None

@@ -49,7 +49,7 @@ def embedded_names() -> tuple[str, ...]:
 
 
 def embedded_folder(name: str) -> Path | None:
-    """The folder of an embedded data set, or None if there is none of this name."""
+    """The folder of an embedded data set, or None if this name is unknown."""
     return EMBEDDED / name if name in embedded_names() else None
 
 
@@ -322,7 +322,7 @@ def _load_folder(folder: Path, options: ReadOptions, name: str, unseen: Sequence
 
 
 def _with_card(options: ReadOptions, card: Card, path: Path) -> ReadOptions:
-    """What the card says of times and covariates, where the user says nothing."""
+    """The card's options for times and covariates, for those that the user has not set."""
     keys = ("time_format", "timezone", "start", "covariates", "static")
     said = {key: value for key in keys if (value := getattr(card, key))}
     try:

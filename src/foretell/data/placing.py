@@ -101,7 +101,7 @@ def _as_timestamps(raw: RawEvents, form: str) -> RawEvents:
 
 
 def _place_numbers(made: PlacedEvents, options: ReadOptions) -> PlacedEvents:
-    """Numbers as they are, or since a start that a column or `first-event` says."""
+    """Place plain numbers: unchanged, or relative to a start from a column or `first-event`."""
     rule, origin = options.start, made.origin
     if rule and rule != "first-event":
         made.problems.append(

@@ -23,7 +23,7 @@ PlaceUnit = Literal["line", "row", "sequence", "event"]
 
 
 class Problem(NamedTuple):
-    """A mistake and the line or row it stands in (0: the file as a whole)."""
+    """A mistake and its line or row (0: the whole file)."""
 
     place: int
     text: str
@@ -40,7 +40,7 @@ def too_many_columns(count: int, place: int) -> list[Problem]:
 
 @dataclass(frozen=True)
 class TimeNotes:
-    """What was assumed when a file's times were read; counts of times."""
+    """The assumptions made while reading a file's times, as counts of times."""
 
     zoneless: int = 0  # without a zone
     twice: int = 0  # local times that happen twice, when clocks go back
@@ -118,7 +118,7 @@ class RawEvents:
         return messages
 
     def mistakes(self) -> list[Problem]:
-        """What is wrong whatever the vocabulary: the structure, then the values."""
+        """The mistakes that do not depend on the vocabulary: of the structure, then of the values."""
         return [*self.problems, *self.value_problems()]
 
     def value_problems(self) -> list[Problem]:

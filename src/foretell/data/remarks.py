@@ -10,7 +10,7 @@ _NUMBER = re.compile(r"[0-9](?:[0-9,.]*[0-9])?")
 
 
 def kind_of(sentence: str) -> str:
-    """A sentence without its numbers, which is the same for all files of which it says the same."""
+    """A sentence without its numbers, which is equal for similar messages about different files."""
     return _NUMBER.sub("#", sentence)
 
 

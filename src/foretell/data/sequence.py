@@ -109,7 +109,8 @@ class EventSequence:
 
     @classmethod
     def trusted(cls, **values: Any) -> EventSequence:
-        """A sequence over arrays that were checked before (float64, int32, read-only), all fields given: nothing is looked at again."""
+        """A sequence from arrays that were checked before (float64, int32, read-only), with all fields given; nothing is checked
+        again."""
         sequence = object.__new__(cls)
         for name in cls.__slots__:
             object.__setattr__(sequence, name, values[name])

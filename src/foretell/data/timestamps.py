@@ -65,7 +65,7 @@ def find_zone(name: str) -> tzinfo:
 
 
 def parse_time(text: str, zone: str = "UTC") -> int | None:
-    """One time, or None where the text is none."""
+    """One time, or None if the text is not a time."""
     found = parse_times([text], zone)
     return int(found.instants[0]) if found.valid[0] else None
 

@@ -45,7 +45,7 @@ def in_windows(data: EventData, events: int, history: int) -> EventData:
 
 
 def spans_of(columns: Columns, place: int, events: int, history: int) -> list[WindowSpan]:
-    """The windows of one sequence; those of which nothing is scored are left out."""
+    """The windows of one sequence; windows without a scored part are left out."""
     times = columns.times[columns.offsets[place] : columns.offsets[place + 1]]
     count, later = len(times), 0.0 if columns.scored_from is None else float(columns.scored_from[place])
     if count <= events:

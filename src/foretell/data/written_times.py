@@ -40,7 +40,7 @@ def ends_known(data: EventData) -> np.ndarray:
 
 
 def starts_known(data: EventData) -> bool:
-    """Whether a file has to say where sequences start: with an absolute clock, unless that is their first event."""
+    """Whether a file needs the starts of sequences: with an absolute clock, unless they start at their first event."""
     return data.columns.starts is not None and data.origin == "window"
 
 

@@ -56,7 +56,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Resampling:
-    """How replicates are made of units, and in words how that is done."""
+    """How replicates are drawn from units, with a description in words."""
 
     units: int
     unit: str  # "sequences" or "events"
@@ -79,7 +79,7 @@ class Resampling:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """All of them at once, for small data."""
+        """All replicates at once, for small data."""
         return np.concatenate(list(self._drawn(REPLICATES)))
 
     def _drawn(self, rows: int) -> Iterator[np.ndarray]:
@@ -165,7 +165,7 @@ class Units:
         return self.sequences >= ENOUGH_SEQUENCES
 
     def resampling(self, seed: int) -> Resampling:
-        """Over sequences where there are enough, else over blocks of rows."""
+        """Resample sequences if there are enough, and else blocks of rows."""
         return (
             resample_sequences(self.sequences, seed) if self.whole_sequences else resample_blocks(self.sequence, seed)
         )

@@ -180,7 +180,7 @@ def compare(
 
 
 def check_comparable(runs: Sequence[ComparedRun]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """That all runs score the same events; the type of each row, and the names that these point into."""
+    """Check that all runs score the same events; returns the type of each row, and the names of types."""
     first = runs[0]
     names = first.data.vocabulary.names
     for other in runs[1:]:
@@ -225,7 +225,7 @@ def ways_of(over: Literal["events", "sequences", "both"], sequences: int) -> tup
 
 
 def compared_pairs(metrics: Sequence[Sequence[Metric]]) -> list[tuple[int, int]]:
-    """All pairs of a few runs; of more, the best in log-likelihood with each of the others."""
+    """All pairs of a few runs; with more runs, the best in log-likelihood with each of the others."""
     if len(metrics) <= ALL_PAIRS_UP_TO:
         return list(combinations(range(len(metrics)), 2))
     best = int(np.argmax([one[0].values.sum() for one in metrics]))

@@ -122,7 +122,7 @@ class _Question:
 
 
 def _changes(column: ColumnEncoding, values: Attribute) -> list[tuple[str, Attribute]]:
-    """What the column is changed to, by name."""
+    """The changes of a column, by name."""
     if isinstance(column, NumberColumn):
         return [("+1 sd", Attribute(values.values.astype(np.float64) + column.scale))]
     assert isinstance(column, CategoryColumn)

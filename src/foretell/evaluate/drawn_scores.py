@@ -172,7 +172,7 @@ def _sequence(
 
 
 def _ends(model: IntensityModel, history: Any, batch: Batch) -> Tensor:
-    """Log-intensities of what happened [N], which no draw has a part in."""
+    """Log-intensities of the observed events [N], which are exact."""
     if isinstance(model, RuleModel):  # a plan has them whatever its queries
         nothing = Queries.seeing(batch.times[:, :0], batch.types[:, :0])
         return model.ends_and_inside(history, batch, model.collator.plan_queries(batch, nothing), False).log_at_end[0]
@@ -213,7 +213,7 @@ def _totals(model: IntensityModel, history: Any, batch: Batch, queries: Queries,
 
 
 def _above(model: IntensityModel, history: Any, batch: Batch, ends: Tensor, sample: Sample | None) -> Tensor:
-    """How many possible events have a higher intensity than what happened, or estimates of that: float64 [N]."""
+    """The number of possible events with a higher intensity than the observed one, or its estimate: float64 [N]."""
     found, first = [], 0
     for part in _parts(model, Queries.of_events(batch), sample):
         planned, count = model.collator.plan_queries(batch, part, sample), part.times.shape[1]

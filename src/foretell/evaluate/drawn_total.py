@@ -35,7 +35,7 @@ class PartialModel:
 
     @property
     def possible(self) -> int:
-        """How many events are possible: exact where no filter takes any out."""
+        """The number of possible events; exact if there are no filters."""
         return round(float(self.asked.weight.sum()))
 
     @torch.no_grad()
@@ -67,7 +67,7 @@ class PartialModel:
 
 
 def is_drawn(model: IntensityModel, data: EventData) -> bool:
-    """Whether at the ends of some sequences too many events are possible to look at them all."""
+    """Whether too many events are possible at the end of some sequence to evaluate all of them."""
     if not isinstance(model, RuleModel) or not model.histories.grounding.products:
         return False
     return any(int(possible_totals(model, one)[-1]) > LISTED for one in data)

@@ -131,7 +131,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Places:
-    """Where marches begin."""
+    """The starting times of the integration."""
 
     start: Tensor  # float64 [B, n]
     seen: Tensor  # int64 [B, n]: events that are seen from there
@@ -150,7 +150,7 @@ class Expiries:
         return None if batch.rules is None or batch.rules.event is None else cls(batch)
 
     def seen(self, first: Tensor, times: Tensor) -> Tensor:
-        """How many changes are seen at times [R, Q·P], at least the first ones."""
+        """The number of changes seen at times [R, Q·P], at least the first ones."""
         return torch.maximum(first, torch.searchsorted(self.times, times.contiguous()).minimum(self.lengths))
 
     def next(self, now: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ class NextEventDensity:
     masses: Tensor  # [B, n, K]: that each type is the next, in the model's dtype
 
     def where(self, chosen: Tensor, other: NextEventDensity) -> NextEventDensity:
-        """What another march found at the chosen places [B, n], and this one elsewhere."""
+        """Combine the results of another integration at the chosen places [B, n] with those of this one elsewhere."""
         made = []
         for mine, theirs in ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self)):
             made.append(torch.where(chosen if chosen.ndim == mine.ndim else chosen.unsqueeze(-1), theirs, mine))
@@ -204,7 +204,7 @@ def march(
 
 @dataclass(frozen=True)
 class _Ranks:
-    """Places that are asked together, in rows that have one history each."""
+    """Prefixes that are integrated together, in rows with one history each."""
 
     batch: Batch
     history: Any
@@ -300,7 +300,7 @@ class _Running:
         return NextEventDensity(*(one[:-1].unflatten(0, self.shape) for one in found))
 
     def _close_ranks(self) -> None:
-        """Once many have arrived, the rest go on in fewer rows, each with the history of its places."""
+        """Once many are finished, continue with the rest in fewer rows, each with the history of its places."""
         marching = self.active.nonzero().squeeze(1)
         rows, per_row = self.shape
         if per_row == 1 or self.expiries is not None or len(marching) > PACKED_BELOW * self.ranks.place.numel():

@@ -98,7 +98,7 @@ _ROW = np.dtype(
 
 @dataclass(frozen=True)
 class _Marching:
-    """What a march from the events of a batch needs beside its sequences."""
+    """The inputs of the integration from the events of a batch, besides its sequences."""
 
     model: IntensityModel
     wide: IntensityModel  # with a name for every event that is possible

@@ -37,7 +37,7 @@ class EventPattern:
     free: tuple[bool, ...]
 
     def matches(self, name: str) -> bool:
-        """A variable that stands at two places must be the same at both; `_` need not."""
+        """A variable that occurs twice must have the same value in both places; `_` need not."""
         functor, arguments = split(name)
         if functor != self.functor or len(arguments) != len(self.places):
             return False
@@ -167,7 +167,7 @@ def parse_pattern(text: str) -> ParticipantPattern:
 
 @dataclass(frozen=True)
 class Guesses:
-    """What was guessed for one pattern, event by event."""
+    """The predictions for one pattern, event by event."""
 
     pattern: str
     sequence: np.ndarray  # int64
@@ -226,7 +226,7 @@ COLUMNS = ("sequence", "event", "wrong", "candidates")
 
 @dataclass(frozen=True)
 class _Guessing:
-    """What guessing the participants in a batch needs beside its sequences."""
+    """The inputs of predicting participants in a batch, besides its sequences."""
 
     model: IntensityModel
     data: EventData

@@ -162,7 +162,7 @@ def seen_until(data: EventData, start: float | Sequence[float]) -> EventData:
 
 @dataclass(frozen=True)
 class _Draws:
-    """What draws of next events need beside the numbers of the sequences."""
+    """The inputs of draws of next events, besides the positions of the sequences."""
 
     model: IntensityModel
     data: EventData

@@ -64,7 +64,7 @@ def by_quadrature(
 
 @dataclass(frozen=True)
 class _Quadrature:
-    """What the outlook from the ends of sequences needs beside their numbers."""
+    """The inputs of predictions from the ends of sequences, besides their positions."""
 
     wide: IntensityModel  # with a name for every event that is possible
     data: EventData
@@ -125,7 +125,7 @@ def _moments(marched: NextEventDensity, row: int, begin: float) -> Moments:
 
 
 def outlook_table(sequences: np.ndarray, found: Sequence[NextEventDistribution]) -> Table:
-    """Outlooks as they are kept: JSON, in which every float comes back as it was."""
+    """Predictions as stored JSON, in which every float is restored exactly."""
     return {"sequence": np.asarray(sequences), "outlook": [json.dumps(asdict(one)) for one in found]}
 
 
@@ -158,7 +158,7 @@ def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[Intensit
 
 
 def _may_come(model: RuleModel) -> PossibleNames:
-    """Whatever the program declares an event, about all that its facts and the events so far are about."""
+    """All events that the program declares, with all constants of its facts and of the events so far."""
     arities: dict[str, set[int]] = {}
     for one in (model.program.functors[name] for name in model.functors):
         if one.arity is not None:

@@ -203,7 +203,7 @@ def embeddings_of(
 
 
 def _told(made: Iterable[np.ndarray], of: int, progress: Callable[[int, int], None] | None) -> Iterator[np.ndarray]:
-    """The same, with progress told after each."""
+    """As above, with progress after each sequence."""
     for place, one in enumerate(made):
         yield one
         if progress is not None:

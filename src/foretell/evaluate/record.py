@@ -48,7 +48,7 @@ OF_TIMES = {
 
 @dataclass(frozen=True)
 class Origin:
-    """What scores were computed from: they fit nothing else."""
+    """The inputs of stored scores, which are only valid for these."""
 
     model: str  # digest of the model's file
     data: str  # digest of the scored events

@@ -110,7 +110,7 @@ class Chunk:
 
 
 def make_chunk(engine: Engine, sequences: list[SequenceRows], impossible: int) -> Chunk:
-    """All that came up beyond the loaded program, in the order in which it did; the engine replayed these sequences and no others."""
+    """Everything that was added to the loaded program, in order; the engine has replayed only these sequences."""
     symbols, made = engine.symbols, engine.instances
     beyond = slice(engine.base_instances, None)
     return Chunk(
@@ -255,7 +255,7 @@ class SequenceReplay:
         self._apply(event, time)
 
     def expire(self, before: float) -> None:
-        """All that ends before a time."""
+        """End everything that expires before a time."""
         if self.queue is None:
             return
         while (due := self.queue.due(before)) is not None:
@@ -314,7 +314,7 @@ class SequenceReplay:
         return found[~chosen], found[chosen]
 
     def timeline(self, sequence: str, times: np.ndarray, grounding: Grounding | None = None) -> Timeline:
-        """So far, in the engine's own numbering."""
+        """The rows so far, in the engine's own numbering."""
         known = grounding_of(self.engine) if grounding is None else grounding
         lifetimes = {} if self.queue is None else self.queue.lifetimes
         return timeline_of(known, sequence, times, self.rows(), lifetimes)

@@ -264,7 +264,7 @@ class Index:
         return found
 
     def _sweep(self) -> None:
-        """Drop what is empty and unwatched; a new version tells whoever remembers having read it."""
+        """Drop entries that are empty and unused; a new version number invalidates cached reads."""
         empty = [key for key, one in self.buckets.items() if one.is_idle and key != ()]
         for key in empty:
             self.buckets.pop(key).version += 1
@@ -330,7 +330,7 @@ NO_GROUP = -1  # of instantiations that have no parameters
 
 
 class Instances:
-    """Every instantiation of a rule that was ever found: an integer for (rule, body facts), with its head and its group `r`."""
+    """All instantiations of rules so far: an integer for each (rule, body facts), with its head and its group `r`."""
 
     def __init__(self) -> None:
         self.rule: list[int] = []

@@ -51,7 +51,7 @@ class GroundingError(ForetellError):
 
 @dataclass(slots=True)
 class Work:
-    """What awaits a component."""
+    """The pending changes of a component."""
 
     added: list[int] = field(default_factory=list)  # facts
     removed: list[int] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class EventEffect:
-    """What an event does, as long as what was read to find it is unchanged."""
+    """The effects of an event, valid as long as the facts that were read are unchanged."""
 
     reads: Reads
     additions: list[int]  # instantiations of `<-` rules
@@ -127,7 +127,7 @@ class Engine:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it knows the loaded program alone."""
+        """Whether the engine only has the loaded program."""
         known = len(self.symbols.functors), len(self.symbols.constants), len(self.keys), len(self.instances)
         return known == (self.base_functors, self.base_constants, self.base_facts, self.base_instances)
 

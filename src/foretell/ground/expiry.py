@@ -44,7 +44,7 @@ def lifetimes_of(program: Program, clock: Clock) -> dict[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What ends at one time."""
+    """The additions that end at one time."""
 
     time: float
     additions: list[int]  # by their numbers

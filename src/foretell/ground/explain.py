@@ -184,7 +184,7 @@ def _with_rows(timeline: Timeline, functor: str, args: tuple[str, ...]) -> Timel
 
 
 def _name(fact: str) -> str:
-    """The fact as the library spells it; what a program would write beside it is refused with a word on it."""
+    """The canonical spelling of the fact; other syntax of programs is refused with a message."""
     text = fact.strip()
     if text.startswith("not ") or text.startswith("!"):
         word = text.split()[0][:3]
@@ -291,7 +291,7 @@ class _Tree:
         return ProofExplanation(self.grounding.text(fact), shown, additions, more)
 
     def _source(self, instance: int) -> tuple[str, str]:
-        """What an instantiation is one of, and where that stands in the program."""
+        """The rule of an instantiation, and its place in the program."""
         rule, rules, tables = self.grounding.rule[instance], self.grounding.program.rules, self.grounding.program.tables
         span = rules[rule].rule.span if rule < len(rules) else tables[rule - len(rules)].span
         return self.grounding.group_name(self.grounding.group[instance]), span.place

@@ -162,7 +162,7 @@ class JoinPlan:
         return reads, found
 
     def is_hopeless(self, fact: int) -> bool:
-        """Nothing was found for this fact, and nothing that can change was looked at."""
+        """The join had no result for this fact, and used no fact that can change."""
         kept = self.kept.get(fact)
         return kept is not None and not kept[0] and not kept[1]
 
@@ -295,7 +295,7 @@ class _Pending:
         self.near.pop(place, None)
 
     def bind(self, slots: Iterable[int]) -> Filters:
-        """What can be decided now that these are bound, too."""
+        """The conditions that can be checked once these variables are bound."""
         for slot in slots:
             for number in self.users.pop(slot, ()):
                 self.missing[number] -= 1
@@ -355,7 +355,7 @@ def _binds(
 
 
 def _cost(pattern: AtomPattern, bound: set[int], database: Database, place: int) -> tuple[float, int, int]:
-    """How many facts there will be to loop over, as far as sizes tell."""
+    """The expected number of facts to loop over, estimated from sizes."""
     relation = database.relations[pattern.functor]
     size = len(relation.facts.facts)
     known = tuple(position for position, slot in enumerate(pattern.slots) if slot in bound)

@@ -74,7 +74,7 @@ class Triggers:
 
 @dataclass(slots=True)
 class Reading:
-    """Who looks at the facts of one functor."""
+    """The readers of the facts of one functor."""
 
     above: Triggers = field(default_factory=Triggers)  # rules whose heads lie in other components
     inside: Triggers = field(default_factory=Triggers)  # rules of the same, recursive component

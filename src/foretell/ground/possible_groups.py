@@ -76,7 +76,7 @@ class _Relaxed:
         return self._deduced(rule, Atom(f"{GROUP} {place}", values, span, span))
 
     def rules_behind(self, rules: Iterable[NumberedRule]) -> list[NumberedRule]:
-        """All that can make the conditions of some rules true."""
+        """Everything that can make the conditions of some rules true."""
         made = [
             replace(one, rule=self._deduced(one.rule, one.rule.head))
             for one in self.program.rules
@@ -119,7 +119,7 @@ class _Relaxed:
         return replace(rule, kind="deduce", head=head, body=body, beta=None, matrix=None)
 
     def _event(self, event: Atom, head: Atom, others: tuple[Literal, ...]) -> tuple[Atom, ...]:
-        """What has to be the case for an event to happen."""
+        """The conditions under which an event can happen."""
         if event.functor == BOS:
             return ()
         if self.program.functors[event.functor].kind == "event":

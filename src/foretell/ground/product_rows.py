@@ -60,7 +60,7 @@ class _PartProof:
 
 
 class _PartRows:
-    """What holds of parts, by functor and by fact."""
+    """The facts of parts, by functor and by fact."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.grounding, self.whole, self.sequence = timeline.grounding, (0, timeline.states), timeline.sequence

@@ -49,7 +49,7 @@ class ComparedPlaces:
 
 @dataclass(frozen=True, slots=True)
 class EventProduct:
-    """All that one rule makes possible."""
+    """The events that one rule makes possible."""
 
     rule: int  # place in the program's rules
     functor: int  # of the events

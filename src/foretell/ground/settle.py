@@ -270,7 +270,7 @@ class ProofGraph:
         return None
 
     def _record(self, now: int, rows: EndedRows | None) -> None:
-        """What changed in the end; a fact that went and came back has not changed."""
+        """The net changes; a fact that was removed and restored has not changed."""
         engine = self.engine
         active, true = engine.instances.active, engine.true
         for instance, was in self.touched_proofs.items():

@@ -91,7 +91,7 @@ class StoredChunks:
         return found
 
     def clear(self) -> None:
-        """Forget all files, which stay where they are."""
+        """Drop all references to files; the files stay on disk."""
         self.chunks, self.places = [], {}
         self.opened.clear()
 

@@ -38,7 +38,7 @@ class RenameError(ForetellError):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A word that could stand at a place, with what it is."""
+    """A possible completion at a place, with its kind."""
 
     text: str
     kind: str  # functor, constant, variable or declaration
@@ -67,7 +67,7 @@ class EditedProgram:
 
     @cached_property
     def names(self) -> list[Occurrence]:
-        """All names, those of this file first."""
+        """All names, with those of this file first."""
         return [one for source in self.gathered.sources for one in occurrences(source)]
 
     # --- places ---
@@ -227,7 +227,7 @@ class EditedProgram:
         return (Proposal(name, "variable", "variable of this statement") for name in found)
 
     def _constants(self, names: list[Occurrence], functor: str, place: int) -> Iterator[Proposal]:
-        """Those that facts, tables and other rules have at this place."""
+        """The constants of facts, tables and other rules in this argument."""
         found: dict[str, str] = {}
         for table in self.gathered.tables:
             if terms.bare(table.functor) == functor and place < table.arity:
@@ -278,7 +278,7 @@ def _argument_place(words: list[str]) -> tuple[str | None, int]:
 
 
 def meaning(rule: Rule) -> str:
-    """What a rule says, as a sentence."""
+    """The meaning of a rule, as a sentence."""
     head = f"`{pretty_atom(rule.head)}`"
     if rule.is_fact:
         return f"{head} is true, always"

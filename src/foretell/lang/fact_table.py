@@ -29,7 +29,7 @@ class FactTable:
 
     @property
     def source(self) -> str:
-        """Where its rows come from, as the program writes it."""
+        """The source of its rows, as written in the program."""
         return self.path if self.log is None else str(self.log)
 
 

@@ -106,7 +106,7 @@ def _comments(source: Source, start: int, end: int, after_code: bool) -> tuple[l
 
 @dataclass
 class _Piece:
-    """What stands on one line of a statement that has several."""
+    """One line of a statement that has several."""
 
     indent: str
     tokens: list[Token] = field(default_factory=list)
@@ -114,7 +114,7 @@ class _Piece:
     beside: _Comment | None = None
 
     def lift(self) -> None:
-        """Makes room beside it: there is one comment per line."""
+        """Start a new line: there is one comment per line."""
         if self.beside is not None:
             self.above.append(self.beside)
             self.beside = None

@@ -146,7 +146,7 @@ def _first_span(declared: _Declared) -> Span | None:
 
 
 def _undeclared_events(state: _Resolving, gathered: UncheckedProgram) -> set[str]:
-    """Functors that some rule waits for and that nothing declares an event."""
+    """Functors in the first condition of `<-` rules that are not declared as events."""
     firsts = (one.rule.body[0] for one in gathered.rules if one.rule.kind != "deduce")
     names = {atom.functor for atom in firsts if isinstance(atom, Atom)} - {BOS}
     return {name for name in names if name not in state.declared or state.declared[name].kind is None}
@@ -222,7 +222,7 @@ def _features(state: _Resolving, one: FeatureDeclaration) -> None:
 
 
 def _without_embedding(state: _Resolving, by_name: Mapping[str, Functor], unread: set[str]) -> None:
-    """Features of what is no event, or of what has no embedding that could take them in."""
+    """Features of functors that are not events, or have no embedding."""
     for name, one in state.features.items():
         if by_name[name].kind == "fact" and name not in unread:
             message = f"{shown(name)} is no event, and `features` names columns of events"

@@ -175,7 +175,7 @@ def names() -> tuple[str, ...]:
 
 
 def file_of(name: str) -> Path | None:
-    """The file of a shipped program, or None if there is none of this name."""
+    """The file of a shipped program, or None if this name is unknown."""
     return SHIPPED / f"{name}.ndtt" if name in names() else None
 
 

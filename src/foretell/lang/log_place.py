@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """`from_log(buy, 1)`: what stands at this place, from 1 on, among the arguments of such events."""
+    """`from_log(buy, 1)`: the values of this argument, counted from 1, of such events."""
 
     functor: str
     place: int
@@ -17,6 +17,6 @@ class LogPlace:
         return f"from_log({self.functor}, {self.place})"
 
     def values(self, events: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
-        """What stands there in events (functor and arguments), each value once and in the order in which they come."""
+        """The values of the argument in events (functor and arguments), each once, in order of occurrence."""
         found = (args[self.place - 1] for name, args in events if name == self.functor and len(args) >= self.place)
         return list(dict.fromkeys(found))

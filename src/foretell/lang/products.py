@@ -15,7 +15,7 @@ from foretell.lang.syntax import Atom, Compare, Count, Literal, Not, Rule, Varia
 
 @dataclass(frozen=True)
 class RulePart:
-    """What holds of one part, as facts of a functor that no program can write: a rule deduces them."""
+    """The facts of one part, with an internal functor; a rule deduces them."""
 
     rule: Rule
     variables: tuple[str, ...]  # arguments of its head

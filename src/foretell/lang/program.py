@@ -79,7 +79,7 @@ def promise_rule(promise: Promise, functor: str = "never") -> Rule:
 
 @dataclass(eq=False)
 class UncheckedProgram:
-    """All that was read, before it is checked: rules numbered, tables loaded, and the mistakes found so far."""
+    """A program before it is checked: numbered rules, loaded tables, and the mistakes found so far."""
 
     rules: list[NumberedRule] = field(default_factory=list)
     declarations: list[Statement] = field(default_factory=list)
@@ -94,7 +94,7 @@ class UncheckedProgram:
     is_complete: bool = True  # False: a file is missing, so that any functor may be made true by it
 
     def bodies(self) -> Iterator[Rule]:
-        """All rules, and promises as such."""
+        """All rules, with promises marked."""
         yield from (one.rule for one in self.rules)
         yield from map(promise_rule, self.promises)
 
@@ -173,7 +173,7 @@ class Program:
         return frozenset(bare(name) for name in self.functors if bare(name) != name)
 
     def functor_of(self, name: str, places: int) -> str:
-        """What a name is called in `functors`: `age/2` where it has several numbers of arguments.
+        """The key of a name in `functors`: `age/2` if it has several numbers of arguments.
 
         Args:
             name: the name of a functor.

@@ -30,7 +30,7 @@ class Use:
 
     @property
     def is_event(self) -> bool:
-        """What `<-` waits for."""
+        """The events of `<-` rules."""
         return self.rule.kind != "deduce" and self.place == 0
 
 

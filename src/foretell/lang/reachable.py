@@ -10,7 +10,7 @@ Node = TypeVar("Node", bound=Hashable)
 
 
 def closure(start: Iterable[Node], after: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """All that can be reached."""
+    """Everything that can become true."""
     found = set(start)
     waiting = list(found)
     while waiting:

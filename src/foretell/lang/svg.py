@@ -130,7 +130,7 @@ class _Picture:
         return self.top[self.layout.boxes[box].layer]
 
     def _ports(self) -> dict[tuple[int, int], float]:
-        """Where each link leaves a predicate: spread over its upper or lower side, in the order of where they go."""
+        """The point at which each link leaves a predicate: spread over its upper or lower side, in the order of the targets."""
         sides: dict[tuple[int, bool], list[tuple[float, int]]] = {}
         for number, (link, way) in enumerate(zip(self.links, self.layout.ways, strict=True)):
             box, other = (link.end, way[-2]) if link.to_head else (link.start, way[1])

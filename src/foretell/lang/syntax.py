@@ -190,7 +190,7 @@ class Equalities:
         self.stands_for: dict[str, Term] = {}  # what each variable was set equal to
 
     def root(self, term: Term) -> Term:
-        """What a term stands for: a constant if it is equal to one."""
+        """The value of a term: a constant if it is equal to one."""
         passed = []
         while isinstance(term, Variable) and term.name in self.stands_for:
             passed.append(term.name)

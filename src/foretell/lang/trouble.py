@@ -78,14 +78,14 @@ class Trouble:
         return self.place > self.start and self.tokens[self.start].type == "RULE"
 
     def starts_line(self, place: int) -> bool:
-        """Nothing but space stands before it on its line."""
+        """Whether there are only spaces before it on its line."""
         token = self.tokens[place]
         if place == 0:
             return True
         return token.source.text.find("\n", self.tokens[place - 1].end, token.start) >= 0
 
     def closes_too_few(self) -> bool:
-        """To the end of the statement, more parentheses are opened than closed."""
+        """Whether more parentheses are opened than closed up to the end of the statement."""
         found = [one.type for one in self.tokens[self.start : min(self.end, self.place + FAR)]]
         return found.count("_OPEN") > found.count("CLOSE")
 

@@ -101,7 +101,7 @@ class ColumnEmbedding(nn.Module):
 
 
 def plus(x: Tensor, added: Tensor | None) -> Tensor:
-    """The sum, or `x` where there is nothing to add."""
+    """The sum, or `x` if there is nothing to add."""
     return x if added is None else x + added
 
 
@@ -193,7 +193,7 @@ def covariates_of(batch: Batch) -> CovariateRows:
 
 
 def add_covariates(model: IntensityModel, encoding: CovariateEncoding, kept: int = 0) -> CovariateEmbedding:
-    """From now on a model uses these columns; it starts as the one without them."""
+    """Let a model use these columns from now on; initially its results do not change."""
     assert model.covariates is None, "it has some"
     dim: Any = getattr(model, "dim")  # noqa: B009
     made = CovariateEmbedding(encoding, dim, model.types, kept).to(model.device, model.dtype)

@@ -25,7 +25,7 @@ class FutureClock:
         return FutureClock(self.calendar, self.starts[rows])
 
     def of_events(self, sequences: Tensor, times: Tensor) -> Tensor:
-        """What is added to the embeddings of events at these times [n]: [n, D]."""
+        """The term that is added to the embeddings of events at these times [n]: [n, D]."""
         return self.calendar.waves(self.starts[sequences], times) @ self.calendar.event
 
     def on_windows(self, middle: Tensor, half: Tensor, degree: int, starts: Tensor | None = None) -> ChebyshevPiece:

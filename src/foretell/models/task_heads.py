@@ -37,7 +37,7 @@ PSEUDO_COUNT = 0.5  # of every type or label, so that none is impossible at the 
 
 
 class TaskHead(nn.Module, ABC):
-    """What all heads share: an encoder, and scores `weight·embedding + level` for each outcome."""
+    """The common part of all heads: an encoder, and scores `weight·embedding + level` for each outcome."""
 
     kind: ClassVar[str]
     title: ClassVar[str]
@@ -95,7 +95,7 @@ class TaskHead(nn.Module, ABC):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Without dropout inside; afterwards as before, whatever happened."""
+        """A context without dropout; the previous mode is restored afterwards, also after an error."""
         was_training = self.training
         self.eval()
         try:

@@ -82,7 +82,7 @@ class BoundedMemory(TorchDispatchMode):
 
 
 def check_numbers(spec: dict[str, Any], sizes: Iterable[str], units: Iterable[str], file: TensorFile) -> None:
-    """A description must not ask for more than its file holds, nor for numbers that no model has."""
+    """Check that a description does not need more than its file holds, and has no impossible numbers."""
     for name in sizes:
         size = spec.get(name)
         if isinstance(size, int) and not (type(size) is int and 0 <= size <= file.largest):

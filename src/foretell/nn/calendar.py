@@ -52,7 +52,7 @@ class CalendarWaves(nn.Module):
 
     @property
     def width(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return 2 * len(self.turns)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> CalendarWaves:

@@ -159,7 +159,7 @@ class WaveRun(ABC):
 
     @abstractmethod
     def slices(self) -> tuple[Slices, Slices, Slices]:
-        """What `stage` is given at each stage, and `update` of the versions and proposals of each update."""
+        """The inputs of `stage` at each stage, and of `update` for the versions and proposals of each update."""
 
     @abstractmethod
     def stage(self, stage: DeductionStage, rows: tuple[Tensor, ...]) -> None:

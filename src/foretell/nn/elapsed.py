@@ -43,7 +43,7 @@ class TimeScales(nn.Module):
 
     @property
     def width(self) -> int:
-        """How many columns `features` gives."""
+        """The number of columns of `features`."""
         return 2 * self.count
 
     def features(self, elapsed: Tensor, dtype: torch.dtype) -> Tensor:

@@ -30,7 +30,7 @@ MOST_DISTINCT = 200_000  # texts of a column that are kept to count them; a colu
 
 @dataclass
 class TextKind:
-    """What the texts of a column are, over all batches so far."""
+    """The kinds of values in the texts of a column, over all batches so far."""
 
     rows: int = 0
     numbers: bool = True

@@ -125,7 +125,7 @@ def sizes(shard: ShardEntry, file: ColumnFile, first: bool) -> int:
 
 
 def byte_ranges(entry: SplitEntry, file: ColumnFile) -> Iterator[tuple[int, int]]:
-    """Where the shards lie in a file, in bytes."""
+    """The positions of the shards in a file, in bytes."""
     size, start = np.dtype(file.dtype).itemsize, 0
     for place, shard in enumerate(entry.shards):
         stop = start + size * sizes(shard, file, place == 0)
@@ -134,7 +134,7 @@ def byte_ranges(entry: SplitEntry, file: ColumnFile) -> Iterator[tuple[int, int]
 
 
 def read_split(path: Path, name: str, found: Any) -> SplitEntry:
-    """A split of a manifest, checked; a `DataError` where it is none."""
+    """A checked split of a manifest; invalid input raises a `DataError`."""
 
     def wrong(what: str, value: Any) -> DataError:
         said = f"{path}: split {name!r}: {what} is {short(value)}, expected what `foretell data pack` wrote"

@@ -9,7 +9,7 @@ from foretell.data.dataset import GRIDS, LoadReport, grid_shares
 
 
 class LoadCounts:
-    """What a `LoadReport` is made of, over all shards so far."""
+    """The counts for a `LoadReport`, over all shards so far."""
 
     def __init__(self) -> None:
         self.sequences = self.events = self.gaps = self.ties = self.missing_ends = 0

@@ -196,13 +196,13 @@ class MappedSplit:
         return np.frombuffer(mapped, dtype=dtype)
 
     def release(self) -> None:
-        """Let the pages go: what is looked at again is read again."""
+        """Release the memory pages; they are read again when needed."""
         if hasattr(mmap, "MADV_DONTNEED"):
             for one in self.maps:
                 one.madvise(mmap.MADV_DONTNEED)
 
     def columns(self, types: int) -> Columns:
-        """The split as `Columns`, after a look at all of it."""
+        """The split as `Columns`, after checking all of it."""
         self._check(types)
         found, entry = self.arrays, self.entry
         attributes: dict[str, dict[str, Attribute]] = {"event": {}, "sequence": {}}
@@ -251,7 +251,7 @@ class MappedSplit:
             self.release()
 
     def _wrong(self, sequences: tuple[int, int], events: tuple[int, int], letters: list[int], types: int) -> str:
-        """What is wrong with the values of a shard; "" where nothing is."""
+        """The mistake in the values of a shard; "" if there is none."""
         found, (first, last) = self.arrays, sequences
         offsets = found["offsets.i64"][first : last + 1]
         if offsets[0] != events[0] or offsets[-1] != events[1] or (np.diff(offsets) < 0).any():

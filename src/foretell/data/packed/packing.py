@@ -40,7 +40,7 @@ Shares = tuple[float, float, float]
 
 
 def no_progress(words: str, done: int, of: int) -> None:
-    """Tells nobody."""
+    """Ignore progress."""
 
 
 def pack(
@@ -183,7 +183,7 @@ class _Packing:
     def _assembled(
         self, raw: RawEvents, decisions: SettledParts, vocabulary: Vocabulary
     ) -> tuple[EventData | None, list[str]]:
-        """A part as a file of its own, by what was decided for all."""
+        """Treat a part as a separate file, with the decisions for the whole data set."""
         if decisions.worded:
             raw = in_words(raw)
         options = replace(self._with_covariates_of(raw), time_format=decisions.time_format)

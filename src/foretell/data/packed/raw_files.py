@@ -41,7 +41,7 @@ def save_raw(raw: RawEvents, path: Path) -> None:
 
 
 def load_raw(path: Path) -> RawEvents:
-    """What `save_raw` wrote."""
+    """Load what `save_raw` wrote."""
     found: dict[str, Any] = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
         columns = {name: arrays[name] for name in ARRAYS if name in arrays}

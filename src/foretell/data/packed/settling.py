@@ -60,7 +60,7 @@ class MedianUnit:
 
 @dataclass
 class PartFacts:
-    """What the parts so far say together; `add` looks at one more."""
+    """The facts about all parts so far; `add` includes one more."""
 
     said: list[tuple[str, str]] = field(default_factory=list)
     digests: list[RawEvents] = field(default_factory=list)
@@ -97,7 +97,7 @@ class PartFacts:
             self.units.add(positive_gaps(from_unix(raw.times, unix), raw.offsets))
 
     def decide(self, options: ReadOptions, card_unit: str, card_types: int | None) -> SettledParts:
-        """What holds for all parts.
+        """The decisions for all parts.
 
         Raises:
             DataError: parts that do not go together.
@@ -142,7 +142,7 @@ class PartFacts:
 
 @dataclass(frozen=True)
 class SettledParts:
-    """What holds for all parts."""
+    """The decisions for all parts."""
 
     time_format: str
     unit: str
@@ -167,7 +167,7 @@ def _given(bounds: np.ndarray) -> np.ndarray:
 
 
 def _digest(raw: RawEvents) -> RawEvents:
-    """What a vocabulary is made of: the largest type, or the names."""
+    """The data for the vocabulary: the largest type, or the names."""
     if raw.textual and raw.names is None:
         top = np.unique(raw.codes)
     else:

@@ -20,7 +20,7 @@ HELD_OUT = 5  # one in so many is dev, and one test
 
 @dataclass(frozen=True)
 class SimulationSummary:
-    """What was written: sequences and events of each split, and the true negative log-likelihood per event."""
+    """The result: sequences and events of each split, and the true negative log-likelihood per event."""
 
     counts: dict[str, tuple[int, int]]
     nll_per_event: float | None

@@ -256,7 +256,7 @@ def _letters(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class PackedFacts:
-    """What holds for all splits of a packed data set."""
+    """The properties of all splits of a packed data set."""
 
     vocabulary: Vocabulary
     card: Card
@@ -315,7 +315,7 @@ def packing(target: Path) -> Iterator[PackWriter]:
 
 
 def remove_left_over(target: Path, alive: Callable[[int], bool] | None = None) -> None:
-    """Remove what processes that are gone have begun to write for the same target."""
+    """Remove unfinished folders of dead processes for the same target."""
     alive = _is_running if alive is None else alive
     name = re.compile(rf"\.{re.escape(target.name)}\.([0-9]+)\.part\Z")
     for path in target.resolve().parent.iterdir():

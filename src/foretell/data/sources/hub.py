@@ -31,7 +31,7 @@ ROWS_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class HubData:
-    """The splits of a data set, and how many event types it says there are."""
+    """The splits of a data set, and its number of event types."""
 
     splits: Mapping[str, RawEvents]
     types: int | None = None

@@ -74,7 +74,7 @@ def _inside(shards: Mapping[Path, pyarrow.Table], folder: Path) -> list[pyarrow.
 
 
 def dataset_name(folder: Path) -> str:
-    """What the data set calls itself, or the folder's name."""
+    """The name of the data set in its metadata, or the folder's name."""
     try:
         about = read_json(folder / ABOUT_FILE)
         name = about["dataset_name"]

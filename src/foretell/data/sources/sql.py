@@ -164,7 +164,7 @@ def _postgresql(database: str, statement: str) -> pyarrow.Table:
 
 
 def _plain_types(table: pyarrow.Table) -> pyarrow.Table:
-    """Types that Arrow has no word for come as text: numbers of them (`numeric`) as float64."""
+    """Types that Arrow lacks arrive as text; numbers of such types (`numeric`) become float64."""
     pa = _module("pyarrow", "")
     for place, column in enumerate(table.columns):
         if isinstance(column.type, pa.BaseExtensionType):

@@ -232,7 +232,8 @@ def _trace_names(content: XesColumns, path: str) -> list[str]:
 
 
 def _event_key(logs: Sequence[XesLog], vocabulary: Vocabulary | None, participants: bool) -> str:
-    """What names the events: the activity, with its transition where one activity has several; else what a classifier says."""
+    """The attributes that name events: the activity, with its transition if one activity has several, or else those of a
+    classifier."""
     if not any(NAME in log.keys for log in logs):
         return _classifier(logs)
     both = f"{NAME}{JOIN}{TRANSITION}"

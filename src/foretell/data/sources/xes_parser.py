@@ -26,7 +26,7 @@ TIMES_AT_ONCE = 65_536  # texts of times become fixed-width bytes in chunks of t
 
 
 class XmlError(Exception):
-    """What an XML file may hold and an event log has no use for."""
+    """Refuse XML features that event logs do not need."""
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ class _Handler:
         self.times = []
 
     def outside_traces(self, tag: str, attributes: dict[str, str], depth: int) -> None:
-        """What stands in the log itself: its head, traces, and events without a trace."""
+        """The elements of the log itself: header, traces, and events without a trace."""
         name = tag.rpartition(":")[2]
         if depth == 1:
             if name != "log":
@@ -201,7 +201,7 @@ class _Handler:
             cells.rows.append(self.event if in_event else self.trace)
 
     def new_cells(self, by_kind: CellsByKind, tag: str, key: str) -> AttributeCells:
-        """Where the values of an attribute go that is met for the first time."""
+        """The store for the values of a new attribute."""
         if tag.removeprefix(self.prefix) not in KINDS:
             self.fault(f"<{tag}> with the key {key!r} is no kind of attribute; expected {', '.join(sorted(KINDS))}")
         self.names += 1

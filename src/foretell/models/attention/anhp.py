@@ -231,7 +231,7 @@ class ANHP(CoarseIntensities):
         return [LayerMatrices(*parts[3 * number : 3 * number + 3]) for number in range(len(layers))]
 
     def _time_shares(self, time: Tensor, matrices: list[LayerMatrices]) -> list[list[Tensor]]:
-        """What the events' times contribute to keys and values, [keys, values of head 1, of head 2, …] for every layer."""
+        """The terms of keys and values from the times of events, [keys, values of head 1, of head 2, …] for every layer."""
         wanted = [part.by_time[i] for one in matrices for i in range(len(one.K.by_time)) for part in (one.K, one.V)]
         if not wanted:
             return [[] for _ in matrices]
@@ -276,7 +276,7 @@ class ANHP(CoarseIntensities):
 
     @property
     def is_plain(self) -> bool:
-        """Heads have the size of the embeddings, and do not forget."""
+        """Whether heads have the size of the embeddings and do not decay."""
         return self.head_size == self.dim and not self.options.head_decay
 
     def _by_kernels(self, x: Tensor) -> bool:
@@ -383,7 +383,7 @@ class ANHP(CoarseIntensities):
         return history.times.gather(1, self._place(history, queries))
 
     def _place(self, history: AttentionHistory, queries: Queries) -> Tensor:
-        """Where the last event that each query sees is in the history: int64 [B, Q]."""
+        """The position in the history of the last event that each query sees: int64 [B, Q]."""
         place = queries.seen() + (1 if self.options.bos else 0)
         return place.expand(len(history.times), -1)
 

@@ -107,7 +107,7 @@ class ANHPSampler(CovariateSampler):
 
     @property
     def _short(self) -> float:
-        """What intensities may change in."""
+        """The variables on which intensities depend."""
         model = self.model
         if not self._is_timed:
             return model.time.m
@@ -342,7 +342,7 @@ class ANHPSampler(CovariateSampler):
         x: ChebyshevPiece | Tensor,
         windows: TimeWindows | None,
     ) -> ChebyshevPiece:
-        """What a run of heads finds, side by side: [., ., D]."""
+        """The concatenated outputs of a run of heads: [., ., D]."""
         model = self.model
         rates = model.layer_list()[layer].decay(run, model.dim // model.head_size, model.time_scale)
         forgetting = None if rates is None or windows is None else ForgettingHeads(rates, windows)

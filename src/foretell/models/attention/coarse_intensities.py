@@ -74,7 +74,7 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         return state[..., :size], state[..., size : size + self.scales.count]
 
     def _excited(self, state: Tensor) -> Tensor:
-        """What the Hawkes part adds to each intensity: [..., K]."""
+        """The Hawkes term of each intensity: [..., K]."""
         assert self.hawkes is not None
         embeddings, densities = self._split(state)
         before = embeddings.shape[-1] + densities.shape[-1]

@@ -28,7 +28,7 @@ class Sublayers(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """There are none: equation 1 alone."""
+        """No sublayers: only equation 1."""
         return self.norms is None and self.expand is None
 
     def start(self, generator: torch.Generator) -> None:

@@ -39,7 +39,7 @@ def attend(
     forgetting: ForgettingHeads | None,
     tell: Tell | None = None,
 ) -> ChebyshevPiece:
-    """What the heads of a run find, side by side: [., ., D]; `x`, the embedding, may be a vector that all queries share."""
+    """The concatenated outputs of the heads of a run: [., ., D]; `x`, the embedding, may be one vector for all queries."""
     folded, ahead, degree = table.folded, table.features, features.degree
     heads, rows = folded.shape[1], folded.shape[2]
     if isinstance(x, ChebyshevPiece):

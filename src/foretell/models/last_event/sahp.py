@@ -24,7 +24,7 @@ DECAY = 1.0  # of a fresh model, in mean gaps
 
 @dataclass(frozen=True)
 class SahpOptions(LastEventOptions):
-    """Those of all models of the last event."""
+    """The options are those of all models of the last event."""
 
 
 @register(

@@ -22,7 +22,7 @@ from foretell.nn.intensity import inverse_softplus
 
 @dataclass(frozen=True)
 class ThpOptions(LastEventOptions):
-    """Those of all models of the last event."""
+    """The options are those of all models of the last event."""
 
 
 @register(

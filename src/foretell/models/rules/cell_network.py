@@ -109,7 +109,7 @@ class CellNetwork(RuleNetwork):
         return torch.cat(found)
 
     def _by_clock(self, clock: CellClock, functor: Tensor) -> Tensor:
-        """What the calendar adds to all that is proposed for each version: [versions, gate_rows]."""
+        """The calendar's term of all proposals for each version: [versions, gate_rows]."""
         found = clock.waves.new_zeros(len(functor), self.gate_rows)
         for number, matrix in enumerate(clock.matrices):
             mine = (functor == number).nonzero().squeeze(1)
@@ -168,7 +168,7 @@ class CellNetwork(RuleNetwork):
 
 
 def _rows(named: RowsByName, blocks: bool) -> Tensor:
-    """Where parameters lie in what is assembled."""
+    """The positions of parameters in the assembled tensors."""
     each = [len(kind.dims) if blocks else 1 for kind in named.kinds]
     counts = [len(kind.family.names) * many for kind, many in zip(named.kinds, each, strict=True)]
     device = named.kind.device

@@ -30,7 +30,7 @@ KEPT_PER_TYPE = 256
 
 @dataclass(frozen=True)
 class PointInputs:
-    """What is known at the points of a plan besides their times."""
+    """The values at the points of a plan, besides their times."""
 
     numbers: Tensor | None  # [points, columns]: of events, where some have features
     moments: Tensor | None  # float64 [points]: where the model follows the calendar
@@ -102,7 +102,7 @@ class EventFeatures(nn.Module):
         )
 
     def forward(self, number: int, numbers: Tensor) -> Tensor:
-        """What is added to the embeddings of events: [..., D]."""
+        """The term that is added to the embeddings of events: [..., D]."""
         return self.inputs_of(number, numbers) @ self.W[number].T
 
     def fit(self, data: EventData) -> None:
@@ -150,7 +150,7 @@ class EventFeatures(nn.Module):
                 one.copy_(arrays[name])
 
     def spec(self) -> dict[str, Any]:
-        """What a file has of it besides tensors."""
+        """Its description in a file, besides tensors."""
         kept = {"kept": len(self.kept), "kept_types": len(self.kept_offsets) - 1}
         return {"columns": [one.to_json() for one in self.columns], **kept}
 

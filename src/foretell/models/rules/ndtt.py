@@ -21,7 +21,7 @@ from foretell.models.rules.rule_options import RuleOptions
 
 @dataclass(frozen=True)
 class NdttOptions(RuleOptions):
-    """Those of all models made of rules."""
+    """The options are those of all models made of rules."""
 
 
 @register(ModelSpec("ndtt", "NDTT", NdttOptions, "facts have cells that events move", "Mei et al. 2020"))

@@ -23,7 +23,7 @@ from foretell.plan.cell_plan import CellPlan
 
 @torch.no_grad()
 def look_into_cells(model: NDTT, history: EventSequence, at: float) -> Look:
-    """What is known just before a time."""
+    """The state just before a time."""
     return _GatedTrace(model, history, at).heads()
 
 

@@ -86,7 +86,7 @@ class RuleSampler(Sampler):
 
     @abstractmethod
     def _length(self, past: Any) -> int:
-        """How many rows a past has."""
+        """The number of rows of a past."""
 
     @abstractmethod
     def _expired(self, past: Any, ended: Sequence[NewEnd], facts: frozenset[int]) -> Any:
@@ -364,5 +364,5 @@ class RuleSampler(Sampler):
 
 
 def last_time(times: np.ndarray) -> float:
-    """When the last event was; 0 where there is none."""
+    """The time of the last event; 0 if there is none."""
     return float(times[-1]) if len(times) else 0.0

@@ -21,7 +21,7 @@ from foretell.plan.cell_plan import CellPlan
 
 @torch.no_grad()
 def look_into_states(model: S2NDTT, history: EventSequence, at: float) -> Look:
-    """What is known just before a time."""
+    """The state just before a time."""
     return _StateTrace(model, history, at).heads()
 
 

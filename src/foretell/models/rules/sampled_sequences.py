@@ -49,7 +49,7 @@ class RuleQuery(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RuleContext:
-    """What all sequences of one sampler have in common."""
+    """The data that all sequences of one sampler share."""
 
     states: DatabaseStates
     parameters: RuleParameters
@@ -71,5 +71,5 @@ class RuleContext:
         return np.asarray([self.columns.setdefault(one, len(self.columns)) for one in events], dtype=np.int64)
 
     def event(self, state: DatabaseState, column: int) -> int:
-        """The fact that a column stands for."""
+        """The fact of a column."""
         return list(self.columns)[column] if self.expires else state.possible[column]

@@ -65,7 +65,7 @@ def unpacked(rows: Tensor, degree: int) -> ChebyshevPiece:
 
 
 def constant_rows(values: Tensor, degree: int) -> Tensor:
-    """What does not change with time: [rows, D] to [rows, nodes and remainder, 1, D]."""
+    """Rows that do not change with time: [rows, D] to [rows, nodes and remainder, 1, D]."""
     if not degree:
         return values[:, None, None]
     nodes = values.unsqueeze(1).expand(-1, degree + 1, -1)

@@ -60,7 +60,7 @@ def power_of_two(size: int) -> int:
 
 @dataclass(frozen=True)
 class LossLayout:
-    """Where things are in a row of a layer's table."""
+    """The layout of a row of a layer's table."""
 
     heads: int
     dim: int

@@ -26,7 +26,7 @@ WIDEST, DEEPEST = 160, 64  # components of keys and of values up to which tiles 
 
 @dataclass(frozen=True)
 class AskTiles:
-    """Asks in tiles; all int32."""
+    """Queries in tiles; all int32."""
 
     row: Tensor  # [asks]: of the queries
     low: Tensor  # [asks]
