@@ -2,6 +2,7 @@
 
     python -m tests.mutation --out mutants.json              # the files that decide, all mutants
     python -m tests.mutation --only findings bootstrap       # some of them
+    python -m tests.mutation --table mutants.json            # how many of each file were seen
     python -m tests.mutation --sample 300 --tests tests/nn tests/models  # at random from all other files that these tests run
 
 A mutant is a function's code with one operator, number or condition changed (`operators.py`). Tests are collected once; a mutant is a
@@ -28,7 +29,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -219,8 +220,17 @@ def main() -> None:
         "--map", default="", help="a JSON file of which tests run which line; made where it is not there"
     )
     parser.add_argument("--out", default="", help="a JSON file for the results")
+    parser.add_argument("--merge", nargs="*", default=[], help="files of results: their trials become one, in --out")
+    parser.add_argument("--table", default="", help="a file of --merge: its table, as text")
     options = parser.parse_args()
     os.chdir(ROOT)
+    if options.table or options.merge:
+        if options.merge:
+            Path(options.out).write_text(
+                json.dumps(merged(map(Path, options.merge)), indent=1) + "\n", encoding="utf-8"
+            )
+        sys.stdout.write(table_of(json.loads(Path(options.table or options.out).read_text(encoding="utf-8"))))
+        return
     files = {
         file: tests for file, tests in DECIDING.items() if not options.only or any(o in file for o in options.only)
     }
@@ -315,6 +325,28 @@ def in_jobs(work: Callable[[int], Iterator[Trial]], jobs: int, end: float) -> li
 
 def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def merged(files: Iterable[Path]) -> dict[str, object]:
+    """The trials of several files of results that are mutants of the code as it is, each counted once."""
+    read = [Trial.read(one) for file in files for one in json.loads(file.read_text(encoding="utf-8"))["trials"]]
+    of_file = {file: {m for name, tree in functions_of(file) for m, _ in mutants_of(tree, name)} for file in DECIDING}
+    trials = {(one.file, one.mutant): one for one in read if one.mutant in of_file.get(one.file, ())}
+    counts = {file: len(some) for file, some in of_file.items()}
+    return summary(with_equivalents(list(trials.values())), sum(counts.values())) | {"mutants_of": counts}
+
+
+def table_of(found: Mapping[str, Any]) -> str:
+    """How many mutants of each file were tried and seen, as a table of Markdown."""
+    rows = [["file", "mutants", "tried", "killed", "survived or not run", "equivalent", "killed of those that count"]]
+    rows.append(["---"] * len(rows[0]))
+    for file, mutants in found["mutants_of"].items():
+        fates = [fate for one, *_, fate, _ in found["trials"] if one == file]
+        killed, same = fates.count("killed"), fates.count("equivalent")
+        share = f"{killed / (len(fates) - same):.1%}" if len(fates) > same else "–"
+        counts = (mutants, len(fates), killed, len(fates) - killed - same, same)
+        rows.append([f"`{file}`", *map(str, counts), share])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def summary(trials: list[Trial], mutants: int) -> dict[str, object]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
+import re
+from dataclasses import astuple, replace
 
 import pytest
 
@@ -14,7 +17,9 @@ from tests.mutation.__main__ import (
     code_of,
     equivalents,
     functions_of,
+    merged,
     raw_function,
+    table_of,
     with_equivalents,
 )
 from tests.mutation.operators import mutants_of, statement_lines
@@ -118,6 +123,28 @@ def test_what_is_listed_as_equivalent_is_there():
         tree = dict(functions_of(file))[name]
         assert sum(mutant.what == what for mutant, _ in mutants_of(tree, name)) > nth, (file, name, what)
         assert len(why) > 10
+
+
+def test_the_page_of_mutants_has_the_table_of_its_raw_numbers():
+    page = (ROOT / "benchmarks" / "mutants.md").read_text(encoding="utf-8")
+    (name,) = set(re.findall(r"results/mutants-[\d-]+\.json", page))
+    assert table_of(json.loads((ROOT / "benchmarks" / name).read_text(encoding="utf-8"))) in page
+
+
+def test_trials_of_several_files_are_counted_once_and_those_of_other_code_not_at_all(tmp_path):
+    (tree,) = [node for name, node in functions_of("evaluate/compare") if name == "holm"]
+    first, second = [one for one, _ in mutants_of(tree, "holm")][:2]
+    gone = replace(first, line=first.line + 1000)
+    for name, trials in (
+        ("a", [(first, "survived"), (gone, "killed")]),
+        ("b", [(first, "killed"), (second, "not run")]),
+    ):
+        cells = [["evaluate/compare", *astuple(one), fate, ""] for one, fate in trials]
+        (tmp_path / name).write_text(json.dumps({"trials": cells}))
+    found = merged([tmp_path / "a", tmp_path / "b"])
+    assert found["tried"] == 2 and found["share_killed"] == 0.5
+    (row,) = [line for line in table_of(found).splitlines() if "evaluate/compare" in line]
+    assert row.endswith("| 2 | 1 | 1 | 0 | 50.0% |")
 
 
 def test_the_files_and_tests_that_decide_are_there():

@@ -12,7 +12,7 @@ from foretell.batches.batch import Queries, make_batch
 from foretell.models.attention.anhp import ANHP
 from foretell.models.base import IntensityModel
 from foretell.models.classical.hawkes import Hawkes
-from foretell.models.recurrent.rmtpp import RMTPP
+from foretell.models.last_event.thp import THP
 from foretell.objective.loglik import (
     Points,
     event_terms,
@@ -84,6 +84,12 @@ def test_without_sequences_nothing_is_drawn():
     assert points.weights.shape == (0, 0)
 
 
+def test_a_sequence_has_as_many_uniform_draws_as_it_is_given():
+    points = uniform(BATCH, torch.tensor([2, 7]), torch.Generator().manual_seed(0))
+    assert (points.weights > 0.0).sum(1).tolist() == [2, 7]
+    assert points.weights.sum(1).tolist() == pytest.approx([10.0, 10.0])
+
+
 def models() -> list[IntensityModel]:
     """Of a closed form; of one question for a gap's points and its end; of neither."""
     hawkes = randomise(Hawkes(DATA.vocabulary, decays=2), seed=3)
@@ -91,8 +97,8 @@ def models() -> list[IntensityModel]:
         for parameter in hawkes.parameters():
             parameter.abs_()
     anhp = ANHP.preset("plain", DATA.vocabulary, dim=4, layers=1, dtype=torch.float64, coarse="none")
-    rmtpp = RMTPP(DATA.vocabulary, dim=4, dtype=torch.float64)
-    return [hawkes, *(randomise(one, seed=4) for one in (anhp, rmtpp))]
+    thp = THP(DATA.vocabulary, dim=4, dtype=torch.float64)
+    return [hawkes, *(randomise(one, seed=4) for one in (anhp, thp))]
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.kind)
