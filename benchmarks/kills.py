@@ -148,7 +148,9 @@ def kill_training(data: Path, run: Path, draw: random.Random, length: float) -> 
     path = run / "checkpoint.safetensors"
     if path.exists() and "killed" in found:
         since = killed_at - path.stat().st_mtime
-        found["lost_seconds"] = round(min(since, found["after_seconds"]), 2)
+        found["lost_seconds"] = round(
+            max(0.0, min(since, found["after_seconds"])), 2
+        )  # 0: those that were left wrote one
     if found["step"] < before:
         raise SystemExit(f"work from before was lost: {found}")
     return found
@@ -199,9 +201,13 @@ def kill_ray(run: Path, asked: list[object], draw: random.Random, length: float,
     before, counts = shard_files(run), len(shard_files(run))
     command = [*FORETELL, "evaluate", *map(str, [run, *asked, "--on", "ray:2"])]
     child = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    began, delay, who = time.monotonic(), draw.uniform(0.0, length), draw.choice(["command", "worker"])
+    began, delay, at_once = time.monotonic(), draw.uniform(0.0, length), draw.random() < 0.25
+    who = draw.choice(["command", "worker"])
     found: dict[str, Any] = {"shards_before": counts}
-    while time.monotonic() - began < delay and child.poll() is None:
+    while not at_once and not any("perform_task" in title(one) for one in below(child.pid)) and child.poll() is None:
+        time.sleep(0.05)  # until workers are at shards
+    started = time.monotonic()
+    while time.monotonic() - started < delay and child.poll() is None:
         time.sleep(0.01)
     everyone = below(child.pid)
     workers = [one for one in everyone if "perform_task" in title(one)]
@@ -213,7 +219,7 @@ def kill_ray(run: Path, asked: list[object], draw: random.Random, length: float,
     found |= {
         "after_seconds": round(time.monotonic() - began, 2),
         "exit": child.returncode,
-        "others_ended_after": until_gone(everyone),
+        "workers_ended_after": until_gone(workers),
         "again": sum("done again" in line for line in said.splitlines()),
     }
     after = shard_files(run)
@@ -231,7 +237,7 @@ def kill_ray(run: Path, asked: list[object], draw: random.Random, length: float,
 
 
 def on_ray(folder: Path, data: Path, kills: int, found: dict[str, Any], save: Any) -> None:
-    run, asked = folder / "scored", [data, "--split", "test", "--json"]
+    run, asked = folder / "scored", [data, "--split", "test", "--no-times", "--json"]
     if not (run / "model.safetensors").exists():
         trained = ["--model", "nhp", "--data", data, "--out", run, "--epochs", 1, "--train-fraction", 0.05]
         foretell("train", *trained, "--set", "model.dim=16", "--no-floors", "--quiet")
@@ -246,7 +252,7 @@ def on_ray(folder: Path, data: Path, kills: int, found: dict[str, Any], save: An
         shutil.rmtree(run / "shards")
     draw, so_far = random.Random(f"ray {len(found['kills'])}"), count(found["kills"])
     while count(found["kills"]) < so_far + kills:
-        found["kills"].append(kill_ray(run, asked, draw, found["undisturbed_seconds"], alone))
+        found["kills"].append(kill_ray(run, asked, draw, 0.3 * found["undisturbed_seconds"], alone))
         sys.stdout.write(f"{found['kills'][-1]}\n")
         sys.stdout.flush()
         save()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from foretell.shards.pool import ShardTask, SharedInput
 from foretell.shards.ray_pool import RayPool
 from foretell.shards.shard_map import Shards, tables_of
 from foretell.shards.store import joined
-from tests.shards.works import Orders, begun, items, squares, until_stopped
+from tests.shards.works import Orders, begun, items, niceness, squares, until_stopped
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (the extra cluster)")
 EXPECTED = [number**2 / 3.0 for number in range(6)]
@@ -45,6 +46,17 @@ def test_what_ray_says_of_its_nodes_is_not_on_stdout(joined_ray: None, capsys: p
 
     print_to_stdstream({"lines": ["a node is gone"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
     assert capsys.readouterr().out == ""
+
+
+def test_workers_have_the_priority_of_the_command(joined_ray: None):
+    """Ray's own, 15 lower, gives them next to nothing beside other programs."""
+    pool = RayPool(parse_place("ray:2"))
+    pool.start(ShardTask("nice", niceness, SharedInput(None), 0))
+    outcomes: list = []
+    while not outcomes:
+        outcomes = pool.wait()
+    assert [one.value for one in outcomes] == [os.nice(0)]
+    pool.close()
 
 
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "ray:127.0.0.1:1"])

@@ -44,6 +44,10 @@ def squares(orders: Orders, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         yield {"number": np.array([number]), "square": np.array([number**2 / 3.0]), "name": [f"n{number}"]}
 
 
+def niceness(shared: object, item: int, stop: Callable[[], bool]) -> int:
+    return os.nice(item)
+
+
 def until_stopped(folder: Path, name: str, stop: Callable[[], bool]) -> str:
     """Waits until it is asked to stop."""
     (folder / f"{name}.pid").write_text(str(os.getpid()))

@@ -23,6 +23,7 @@ CONNECT_SECONDS = 10.0
 def load_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 starves them on a machine that others use, too
     try:
         import ray
     except ImportError:
