@@ -148,3 +148,66 @@ def test_a_number_of_processes_that_is_none_is_a_message(tmp_path: Path, monkeyp
     (tmp_path / "x.jsonl").write_text(NUMBERS)
     wanted = ("--model", "anhp", "--dim", 4, "--out", tmp_path / "run", "--quiet")
     assert "WORLD_SIZE is 'abc'" in refused("train", "--data", tmp_path / "x.jsonl", *wanted)
+
+
+@pytest.mark.parametrize("kind", ["anhp", "nhp", "hawkes"])
+@pytest.mark.parametrize(("times", "t_end"), [([0.0, 1e308], 1.7e308), ([0.0, 1e-308], 2e-308), ([0.0, 0.0], 0.0)])
+def test_times_that_no_quotient_holds_are_a_message_or_a_run(
+    kind: str, times: list[float], t_end: float, tmp_path: Path
+):
+    row = json.dumps({"times": times, "events": ["a", "b"], "t_end": t_end})
+    (tmp_path / "x.jsonl").write_text(f"{row}\n" * 3)
+    outcome = foretell(
+        "train", "--data", tmp_path / "x.jsonl", "--model", kind, "--epochs", "1", "--out", tmp_path / "run", "--quiet"
+    )
+    assert outcome.code in (0, 1) and outcome.err
+
+
+def test_ids_of_sequences_have_a_largest_length(tmp_path: Path):
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    ids = pyarrow.array(["z" * 1_000_000] * 2_000).dictionary_encode()  # 60 KB that would be 2 GB of CSV
+    columns = {"sequence": ids, "time": np.arange(2_000.0), "event": ["a"] * 2_000}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    assert "1,000,000 characters" in refused("data", "convert", tmp_path / "x.parquet", tmp_path / "x.csv")
+
+
+def test_reading_a_database_makes_no_file_beside_it(tmp_path: Path):
+    import sqlite3
+
+    from foretell.data.sources.sqlite_files import read_only
+
+    path, copy = tmp_path / "x.sqlite", tmp_path / "copy" / "x.sqlite"
+    copy.parent.mkdir()
+    with sqlite3.connect(path) as connection:
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("create table t(a text)")
+        connection.execute("insert into t values('x')")
+        connection.commit()
+        for end in ("", "-wal"):
+            copy.with_name(f"x.sqlite{end}").write_bytes(path.with_name(f"x.sqlite{end}").read_bytes())
+        with read_only(path) as reader:  # while another program has it open
+            assert reader.execute("select a from t").fetchall() == [("x",)]
+    connection.close()
+    with pytest.raises(ForetellError, match=r"still in x\.sqlite-wal"), read_only(copy):
+        pass
+    assert sorted(one.name for one in copy.parent.iterdir()) == ["x.sqlite", "x.sqlite-wal"]
+    with read_only(path) as reader:
+        assert reader.execute("select a from t").fetchall() == [("x",)]
+    assert [one.name for one in tmp_path.glob("x.*")] == ["x.sqlite"]
+
+
+def test_a_database_whose_formulas_make_a_gigabyte_of_nothing_is_a_message(tmp_path: Path):
+    import sqlite3
+
+    path = tmp_path / "x.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table t(a, b text generated always as (printf('%.*c', 900000000, 'x')))")
+        connection.execute("insert into t(a) values(1)")
+    connection.close()
+    said = refused(
+        "data", "describe", "--sql", "select b as event, 1.0 as time, a as sequence from t", "--database", path
+    )
+    assert "is empty" in said

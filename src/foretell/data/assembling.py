@@ -17,6 +17,8 @@ from foretell.data.read_options import ReadOptions
 from foretell.data.remarks import once_per_kind
 from foretell.data.sequence import MOST_TYPES, Vocabulary
 from foretell.errors import DataError
+from foretell.terms import LONGEST_NAME
+from foretell.wording import shown
 
 UNKNOWN_HINT = ' (`unknown="skip"` leaves such events out)'
 
@@ -56,6 +58,7 @@ def assemble(
     raw, origin = made.files[place], made.origin
     problems = raw.mistakes()
     types, unknown = _resolve(raw, vocabulary, ids_fixed, problems, options)
+    problems += _endless_ids(raw)
     ends = raw.t_ends.copy()
     assumed = ~raw.ends_given & (np.diff(raw.offsets) > 0)
     ends[assumed] = raw.times[raw.offsets[1:][assumed] - 1]
@@ -95,6 +98,15 @@ def assemble(
     for sentence in (*raw.said, *report.warnings):
         options.tell(raw.path, sentence)
     return EventData(columns, vocabulary, origin, name, report, made.clock, covariates=options.covariate_names), []
+
+
+def _endless_ids(raw: RawEvents) -> list[Problem]:
+    found = [place for place, one in enumerate(raw.ids) if len(one) > LONGEST_NAME]
+    said = "the id {} has {:,} characters, at most {:,} are read"
+    return [
+        Problem(int(raw.places[place]), said.format(shown(raw.ids[place]), len(raw.ids[place]), LONGEST_NAME))
+        for place in found
+    ]
 
 
 def _scored_from(raw: RawEvents, ends: np.ndarray, problems: list[Problem]) -> np.ndarray | None:

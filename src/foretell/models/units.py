@@ -8,6 +8,7 @@ import numpy as np
 
 from foretell.data import EventData, EventSequence, Origin
 from foretell.errors import ForetellError
+from foretell.models.tensor_file import LARGEST_UNIT, SMALLEST_UNIT
 
 ShortestWave = Literal["quantile", "min"] | float
 
@@ -21,11 +22,20 @@ def gaps(data: EventData) -> np.ndarray:
     return np.concatenate(found) if found else np.empty(0)
 
 
+def _usable(data: EventData, *units: float) -> None:
+    """Raises where times are so long or short that quotients of them leave float64."""
+    far = [unit for unit in units if not (unit == 0.0 or SMALLEST_UNIT <= unit <= LARGEST_UNIT)]
+    if far:
+        found = f"its times or gaps are about {far[0]:g}, expected {SMALLEST_UNIT:g} to {LARGEST_UNIT:g}"
+        raise ForetellError(f"{data.name}: {found}; give them in another unit")
+
+
 def wave_range(data: EventData, shortest: ShortestWave) -> tuple[float, float]:
     """`m` and `M` of the time embedding: the 1 % quantile (or minimum) of the positive gaps, and the largest `t_end`."""
     longest = max((sequence.t_end for sequence in data), default=0.0)
     if longest <= 0.0:
         raise ForetellError(f"{data.name}: every sequence ends at time 0, so there is no time to learn from")
+    _usable(data, longest)
     if not isinstance(shortest, str):
         if not 0.0 < shortest < np.inf:
             raise ForetellError(f'shortest wave m = {shortest}: expected a positive number, "quantile" or "min"')
@@ -36,7 +46,9 @@ def wave_range(data: EventData, shortest: ShortestWave) -> tuple[float, float]:
     positive = positive[positive > 0.0]
     if len(positive) == 0:  # no two events at different times in any sequence: nothing is shorter than the whole
         return longest, longest
-    return float(positive.min() if shortest == "min" else np.quantile(positive, SMALLEST_QUANTILE)), longest
+    found = float(positive.min() if shortest == "min" else np.quantile(positive, SMALLEST_QUANTILE))
+    _usable(data, found)
+    return found, longest
 
 
 def gap_range(data: EventData) -> tuple[float, float]:
@@ -47,15 +59,17 @@ def gap_range(data: EventData) -> tuple[float, float]:
         unit = mean_gap(data)
         return unit, unit
     short, long = np.quantile(positive, [SMALLEST_QUANTILE, 1.0 - SMALLEST_QUANTILE])
+    _usable(data, float(short), float(long))
     return float(short), 2.0 * float(long)
 
 
 def mean_gap(data: EventData) -> float:
     """The mean gap between consecutive events; of data without any, the observed time over the events there are."""
     between = gaps(data)
-    if between.sum() > 0.0:
-        return float(between.mean())
-    return sum(sequence.t_end for sequence in data) / max(data.event_count, 1)
+    whole = between.sum() > 0.0
+    found = float(between.mean()) if whole else sum(sequence.t_end for sequence in data) / max(data.event_count, 1)
+    _usable(data, found)
+    return found
 
 
 def history_only(sequence: EventSequence) -> np.ndarray:

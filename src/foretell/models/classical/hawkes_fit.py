@@ -27,6 +27,7 @@ from torch import Tensor
 
 from foretell.batches.batch import Batch, make_batch
 from foretell.data import EventData
+from foretell.errors import ForetellError
 from foretell.models.classical.decay_search import best_decays
 from foretell.models.classical.hawkes import Hawkes, decayed_counts
 from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
@@ -93,6 +94,8 @@ def fit_hawkes(
         model.to(device, dtype)
         return curve
     counts, observed = scored_counts(data)
+    if not observed > 0.0:
+        raise ForetellError(f"{data.name}: every sequence ends at time 0, so there is no time to learn from")
     scored = float(counts.sum() - PSEUDO_COUNT * len(counts))
     exposure = _exposure(data)
     if start is None:
@@ -157,7 +160,8 @@ class _BestOnDev:
         return self.is_over
 
     def take(self) -> None:
-        self.model.load_state_dict(self.state)
+        if self.state:  # without one, no score was a number
+            self.model.load_state_dict(self.state)
 
 
 def fit_best_hawkes(
