@@ -13,6 +13,7 @@ import torch
 from foretell.errors import ForetellError
 from foretell.models.classical.hawkes import Hawkes
 from foretell.report.plots import SHOWN_TYPES, intensity_plot, learning_curve, save_figure
+from foretell.train.fit import fit
 from tests.samples import event_data, random_data, randomise
 
 pytest.importorskip("matplotlib")
@@ -97,6 +98,13 @@ def test_a_sequence_without_events_is_drawn(tmp_path: Path):
     upper, lower = drawn(figure)
     assert len(labels(upper)) == 2 and upper.get_xlim() == (0.0, 10.0)
     assert sum(len(lines.get_segments()) for lines in lower.collections) == 0
+
+
+def test_bursty_intensities_have_a_logarithmic_axis():
+    data = event_data([([5.0 + 1e-4 * n for n in range(40)], [0] * 40)])
+    model = Hawkes(data.vocabulary)
+    figure = intensity_plot(fit(model, data).model, data)
+    assert drawn(figure)[0].get_yscale() == "log" and drawn(intensity_plot(hawkes(), DATA))[0].get_yscale() == "linear"
 
 
 def test_a_part_of_a_sequence_may_be_drawn():

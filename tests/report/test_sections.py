@@ -12,11 +12,11 @@ from foretell.evaluate.scores import ScoringOptions, score
 from foretell.models.base import IntensityModel
 from foretell.models.classical.hawkes import Hawkes
 from foretell.models.classical.poisson import Poisson
+from foretell.report.canvas import is_bursty
 from foretell.report.entry import Entry
 from foretell.report.page import Contents, report_page
 from foretell.report.sections.futures import futures_section
 from foretell.report.sections.influence import influence_of, influence_section
-from foretell.report.sections.sequence import is_bursty
 from foretell.report.sections.verdict import verdict
 from foretell.train.fit import fit
 from tests.samples import event_data, random_data

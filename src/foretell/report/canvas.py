@@ -7,6 +7,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from foretell.data import Clock
 from foretell.data.timestamps import find_zone
 from foretell.errors import ForetellError
@@ -100,6 +102,24 @@ def date_axis(axes: Any, clock: Clock, began: int | None, start: float, end: flo
     if zone_shown:
         axes.set_xlabel(f"{first:%Y-%m-%d} to {last:%Y-%m-%d}, {clock.zone}")
     return True
+
+
+BURSTY = 30.0  # the highest intensities are so many times the middle one: a logarithmic axis shows both
+
+
+def is_bursty(total: np.ndarray) -> bool:
+    """Whether an intensity moves over so many orders of magnitude that a linear axis would show its peaks alone."""
+    positive = total[total > 0.0]
+    return bool(len(positive)) and float(np.quantile(positive, 0.99)) > BURSTY * float(np.median(positive))
+
+
+def set_scale(axes: Any, total: np.ndarray) -> None:
+    """From 0 on; a logarithmic axis where an intensity is bursty."""
+    if not is_bursty(total):
+        axes.set_ylim(bottom=0.0)
+        return
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=max(float(np.quantile(total[total > 0.0], 0.02)) / 1.5, float(total.max()) * 1e-8))
 
 
 def time_label(time_unit: str) -> str:

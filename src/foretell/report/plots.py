@@ -13,7 +13,7 @@ from foretell.evaluate.likelihood import EventScores, score_events
 from foretell.evaluate.next_time import QUANTILES, waiting_times
 from foretell.evaluate.queries import intensities_at
 from foretell.models.base import IntensityModel
-from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, date_axis, per_unit, time_label
+from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, date_axis, per_unit, set_scale, time_label
 from foretell.report.canvas import save_figure as save_figure  # foretell.plot.save_figure
 from foretell.report.sections.fit import calibration_of, confusion_of, fit_of
 
@@ -219,7 +219,7 @@ def _draw_intensities(
         lower.vlines(happened[kinds == kind], 0.1, 0.9, color=colour, linewidth=1.2)
     others = ~np.isin(kinds, active)
     lower.vlines(happened[others], 0.3, 0.7, color=FAINT, linewidth=0.8)
-    upper.set_ylim(bottom=0.0)
+    set_scale(upper, answer.intensities.sum(1))
     upper.set_ylabel(f"events per {per_unit(time_unit)}")
     upper.set_title(f"{model.title}: fitted intensities, sequence {sequence.id}", loc="left")
     upper.legend(frameon=False, ncols=min(4, 1 + len(active)), fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.02))

@@ -24,7 +24,7 @@ from foretell.models.rules.andtt import ANDTT
 from foretell.models.rules.andtt_attention import Head, Look, look_back, without_heads
 from foretell.models.rules.andtt_explain import take_apart
 from foretell.models.rules.rule_model import RuleModel
-from foretell.report.canvas import per_unit, time_label
+from foretell.report.canvas import is_bursty, per_unit, time_label
 from foretell.report.entry import Entry
 from foretell.report.markup import Markup, PageSection, chart, element, figure, joined, precise, remark, text_of
 from foretell.report.sections.fit import Grouping, group_events
@@ -93,15 +93,6 @@ def over_time_section(
         _figures(len(entries), grouping, numbers["log"]),
     )
     return PageSection("intensities", "One sequence over time", body, {"course": numbers, "raster": {}, "waiting": {}})
-
-
-BURSTY = 30.0  # the highest intensities are so many times the middle one: a logarithmic axis shows both
-
-
-def is_bursty(total: np.ndarray) -> bool:
-    """Whether an intensity moves over so many orders of magnitude that a linear axis would show its peaks alone."""
-    positive = total[total > 0.0]
-    return bool(len(positive)) and float(np.quantile(positive, 0.99)) > BURSTY * float(np.median(positive))
 
 
 def shown_part(times: np.ndarray, start: float) -> slice:
