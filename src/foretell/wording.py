@@ -28,7 +28,7 @@ def _sign(one: str) -> str:
 
 
 def escape(text: str) -> str:
-    """A name for a table or line of rich: nothing in it is markup, and nothing is obeyed by a terminal."""
+    """Escape a name for a table or line of rich: it contains no markup and no control characters."""
     from rich.markup import escape as without_markup
 
     return without_markup(printable(text))

@@ -1,7 +1,7 @@
-"""Sequences in, one padded batch of tensors out, with which events and gaps count in the likelihood.
+"""Sequences in, one padded batch of tensors out, with masks of the events and gaps that count in the likelihood.
 
 A sequence of `n` events has `n + 1` gaps: before the first event, between events, and the tail up to `t_end`. Gap `g` sees the
-first `g` events. Padded times are `t_end`, so that padded gaps have length zero and nothing that counts can see padding.
+first `g` events. Padded times are `t_end`, so that padded gaps have length zero and no scored event can see padding.
 """
 
 from __future__ import annotations

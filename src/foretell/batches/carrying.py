@@ -1,7 +1,7 @@
 """Long sequences part by part, for models whose past is a state of one size: what is kept after a part goes into the next.
 
-Numbers are those of the whole sequence, up to rounding; memory is that of a part. Where something is learned, gradients end with a part
-(truncated back-propagation), and a part's state is what earlier steps left.
+Results equal those of the whole sequence, up to rounding; memory is that of a part. In training, gradients stop at the beginning
+of a part (truncated back-propagation), and its initial state comes from earlier steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Batches of sequences in which additions expire: a column for each change, so that a gap ends where the database changes.
 
-An expiry is a column between those of events. It is no event: it does not count, and the time since the last event goes on.
+An expiry is a column between those of events. It is not an event: it is not scored, and does not reset the time since the last
+event.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The order in which batches are taken: in memory by length over everything; of packed data by length inside a buffer of shards.
 
 The shards of packed data are drawn at random into groups that hold at most a buffer of events, and batches are made inside a group, so
-that an epoch looks at one group of pages after the other. Data that the buffer holds are one group, in the order that they would have in
-memory: the same batches, bit for bit. An order is made anew from its seed, so a checkpoint needs only a number of steps.
+that an epoch reads one group of pages after the other. Data that fit into the buffer are one group, and give exactly the same
+batches as data in memory. An order can be recomputed from its seed, so a checkpoint only needs the number of steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The collator of models made of rules: every row of a batch has its timeline, and whatever is asked about it is planned here.
+"""The collator of models made of rules: it adds the timeline of every row of a batch, and makes the plans for queries.
 
-Queries that lie gap by gap are the same question for the same timelines whatever their times, so their plans are kept and used again;
-queries that see given numbers of events, and those about events that were drawn, are planned anew.
+Plans of queries gap by gap do not depend on their times, so they are cached for each set of timelines. Queries that see given
+numbers of events, and those for drawn events, get new plans.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The timelines behind a batch: every sequence of events is replayed once and remembered, all in one numbering."""
+"""The timelines behind a batch: every sequence of events is replayed once and cached, with a common numbering."""
 
 from __future__ import annotations
 

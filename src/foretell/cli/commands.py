@@ -1,4 +1,4 @@
-"""All commands under one name, `app`; each has the options that bound what is read from files."""
+"""All commands under one name, `app`; each has the options that limit what is read from files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What Tab completes: kinds of models, run folders, names of data and programs, words. No torch, but for experiments.
 
-A function takes what is typed so far and gives what it may become. Where it gives nothing, the shell completes paths.
+A function takes the typed text and returns possible completions. If there are none, the shell completes paths.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What most commands begin with: a run folder opened, its model loaded, and the data it is asked about.
+"""The beginning of most commands: open a run folder, and load its model and the data.
 
-Impossible events are settled as `--impossible` says, and told on stderr; a run that was stopped early says so.
+Impossible events are treated as `--impossible` says, with a message on stderr, and there is a note if the run was stopped early.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class OpenRun:
         unseen: flags.UnseenChoice = flags.UnseenChoice.mean,
         say: bool = True,
     ) -> OpenRun:
-        """With data (or a part of them) as the model may see them: impossible events as the run treated them, or as asked for.
+        """The run with its data (or a part of them), in which impossible events are treated as in training, or as requested.
 
-        With `say`, parameter groups that training never met are told on stderr.
+        With `say`, parameter groups that were not in training are reported on stderr.
         """
         chosen = self.impossible if impossible is None else impossible
         found, count = settled(self.model, self.data if data is None else data, chosen)

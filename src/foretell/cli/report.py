@@ -1,4 +1,4 @@
-"""`foretell report RUN…`: one HTML page with scores, fit, and what each model expected when, that opens anywhere and loads nothing."""
+"""`foretell report RUN…`: one self-contained HTML page with scores, calibration, and predictions over time."""
 
 from __future__ import annotations
 

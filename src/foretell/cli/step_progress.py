@@ -1,4 +1,4 @@
-"""A word while nothing else is said: a step of a long sequence may take minutes."""
+"""A message during long steps: a step on a long sequence may take minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that were not trained to say what happens next: their scores and, for classifiers, the labels of data."""
+"""Runs with another task than predicting what happens next: their scores and, for classifiers, the labels of data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--on`: where the shards of a command are worked on, and the folder of a run that keeps their results."""
+"""`--on`: where the shards of a command are computed, and the folder of a run that stores their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of public functions: what is not the events of a split, or one sequence, is said at once, with the way to get one."""
+"""Checks of arguments of public functions: if an argument is not a split or a sequence, the error says how to get one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Further columns of a table, beside times and types: `Attribute`, and what one sequence has of them.
+"""Further columns of a table, besides times and types: `Attribute`, and the attributes of one sequence.
 
 A sequence does not copy its attributes: it points into the `AttributeTable` of the data that it comes from.
 """

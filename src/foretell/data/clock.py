@@ -1,4 +1,4 @@
-"""The clock of a data set: what its numbers are in time, and back.
+"""The clock of a data set: converts its times to real times, and back.
 
 A sequence's times are float64 numbers of `unit`s since its start, which is an absolute time (int64 nanoseconds since
 1970-01-01T00:00Z) where the data have timestamps. Differences are taken in int64 before they become float64.
@@ -165,7 +165,7 @@ def iso_text(instant: int, zone: str = "UTC") -> str:
 
 
 def iso_texts(instants: np.ndarray) -> list[str]:
-    """Many of them in UTC, `2012-03-01T12:00:00Z`, with as many digits as the finest needs."""
+    """Many times as text in UTC, `2012-03-01T12:00:00Z`, all with the same number of digits."""
     sizes: tuple[tuple[Literal["s", "ms", "us", "ns"], int], ...] = (
         ("s", NS),
         ("ms", 1_000_000),

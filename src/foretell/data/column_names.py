@@ -1,7 +1,7 @@
 """The usual names of the columns of an event log: a header → which column is the sequence, the time and the event.
 
-Used where a table has no column of the name that is asked for and nobody said which one it is. A time or an event that two columns could be
-is not guessed. What was taken is said.
+Used if a table lacks a column of the expected name and the user has not named one. If two columns could be the time or the event,
+nothing is guessed. A message says which columns were taken.
 """
 
 from __future__ import annotations

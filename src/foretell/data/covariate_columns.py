@@ -88,7 +88,7 @@ def _from_metadata(
 
 
 def with_listed_attributes(columns: Columns) -> Columns:
-    """Metadata that are lists with a plain value per event, as JSON lines have attributes, as attributes of the events."""
+    """Convert metadata that are lists with one plain value per event, as in JSON lines, to attributes of the events."""
     made: dict[str, Attribute] = {}
     lengths = columns.lengths.tolist()
     for name in dict.fromkeys(name for one in columns.metadata for name, value in one.items() if type(value) is list):

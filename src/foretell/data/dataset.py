@@ -1,6 +1,6 @@
 """A split of a data set (`EventData`), the data set itself (`Dataset`), and what loading noticed that is no mistake (`LoadReport`).
 
-Ties and times on a grid are noted because a density on a grid can be gamed: the shares belong beside any score.
+The shares of ties and of times on a grid are recorded because a model can exploit them: a density on a grid is unbounded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Times on a grid, such as whole seconds, spread evenly within it.
 
-A density can be as high as it likes where many times are equal, or all lie on a grid, and a log-likelihood then says little. Spread with a
-fixed seed, the same data give every model the same task; the order of events is kept.
+If many times are equal or lie on a grid, a density there is unbounded, and a log-likelihood means little. Times are spread with a
+fixed seed, so that all models get the same data; the order of events is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`EventTable`: what every reader of a table gives, one row per event, in columns; `gathered` makes sequences of it.
 
-In: codes and arrays, made without a Python loop over events. Out: `RawEvents`, in which the rows of a sequence lie
-together, in the order of their rows.
+In: codes and arrays, made without a Python loop over events. Out: `RawEvents`, in which the rows of a sequence are adjacent and in
+their original order.
 """
 
 from __future__ import annotations

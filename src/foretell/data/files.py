@@ -1,4 +1,4 @@
-"""A file, plain or gzip, → its lines or bytes, with damage told as a mistake of the file."""
+"""A file, plain or gzip, → its lines or bytes; damage is reported as a mistake of the file."""
 
 from __future__ import annotations
 

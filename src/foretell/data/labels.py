@@ -1,7 +1,7 @@
 """Properties that data tell of themselves: a key of the metadata, or an attribute, in; one label per sequence or one per event out.
 
-A label is text, a whole number, true or false. Null, or a sequence without the key, is no label: such sequences and events are left out
-of what is learned and scored, and are still there to be seen.
+A label is text, a whole number, true or false. Null or a missing key means that there is no label: such sequences and events are
+neither learned nor scored, but events can still be seen.
 """
 
 from __future__ import annotations

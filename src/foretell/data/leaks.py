@@ -1,7 +1,8 @@
 """Columns that nearly determine what comes next: they may be known only afterwards, as a duration or an outcome is.
 
-Half of the sequences say what usually follows a value; the other half says how often that is right. A column is told where, of the events
-whose next type the present type does not tell, it tells most; or where its values order the gaps to the next events almost as they are.
+Half of the sequences say what usually follows a value; the other half says how often that is right. A column is reported if it
+predicts the next type of most events for which the current type does not, or if its values almost have the order of the gaps to the
+next events.
 """
 
 from __future__ import annotations

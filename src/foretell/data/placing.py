@@ -54,7 +54,7 @@ def placed(
 ) -> PlacedEvents:
     """All files of a data set; `time_unit` and `given_origin` are what its card says.
 
-    `given_first` says of a part of a file whether the first events of the whole file are given; None: these are all of it.
+    `given_first`: for a part of a file, whether the first events of the whole file are given; None: this is the whole file.
     """
     made = PlacedEvents(list(files), [None] * len(files), Clock.of_unit(time_unit), given_origin, [], [])
     timed = [raw for raw in files if len(raw.times) or _given(raw.t_ends).any()]

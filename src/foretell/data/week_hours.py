@@ -1,7 +1,7 @@
-"""Hours of the week: moments and spans of time in a zone in, which hour each is in and how long each hour was watched out.
+"""Hours of the week: moments and spans of time in a zone in, the hour of each, and the observed time of each hour, out.
 
-Hour 0 begins on Monday at midnight, local time. `Σ_h rate_h·(time in hour h)` up to a moment is a function of local time that grows by the
-same amount every week, but for what clocks skip or repeat when they are put forward or back.
+Hour 0 begins on Monday at midnight, local time. `Σ_h rate_h·(time in hour h)` up to a moment is a function of local time that
+grows by the same amount every week, except when clocks go forward or back.
 """
 
 from __future__ import annotations

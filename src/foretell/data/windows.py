@@ -1,7 +1,7 @@
 """Long sequences → windows of a number of events, each with the history before it: what a model is trained and scored on in bounded memory.
 
 Every event and every moment of the time that was scored is scored in exactly one window. Before its own events a window has the last ones
-of the window before, which are history and not scored. What lies further back is not seen: that is the truncation. The clock of a window
+of the window before, which are history and not scored. Earlier events are not seen. The clock of a window
 begins with the last event that is left out (with `origin = "first-event"`: with its own first one).
 """
 

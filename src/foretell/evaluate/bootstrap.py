@@ -1,8 +1,8 @@
 """95 % intervals by resampling: whole sequences where there are enough of them, else blocks of consecutive events.
 
-In: for every unit (sequence or event) sums and counts of each metric. Out: percentile intervals. Where a part was drawn at random (an
-integral, futures), each replicate draws it anew: a normal with the variance of the draws. How often each unit is in each replicate is
-drawn again from the seed whenever it is needed, some replicates at a time, so memory does not grow with their number.
+In: for every unit (sequence or event) sums and counts of each metric. Out: percentile intervals. If a part was estimated by random
+draws (an integral, futures), each replicate adds normal noise with their variance. The count of each unit in each replicate is
+recomputed from the seed when needed, some replicates at a time, so memory does not grow with their number.
 """
 
 from __future__ import annotations

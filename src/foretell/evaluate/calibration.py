@@ -1,8 +1,8 @@
 """Are the predicted probabilities right? Of times: how often a central interval holds the event. Of types: how often a guess is right.
 
 A central interval of level `p` is from the `(1 − p)/2` to the `(1 + p)/2` quantile of the predicted time. It holds the true time if the
-residual's place on [0, 1] lies between `(1 − p)/2` and `(1 + p)/2`, so no interval need be computed. For the first event after a tail the
-joined residual decides (`foretell.evaluate.calibration`), not that event's own interval: of a right model, all are then as often inside.
+residual's place on [0, 1] lies between `(1 − p)/2` and `(1 + p)/2`, so no interval need be computed. For the first event after a
+tail the concatenated residual is used instead of that event's own interval, so that a correct model has the right coverage.
 
 In: rows of a scored model. Out: coverage with its 95 % interval at many levels, and how often the most intense type happened among
 guesses of about the same probability.

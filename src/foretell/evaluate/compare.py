@@ -1,10 +1,10 @@
 """Which run is better, by how much, and is that more than luck? Runs scored on the same events in, tables and verdicts out.
 
 Every difference has a 95 % interval (both runs see the same bootstrap replicates) and paired permutation tests: over events, and over
-sequences where there are enough. Whoever looks at many differences finds some by luck, so p is corrected by Holm's method for all
-comparisons over the same units. Of many runs the best is compared with each of the others; as it is chosen by the same scores, p is
-corrected for all pairs that it might have been chosen from. A score in which no two runs differ in any unit (with one type, that of the
-types) is no comparison, and is not counted. A difference is called significant if its corrected p is below 0.05 over all
+sequences where there are enough. Among many differences some look significant by chance, so p is corrected by Holm's method for
+all comparisons over the same units. With many runs the best is compared with each of the others; since the same scores choose it, p
+is corrected for all pairs of runs. A score in which no two runs differ in any unit (that of types, if there is only one) does not
+count as a comparison. A difference is called significant if its corrected p is below 0.05 over all
 units asked for.
 """
 

@@ -1,6 +1,7 @@
 """Runs scored with draws (`drawn_scores.py`) on the same events: their scores side by side, and their differences.
 
-The noise of the draws is part of every difference: intervals redraw it, and permutation tests have it in the values that they exchange.
+The noise of the draws is part of every difference: intervals resample it, and in permutation tests it is part of the exchanged
+values.
 """
 
 from __future__ import annotations

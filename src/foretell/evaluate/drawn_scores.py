@@ -1,6 +1,6 @@
-"""Scores where possible events are very many: the log-likelihood, and the rank of what happened.
+"""Scores if there are very many possible events: the log-likelihood, and the rank of the observed event.
 
-Models of rules may look at some of the possible events only. Both scores are unbiased for what all would give
+Models of rules can evaluate only some of the possible events. Both scores are unbiased estimates of their values for all events
 (docs/explanation/products.md), and come with their standard errors: everything is drawn twice, independently; the mean of the two is the
 estimate, and a quarter of their squared difference is its variance. Without `downsample` all possible events are looked at, and times
 alone are drawn: then any model can be scored.

@@ -1,6 +1,6 @@
 """The next event where possible events are too many to be listed: those that match a pattern one by one, the total from a draw.
 
-A draw is made once for a sequence and asked about at all times, so that its estimate of the total intensity is as smooth as the total.
+The same draw is used for all times of a sequence, so that its estimate of the total intensity is as smooth as the total.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def drawn_total(
 
 
 def _places(pattern: EventPattern, grounding: Grounding) -> PlacePattern:
-    """A name that nothing is about matches nothing."""
+    """The position of each name; an unknown name matches nothing."""
     wanted = grounding.program.functor_of(pattern.functor, len(pattern.places))
     functor = {name: number for number, name in enumerate(grounding.functors)}.get(wanted, -1)
     constants = {name: number for number, name in enumerate(grounding.constants)}

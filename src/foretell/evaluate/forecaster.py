@@ -1,7 +1,7 @@
 """`Forecaster`: an estimator for data frames, in the manner of scikit-learn. A long frame in; predictions and futures as long frames out.
 
-It is put together from what the package has: `from_frame`, the settings of `foretell train`, `fit`, `predict_each`, `sample_futures` and
-`evaluate`. What it has learned is saved as a run folder, which the command line opens, too.
+It combines other parts of the package: `from_frame`, the settings of `foretell train`, `fit`, `predict_each`, `sample_futures` and
+`evaluate`. It is saved as a run folder, which the command line can also open.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which past events matter to a model without rules: each is left out of the history, and the intensities are asked for again.
+"""Which past events matter to a model without rules: each is left out of the history, and the intensities are computed again.
 
-A model, a history, a time and an event type in; out, for the latest events of the history, how much the event's log-intensity, and that of
-all events together, owes to each of them. What came before those is left out as a whole.
+A model, a history, a time and an event type in; out, for the latest events of the history, the effect of each on the event's
+log-intensity, and on that of all events together. Older events are left out all at once.
 """
 
 from __future__ import annotations

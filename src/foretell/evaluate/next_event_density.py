@@ -1,13 +1,13 @@
-"""The density of the next event, marched into the future in panels from any number of places at once.
+"""The density of the next event, integrated into the future in panels from any number of places at once.
 
 In: an encoded history and places in it (a start, and how many events are seen). Out, for each: the mean, what is left of
 `S = exp(−∫ λ)` at the end, quantiles, and which events are next, `∫ λ_e S`.
 
-The mean is `∫ S` where nearly nothing of `S` is left. Where more is left at the end, `∫ S` would have the end itself in it, `S` times:
-then the mean is that of the time given that something happens by the end, `(∫ S − S·end)/(1 − S)`.
+The mean is `∫ S` if `S` is almost 0 at the end. Otherwise `∫ S` would depend on the end of the range, and the mean is conditional
+on an event before the end, `(∫ S − S·end)/(1 − S)`.
 
 A panel whose 7- and 15-point integrals of `λ` differ is made narrower, down to the finest that is allowed; one on which they agree is
-followed by a wider one. What the panels may be off by is added up and reported.
+followed by a wider one. The errors of the panels are added up and reported.
 """
 
 from __future__ import annotations

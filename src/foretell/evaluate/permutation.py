@@ -1,9 +1,9 @@
 """Is one model better than another, or was it luck? Two models' scores of the same units in, a paired permutation test out.
 
-If it does not matter which model a score came from, exchanging the two scores of a unit changes nothing: the differences may have either
-sign. So signs are flipped at random, and p is the share of patterns whose mean difference is at least as far from 0 as the one that was
-found. That one counts as well, so p is never 0: `p = (1 + #{|mean*| >= |mean|}) / (1 + N)`. Where N covers all patterns of signs they are
-enumerated instead, and p is exact.
+If it does not matter which model a score came from, exchanging the two scores of a unit changes nothing: the differences may have
+either sign. So signs are flipped at random, and p is the share of patterns whose mean difference is at least as far from 0 as the
+observed one. The observed pattern is included, so p is never 0: `p = (1 + #{|mean*| >= |mean|}) / (1 + N)`. Where N covers all patterns
+of signs they are enumerated instead, and p is exact.
 
 A unit is an event with the integral of the gap that it ends, or a whole sequence. The last event of a sequence carries the tail too; a
 sequence without scored events is a unit of its own.

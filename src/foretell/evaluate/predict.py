@@ -1,7 +1,7 @@
 """`predict`: a model and a history in, what happens next out: when, what, and who.
 
-By quadrature, the density of the next event is marched through from the end of the history, given that nothing happened up to there; by
-samples, the next event is drawn `n` times by exact thinning. Both give the same numbers, as far as they go.
+By quadrature, the density of the next event is integrated from the end of the history, given that nothing happened up to then. By
+samples, the next event is drawn `n` times by exact thinning. Both estimate the same numbers.
 """
 
 from __future__ import annotations

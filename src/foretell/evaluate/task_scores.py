@@ -1,7 +1,7 @@
-"""How well a classifier tells labels, and a pretrained encoder the types of masked events, with 95 % intervals.
+"""How well a classifier predicts labels, and a pretrained encoder the types of masked events, with 95 % intervals.
 
-A classifier stands beside always naming the commonest label. Macro-F1 is the mean of F1 over the labels that occur or are predicted. The
-log-loss of the majority is that of the training data's frequencies.
+The baseline of a classifier always predicts the most frequent label. Macro-F1 is the mean of F1 over the labels that occur or are
+predicted. The log-loss of the majority is that of the training data's frequencies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sequences through an engine, and what comes of them as plain arrays: what a worker hands back, and what is kept on disk.
+"""Replays sequences with an engine; the results are plain arrays, which workers return and the cache stores.
 
 Every event is checked against the database just before it, then applied. Numbers below those of the freshly loaded program mean the same
-everywhere; what came up beyond them travels with its name, in the order in which it came up.
+everywhere; later numbers are stored with their names, in order of occurrence.
 """
 
 from __future__ import annotations

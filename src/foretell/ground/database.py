@@ -1,7 +1,7 @@
 """What the engine is made of: names and facts as integers, rules as patterns over slots, the facts that are true now, instantiations.
 
-A bucket holds the true facts with one key; its version moves whenever it changes, so that the result of a join can be kept for as long as
-every bucket it read is the same. An instantiation is found once by a join and then remembered; becoming active or inactive is a flag.
+A bucket holds the true facts with one key. Its version changes with it, so that the result of a join can be cached until a bucket
+that it read changes. An instantiation is found once by a join and then stored; a flag says whether it is active.
 """
 
 from __future__ import annotations

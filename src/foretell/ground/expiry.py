@@ -1,7 +1,8 @@
 """Additions that end by themselves: how long those of each rule live, and a queue of the living ones.
 
 An addition at `s` with duration `d` lives up to `s + d`: an event at that very time comes first. A fact that was added holds while any of
-its additions lives. An event costs what it adds, and an expiry what it ends, times the logarithm of how many are waiting.
+its additions lives. The cost of an event is proportional to its additions, and that of an expiry to the additions that end, times
+the logarithm of the queue's length.
 """
 
 from __future__ import annotations

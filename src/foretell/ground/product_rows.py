@@ -27,7 +27,7 @@ class ListingError(ForetellError):
 
 
 def listed(timeline: Timeline, events: Sequence[FactKey] | None = None, most: int = LISTED) -> Timeline:
-    """A timeline in which these events (None: all that are possible in some state) have rows: facts, and proofs."""
+    """A timeline with rows for these events (None: all that are ever possible): facts, and proofs."""
     if not timeline.grounding.products:
         return timeline
     parts = _PartRows(timeline)

@@ -1,4 +1,4 @@
-"""Rows of integers as plain arrays: of several lengths one after the other, or each with its event."""
+"""Rows of integers as plain arrays: rows of several lengths concatenated, or each with its event."""
 
 from __future__ import annotations
 

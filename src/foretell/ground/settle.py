@@ -1,8 +1,8 @@
 """One component of the rules brought up to date, everything below it being final.
 
-In a plain component a fact is true while it has a proof or was added: counting is enough. In a recursive one facts may prove one another,
-so each remembers one proof that founds it; when that is lost, all that rests on it looks for another that does not lead back to itself,
-and what finds none is false (an unfounded set).
+In a plain component a fact is true while it has a proof or was added, so counting is enough. In a recursive component facts may
+prove one another, so each stores one founding proof. When that is lost, all facts that depend on it search for another proof that
+is not circular; facts without one become false (an unfounded set).
 """
 
 from __future__ import annotations

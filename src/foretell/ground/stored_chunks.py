@@ -1,7 +1,8 @@
 """Chunks on disk → the rows of single sequences, mapped in: timelines of data that are larger than memory.
 
 A file of the cache is an archive whose members are stored as they are, so that an array in it is a run of bytes that can be mapped. Each
-was written or read whole, with its checksums, before it is looked at here; one that is gone or has changed gives nothing, and is told.
+was written or read completely, with its checksums, before it is used here; files that are missing or changed are skipped with a
+message.
 """
 
 from __future__ import annotations

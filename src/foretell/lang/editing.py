@@ -1,6 +1,6 @@
 """A program as it is being typed → what an editor asks about it: mistakes, meanings, places, names that fit, new names.
 
-Everything is known that can be read: a program with mistakes has hovers, definitions and completions, too.
+It uses all statements that can be read, so a program with mistakes also has hovers, definitions and completions.
 """
 
 from __future__ import annotations

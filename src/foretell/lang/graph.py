@@ -1,6 +1,6 @@
 """A checked program → its predicates and rules as a graph, which `--show graph` prints, and the places that `--plot` draws it at.
 
-Places are in layers: long links get one of their own in every layer they pass, so that none crosses a box. Within a layer the order is by
+Places are in layers. Long links get a place in every layer that they pass, so that no link crosses a box. Within a layer the order is by
 the mean place of neighbours, swept up and down; then each layer is moved to where its neighbours are, as far as the gaps between boxes
 allow (isotonic regression, which is exact).
 """

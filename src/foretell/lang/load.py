@@ -1,6 +1,7 @@
 """A file, or a text and its folder → all statements with their includes and tables → a checked program.
 
-A statement is parsed by itself: one that cannot be read does not hide the next, and its words are kept, because nothing is known of them.
+Each statement is parsed separately, so a mistake in one does not hide the next. The words of unreadable statements are kept,
+because they may define names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A checked program → rules whose possible events are a product: conditions that fall apart into parts which share no variable.
+"""A checked program → rules whose possible events are a product: conditions that consist of parts without common variables.
 
-`watch(U,P) :- user(U), program(P), U != P.` has the parts `user(U)` and `program(P)`; what joins them is a filter. The events it makes
-possible are all pairs of what holds of the parts, less what the filters take out, so that they need not be listed.
+`watch(U,P) :- user(U), program(P), U != P.` has the parts `user(U)` and `program(P)`; the condition that joins them is a filter.
+The possible events are all pairs of facts of the parts that pass the filters, so they need not be listed.
 """
 
 from __future__ import annotations

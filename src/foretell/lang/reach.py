@@ -63,7 +63,7 @@ class Reach:
         return given | {table.functor for table in self.gathered.tables}
 
     def is_root(self, use: Use) -> bool:
-        """Nothing at all makes it true, and it is needed."""
+        """Whether it is needed but nothing makes it true, so that other mistakes follow from it."""
         name = use.atom.functor
         if name in self.produced or name in self.gathered.unread:
             return False

@@ -1,6 +1,6 @@
 """A statement as it is written → rules or a declaration of the syntax tree.
 
-`_` is numbered, parameter names are told apart, and what is short for several statements is written out.
+Numbers `_`, separates parameter names, and expands abbreviations of several statements.
 """
 
 from __future__ import annotations

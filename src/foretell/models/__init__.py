@@ -1,4 +1,4 @@
-"""Models of event sequences. Each stands in a file of its own and is registered here, by its kind."""
+"""Models of event sequences. Each is in its own file and is registered here by its kind."""
 
 import importlib
 from collections.abc import Callable

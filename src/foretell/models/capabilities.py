@@ -1,4 +1,4 @@
-"""What a model may be able to do besides its mathematics: one small protocol each, asked for with `isinstance`."""
+"""Optional capabilities of models: one small protocol each, checked with `isinstance`."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class HasRules(Protocol):
     def possible_intensities(
         self, history: EventSequence, times: Sequence[float] | np.ndarray
     ) -> list[dict[str, float]]:
-        """At each time the events that are possible, with their intensities."""
+        """The possible events at each time, with their intensities."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What is known of events, as columns of numbers, and the vector of each column: their product is added to embeddings."""
+"""Known values of events as columns of numbers, and a vector for each column; their product is added to embeddings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of events that are drawn: covariates of a training event of the same type, at random, or none; and the calendar."""
+"""Covariates of drawn events: those of a random training event of the same type, or missing ones; and the calendar."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A model that starts from what another run has learned: what fits is taken, the rest starts fresh, and both are named.
+"""A model initialised from another run: parameters that fit are copied, the rest is initialised as usual, and both are listed.
 
-From a model of the same kind and sizes everything is taken, its units of time included. From a pretrained encoder or a classifier, or
-from an A-NHP with other coarse types, the encoder is taken: time features, vectors of the event types, `Q, K, V` and sublayers of every
-layer.
+From a model of the same kind and sizes everything is copied, including its units of time. From a pretrained encoder or a classifier, or
+from an A-NHP with other coarse types, the encoder is copied: time features, vectors of the event types, `Q, K, V` and sublayers of
+every layer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An A-NHP's encoder with a head for another task than intensities: the type of a masked event, a property of a sequence or of events.
 
-Parameters of the head are extra: they stay in the file of the task, and the encoder's start other models.
+The parameters of the head are additional: they stay in the file of the task, and those of the encoder can initialise other models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a model takes from its training data before it learns: the range of wavelengths, the unit of time, starting rates."""
+"""The numbers that a model computes from its training data before training: the range of wavelengths, the unit of time, initial
+rates."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 """The continuous-time LSTM (Mei & Eisner 2017): events and their times in, the cell after every event out.
 
-Between events a memory decays to its target, `c(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, and is read as `h(t) = o ⊙ tanh(c(t))`. An event
-at `t` makes a new cell from `W x + U h(t) + b`, where `x` is its type's vector. Only `U h(t)` must wait for the event before; the rest is a
+Between events a memory decays to its target, `c(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, and is read as `h(t) = o ⊙ tanh(c(t))`. An event at
+`t` makes a new cell from `W x + U h(t) + b`, where `x` is its type's vector. Only `U h(t)` depends on the event before; the rest is a
 row of a table. So a step is one product and ten small operations on all sequences at once, and its gradient one product and five more,
-written by hand: here the calls cost as much as the numbers. Whatever does not depend on the step before is done for all steps together.
+written by hand, because calls cost as much as the arithmetic. Everything that does not depend on the previous step is computed for all
+steps together.
 
-Inside, time comes first, so that a step's numbers lie side by side; all that goes in and out has the batch first.
+Internally time is the first dimension, so that the numbers of a step are contiguous; inputs and outputs have the batch first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attention with the extra `1 +` (paper, equations 1-2) where anything may see anything: a bool matrix says what.
+"""Attention with the extra `1 +` (paper, equations 1-2) with any visibility, given by a bool matrix.
 
 `Σ α v / (1 + Σ α)`, `α = exp(q·k)`, over the keys that a query sees. The 1 is a null key with logit 0 and value 0, which makes the
 whole thing one softmax, safe for logits of any size. Memory grows with queries × keys; prefixes of a sequence have `attention.py`.

@@ -1,4 +1,4 @@
-"""Features of the time since the last event: how much of it has passed on each of several scales, from the shortest gaps to the longest.
+"""Features of the time since the last event on several scales, from the shortest gaps to the longest.
 
 On a scale `s` the features of a time `u` are `exp(−u/s)`, which tells short times apart, and `log(1 + u/s)`, which tells long ones apart,
 divided by its value at the longest scale. `ElapsedFeatures` adds `sin(2πu/p)` and `cos(2πu/p)` for some periods `p`. Times are float64 and

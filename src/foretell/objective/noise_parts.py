@@ -42,7 +42,7 @@ class Profile:
 
     @classmethod
     def of(cls, edges: Tensor, rate: Tensor) -> Self:
-        """A ValueError says what is wrong with them: they may come from a file."""
+        """Check the values, which may come from a file; mistakes raise a ValueError."""
         fine = edges.ndim == 2 and edges.shape == rate.shape and edges.shape[1] > 0
         if not fine or edges.dtype != torch.float64 or rate.dtype != torch.float64:
             found = f"{edges.dtype} {list(edges.shape)} and {rate.dtype} {list(rate.shape)}"

@@ -212,7 +212,7 @@ class FunctorProducts:
         return self.listed.holds(self.listed_numbers.find(args), state)
 
     def times(self, args: Ints, state: Ints) -> Ints:
-        """How many of the products, and of the listed facts, have each event: 0 where it is not possible."""
+        """The number of products and listed facts that contain each event; 0 if it is not possible."""
         found = self.is_listed(args, state).astype(np.int64)
         for one in self.products:
             found += one.has(args, state)

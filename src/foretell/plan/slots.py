@@ -86,9 +86,9 @@ def slots_of_history(
     rng: np.random.Generator | None = None,
     chosen: Ints | AskedEvents | None = None,
 ) -> SequenceSlots:
-    """`sequence_slots` where what the timeline fixes is known already.
+    """`sequence_slots` with the part that only depends on the timeline given.
 
-    With `chosen`, queries are about one given possible event each and no other, or all about the same ones.
+    With `chosen`, each query is for one given possible event, or all queries are for the same events.
     """
     checked(keep, rng)
     return _Builder(history, TimePoints.of(np.asarray(query_states, dtype=np.int64), history)).build(keep, rng, chosen)

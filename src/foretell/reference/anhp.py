@@ -4,9 +4,8 @@ One function is one equation, one event at a time, by recursion over layers and 
 The arrays are those of `named_arrays()`, in float64, so that gradients flow back to whatever they were made
 from; `w` and `τ` are in the data's own unit.
 
-A *kind* is what is embedded: an event that happened, or a possible one, known by the name of its base vector: `embed.TYPE` for
-an event type, `coarse.NAME` for a coarse type (appendix A, "coarse event embeddings"). An event `bos` at time 0 is first in every
-history where it is asked for.
+A *kind* is an embedded event, observed or possible, named by its base vector: `embed.TYPE` for an event type, `coarse.NAME` for a
+coarse type (appendix A, "coarse event embeddings"). If requested, an event `bos` at time 0 is the first of every history.
 """
 
 from __future__ import annotations

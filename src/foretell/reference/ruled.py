@@ -129,7 +129,7 @@ def dimension(program: Program, dim: int, fact: Fact) -> int:
 
 
 def sides(program: Program, dim: int, one: Instantiation) -> tuple[int, int]:
-    """Dimensions of the head, and of all the body together."""
+    """The dimension of the head, and the total dimension of the body."""
     head, *body = (dimension(program, dim, fact) for fact in (one.head, *one.body))
     return head, sum(body)
 

@@ -1,7 +1,7 @@
 """S2-NDTT from its equations (docs/explanation/rivals.md): NDTT's program and deductions, with states of S2P2 in place of its cells.
 
-What differs from `reference.ndtt` is here: what a fact keeps of the events that added it, how that moves, and how it is read. The functions
-of `reference.ndtt` take these settings. Parameters besides those of deductions and intensities, for `L` layers of `P` complex states:
+This module has the differences from `reference.ndtt`: the state of a fact, how it moves, and how it is read. The functions of
+`reference.ndtt` do the rest. Parameters besides those of deductions and intensities, for `L` layers of `P` complex states:
 
 | name                                       | shape                | what                                                  |
 |--------------------------------------------|----------------------|-------------------------------------------------------|

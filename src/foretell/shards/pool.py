@@ -107,7 +107,7 @@ class ThisProcess:
         return [ShardOutcome(task.name, task.work(task.shared.value, task.item, self.stop))]
 
     def interrupt(self) -> None:
-        """Nothing: the work asks `stop` itself."""
+        """Does nothing, because the work polls `stop` itself."""
 
     def close(self, *, now: bool = False) -> None:
         self.task = None

@@ -110,7 +110,8 @@ class Shards:
 def open_shards(
     place: WorkPlace, folder: Path, origin: Mapping[str, Any], tell: Callable[[str], None], *, gpu: bool = False
 ) -> Iterator[Shards | None]:
-    """None where the work is done in this process. On an error, Ctrl-C included, workers are let go at once; what is done is kept."""
+    """None if the work is done in this process. On an error, including Ctrl-C, workers are stopped at once; finished shards are
+    kept."""
     if place.kind == "this":
         yield None
         return

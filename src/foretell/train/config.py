@@ -1,4 +1,4 @@
-"""What a run is made of: TOML or flags in, one frozen and checked `RunConfig` out; unknown keys are refused."""
+"""The configuration of a run: TOML or flags in, one frozen and checked `RunConfig` out; unknown keys are refused."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class Stepper:
             row += len(piece)
 
     def _on_threads(self, pieces: list[Batch], draws: Draws, scored: Tensor) -> Tensor:
-        """Draws are made before, in the order of the pieces."""
+        """Run the pieces on threads; random draws are made before, in the order of the pieces."""
         first = np.cumsum([0, *map(len, pieces)]).tolist()
         asked = [
             (start, piece, self._queries(piece, _of_rows(draws, start, start + len(piece))))

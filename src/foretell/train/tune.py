@@ -229,7 +229,7 @@ class _Trials:
             self.tell(TrialProgress(given.number, given.setting, record=outcome.value))
 
     def _put_back(self, given: GivenTrial, lost: str) -> None:
-        """The setting of a worker that died is tried again, but not for ever."""
+        """Retry the setting of a dead worker, a limited number of times."""
         name = spelled(given.setting)
         self.lost[name] = self.lost.get(name, 0) + bool(lost)
         optuna = load_optuna()
@@ -256,7 +256,7 @@ class _Trials:
 
 @dataclass(frozen=True)
 class GivenTrial:
-    """A trial that was asked for, as it is given to a worker."""
+    """A requested trial, in the form that is sent to a worker."""
 
     number: int
     id: int  # of the storage

@@ -6,8 +6,7 @@ FOLDER/dataset.toml          the card
 FOLDER/train/times.f64 …     a column of all sequences, one after the other, little-endian
 ```
 
-A *shard* is a run of sequences that follow one another: what was sorted and written at once, what is checked by one checksum, and what is
-shuffled together.
+A *shard* is a range of consecutive sequences: it is sorted and written at once, has one checksum, and is shuffled as a unit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A packed folder → a `Dataset` whose columns are mapped from the files, checked once, shard by shard.
 
-Nothing of a folder is believed: sizes, checksums and values are looked at before the first use, in one pass that keeps nothing.
+A folder is not trusted: sizes, checksums and values are checked before the first use, in one pass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`foretell data pack`: anything that `load` reads → a packed folder, in bounded memory where the format allows it.
 
 1. Every file becomes parts of whole sequences (`parts`), which wait on disk (`raw_files`) while facts about them are collected.
-2. What holds for all of them is decided (`settling`).
-3. Each part is placed in time and assembled as a file of its own would be, and appended to its split (`writer`).
+2. Decisions for all parts are made (`settling`). 3. Each part is placed in time and assembled like a separate file, and appended
+to its split (`writer`).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def pack(
         source: What `load` takes: a folder of splits, a file, the name of an embedded data set, and so on.
         target: A folder that does not exist yet.
         options: How files are read.
-        shares: Of train, dev and test, where the source has one split only: its sequences are drawn as `data.split` draws them.
-        seed: Of that draw, as `data.split_seed`.
-        progress: Called with words, how much is done, and of how much.
+        shares: The shares of train, dev and test, if the source has only one split; sequences are drawn as for `data.split`.
+        seed: The seed of that draw, as `data.split_seed`.
+        progress: Called with a description, the finished amount, and the total.
 
     Raises:
         DataError: mistakes in the data, all of them; nothing is written.

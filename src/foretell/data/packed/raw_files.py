@@ -1,4 +1,4 @@
-"""`RawEvents` → a few files, and back: what a part of a large file waits in until its times and names can be settled."""
+"""`RawEvents` → a few files, and back: they store a part of a large file until its times and names can be decided."""
 
 from __future__ import annotations
 

@@ -37,10 +37,10 @@ EXPECTED = "a time such as 2012-03-01T12:00:00+01:00"
 def read_xes(
     files: Mapping[str, Path], options: ReadOptions, vocabulary: Vocabulary | None = None
 ) -> dict[str, EventTable]:
-    """The files of a data set, by split; whether transitions belong to the names is decided for all of them alike.
+    """The files of a data set, by split; whether transitions are part of the names is decided for all splits together.
 
-    `options.columns` may name other attributes as `event` and `time`, and participants as `arg1`, …; those of traces are `case:KEY`. With a
-    vocabulary, names are made as it has them.
+    `options.columns` may name other attributes as `event` and `time`, and participants as `arg1`, …; attributes of traces are
+    `case:KEY`. With a vocabulary, events are named as in it.
     """
     logs = {split: XesLog.read(path) for split, path in files.items()}
     given, usual = options.columns, ColumnMap()
@@ -201,7 +201,7 @@ class XesLog:
 
 
 def _bound(name: str, attributes: dict[str, Attribute], given: np.ndarray | None) -> np.ndarray | None:
-    """Where sequences start or end, where the traces say so by a date; it is then no attribute."""
+    """The starts or ends of sequences, if the traces have them as dates; these are then not attributes."""
     column = attributes.get(name)
     if given is not None or column is None or column.values.dtype.kind != "M":
         return given

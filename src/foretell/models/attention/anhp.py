@@ -294,7 +294,7 @@ class ANHP(CoarseIntensities):
         return x.unflatten(-1, (-1, self.head_size)).transpose(1, 2).contiguous()
 
     def _parts(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        """What meets `_features` and what meets the embedding, of matrices [..., 1 + T + E + D]."""
+        """The columns of matrices [..., 1 + T + E + D] for `_features`, and those for the embedding."""
         by_time = self.time.widen(matrix)
         if self.elapsed.count:
             by_time = torch.cat([by_time, matrix[..., 1 + self.time_dim : self.own]], dim=-1)

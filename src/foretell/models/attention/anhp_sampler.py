@@ -1,7 +1,7 @@
 """Sampler of an A-NHP: keys and values of all past events are kept, so that one more event costs one more row in each table.
 
-The network at a query is written once, over `ChebyshevPiece`: values at some moments of a window, with how far they can be off in between,
-give a bound; the value at one moment is the intensity.
+The network at a query is written once, for `ChebyshevPiece`: with several nodes and a remainder it gives a bound on a window, and
+with one node the intensity.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ def _has_plain_layers(model: ANHP) -> bool:
 
 
 def fused_queries(model: ANHP) -> int:
-    """Queries at a time: kernels keep four vectors of one with plain layers, and some forty with the default ones."""
+    """The number of queries at a time: kernels keep four vectors per query with plain layers, and about forty with the default
+    layers."""
     return MOST_PLAIN if _has_plain_layers(model) else MOST_DEFAULT
 
 

@@ -1,8 +1,8 @@
 """A Hawkes process inside an A-NHP: what past events add to each intensity, as a fit by maximum likelihood says, times a learned gain.
 
 `h_e(t) = Σ_j Σ_s α_{e,f(s),j} exp(−β_j(t−s))` over the events of type `f(s)` at times `s`; `α` and `β` are fitted before training and stay
-as they are. The network adds `(1 + tanh(½ g_e·[1; emb]))·h_e(t)` to its own intensity, a gain from 0 to 2 that starts at 1: where data are
-few it has the Hawkes process to fall back on.
+as they are. The network adds `(1 + tanh(½ g_e·[1; emb]))·h_e(t)` to its own intensity, a gain from 0 to 2 that starts at 1, so
+that with few data the model stays close to the Hawkes process.
 """
 
 from __future__ import annotations

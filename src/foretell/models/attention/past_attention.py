@@ -1,11 +1,11 @@
 """Attention of queries to tables of the past, at moments or on pieces of time.
 
-A head's outcome is `Σ α v / (1 + Σ α)`, its weights `α = e^logit`. Weights are divided by what they sum up to at the nodes, so that their
-sum is 1 there, and the mean needs no division of series: what the shares are off by elsewhere is all that there is to bound.
+A head's outcome is `Σ α v / (1 + Σ α)`, its weights `α = e^logit`. Weights are divided by their sum at the nodes, so that they sum
+to 1 there and the mean needs no division of series; only their error between the nodes has to be bounded.
 
-Where a head forgets, all its logits fall by `γu` with the time `u` since the last event. Shares of the events among each other do not
-change by that. So the outcome is their mean times `Y/(1 + Y)`, with `Y = e^(level − γu)` and `level` the logarithm of what the weights sum
-up to without the fall, one number per head and query.
+If a head decays, all its logits fall by `γu` with the time `u` since the last event. This does not change the weights of events
+relative to each other. So the output is their mean times `Y/(1 + Y)`, with `Y = e^(level − γu)` and `level` the logarithm of the
+sum of the weights without the decay, one number per head and query.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How queries of several sequences lie in memory, and how each meets what its own sequence holds.
+"""The memory layout of queries of several sequences, and their products with the tables of their sequences.
 
 On a GPU they are a grid [W, P], and all sequences are multiplied at once. On a CPU they lie one after the other, [1, N], by sequence and
 without gaps, and sequences are multiplied one after the other: what is a sequence's own stays in the cache, and sequences need not have as

@@ -1,6 +1,6 @@
 """Where an A-NHP starts from: small random numbers, events that raise their own type, attention that is a memory which fades.
 
-None of this is in the model's equations: training may undo it. It is a better place to begin, above all where data are few.
+This is not part of the model's equations, and all of it is learned further. It is a better start, especially with few data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options of A-NHP, and who sees what in it: coarse types and edges in, groups of query embeddings and attention heads out.
+"""The options of A-NHP, and its visibility: coarse types and edges in, groups of query embeddings and attention heads out.
 
 A *group* is one query embedding, shared by its member types (paper, appendix A, "coarse event embeddings"). A *head* is one set of
 `Q, K, V`: all events see all earlier ones through each of `heads` heads, or, with edges `e <- f` (paper, section 4), each edge has its

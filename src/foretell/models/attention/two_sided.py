@@ -1,7 +1,7 @@
-"""Events that see what they are told to see, the future included: A-NHP's equations 1-4 with any visibility (paper, end of section 2).
+"""A-NHP's equations 1-4 with any visibility, including the future (paper, end of section 2).
 
 In: rows, each with a time, a vector to start from and a type, and a bool matrix that says which row sees which. Out: their embeddings
-at layers 0 … L. The parameters are those of the generative model and, with the past alone in sight, so are the embeddings.
+at layers 0 … L. The parameters are those of the generative model; if only the past is visible, so are the embeddings.
 """
 
 from __future__ import annotations

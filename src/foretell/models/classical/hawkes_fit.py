@@ -167,7 +167,7 @@ class _BestOnDev:
 def fit_best_hawkes(
     model: Hawkes, data: EventData, dev: EventData | None, progress: Callable[[int, float], None] | None = None
 ) -> None:
-    """Fit in place; where the model's options leave them open, with the decays and the shrinkage that are best on dev."""
+    """Fit in place; decays and shrinkage that the options leave open are those that are best on dev."""
     decays, shrinkage = model.options.decays, model.options.shrinkage
     if dev is None or dev.event_count == 0:  # nothing to choose by
         fit_hawkes(model, data, None, progress, shrinkage=0.0 if shrinkage == "auto" else shrinkage)

@@ -1,7 +1,7 @@
 """The weekly Poisson process: a rate for each type and hour of the week, the floor that knows the calendar.
 
-The rate of a type in an hour is its count there over the time that hour was watched, drawn towards what the type's own rate and the profile
-of all types together say by some pseudo-events; the profile is drawn towards 1 in the same way. How many pseudo-events is chosen on dev.
+The rate of a type in an hour is its count divided by the observed time of that hour. Pseudo-events shrink it towards the type's
+mean rate times the profile of all types, and the profile towards 1. How many pseudo-events is chosen on dev.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A-NDTT, the attentive neural Datalog through time (paper, section 5): facts look back on the events that added them.
+"""A-NDTT, the attentive neural Datalog through time (paper, section 5): facts attend to the events that added them.
 
-Everything that is asked about a batch is one plan, which the network applies; a history is nothing but its batch.
+All queries about a batch are one plan, which the network applies; an encoded history is just its batch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Networks in which facts have cells: parameters put together for a recurrence in waves (`nn/cells.py`), whatever a cell is.
+"""Networks in which facts have cells, of any kind: parameters are assembled for a recurrence in waves (`nn/cells.py`).
 
-Embeddings of all dimensions are rows of one table there, as wide as the widest: what is beyond a fact's own dimension stays zero.
+Embeddings of all dimensions are rows of one table there, as wide as the widest: components beyond a fact's own dimension stay
+zero.
 """
 
 from __future__ import annotations

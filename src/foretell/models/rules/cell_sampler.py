@@ -1,7 +1,7 @@
 """Samplers of models in which facts have cells: one more event moves the cells of the facts that it adds, and in between they drift.
 
-The cells of a sequence never change: those after an event are a new table. The cells that histories leave behind come from the network,
-all events of many histories at once. What a cell is, each model says: `ndtt_sampler.py`, `s2ndtt_sampler.py`.
+The cells of a sequence never change: those after an event are a new table. The cells after a history come from the network, for
+all events of many histories at once. Each model defines its cell: `ndtt_sampler.py`, `s2ndtt_sampler.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names of a program's parameters in files of earlier versions, in which facts and rules were numbered together.
 
-There, a fact that stands in the program twice had two vectors. Now it has one, which is used twice: their mean.
+In these, a fact that occurs twice in the program had two vectors. Now it has one, their mean, which is used twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sampled sequences that are the same so far, and scores of their possible events: what samplers of models of rules are made of."""
+"""Parts of samplers of models of rules: sampled sequences that are equal so far, and scores of their possible events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model whose possible events are products → the same model with all of them listed, for what cannot work on products."""
+"""A model whose possible events are products → the same model with all of them listed, for methods that do not support products."""
 
 from __future__ import annotations
 

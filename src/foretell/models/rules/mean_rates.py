@@ -1,4 +1,4 @@
-"""How often events of each functor happen in training data while they are possible: where intensities start."""
+"""The rates of events of each functor in training data while they are possible, which are the initial intensities."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What additions have left in the cells of an NDTT just before one time: each `r` that added a fact, with the share of each addition.
+"""The remaining contributions of additions to the cells of an NDTT just before one time: each `r` that added a fact, with the
+share of each addition.
 
-An addition puts `i·z` into a cell and `ī·z` into its target, and makes both forget a share of what they were, whoever put it there; then
-they drift. With its gates as they were, a cell is linear in all that was put into it. So what is left of each addition is known, and all of
-it adds up to the cell. Where several additions of one event are pooled, each counts with its share of its pool.
+An addition adds `i·z` to a cell and `ī·z` to its target, and both lose a share of their old values; then they drift. With the
+gates held fixed, a cell is linear in its inputs. So the remaining part of each addition is known, and these parts add up to the
+cell. If several additions of one event are pooled, each counts with its share of the pool.
 """
 
 from __future__ import annotations

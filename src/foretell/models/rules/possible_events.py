@@ -1,4 +1,4 @@
-"""For models made of rules: which events are possible in each gap, by functor. Between changes nothing becomes possible or ceases to be."""
+"""For models made of rules: which events are possible in each gap, by functor. Between changes the possible events stay the same."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What models made of rules share: replayed histories, plans, and the intensities of what is possible.
+"""The common part of models made of rules: replayed histories, plans, and the intensities of possible events.
 
-A batch is replayed into timelines, these with the times that are asked about become a plan, and a network of the rules applies it. Events
-that the rules make impossible have no intensity; those of the rules that the model's vocabulary lacks are counted in the total.
+A batch is replayed into timelines, which are compiled with the query times into a plan, and a network of the rules applies it.
+Impossible events have no intensity; events of the rules that are not in the vocabulary count in the total.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         return make(options.program, vocabulary, options, seed=seed, dtype=dtype)
 
     def spec(self) -> dict[str, Any]:
-        """The program's text instead of its path, the names that have parameters, and the seed of those still to be met."""
+        """The program's text instead of its path, the names that have parameters, and the seed for further names."""
         found = {key: value for key, value in super().spec().items() if key not in PROGRAM_OPTIONS}
         names = [[family.place, name] for family, name in self.book.order]
         parts = {

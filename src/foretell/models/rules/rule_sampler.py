@@ -1,7 +1,7 @@
-"""Samplers of models of rules: the database changes with every event, and only what is possible then is ever asked about.
+"""Samplers of models of rules: the database changes with every event, and only possible events are evaluated.
 
-What facts keep of the past is the model's own business: each has a query, which knows how embeddings follow from a past, and a sampler,
-which knows what an event leaves behind.
+Each model represents the past in its own way: its query computes embeddings from a past, and its sampler updates the past after an
+event.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What additions have left in the states of an S2-NDTT just before one time: each `r` that added a fact, with the share of each addition.
+"""The remaining contributions of additions to the states of an S2-NDTT just before one time: each `r` that added a fact, with the
+share of each addition.
 
-A jump shrinks and turns with its state and is otherwise kept, so what is left of it is known: the difference that it makes to the stream
-above the layers. With one layer these differences, and what the state has taken in from deductions, add up to what the state gives.
+A jump decays and rotates with its state and does not change otherwise, so its remaining part is known: the difference that it makes to
+the stream above the layers. With one layer these differences, and what the state has taken in from deductions, add up to what the state
+gives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which parameter groups of some data training never met, and which events' intensities depend on them."""
+"""The parameter groups of some data that were not in training, and the events whose intensities depend on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """A-NHP's training loss and its gradients in a few Triton kernels, for the plain model in float32 on CUDA.
 
-Nothing of size queries × dimension is ever written: a tile of queries is embedded through all layers, scored, and followed back, in one go.
+No tensor of size queries × dimension is written: a tile of queries goes through all layers, the loss and the backward pass at
+once.
 """

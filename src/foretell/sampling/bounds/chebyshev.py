@@ -43,7 +43,7 @@ class ChebyshevPiece:
         return self.v.shape[0] - 1
 
     def off_length(self) -> Tensor:
-        """How long a row of what values are off by can be, in the Euclidean norm: [..., 1]."""
+        """A bound of the Euclidean norm of a row of errors: [..., 1]."""
         found = torch.linalg.vector_norm(self.remainder, dim=-1, keepdim=True)
         return found if self.length is None else torch.fmin(found, self.length)
 

@@ -1,6 +1,6 @@
-"""How long the next pieces of time of each sequence are: as tight as their bounds were so far asks for.
+"""The length of the next pieces of time of each sequence, chosen by how tight their bounds were so far.
 
-The length changes only after as many pieces as were settled before, behind one whose bound is too loose, and when something has happened,
+The length only changes after a fixed number of pieces, after a piece whose bound is too loose, and after an event,
 so that it does not depend on pending draws (`thinning.py` says why).
 """
 

@@ -140,7 +140,7 @@ class DatabaseStates:
     # With the engine
 
     def _history(self, state: DatabaseState) -> SlotHistory:
-        """A sequence without events in which all that is true now is true throughout; what is possible is given with each plan."""
+        """A sequence without events in which the current facts are always true; the possible events are given with each plan."""
         nothing = np.zeros(0)
         timeline = Timeline(
             self.grounding,
