@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from foretell.data.clock import Clock, iso_text, iso_texts, readable_unit
 from foretell.data.loading import load_file
-from foretell.data.timestamps import NS, find_zone, from_unix, localised, parse_time, parse_times, unix_format
+from foretell.data.timestamps import (
+    NS,
+    expected_time,
+    find_zone,
+    from_unix,
+    localised,
+    parse_time,
+    parse_times,
+    unix_format,
+)
 from foretell.durations import duration_seconds
 from foretell.errors import DataError, ForetellError
 
@@ -238,3 +247,17 @@ def test_a_time_beyond_nanoseconds_is_a_mistake_with_its_row(tmp_path):
     parquet.write_table(table, tmp_path / "far.parquet")
     with pytest.raises(DataError, match=r"row 2.*time is '1000000000000000000'"):
         load_file(tmp_path / "far.parquet")
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["01.03.2012 15:31:20", "31.12.2012 00:00:00"], "; `time_format='%d.%m.%Y %H:%M:%S'` would read this column"),
+        (["03/01/2012 02:31 PM", "03/31/2012 12:00 AM"], "; `time_format='%m/%d/%Y %I:%M %p'` would read this column"),
+        (["01/Mar/2024:01:00:57 +0100"], "; `time_format='%d/%b/%Y:%H:%M:%S %z'` would read this column"),
+        (["01/02/2012", ""], "; `time_format='%d/%m/%Y'` or `time_format='%m/%d/%Y'` would read this column"),
+        (["01/02/2012", "soon"], "(other forms: `time_format='%d/%m/%Y %H:%M'`)"),
+    ],
+)
+def test_a_pattern_that_reads_a_column_is_proposed(texts: list[str], said: str) -> None:
+    assert expected_time(texts).endswith(said)

@@ -20,7 +20,7 @@ from foretell.data.event_table import EventTable
 from foretell.data.raw import LARGEST_TYPE, NO_NOTES, PlaceUnit, Problem, TimeNotes, too_many_columns
 from foretell.data.read_options import ReadOptions
 from foretell.data.sequence import NO_METADATA
-from foretell.data.timestamps import EXPECTED_TIME, UNIX_FACTORS, parse_times
+from foretell.data.timestamps import EXPECTED_TIME, UNIX_FACTORS, expected_time, parse_times
 from foretell.reading import parse_json
 from foretell.terms import NameProblem, NotATerm, build, normalise
 from foretell.wording import did_you_mean
@@ -354,7 +354,7 @@ def text_times(cells: CodedColumn, options: ReadOptions) -> TimeColumn:
     often = np.bincount(cells.codes, minlength=len(values))
     found = parse_times(values, options.zone, form if "%" in form else "", often)
     if form == "auto" and not found.valid.any():
-        return column(numbers, right, EXPECTED_TIME)
+        return column(numbers, right, expected_time(values))
     instants = found.instants.astype("datetime64[ns]")
     instants[~found.valid] = np.datetime64("NaT")
     expected = f"a time as in `time_format={form!r}`" if "%" in form else "a time such as 2012-03-01T12:00:00"

@@ -27,6 +27,20 @@ UNIX_WORDS = {"unix-s": "seconds", "unix-ms": "milliseconds", "unix-us": "micros
 UNIX_FROM, UNIX_TO = 631_152_000, 4_102_444_800  # 1990 to 2100, in seconds
 FORMATS = ("auto", "iso", "number", *UNIX_FACTORS)
 EXPECTED_TIME = "a number or a time such as 2012-03-01T12:00:00+01:00 (other forms: `time_format='%d/%m/%Y %H:%M'`)"
+PATTERNS = (  # other ways to write a time that are frequent, of logs and of spreadsheets
+    *(
+        f"%{one}{clock}"
+        for one in ("d.%m.%Y", "d/%m/%Y", "m/%d/%Y", "d-%m-%Y", "Y/%m/%d")
+        for clock in ("", " %H:%M", " %H:%M:%S")
+    ),
+    *(f"%m/%d/%Y %I:%M{seconds} %p" for seconds in ("", ":%S")),
+    "%d/%b/%Y:%H:%M:%S %z",  # Apache
+    "%a %b %d %H:%M:%S %Y %z",  # git
+    "%a %b %d %H:%M:%S %Y",
+    "%a, %d %b %Y %H:%M:%S %z",  # mail
+    "%d %b %Y %H:%M:%S",
+)
+TRIED = 1000  # texts that a pattern must read to be proposed
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,19 @@ def find_zone(name: str) -> tzinfo:
         raise ForetellError(f"`timezone={name!r}`: expected a zone such as Europe/Berlin{hint}") from None
 
 
+def expected_time(texts: Sequence[str]) -> str:
+    """What is expected in place of texts that are neither numbers nor ISO 8601: with the pattern that reads all of them, if one does."""
+    some = [text for text in texts if text][:TRIED]
+    fitting = [
+        f"`time_format={pattern!r}`"
+        for pattern in PATTERNS
+        if some and _read_by(some[:1], pattern) and _read_by(some, pattern)
+    ]
+    if not fitting:
+        return EXPECTED_TIME
+    return f"{EXPECTED_TIME.split(' (')[0]}; {' or '.join(fitting)} would read this column"
+
+
 def parse_time(text: str, zone: str = "UTC") -> int | None:
     """One time, or None if the text is not a time."""
     found = parse_times([text], zone)
@@ -89,6 +116,11 @@ def parse_times(
     found = localised(local[bare], zone, often[bare])
     local[bare] = found.instants
     return ParsedTimes(local, valid, zoneless, found.twice, found.never)
+
+
+def _read_by(texts: Sequence[str], pattern: str) -> bool:
+    """Whether a pattern reads all texts."""
+    return bool(_slowly(texts, lambda text: datetime.strptime(text, pattern))[1].all())
 
 
 def _from_iso(text: str) -> datetime:
