@@ -61,7 +61,7 @@ def on_cluster(run: Path, asked: list[object], kill: bool) -> dict[str, Any]:
             ray.shutdown()
         cluster.shutdown()
     *before, said_last = out.splitlines()
-    again = [line[:200] for line in said.splitlines() if "done again" in line]
+    again = [line.split(" Node IP")[0] for line in said.splitlines() if "done again" in line]
     shards = len(list(run.glob("shards/*/shard-*.parquet")))
     return {
         "said": json.loads(said_last),
