@@ -165,10 +165,16 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path):
     assert not broken, f"{name_of(page)}: {broken}"
 
 
-def test_the_changelog_has_a_part_for_what_is_not_released():
+def test_the_changelog_begins_with_what_is_not_released_and_then_has_notes_on_this_version():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    unreleased = text.split("## [Unreleased]")[1].split("\n## ")[0]
-    assert unreleased.count("\n- ") >= 1
+    headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert headings[0] == "[Unreleased]" and re.fullmatch(rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d", headings[1])
+    date = headings[1].split(" - ")[1]
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {version}\n" in cited and f"\ndate-released: {date}\n" in cited
+    known = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+    assert set(re.findall(r"^### (.*)$", text, flags=re.MULTILINE)) <= set(known)
 
 
 def test_pages_of_the_navigation_exist_and_every_page_is_in_it():
