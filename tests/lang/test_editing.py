@@ -206,3 +206,24 @@ def test_a_program_with_a_mistake_still_has_definitions(tmp_path: Path):
     program = EditedProgram("a(x).\nb :- a(X, .\nc :- a(X).\n", tmp_path / "p.ndtt")
     assert [one.code for one in program.diagnostics if one.severity == "error"]
     assert lines(program.definitions(program.source.text.rindex("a("))) == ["p.ndtt:1"]
+
+
+def test_lenses_count_the_parameters_of_each_rule_of_the_text(library: EditedProgram):
+    found = library.lenses()
+    told = [text for _, text in found]
+    assert told[0] == "rule1: 2,081 parameters for each R" and told[2] == "rule3: removes"
+    assert lines([span for span, _ in found])[0] == "library.ndtt:6" and len(told) == 7
+
+
+def test_a_name_with_two_numbers_of_arguments_is_two_things_to_an_editor(library: EditedProgram):
+    one = place(LIBRARY, "late(ada)", "late")
+    assert len(library.alike(library.at(one) or pytest.fail())) == 2
+    assert (
+        "`late/1`" in (library.hover(one) or [""])[0]
+        and "late/2" not in (library.hover(one) or [""])[0].split("---")[0]
+    )
+    text = library.source.text.replace(":- embed(out, 4).", ":- embed(late, 4).\n:- embed(late/2, 4).")
+    both = EditedProgram(text, Path(library.source.name))
+    assert "late/1" in (both.hover(place(text, "embed(late,", "late")) or [""])[0]
+    with pytest.raises(RenameError, match="is about `late/1` and `late/2`"):
+        both.rename(place(text, "late(ada)", "late"), "overdue")

@@ -198,6 +198,11 @@ def _answer_about_texts(server: ProgramServer) -> None:
             return None  # its mistakes are shown already
         return [] if text == source.text else [lsp.TextEdit(ls.range(Span(source, 0, len(source.text))), text)]
 
+    @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS)
+    def lenses(ls: ProgramServer, params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
+        found = ls.program(params.text_document.uri).lenses()
+        return [lsp.CodeLens(ls.range(span), lsp.Command(text, "")) for span, text in found]
+
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def symbols(ls: ProgramServer, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
         program = ls.program(params.text_document.uri)

@@ -14,6 +14,7 @@ from foretell import terms
 from foretell.errors import ForetellError
 from foretell.lang.arities import one_arity_each
 from foretell.lang.check import check
+from foretell.lang.counts import count_parameters
 from foretell.lang.declarations import DECLARATIONS
 from foretell.lang.diagnostics import Diagnostic, ProgramError
 from foretell.lang.fact_table import FactTable
@@ -27,6 +28,7 @@ from foretell.lang.tokens import tokenize
 from foretell.options import Undeclared
 from foretell.wording import counted, listed, shown
 
+LAYERS = 2  # of models, unless another number is asked for
 MOST_CONSTANTS = 1_000  # that are offered at one place
 MOST_RULES = 12  # that a hover lists
 KINDS = {"fact": "fact", "event": "event", "exogenous": "exogenous event"}
@@ -136,6 +138,7 @@ class EditedProgram:
         together = next((other for other in places if other.arity is None), None)
         keys = self._keys(one.name, None) if one.is_functor and together is not None else []
         if together is not None and len(keys) > 1:
+            keys = sorted(keys)
             declared = f"the declaration at {together.span.place} is about {listed(keys)}"
             raise RenameError(f"{declared}: declare each by itself first, as in `:- embed({keys[0]}, 8).`")
         return [(other.span, new) for other in places]
@@ -196,6 +199,20 @@ class EditedProgram:
             rows.append(f"- `{shapes.stem}.{pretty_atom(shapes.beta)}.beta`: a number from 1 up")
         told = f"{'fact' if one.rule.is_fact else one.name}: {meaning(one.rule)}"
         return "\n\n".join([told, *(["\n".join(rows)] if rows else [])])
+
+    def lenses(self) -> list[tuple[Span, str]]:
+        """How many parameters each rule of the edited text has, in models with the usual number of layers."""
+        known, rules = self.functors, [one for one in self.gathered.rules if not one.rule.is_fact]
+        counts = count_parameters(rules, (), known.by_name, {}, dim=self.dim, layers=LAYERS)
+        found = []
+        for one in counts.rules:
+            if one.rule.rule.span.source is not self.source:
+                continue
+            each = f" for each {' and '.join(one.shapes.groups)}" if one.shapes.groups else ""
+            shared = f", shared with {one.shared_with}" if one.shared_with else ""
+            count = f"{counted(one.parameters, 'parameter')}{each}{shared}" if one.shapes.matrices else "removes"
+            found.append((one.rule.rule.span, f"{one.rule.name}: {count}"))
+        return found
 
     # --- completion ---
 
