@@ -59,6 +59,8 @@ def test_a_floor_that_does_better_is_told_and_a_lead_by_chance_is_called_one():
     (said,) = verdict([floor, entry("run", poisson(DATA, 8.0), DATA)])
     assert said.startswith("A floor does better: Floor has ") and "train longer" in said
     (said,) = verdict([floor, entry("run", poisson(DATA, 1.02), DATA)])
+    of_runs = verdict([floor, entry("worst", poisson(DATA, 9.0), DATA), entry("run", poisson(DATA, 8.0), DATA)])
+    assert of_runs[0].startswith("A floor") and of_runs[1].startswith("Of the runs, run (Poisson) predicts best")
     assert said.startswith("A floor does as well: ") and "that may be chance" in said
 
 

@@ -21,19 +21,19 @@ def verdict(entries: Sequence[Entry]) -> list[str]:
     if not runs or len(runs) + len(floors) < 2 or not _same_events(entries):
         return []
     best, said = runs[0], []
+    beaten = bool(floors) and _value(floors[0]) > _value(best)
+    if beaten:
+        size, chance = _compared(floors[0], best, len(floors))
+        does = "as well" if "may be" in chance else "better"
+        more = f"A floor does {does}: {floors[0].title} has {size} more than {best.title}; {chance}"
+        said.append(f"{more} It is a simple model: train longer, or on more data.")
     if len(runs) > 1:
         size, chance = _compared(best, runs[1], len(runs) - 1)
-        said.append(f"{best.title} predicts best: {size} more than the next, {runs[1].title}; {chance}")
-    if floors:
-        floor = floors[0]
-        if _value(floor) > _value(best):
-            size, chance = _compared(floor, best, len(floors))
-            does = "as well" if "may be" in chance else "better"
-            more = f"A floor does {does}: {floor.title} has {size} more than {best.title}; {chance}"
-            said.append(f"{more} It is a simple model: train longer, or on more data.")
-        else:
-            size, chance = _compared(best, floor, len(floors))
-            said.append(f"The best floor, {floor.title}, is {size} behind {best.title}; {chance}")
+        of = "Of the runs, " if beaten else ""
+        said.append(f"{of}{best.title} predicts best: {size} more than the next, {runs[1].title}; {chance}")
+    if floors and not beaten:
+        size, chance = _compared(best, floors[0], len(floors))
+        said.append(f"The best floor, {floors[0].title}, is {size} behind {best.title}; {chance}")
     return said
 
 
