@@ -16,10 +16,13 @@ from foretell.evaluate.compare import (
     FEWEST_SEQUENCES,
     CorrectedTest,
     Difference,
+    _of_functors,
+    _wider,
     check_comparable,
     compare,
     compared_pairs,
     difference_of,
+    in_words,
     ways_of,
 )
 from foretell.evaluate.metrics import Metric
@@ -60,6 +63,22 @@ def test_rows_without_an_event_are_units_where_one_of_the_two_has_an_integral():
     found = difference(metric(values, counts), metric(others, counts))
     assert found.tests[0].test.units == ROWS - 1 and found.events == ROWS - 3
     assert found.difference.value == pytest.approx((values.sum() - others.sum()) / (ROWS - 3))
+
+
+def test_rows_in_which_both_are_right_are_units_too():
+    wrong = np.zeros(ROWS)
+    wrong[:3] = 1.0
+    found = difference(
+        metric(wrong, kind="share", key="error_rate"), metric(np.zeros(ROWS), kind="share", key="error_rate")
+    )
+    assert (found.tests[0].test.units, found.tests[0].test.differing) == (ROWS, 3)
+
+
+def test_an_interval_lies_on_both_sides_of_its_difference():
+    one, other = np.random.default_rng(0).normal(size=(2, ROWS))
+    found, turned = difference(metric(one), metric(other)).difference, difference(metric(other), metric(one)).difference
+    assert found.low < found.value < found.high
+    assert (turned.low, turned.high) == pytest.approx((-found.high, -found.low))
 
 
 @pytest.mark.parametrize(("shift", "better"), [(0.5, "one"), (-0.5, "other"), (0.0, None)])
@@ -151,3 +170,21 @@ def test_the_mean_absolute_error_is_shown_but_not_tested():
     assert [one.metric for one in found.differences] == ["log_likelihood", "rmse"]
     assert found.comparisons == 2 and found.untested is None
     assert replace(found, names=("p", "q")).names == ("p", "q")
+
+
+def test_p_is_below_a_number_only_where_no_pattern_came_near():
+    test = PairedTest(0.5, 0.01, 70, 70, 99, False)
+    assert in_words(0.01, test) == "< 0.02"
+    assert in_words(0.02, replace(test, p_value=0.02)) == "= 0.02"
+    assert in_words(0.01, replace(test, exact=True)) == "= 0.01"
+
+
+def test_of_five_runs_ten_pairs_were_looked_at_to_show_four():
+    assert (_wider(2, 1), _wider(4, 6), _wider(5, 4)) == (1.0, 1.0, 2.5)
+
+
+def test_main_scores_are_taken_apart_by_functor_and_patterns_all_together():
+    keys = ("log_likelihood", "mae", "unknown", "participants pass(+P)", "participants kick(+P)", "participants all")
+    metrics = [metric(np.zeros(ROWS), key=key) for key in keys]
+    assert [one.key for one in _of_functors(metrics)] == ["log_likelihood", "participants all"]
+    assert [one.key for one in _of_functors(metrics[:4])] == ["log_likelihood", "participants pass(+P)"]
