@@ -74,7 +74,7 @@ def _interrupted() -> NoReturn:
 
 
 def _open_streams() -> None:
-    """A stream that was closed before we began is an empty one: numbers of files that we open would take its place."""
+    """Open streams that were closed at the start as empty ones, because otherwise files that we open would get their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (open until the process ends)

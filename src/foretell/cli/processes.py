@@ -63,9 +63,10 @@ def without_processes(arguments: list[str]) -> list[str]:
 
 
 def end_with_launcher() -> None:
-    """In a process that `--processes` or `torchrun` started: when that one has ended, killed say, this one stops, too.
+    """In a process that `--processes` or `torchrun` started: stop when the launcher has ended, for instance because it was killed.
 
-    It gets the time to write a checkpoint. Orphans would go on, and hold the run folder.
+    The process has time to write a checkpoint. Otherwise orphaned processes would keep running and hold the lock of the run
+    folder.
     """
     given = os.environ.get(LAUNCHER, "")
     if given.isdecimal() or TORCHRUN in os.environ:
@@ -89,7 +90,7 @@ def _start(arguments: list[str], environment: dict[str, str], said: IO[bytes] | 
 
 
 def _wait(started: list[subprocess.Popen[bytes]]) -> list[int]:
-    """Exit codes by rank; once one process has failed, the others are ended."""
+    """Exit codes by rank; once one process has failed, the others are stopped."""
     ended: float | None = None
     while any(one.poll() is None for one in started):
         if ended is None and any(one.poll() for one in started):

@@ -131,7 +131,7 @@ def _check_distinct(runs: list[Path]) -> None:
 
 
 def _names(runs: list[Path]) -> list[str]:
-    """The folders' own names; with those above them where they would be the same."""
+    """The names of the folders, with their parents if they would be equal."""
     parts = [_real(run).parts for run in runs]
     for depth in range(1, max(len(one) for one in parts) + 1):
         names = ["/".join(one[-depth:]) for one in parts]

@@ -58,7 +58,7 @@ def score_at(
 
 
 def kept_scores(opened: OpenRun, options: ScoringOptions) -> ScoredModel | None:
-    """The scores that `foretell evaluate` left in the folder, where they are of just this; who takes part is guessed anew."""
+    """The scores that `foretell evaluate` left in the folder, if model, data and settings agree; participants are predicted again."""
     model, data = opened.model, opened.data
     patterns = [parse_pattern(text) for text in options.predict]
     check_patterns(model, patterns)

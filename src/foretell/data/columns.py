@@ -61,7 +61,7 @@ class Columns(Sequence[EventSequence]):
 
     @classmethod
     def of(cls, sequences: Iterable[EventSequence]) -> Columns:
-        """The columns of sequences that exist already."""
+        """The columns of existing sequences."""
         if isinstance(sequences, Columns):
             return sequences
         several = list(sequences)

@@ -146,7 +146,8 @@ def _slowly(texts: Iterable[str], read: Callable[[str], datetime]) -> tuple[np.n
 
 
 def _iso(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Local nanoseconds less the offset where there is one, whether a text could be read, and whether it has a zone."""
+    """For each text: nanoseconds minus its UTC offset (local if it has none), whether it could be parsed, and whether it has a
+    zone."""
     lengths = np.fromiter((len(text.rstrip()) for text in texts), dtype=np.int64, count=len(texts))
     packed = "".join([text[:WIDTH].ljust(WIDTH) for text in texts]).encode("ascii", "replace")
     letters = np.frombuffer(packed, dtype=np.uint8).reshape(-1, WIDTH).T.copy()

@@ -30,7 +30,7 @@ UNMET = -1  # the type of an event that the model's vocabulary lacks
 
 
 def with_all_names(model: IntensityModel, data: EventData) -> IntensityModel:
-    """With a name for every event that is possible at some time in the data."""
+    """The model with names for all events that are possible at some time in the data."""
     if not isinstance(model, RuleModel):
         return model
     grounding, facts, products = model.histories.grounding, set[int](), dict[str, None]()
@@ -67,7 +67,7 @@ IntegralMethod = Literal["closed form", "quadrature", "stratified", "uniform"]
 
 @dataclass(frozen=True)
 class IntegralEstimate:
-    """How the integral was computed, and how far it can be trusted; nats per event."""
+    """How the integral was computed, and its error, in nats per event."""
 
     method: IntegralMethod
     points: int  # a gap; for uniform draws, an event
@@ -310,7 +310,7 @@ def _with_draws(items: list[ShardItem], scoring: _Scoring) -> list[ShardItem]:
 
 @torch.no_grad()
 def score_batches(scoring: _Scoring, items: Sequence[tuple[np.ndarray, bytes | None]]) -> Iterator[Table]:
-    """A table of rows for each batch: sequences by number, and the state of the generator where the one before was not drawn here."""
+    """A table of rows for each batch of sequences, with the state of the generator if the previous batch was not drawn here."""
     model, generator = scoring.model, scoring.generator()
     for indices, state_before in items:
         if state_before is not None:

@@ -30,7 +30,8 @@ class RuleEstimate:
 
 
 def is_hopeless(rule: CompiledRule, relations: Sequence[Relation], keys: Sequence[FactKey], steps: int) -> bool:
-    """Whether a rule has so many instantiations that there is no need to try; filters could leave few, so rules with such are tried."""
+    """Whether a rule has far too many instantiations to try it. Rules with filters are always tried, because filters may leave
+    few."""
     if rule.negatives or rule.orders or rule.counts or rule.unequal:
         return False
     most = prod(len(relations[one.functor].facts.facts) for one in rule.positives)

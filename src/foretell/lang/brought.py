@@ -29,9 +29,9 @@ class BroughtFacts:
 
 
 def brought_facts(gathered: UncheckedProgram, functors: Mapping[str, Functor]) -> BroughtFacts:
-    """`age(X1,X2) :- 'given age'(X1,X2) :: given(age).` for `:- given(age).`; what no rule looks at has none.
+    """`age(X1,X2) :- 'given age'(X1,X2) :: given(age).` for `:- given(age).`; functors that no rule uses get no such rule.
 
-    `user(X1) :- 'unseen user'(X1) :: user(X1).` for a table from a log: such a row has a vector of its own name, as the others have.
+    `user(X1) :- 'unseen user'(X1) :: user(X1).` for a table from a log: such a row has its own vector, named like the others.
     """
     made = BroughtFacts()
     for one in gathered.declarations:

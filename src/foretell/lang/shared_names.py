@@ -13,7 +13,8 @@ from foretell.wording import shown
 
 
 class _Family:
-    """Names with one functor and arity, found again by the constants at their places: thousands need not be compared pairwise."""
+    """Names with one functor and arity, indexed by the constants in their arguments, so that thousands need not be compared
+    pairwise."""
 
     def __init__(self, arity: int) -> None:
         self.members: list[tuple[RuleShapes, NumberedRule]] = []
@@ -103,7 +104,7 @@ def _matches(name: Atom, row: tuple[str, ...]) -> bool:
 
 
 def unify(left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
-    """Whether some binding makes two flat lists equal; a variable of the one is not the same one of the other."""
+    """Whether some binding makes two flat lists equal; equal names in the two lists are different variables."""
     own = (replace(term, name=f"{term.name} of the right") if isinstance(term, Variable) else term for term in right)
     equalities = Equalities()
     return all([equalities.unite(*pair) for pair in zip(left, own, strict=True)])

@@ -120,7 +120,7 @@ def ends_something(token: Token | None) -> bool:
 
 
 def whole_argument(t: Trouble) -> Span:
-    """From the comma or parenthesis before the place to the one after it."""
+    """The text from the comma or parenthesis before the place to the next one."""
     ends = ("_OPEN", "_COMMA", "CLOSE", "STOP")
     first = t.place
     while first > t.start + 1 and t.tokens[first - 1].type not in ends:
@@ -132,7 +132,7 @@ def whole_argument(t: Trouble) -> Span:
 
 
 def glued(t: Trouble) -> str | None:
-    """`8:30`: the words and signs around the place that no space parts, where there is a word on both sides."""
+    """`8:30`: the words and signs around the place without spaces between them, if there is a word on both sides."""
     if not t.open or t.before is None or t.after is None:
         return None
     if t.before.end != t.span.start or t.span.end != t.after.start or t.before.type == "_OPEN":

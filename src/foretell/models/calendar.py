@@ -1,8 +1,8 @@
-"""What the calendar adds to a model: a vector to the embedding of each event, and one to what is known at each query.
+"""The calendar's terms in a model: a vector for the embedding of each event, and one for the state at each query.
 
 With `φ(t)` the waves of the week (and the year) at a time `t`, in the zone of the data, they are `E φ(t)` and `Q φ(t)`. An event's own
-moment enters its embedding; a query's enters the state of that query, so that intensities move with the clock between events. `E` and `Q`
-start at 0: a fresh model is the one without a calendar.
+moment enters its embedding; a query's enters the state of that query, so that intensities change with the calendar between events. `E`
+and `Q` start at 0: a fresh model is the one without a calendar.
 """
 
 from __future__ import annotations

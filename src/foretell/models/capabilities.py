@@ -137,7 +137,7 @@ class GrowsVocabulary(Protocol):
         ...
 
     def ground(self, data: EventData) -> None:
-        """Before training, with all data that it will look at: there are parameters for all that they give rise to."""
+        """Called before training with all data that will be used: creates the parameters that they need."""
         ...
 
     def widen(self, names: Iterable[str]) -> None:

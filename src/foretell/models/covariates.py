@@ -1,4 +1,4 @@
-"""What covariates add to a model: a vector to the embedding of each event, and one to the state of each query.
+"""The terms of covariates in a model: a vector for the embedding of each event, and one for the state of each query.
 
 For columns with values `x` (standard deviations from the mean) and categories `c`, it is
 

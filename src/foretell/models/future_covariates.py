@@ -29,7 +29,8 @@ class FutureClock:
         return self.calendar.waves(self.starts[sequences], times) @ self.calendar.event
 
     def on_windows(self, middle: Tensor, half: Tensor, degree: int, starts: Tensor | None = None) -> ChebyshevPiece:
-        """What is added at queries on windows `middle ± half` [W, P]: [W, P, D]; `starts` [W, P], where they lie in another order."""
+        """The term at queries on windows `middle ± half` [W, P]: [W, P, D]; `starts` [W, P] gives their sequences if they are in
+        another order."""
         begin = self.starts[:, None] if starts is None else starts
         waves = calendar_waves(self.calendar.phases, begin.expand_as(middle), middle, half, degree)
         return waves.through(self.calendar.query)

@@ -2,7 +2,7 @@
 
 Where people work by day, gaps of some days are mostly whole days. For a period `p`, gaps longer than that are weighted, by weights that
 rise smoothly from 0 at `p` to 1 at `3p` and fall as smoothly to 0 at the longest gap, and their phases averaged:
-`c = Σ w exp(2πi g/p) / Σ w`. Of a smooth density nearly nothing is left of that; where phases are anything, `|c|² (Σ w)² / Σ w²` has about
+`c = Σ w exp(2πi g/p) / Σ w`. For a smooth density this is almost 0; if phases are uniform, `|c|² (Σ w)² / Σ w²` has about
 a standard exponential distribution.
 """
 

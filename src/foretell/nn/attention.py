@@ -324,7 +324,8 @@ def attention_with_first(queries: list[Tensor], keys: list[Tensor], values: Tens
 
 
 def _ranges_win(values: Tensor, rows: int, wide: int) -> bool:
-    """Where launches take longer than the work: on a GPU, where there are several tiles, up to some size, and not in a captured step.
+    """Whether range attention is faster because launches dominate: on a GPU, with several tiles, up to some size, and not in a
+    captured step.
 
     (H200, benchmarks/attention.py: an eager step of A-NHP takes 0.5 to 0.8 of the time from 400 events on, 1.0 to 1.2 up to 72; attention
     alone takes up to twice the time above that size; a captured step 1.0 to 1.25.)

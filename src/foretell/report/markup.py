@@ -1,4 +1,4 @@
-"""Elements and sections of a page, made so that nothing can be forgotten: text is escaped unless an element was made of it."""
+"""Elements and sections of a page: all text is escaped, except elements."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def write_results(course: ExperimentProgress, published: bool = False) -> Experi
 
 
 def with_published(course: ExperimentProgress) -> Results:
-    """Results with what was published of units that are not here: several models can be compared and judged without their files."""
+    """Results together with published results of units that are not here, so that models can be compared without their files."""
     results, path = course.results, course.definition.folder / RESULTS
     if not isinstance(course.experiment, Models) or not path.exists():
         return results

@@ -1,9 +1,10 @@
-"""What came of the kind "models": the table with intervals, the tests between models, the sizes that dev chose, and the paper's findings.
+"""Results of experiments of the kind "models": the table with intervals, the tests between models, the sizes chosen on dev, and
+the paper's findings.
 
 Seeds are pooled: each event's score is its mean over the seeds, and intervals and permutation tests see these means. They are over
 sequences where there are enough of them, else over events. The spread is the standard deviation of the seeds' scores. All comparisons,
-those of the table and those of findings, are one family for Holm's correction. Scores and tests of models that were published before, and
-are not here now, are taken from there.
+those of the table and those of findings, are one family for Holm's correction. Scores and tests of models whose units are not here
+are taken from the published results.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ class SizeChoice:
 
     @property
     def unresolved(self) -> list[Mapping[str, Any]]:
-        """The sizes that seeds alone may have put behind the best one, and that one itself."""
+        """The sizes whose gap to the best size could be due to the seeds alone, and the best size."""
         return [one["size"] for one in self.tried if one["dev"] >= self.tried[0]["dev"] - (self.noise or 0.0)]
 
 

@@ -254,7 +254,7 @@ def find_data(name: str, folder: Path | None) -> Path:
 
 
 def cut(data: EventData, sequences: int = 0, events: int = 0) -> EventData:
-    """The first of the sequences, and of each the first events, which then end it; 0: all."""
+    """The first sequences, each cut after its first events; 0: all."""
     if sequences and sequences < len(data):
         data = data.select(range(sequences))
     if events and (data.lengths > events).any():

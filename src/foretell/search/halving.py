@@ -374,7 +374,7 @@ def _alike(dataset: Dataset, search: AutoSearch) -> Dataset:
 
 
 def settled_dataset(config: RunConfig, dataset: Dataset) -> tuple[Dataset, int]:
-    """Data in which nothing is impossible under a program, as `data.impossible` says, and how many events that concerns."""
+    """The data after treating events that the program makes impossible as `data.impossible` says, and the number of such events."""
     made: dict[str, EventData] = {}
     count = 0
     model = rule_model(config, dataset)

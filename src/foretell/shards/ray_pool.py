@@ -34,7 +34,7 @@ def load_ray() -> Any:
 
 
 class RayPool:
-    """One task per shard and core. Ray repeats nothing by itself: what is lost is told, and whoever asked decides."""
+    """One task per shard and core. Ray does not repeat tasks by itself: lost tasks are reported, and the caller decides."""
 
     interruptible = True
 
@@ -113,7 +113,7 @@ class RayPool:
 
 
 def _check_joined(ray: Any, place: WorkPlace) -> None:
-    """Nothing is sent to another cluster than the one that was asked for."""
+    """Refuse to use another cluster than the requested one."""
     if place.address is None or place.address == "auto":
         return
     _check_reachable(place)

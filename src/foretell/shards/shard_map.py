@@ -79,7 +79,7 @@ def results_of(
 
 @dataclass
 class Shards:
-    """Where the shards of a command are worked on, and where their results are kept."""
+    """Where the shards of a command are computed, and where their results are stored."""
 
     place: WorkPlace
     folder: Path  # gets a folder for each work
@@ -145,7 +145,7 @@ def tables_of(
 
 
 def cuts_of(items: Sequence[ShardItem]) -> list[tuple[int, int]]:
-    """Neighbouring items, from and up to, with at least `SHARD_EVENTS` together; the last have what is left."""
+    """Ranges of consecutive items with at least `SHARD_EVENTS` events each; the last range has the rest."""
     cuts, start, held = [], 0, 0
     for place, item in enumerate(items, 1):
         held += item.events

@@ -102,7 +102,7 @@ def _on_signal(number: int, frame: Any) -> None:
 
 
 def _watch_parent() -> None:
-    """Nobody waits for the result of an orphan: it gets the time to write a checkpoint."""
+    """Stop orphaned workers, after they had time to write a checkpoint."""
     parent = parent_process()
     if parent is None:
         return

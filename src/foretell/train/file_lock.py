@@ -1,6 +1,6 @@
-"""A lock file that one process at a time can hold: the operating system keeps it, so it ends with the process that has it.
+"""A lock file that one process at a time can hold. The operating system releases the lock when the process ends.
 
-A lock file that a dead process left behind locks nothing; the next process takes it over.
+The file of a dead process is not locked; the next process takes it over.
 """
 
 from __future__ import annotations

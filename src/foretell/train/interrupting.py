@@ -50,8 +50,9 @@ def interruptible() -> Iterator[None]:
 def stopping(*, patient: bool = False) -> Iterator[dict[str, bool]]:
     """Turns SIGINT and SIGTERM into a flag that long loops poll, `{"stop": False}`; a second signal raises KeyboardInterrupt.
 
-    What is `interruptible` and goes on for seconds after the first signal is left with a `TrainingInterrupt`. Neither of this if `patient`:
-    among several processes one Ctrl-C can be several signals, and all must be at the same step.
+    Code that is `interruptible` and continues for seconds after the first signal is left with a `TrainingInterrupt`. With
+    `patient` neither happens: with several processes one Ctrl-C can be several signals, and all processes must stop at the same
+    step.
     """
     flag = {"stop": False}
 

@@ -80,11 +80,11 @@ def mean_log_likelihood(
     seed: int = 0,
     processes: ProcessGroup | None = None,
 ) -> float:
-    """With the same stratified draws at every call: unbiased for any intensity, and comparable from epoch to epoch.
+    """Uses the same stratified draws at every call, so the score is unbiased for any intensity and comparable between epochs.
 
-    (Nothing is trained on these draws, so nothing can learn to be quiet at just those times.) With `downsample`, only so many of the events
-    possible at each time are looked at, again the same at every call. Several `processes` share the batches; with `downsample` each
-    computes all of them, since what is drawn in one batch depends on those before.
+    (These draws are not used for training, so the model cannot exploit them.) With `downsample`, only this many of the possible
+    events at each time are used, again the same at every call. Several `processes` share the batches; with `downsample` each
+    process computes all of them, since the draws of a batch depend on earlier batches.
     """
     value, scored = 0.0, 0
     processes = processes if processes is not None and not downsample else ProcessGroup()

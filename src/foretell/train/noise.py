@@ -145,8 +145,9 @@ def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, ki
 
 
 def levelled(counts: np.ndarray) -> np.ndarray:
-    """What to multiply noise of each mark by, given its count: noise goes with the square roots of counts, but no mark keeps less than the
-    LEAST part of it; by these counts there is as much together as before. Marks that never came keep theirs."""
+    """The factor for the noise of each mark, given its count: noise is proportional to the square root of the count, but no mark
+    has less than the share LEAST of its noise. The total noise is unchanged for these counts. Marks without events keep their
+    noise."""
     factors = np.ones_like(counts)
     came = counts > PSEUDO_COUNT
     if not came.any():

@@ -38,7 +38,7 @@ class TrainingProgress(Callback):
         shown.move(f"{self.title}preparing", 0, 0, "")
 
     def on_step(self, epoch: int, step: int, steps: int) -> None:
-        """Move the bar; the time of what is left is that of what was done, scoring included."""
+        """Update the bar; the remaining time is estimated from the finished part, including scoring."""
         done, of = (epoch - 1) * steps + step, self.epochs * steps
         now = time.monotonic()
         if self.began is None:  # the first step takes longer: it prepares what the others use

@@ -143,7 +143,7 @@ def _in_windows(dataset: Dataset, options: DataOptions, carried: bool, level: in
 
 
 def as_windows(data: EventData, called: str, options: DataOptions, level: int = logging.WARNING) -> EventData:
-    """The data with long sequences in the windows that a run asks for, which is told."""
+    """The data with long sequences cut into the windows of a run, with a message."""
     if not options.window_events:
         return data
     found = in_windows(data, options.window_events, options.history_events)
@@ -154,7 +154,7 @@ def as_windows(data: EventData, called: str, options: DataOptions, level: int = 
 
 
 def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions, level: int) -> Dataset:
-    """Some of the training sequences as dev; where they are few, none, and that is said."""
+    """Set aside some of the training sequences as dev; if there are too few, none, with a message."""
     if len(train) < ENOUGH_TO_SPLIT:
         log.log(level, "%s: %d training sequences are too few to set some aside as dev", options.path, len(train))
         return dataset

@@ -129,7 +129,7 @@ def enqueue_grid(study: optuna.Study, space: Space) -> None:
 
 
 def put_back_orphans(study: optuna.Study) -> None:
-    """Trials whose process is gone wait for another one."""
+    """Put back the trials of dead processes."""
     for one in study.get_trials(deepcopy=False):
         host, process = one.user_attrs.get(PROCESS, [None, None])
         if one.state.name == "RUNNING" and host == socket.gethostname() and not _alive(process):
@@ -137,7 +137,7 @@ def put_back_orphans(study: optuna.Study) -> None:
 
 
 def own_process() -> list[Any]:
-    """Where a trial is at work, for `put_back_orphans`."""
+    """The process of a running trial, for `put_back_orphans`."""
     return [socket.gethostname(), os.getpid()]
 
 

@@ -139,7 +139,7 @@ def _array(pa: ModuleType, cells: list[object]) -> pyarrow.Array:
 
 
 def _most_rows(database: str) -> int:
-    """A query can give endlessly many rows, from however small a file."""
+    """The largest number of rows: even for a small file a query can return arbitrarily many rows."""
     return read_limits().events_of(Path(database).stat().st_size if database else 0)
 
 

@@ -57,7 +57,7 @@ class PastTable:
         return self.folded_off.shape[-1] - 1
 
     def centre(self, sequences: Tensor, shares: Tensor) -> None:
-        """Some sequences are centred for queries that look at rows by about these shares: [w] and [w, H, 1, rows]."""
+        """Set the centres of some sequences for queries with about these attention weights: [w] and [w, H, 1, rows]."""
         folded, values = self.folded[sequences], self.values[sequences]
         by_key, by_value = shares @ folded, shares @ values
         self.folded_centre[sequences], self.values_centre[sequences] = by_key.squeeze(2), by_value.squeeze(2)

@@ -20,7 +20,7 @@ class QueryLayout(Protocol):
         ...
 
     def meet(self, tables: Tensor, vector: Tensor) -> Tensor:
-        """`tables @ vector` [W, …, D] and [D], for the sequences that there are queries of; others get 0: [W, …]."""
+        """`tables @ vector` [W, …, D] and [D], for sequences with queries; 0 for the others: [W, …]."""
         ...
 
     def weigh(self, weights: Tensor, values: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ UNTYPED, BOS = -1, -2
 
 @dataclass(frozen=True)
 class EventRows:
-    """A row without a type of its own (a masked event, a question about the whole sequence) looks through every head."""
+    """Rows of events. A row without a type (a masked event, or a query about the whole sequence) attends with every head."""
 
     times: Tensor  # float64 [B, N]
     types: Tensor  # int64 [B, N]: of the vocabulary, or UNTYPED

@@ -1,4 +1,4 @@
-"""Sampler of THP and SAHP: from one event to the next each type's intensity only rises or only falls, so its ends bound it.
+"""Sampler of THP and SAHP: between two events each type's intensity is monotone, so its values at both ends bound it.
 
 Of the past, keys and values of every layer are kept, so that one more event costs one more row. Between events nothing but the curves of
 the last one is looked at. `Σ_e max(λ_e(start), λ_e(end))` is a bound; with a calendar, whose waves are bounded by pieces, it is that of the
@@ -143,5 +143,5 @@ def _attended(layer: CausalLayer, query: Tensor, keys: Tensor, values: Tensor, r
 
 
 def _widened(table: Tensor) -> Tensor:
-    """Room for half as many events again."""
+    """Increase the capacity by half."""
     return nn.functional.pad(table, (0, 0, 0, max(16, table.shape[1] // 2)))

@@ -1,7 +1,7 @@
 """Sampler of an NHP: all of the past is in one cell, which an event replaces.
 
-Between events every memory drifts to its target. What the network makes of that is written once, over `ChebyshevPiece`: values at some
-moments of a window, with how far they can be off in between, give a bound; the value at one moment is the intensity.
+Between events every memory drifts to its target. The rest of the network is written once, for `ChebyshevPiece`: with several nodes
+and a remainder it gives a bound on a window, and with one node the intensity.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an A-NDTT looks back on just before one time: each `r` that added a fact, layer by layer, with the weights of its additions.
+"""The attention of an A-NDTT just before one time: each `r` that added a fact, layer by layer, with the weights of its additions.
 
-A history and a time in. Out: the database then, and for every fact that was added and is needed then its heads of attention
+In: a history and a time. Out: the database at that time and, for every needed fact that was added, its attention heads
 (docs/explanation/andtt.md): an addition's weight is `α / (1 + Σ α)`, and the extra `1` keeps `1 / (1 + Σ α)`.
 """
 

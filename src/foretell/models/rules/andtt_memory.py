@@ -1,4 +1,5 @@
-"""What sampled sequences of an A-NDTT attend to: a key and a value for every addition, at every layer, shared by all copies of a sequence.
+"""Keys and values of sampled sequences of an A-NDTT: one of each for every addition, at every layer, shared by all copies of a
+sequence.
 
 A row is written when its event happens and never changes. A sequence knows, for every fact, the rows of each `r` that are in force. Rows of
 histories come from the model's own network, all events at once; those of sampled events are added one by one.

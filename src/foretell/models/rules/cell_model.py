@@ -1,6 +1,6 @@
-"""Models of rules in which every fact that events add has a cell, which they move: NDTT and S2-NDTT.
+"""Models of rules in which every fact that events add has a cell, which these events update: NDTT and S2-NDTT.
 
-A history is its batch and the cells of all its facts after each event that moves them, found once; what is asked about it is a plan.
+An encoded history is its batch and the cells of all its facts after each event that updates them; queries about it are a plan.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ SLOWEST = 1e-300  # a decay that is 0 in floating point would be divided by
 
 @dataclass(frozen=True, eq=False)
 class CellTable(CellRows):
-    """`cell(t) = target + (c − target)·exp(−rate·(t − since))`. All cells are of one size: what a shorter one is filled up with stays 0."""
+    """`cell(t) = target + (c − target)·exp(−rate·(t − since))`. All cells have the same size; the padding of shorter ones stays 0."""
 
     c: Tensor  # float64 [n, D]
     target: Tensor  # float64 [n, D]

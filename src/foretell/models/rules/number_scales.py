@@ -16,7 +16,7 @@ EXPECTED = 'expected {"events": {COLUMN: [mean, deviation]}, "tables": {FUNCTOR:
 
 @dataclass(frozen=True)
 class NumberScales:
-    """Columns of a network's facts in tables, and of its events."""
+    """The scales of the columns of facts in tables and of events."""
 
     network: RuleNetwork
 

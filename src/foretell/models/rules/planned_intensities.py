@@ -1,4 +1,4 @@
-"""What a model of rules answers to planned queries."""
+"""The intensities of a model of rules at planned queries."""
 
 from __future__ import annotations
 

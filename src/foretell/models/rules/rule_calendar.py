@@ -1,4 +1,5 @@
-"""What the calendar adds to a model of rules: intensities turn with the clock, and so does what facts keep of the events that added them.
+"""The calendar in models of rules: it changes the weights of intensities, and the proposals of events for cells and states of
+facts.
 
 With `φ(t)` the waves of the week (and the year) at a time `t`, in the zone of the data:
 

@@ -172,7 +172,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
             self.unseen = (*self.unseen, *range(before, len(self.vocabulary)))
 
     def meet(self, data: EventData) -> None:
-        """Before a first fit: take the data's events, and check them against the program."""
+        """Called before the first fit: take the event types of the data, and check them against the program."""
         if not len(self.vocabulary):
             self.vocabulary = data.vocabulary
         fill_from_log(self, data)

@@ -1,7 +1,7 @@
-"""What the networks of rules share: parameters of one shape as one tensor, under their names, and what is deduced, level by level.
+"""The common part of networks of rules: parameters of one shape as one tensor, by name, and deductions, level by level.
 
-Parameters are drawn from the seed and their name, so that it does not matter when a name is met. Those of a name that training never met
-are the mean of the trained ones of its kind: `w(u9)` of `w(u1)`, `w(u2)`, …
+The initial value of a parameter depends on the seed and its name, not on the order of names. Parameters of a name that was not in
+training are the mean of the trained ones of its kind: `w(u9)` of `w(u1)`, `w(u2)`, …
 """
 
 from __future__ import annotations

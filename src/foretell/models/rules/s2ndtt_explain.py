@@ -70,6 +70,6 @@ class _StateTrace(CellTrace[S2NDTT]):
         return np.concatenate(found), torch.cat(jumps)
 
     def _jumps(self, additions: np.ndarray) -> Tensor:
-        """What each addition of one version gave to its state, its share of its pool: [A, L, 2, P]."""
+        """The contribution of each addition of one version to its state, by its share of the pool: [A, L, 2, P]."""
         said = self.proposals(additions)
         return shared_out(said.rows, said).unflatten(1, (self.model.layers, PARTS, -1))[:, :, :2]

@@ -1,4 +1,4 @@
-"""Sequences that models of rules sample, and what all sequences of one sampler have in common."""
+"""Sequences sampled by models of rules, and the data that all sequences of one sampler share."""
 
 from __future__ import annotations
 

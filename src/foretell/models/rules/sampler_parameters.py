@@ -1,6 +1,6 @@
-"""What samplers of all models of rules take from their model: its network in float64, and intensities.
+"""The parameters that samplers of models of rules take from their model: its network in float64, and intensities.
 
-Names that training never met get the mean of the trained ones, as in their model.
+As in the model, names that were not in training have the mean of the trained ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The state-space point process, S2P2 (Chang et al. 2025): layers of linear systems, which events move, and a stream up through them.
+"""The state-space point process, S2P2 (Chang et al. 2025): layers of linear systems, which events update, and a stream through the
+layers.
 
 `λ_k(t) = τ_k·softplus(z_k/τ_k)` with `z = W u_L(t) + c`, where `u_L` is the stream above the last layer. A query goes once through the
 layers, from their states right after the last event; events are read by a parallel scan in each layer. Time is counted in the model's

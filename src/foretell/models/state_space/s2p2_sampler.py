@@ -1,8 +1,9 @@
-"""Sampler of an S2P2: all of the past is in one state per layer, which an event moves.
+"""Sampler of an S2P2: all of the past is in one state per layer, which an event updates.
 
 Between events every state decays and turns, and the stream goes up through the layers. That is written once, over `ChebyshevPiece`: values
-at some moments of a window, with how far they can be off in between, give a bound; the value at one moment is the intensity. What the
-last LayerNorm gives has a length of at most `√H` and a sum of 0, which bounds every score for ever; pieces are no looser than that.
+at some moments of a window, with how far they can be off in between, give a bound; the value at one moment is the intensity. The
+output of the last LayerNorm has a norm of at most `√H` and a sum of 0, which bounds every score at all times; pieces are never
+looser than that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The plain A-NHP's loss of a batch and its gradients: parameters and times in, a scalar that knows its way back out.
+"""The plain A-NHP's loss of a batch and its gradients: parameters and times in, a differentiable scalar out.
 
-The gradients are found together with the loss, while the queries are at hand; the way back only scales them. `rows` below are
+The gradients are computed together with the loss; the backward pass only scales them. `rows` below are
 `[0; 0; 0; 1; time; embedding]` of the events (the zeros make what follows start at a multiple of 16 bytes), and a layer's table is
 `rows @ matrix`: see `kernels.py` for what its columns are.
 """

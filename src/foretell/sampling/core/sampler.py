@@ -76,7 +76,7 @@ class Sampler(ABC):
         """On windows [start, end], [W, P] each."""
 
     def waste(self, draws: float) -> float:
-        """Proposals of a draw that a piece may waste, however loose its bound, where so many draws share it."""
+        """The number of proposals per draw that a piece may waste, whatever its bound, if this many draws share it."""
         return WASTE
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def select(self, rows: Tensor) -> Self:
-        """A sampler of copies of the sequences numbered [any length], which go on separately."""
+        """A sampler with copies of the given sequences [any length], which continue separately."""
 
     @abstractmethod
     def name(self, row: int, choice: int) -> str:

@@ -56,7 +56,7 @@ def past_batch(histories: Sequence[EventSequence], seen: Sequence[int], model: S
 
 
 def read_past(histories: Sequence[EventSequence], seen: Sequence[int], model: SampledModel) -> EncodedPart:
-    """The first `seen` events of each history, read by a model that carries its state: the last part of long ones.
+    """The first `seen` events of each history, read by a model that carries its state: for long histories, only the last part.
 
     At each row's length in that part stands what the model keeps.
     """

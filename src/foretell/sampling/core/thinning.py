@@ -435,7 +435,7 @@ def _of(table: Tensor, number: Tensor) -> Tensor:
 
 
 def _piece(mass: Tensor, row: Tensor, reached: Tensor) -> Tensor:
-    """On which piece of its sequence a proposal is; none is beyond the last."""
+    """The piece of its sequence that contains a proposal; no proposal is beyond the last piece."""
     if len(mass) == 1:
         found = torch.searchsorted(mass[0], reached, right=True)
     else:
