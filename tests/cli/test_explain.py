@@ -101,7 +101,7 @@ def test_a_picture_that_cannot_be_written_leaves_nothing_on_stdout_and_a_folder_
         (["--at", "32"], "sequence may was observed until 31 only"),
         (["--at", "9.5", "--event", "borrow(ada,dune)"], "`not waits(_,dune)` fails: `waits(cleo,dune)` is true"),
         (["--at", "9.5", "--event", "borow(ada,dune)"], "did you mean `borrow`?"),
-        (["--at", "9.5", "--event", "lent(ada,dune)"], "`lent/2` is no event"),
+        (["--at", "9.5", "--event", "lent(ada,dune)"], "`lent/2` is not an event"),
         (["--at", "9.5", "--plot", "why.gif"], "why.gif: expected a name that ends in .png, .svg, .pdf"),
     ],
 )

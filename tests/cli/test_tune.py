@@ -139,7 +139,7 @@ def test_a_setting_that_fails_is_reported_and_the_others_go_on(write, tmp_path: 
 def test_where_every_setting_fails_the_first_error_is_told(write, tmp_path: Path):
     config = write("[model]\ndim = 4\nlayers = 1\n[train]\nepochs = 3\nclip = 0\nlr = [1e30, 1e29]\n")
     outcome = foretell("tune", config, "--out", tmp_path / "out", "--quiet")
-    assert outcome.code == 1 and "none of 2 settings came to an end; the first failed with" in outcome.err
+    assert outcome.code == 1 and "none of 2 settings finished; the first failed with" in outcome.err
 
 
 def test_a_hopeless_setting_is_given_up_before_its_last_epoch(write, tmp_path: Path, monkeypatch):

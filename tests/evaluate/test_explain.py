@@ -169,7 +169,7 @@ def test_before_the_first_event_there_is_nothing_to_attend_to():
         (5.5, "talk(ann)", "`talk(ann)` has 1 arguments; the program has `talk/2`"),
         (5.5, "talk(ann,", "Ask about one fact with its values"),
         (5.5, "enter(ann)", "`enter/1` is exogenous: it may happen at any time and is never predicted"),
-        (5.5, "person(ann)", "`person/1` is no event. Ask about a possible event, such as"),
+        (5.5, "person(ann)", "`person/1` is not an event. Choose a possible event, such as"),
         (6.5, "talk(ann,bob)", "just before time 6.5, after leave(bob) at 6: this event is not possible"),
         (6.5, "talk(ann,bob)", "`guest(bob)` is not true"),
         (5.5, "leave(dan)", "`dan` occurs nowhere in the program or in this sequence"),

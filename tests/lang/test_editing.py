@@ -110,15 +110,15 @@ def test_variables_are_renamed_within_their_rule_and_parameters_everywhere(libra
 @pytest.mark.parametrize(
     ("around", "word", "new", "told"),
     [
-        ("not out", "out", "Out", "is no name"),
+        ("not out", "out", "Out", "is not a name"),
         ("not out", "out", "book", "both would become one"),
         ("not out", "out", "bos", "is reserved"),
         ("not out", "out", "a b", "write 'a b'"),
         ("return(R, B) :-", "B", "R", "has a variable `R` already"),
         ("return(R, B) :-", "B", "b", "upper-case"),
         ("late(ada)", "ada", "eve", "is a constant"),
-        (":- event", "event", "fact", "no name that can be changed"),
-        ("return(_, B)", "_", "X", "is no name of a variable"),
+        (":- event", "event", "fact", "no name here that can be renamed"),
+        ("return(_, B)", "_", "X", "is not the name of a variable"),
     ],
 )
 def test_names_that_cannot_be(library: EditedProgram, around: str, word: str, new: str, told: str):

@@ -280,7 +280,7 @@ def test_mistakes_in_a_definition_are_told(experiment, tmp_path, old, new, messa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("mimic",), "there is none of this name"),
+        (("mimic",), "no experiment has this name"),
         (("robocup", "--seeds", "0,x"), "expected whole numbers with commas"),
         (("robocup", "--models", "lstm"), "--models lstm: there is no such model"),
         (("robocup", "--models", "nhp,a-nph"), "--models a-nph: there is no such model; did you mean `a-nhp`?"),

@@ -112,7 +112,7 @@ def test_a_killed_worker_costs_its_own_shard(tmp_path: Path):
 
 
 def test_a_shard_that_kills_every_worker_is_given_up_and_the_others_are_kept(tmp_path: Path):
-    with pytest.raises(ForetellError, match="shard 5 was given up: 4 workers ended"):
+    with pytest.raises(ForetellError, match="shard 5 failed: 4 workers died"):
         made(tmp_path, Orders(tmp_path, kills=(5,), always=True), "processes:1")
     assert len(shard_files(tmp_path)) == 5
     assert made(tmp_path, Orders(tmp_path))[0] == EXPECTED

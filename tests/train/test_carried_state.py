@@ -285,7 +285,7 @@ def test_a_checkpoint_without_its_states_is_a_message(tmp_path: Path):
     tensors = {name: one for name, one in load_file(path).items() if not name.startswith("carried.")}
     assert len(tensors) == len(load_file(path)) - 4
     save_file(tensors, path, about)
-    with pytest.raises(ForetellError, match="has not the states of the sequences"):
+    with pytest.raises(ForetellError, match="lacks the states of the sequences"):
         trained("nhp", run=run, resume=True)
 
 

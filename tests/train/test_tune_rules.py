@@ -54,6 +54,6 @@ def test_programs_that_score_other_events_are_not_compared(space, tmp_path: Path
 def test_impossible_events_are_left_out_if_the_configuration_says_so(space, tmp_path: Path):
     programs = {"never.ndtt": NEVER_B}
     outcome = foretell("tune", space(programs), "--out", tmp_path / "strict", "--quiet")
-    assert outcome.code == 1 and "none of 2 settings came to an end" in outcome.err
+    assert outcome.code == 1 and "none of 2 settings finished" in outcome.err
     fine("tune", space(programs, "impossible = 'skip'\n"), "--out", tmp_path / "out", "--quiet")
     assert {row["state"] for row in rows(tmp_path)} == {"complete"}

@@ -82,7 +82,7 @@ def chosen_among(parts: list[EventData], sequence: str | None) -> list[EventData
     some = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")
     names = ", ".join(data.name for data in parts)
     raise ForetellError(
-        f"{names}: no sequence {sequence!r}; there are {len(ids)}: {some}; other splits are asked for with --split"
+        f"{names}: no sequence {sequence!r}; there are {len(ids)}: {some}; use --split for another split"
     )
 
 

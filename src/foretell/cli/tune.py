@@ -86,7 +86,7 @@ def tune(
     if found.best is None:
         first = next((one.error for one in found.tried if one.error), None)
         raise ForetellError(
-            f"{folder}: none of {len(found.tried)} settings came to an end"
+            f"{folder}: none of {len(found.tried)} settings finished"
             + (f"; the first failed with {first}" if first else "; give it more minutes or trials")
         )
 

@@ -273,7 +273,7 @@ def _chosen(look: Look, event: str | None, possible: dict[str, float]) -> str:
         )
     if functor.kind != "event":
         raise ForetellError(
-            f"`{told.fact}`: `{functor}` is no event. Ask about a possible event, such as `{next(iter(possible))}`; "
+            f"`{told.fact}`: `{functor}` is not an event. Choose a possible event, such as `{next(iter(possible))}`; "
             "`foretell why` proves other facts"
         )
     if not told.holds:

@@ -50,7 +50,7 @@ ERRORS = {
     "unknown-declaration": "a declaration that does not exist",
     "bad-declaration": "a declaration with the wrong arguments",
     "bad-dimension": "a dimension that is no whole number in range",
-    "no-place-for-features": "numbers for what is no event, or has no embedding",
+    "no-place-for-features": "features of something that is not an event, or has no embedding",
     "declared-twice": "two declarations that contradict each other",
     "reserved-name": "`bos` or `eos` as a name of the program's own",
     # rules

@@ -114,20 +114,22 @@ class EditedProgram:
         """Spans and what is written there instead; raises `RenameError`."""
         one = self.at(offset)
         if one is None or one.role in ("word", "path"):
-            raise RenameError("here is no name that can be changed")
+            raise RenameError("there is no name here that can be renamed")
         if one.role == "constant":
             raise RenameError(f"{shown(one.name)} is a constant: tables and data have it, too, and would not change")
         tokens = tokenize(Source("<name>", new))
         is_variable = len(tokens) == 1 and tokens[0].type == "VARIABLE" and tokens[0].text != ANONYMOUS
         if one.role == "variable":
             if one.name == ANONYMOUS or not is_variable:
-                raise RenameError(f"{shown(new)} is no name of a variable: it begins with an upper-case letter")
+                raise RenameError(
+                    f"{shown(new)} is not the name of a variable: variables begin with an upper-case letter"
+                )
             if any(other.name == new for other in self.names if _statement_of(other) == _statement_of(one)):
                 raise RenameError(f"the statement has a variable {shown(new)} already")
             return [(other.span, new) for other in self.alike(one)]
         if len(tokens) != 1 or tokens[0].type not in ("NAME", "INTEGER", "STRING"):
             hint = f"; write {terms.constant(new)}" if new.strip() else ""
-            raise RenameError(f"{shown(new)} is no name: it begins with a lower-case letter, or stands in quotes{hint}")
+            raise RenameError(f"{shown(new)} is not a name: names begin with a lower-case letter, or are quoted{hint}")
         spelled = terms.unquote(new) if tokens[0].type == "STRING" else new
         changed = Occurrence(one.role, spelled, one.span, one.statement, one.arity)
         if spelled in ("bos", "eos") and one.is_functor:

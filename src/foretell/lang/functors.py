@@ -225,7 +225,7 @@ def _without_embedding(state: _Resolving, by_name: Mapping[str, Functor], unread
     """Features of functors that are not events, or have no embedding."""
     for name, one in state.features.items():
         if by_name[name].kind == "fact" and name not in unread:
-            message = f"{shown(name)} is no event, and `features` names columns of events"
+            message = f"{shown(name)} is not an event, and `features` names columns of events"
             hint = (
                 f"declare it, `:- event({name}).`; facts have numbers in a table: `:- table({name}, …, features(…)).`"
             )

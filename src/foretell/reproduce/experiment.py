@@ -181,7 +181,7 @@ def _folder(name: str) -> Path:
         return own.resolve()
     hint = did_you_mean(name, names(), before="; ")
     raise ForetellError(
-        f"experiment {name!r}: there is none of this name, and no folder with an {FILE}{hint}; known are {', '.join(names())}"
+        f"experiment {name!r}: no experiment has this name, and there is no folder with an {FILE}{hint}; known are {', '.join(names())}"
     )
 
 

@@ -113,7 +113,7 @@ def leaderboard(results: Results, titles: Mapping[str, str], *, floors_chosen: b
     open_to = {name: one for name, one in best.items() if floors_chosen or name not in FLOORS}
     if not open_to:
         raise ForetellError(
-            f"{results.folder}: no model came to a score in this time; give it more minutes; a search in the same folder goes on"
+            f"{results.folder}: no model was scored in this time; give more minutes: the same command continues the search"
         )
     check_same_data([one.rows for one in best.values()])
     chosen, reason = _choice(open_to)
@@ -190,7 +190,7 @@ def _floor_won(best: Mapping[str, _Scored], chosen: str) -> str:
     """What is said where a floor is the best: that the networks lose to it, and what to try."""
     others = [name for name in best if name not in FLOORS]
     if not others:
-        return "no network came to a score in this time: give it more minutes; a search in the same folder goes on"
+        return "no network was scored in this time: give more minutes, and the same command continues the search"
     other = max(others, key=lambda name: best[name].record["dev"])
     return (
         f"no network beats this floor on dev: the best of them, {best[other].record['title']}, has {best[other].record['dev']:.4f} "

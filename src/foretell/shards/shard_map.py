@@ -71,8 +71,8 @@ def results_of(
             attempts[task.name] = attempts.get(task.name, 0) + 1
             if attempts[task.name] >= ATTEMPTS:
                 raise ForetellError(
-                    f"{name}: shard {task.name} was given up: {ATTEMPTS} workers ended while they were at it, the last one: "
-                    f"{outcome.lost}; what is done is kept, and the same command goes on"
+                    f"{name}: shard {task.name} failed: {ATTEMPTS} workers died while they computed it, the last one: "
+                    f"{outcome.lost}; finished shards are kept, and the same command continues"
                 )
             tell(f"{name}: shard {task.name} is done again: {outcome.lost}")
 

@@ -249,7 +249,7 @@ class LikelihoodTask:
         assert isinstance(self.model, CarriesState)
         sizes = [(rows, size) for size in self.model.carried_sizes()]
         if self.carried is None or [tuple(one.shape) for one in self.carried] != sizes:
-            raise ForetellError("the checkpoint has not the states of the sequences that the next step goes on with")
+            raise ForetellError("the checkpoint lacks the states of the sequences that the next step continues")
         return self.carried
 
     def kept(self) -> dict[str, Tensor]:
