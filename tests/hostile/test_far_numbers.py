@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +25,7 @@ from foretell.sampling.core import thinning
 from foretell.sampling.core.sampler import Bounds
 from foretell.sampling.core.thinning import IntensityOverflow
 from foretell.train.config import make_config
+from foretell.train.loggers import _ids
 from foretell.train.space import Space
 from tests.cli.invoking import fine, foretell, refused
 from tests.hostile.commands import NUMBERS, ROWS
@@ -138,6 +141,24 @@ def test_what_a_manifest_of_packed_data_says_of_a_grid_is_not_believed(shares: A
     fine("data", "describe", tmp_path / "packed")
 
 
+@pytest.mark.parametrize("kind", [[], {}, None, 3, "other"])
+def test_an_attribute_of_a_manifest_whose_kind_is_none_is_a_message(kind: Any, tmp_path: Path):
+    (tmp_path / "x.csv").write_text(ROWS)
+    fine("data", "pack", tmp_path / "x.csv", tmp_path / "packed")
+    manifest = json.loads((tmp_path / "packed" / "packed.json").read_text())
+    for split in manifest["splits"].values():
+        split["attributes"][0]["kind"] = kind
+    (tmp_path / "packed" / "packed.json").write_text(json.dumps(manifest))
+    assert "attributes" in refused("data", "describe", tmp_path / "packed")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "\x00", '{"mlflow": ' + "9" * 5_000 + "}"])
+def test_what_a_run_remembers_of_loggers_is_read_within_limits(text: str, tmp_path: Path):
+    (tmp_path / "loggers.json").write_text(text)
+    with pytest.raises(ForetellError, match=r"loggers\.json.*remove it"):
+        _ids(tmp_path)
+
+
 def test_a_run_that_is_a_link_around_is_a_message(tmp_path: Path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert "loop" in refused("report", tmp_path / "loop", "-o", tmp_path / "page.html")
@@ -211,3 +232,41 @@ def test_a_database_whose_formulas_make_a_gigabyte_of_nothing_is_a_message(tmp_p
         "data", "describe", "--sql", "select b as event, 1.0 as time, a as sequence from t", "--database", path
     )
     assert "is empty" in said
+
+
+def scored(run: tuple[Path, Path], folder: Path) -> Path:
+    """A copy of the run that has an evaluation."""
+    copy = folder / "run"
+    shutil.copytree(run[0], copy)
+    fine("evaluate", copy, "--no-times")
+    return copy
+
+
+@pytest.mark.parametrize("name", ["evaluation.json", "scores.parquet"])
+@pytest.mark.parametrize("what", ["pipe", "device", "deep", "endless", "text", "folder"])
+def test_an_evaluation_that_a_run_was_sent_with_is_not_believed(
+    name: str, what: str, run: tuple[Path, Path], tmp_path: Path
+):
+    copy = scored(run, tmp_path)
+    victim = copy / name
+    assert victim.exists()
+    victim.unlink()
+    contents = {"deep": "[" * 100_000, "endless": '{"computed_from": ' + "9" * 5_000 + "}", "text": "x"}
+    if what in contents:
+        victim.write_text(contents[what])
+    else:
+        {"pipe": os.mkfifo, "device": lambda to: to.symlink_to("/dev/zero"), "folder": Path.mkdir}[what](victim)
+    assert foretell("evaluate", copy, "--no-times").code in (0, 1)
+
+
+def test_a_table_of_scores_with_more_rows_than_events_is_not_read(run: tuple[Path, Path], tmp_path: Path):
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from foretell.evaluate.record import _read
+
+    table = scored(run, tmp_path) / "scores.parquet"
+    rows = parquet.read_metadata(table).num_rows
+    assert len(_read(table, rows)["index"]) == rows
+    with pytest.raises(ValueError, match="more rows"):
+        _read(table, rows - 1)

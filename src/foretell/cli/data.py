@@ -13,6 +13,7 @@ from foretell.cli import flags
 from foretell.cli.group_help import CommandGroup
 from foretell.cli.pack import pack
 from foretell.errors import ForetellError
+from foretell.reading import parse_json, read_document
 
 if TYPE_CHECKING:
     from foretell.data import Dataset, EventData
@@ -304,11 +305,11 @@ def _list(option: str, text: str) -> list[Any]:
     """`0.2,0.1`, a JSON list, or the name of a file with one."""
     if text.endswith(".json"):
         try:
-            text = Path(text).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ForetellError(f"{option}: {text} cannot be read: {error}") from None
+            text = read_document(text)
+        except ForetellError as error:
+            raise ForetellError(f"{option}: {error}") from None
     try:
-        value = json.loads(text if text.lstrip().startswith("[") else f"[{text}]")
+        value = parse_json(text if text.lstrip().startswith("[") else f"[{text}]")
     except ValueError:
         raise ForetellError(f"{option} is {text!r}: expected numbers with commas, or a JSON list") from None
     assert isinstance(value, list)

@@ -27,6 +27,7 @@ from foretell.lang.program import Program
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import GrowsVocabulary, HasRules, meet_log
 from foretell.models.registry import find_model
+from foretell.reading import UnreadableFile, read_json
 from foretell.sampling.core.futures import sample_futures
 from foretell.train.callbacks import Callback
 from foretell.train.config import RunConfig
@@ -297,13 +298,15 @@ class Forecaster:
         """
         run = RunFolder.open(path)
         try:
-            about = json.loads((run.path / ABOUT).read_text(encoding="utf-8"))
+            about = read_json(run.path / ABOUT)
             made = cls(about["model"], about["program"], **about["settings"])
             args = about["columns"].pop("args")
             columns = ColumnMap(**about["columns"], args=None if args is None else tuple(args))
             made.clock_ = Clock(**about["clock"])
             made._reading = ReadOptions(columns, **about["reading"], clock=made.clock_, keywords=True)
-        except FileNotFoundError:
+        except UnreadableFile as error:
+            if not error.missing:
+                raise
             raise ForetellError(f"{path}: this run was not saved by a forecaster: it has no {ABOUT}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ForetellError(f"{Path(path) / ABOUT}: not what a forecaster wrote: {error}") from None

@@ -18,12 +18,14 @@ import numpy as np
 
 from foretell.data import EventData
 from foretell.data.files import replacing
+from foretell.errors import ForetellError
 from foretell.evaluate.calibration import residuals
 from foretell.evaluate.likelihood import EventScores, IntegralEstimate
 from foretell.evaluate.metrics import EventRecord, has_times
 from foretell.evaluate.next_time import NextTimes
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, plain, summarise
 from foretell.models.base import IntensityModel
+from foretell.reading import DOCUMENT_BYTES, check_file, open_unpacked, parse_json, read_bytes, read_limits
 
 log = logging.getLogger("foretell")
 
@@ -64,6 +66,7 @@ class Origin:
         return cls(digest, digest_of(data), options.window, options.integral, options.points, options.seed)
 
 
+ROWS_AN_EVENT = 2  # of a table, at the most: every event has one, and so has the end of every sequence
 AT_A_TIME = 1 << 20  # events
 
 
@@ -157,16 +160,16 @@ def read_scores(
     if table is None or not (folder / SUMMARY).exists():
         return None
     try:
-        text = (folder / SUMMARY).read_bytes()
-        summary = json.loads(text)
+        text = read_bytes(folder / SUMMARY, DOCUMENT_BYTES)
+        summary = parse_json(text)
         if summary["computed_from"] != asdict(origin) or (times and not has_times(summary)):
             return None
-        columns = _read(table)
+        columns = _read(table, ROWS_AN_EVENT * (data.event_count + len(data)))
         if set(columns["evaluation"]) != {_digest(text)}:
             return None
         events = _events(columns, data, IntegralEstimate(**summary["integral"]))
         next_times = _times(columns, data, events) if times else None
-    except (ValueError, KeyError, TypeError, ImportError, OSError):
+    except (ValueError, LookupError, TypeError, ImportError, OSError, AttributeError, ForetellError):
         return None  # by another version, or broken: to score anew tells no less
     if len(events.event) != len(columns["index"]) or summary["events"] != int(events.is_event.sum()):
         return None
@@ -179,13 +182,24 @@ def _digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def _read(table: Path) -> dict[str, list[Any]]:
+def _read(table: Path, most: int) -> dict[str, list[Any]]:
+    """The columns of a table of at most so many rows; of one that is larger, or no ordinary file, nothing is read."""
+    size = check_file(table).st_size
     if table.name == TABLE:
         from pyarrow import parquet
 
-        return parquet.read_table(table).to_pydict()
-    with gzip.open(table, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+        with parquet.ParquetFile(table) as file:
+            groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
+            whole = sum(one.total_byte_size for one in groups)
+            if file.metadata.num_rows > most or whole > read_limits().bytes_of(size, packed=True):
+                raise ValueError("more rows than there are events")
+            return file.read().to_pydict()
+    rows: list[dict[str, Any]] = []
+    with open_unpacked(table, packed=True) as file:
+        for line in file:
+            rows.append(parse_json(line))
+            if len(rows) > most:
+                raise ValueError("more rows than there are events")
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 

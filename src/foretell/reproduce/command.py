@@ -17,6 +17,7 @@ from typing import Any
 
 from foretell.data.files import replacing, text_file
 from foretell.errors import ForetellError
+from foretell.reading import read_json
 from foretell.reproduce.experiment import (
     Choice,
     ExperimentSummary,
@@ -124,7 +125,7 @@ def _earlier(path: Path, results: Results, quick: bool) -> list[dict[str, Any]]:
 
 def _read_results(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         if all({"unit", "settings"} <= one.keys() for one in found["records"]):
             return found
         raise KeyError("unit")

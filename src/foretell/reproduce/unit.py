@@ -28,6 +28,7 @@ from foretell.errors import ForetellError
 from foretell.evaluate.scores import ScoredModel, ScoringOptions, score
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import DirectFit
+from foretell.reading import UnreadableFile, read_json
 from foretell.reproduce.rows import ScoreRows, write_rows
 from foretell.train.config import make_config
 from foretell.train.file_lock import FileLock
@@ -115,11 +116,13 @@ class UnitFolder:
     def read(self, name: str) -> dict[str, Any] | None:
         path = self.path / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise ForetellError(f"{path}: not JSON: {error}; remove it, and the unit is done again") from error
+            return read_json(path)
+        except UnreadableFile as error:
+            if error.missing:
+                return None
+            raise
+        except ForetellError as error:
+            raise ForetellError(f"{error}; remove it, and the unit is done again") from error
 
 
 def last_line(error: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from foretell.data.files import text_file
 from foretell.errors import ForetellError
 from foretell.options import check_choice
+from foretell.reading import read_json
 from foretell.train.callbacks import Callback
 from foretell.train.processes import process_group
 from foretell.wording import counted
@@ -291,9 +292,9 @@ def _first_line(error: Exception) -> str:
 def _ids(folder: Path) -> dict[str, str]:
     path = folder / IDS
     try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise ForetellError(f"{path}: cannot be read: {error}; remove it to log into a new run") from None
+        found = read_json(path) if path.exists() else {}
+    except ForetellError as error:
+        raise ForetellError(f"{error}; remove it to log into a new run") from None
     return {str(name): str(run) for name, run in found.items()} if isinstance(found, dict) else {}
 
 

@@ -170,7 +170,8 @@ def _is_attribute(found: Any) -> bool:
     return (
         isinstance(found, dict)
         and isinstance(found.get("name"), str)
-        and found.get("kind") in STORED
+        and isinstance(found.get("kind"), str)
+        and found["kind"] in STORED
         and found.get("scope") in ("event", "sequence")
         and _texts(found.get("categories"))
     )
