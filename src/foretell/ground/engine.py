@@ -150,9 +150,10 @@ class Engine:
 
     def is_possible(self, event: int) -> bool:
         """A declared event is possible while it is true; others may always happen."""
-        return bool(self.true[event]) or not self.is_declared_event(event) or self._is_in_product(event)
+        return bool(self.true[event]) or not self.is_declared_event(event) or self.is_in_product(event)
 
-    def _is_in_product(self, event: int) -> bool:
+    def is_in_product(self, event: int) -> bool:
+        """Whether a product makes it possible now."""
         key = self.keys[event]
         return any(one.allows(key, self._is_true) for one in self.wiring.products_of.get(key[0], ()))
 

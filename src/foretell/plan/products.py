@@ -7,6 +7,7 @@ products, or a listed fact) may be the same event. `docs/explanation/products.md
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from foretell.ground.products import ComparedPlaces, EventProduct, PartPattern
 from foretell.ground.timeline import Timeline
 from foretell.plan.int_arrays import ByKey, Ints
 from foretell.plan.possible_by_state import PossibleByState
+
+if TYPE_CHECKING:
+    from foretell.plan.history import InstanceArrays
 
 
 class RowNumbering:
@@ -76,6 +80,10 @@ class PartArrays:
         own = np.isin(heads, facts)
         self.proofs = _Spans.of(np.searchsorted(facts, heads[own]), proofs[own, 0], proofs[own, 1:], len(facts))
         self.columns = np.asarray(part.places, dtype=np.int64) - 1
+
+    def conditions(self, instances: InstanceArrays) -> Ints:
+        """The facts with embeddings that its proofs read."""
+        return np.unique(instances.bodies(self.proofs.value)[0])
 
     def find(self, args: Ints) -> Ints:
         """The facts that events with these arguments need: [n]; -1: it never holds."""
@@ -230,6 +238,7 @@ class ProductHistory:
         self.functors = [FunctorProducts(timeline, found) for found in by_functor.values()]
         self.of_functor = {one.functor: one for one in self.functors}
         self.sources = [(one, product) for one in self.functors for product in one.products]
+        self.parts = [part for _, product in self.sources for part in product.parts]
         self.count = np.stack([product.count for _, product in self.sources])  # candidates [sources, states]
         self.total = self.count.sum(0)  # [states]
 

@@ -20,7 +20,7 @@ from foretell.models.registry import LayerOptions, ModelSpec, register
 from foretell.models.rules.andtt_network import Network
 from foretell.models.rules.andtt_sampler import ANDTTSampler
 from foretell.models.rules.event_features import PointInputs
-from foretell.models.rules.listed_model import listed_model
+from foretell.models.rules.listed_model import sampled_model
 from foretell.models.rules.rule_model import RuleModel
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.rule_options import RuleOptions
@@ -116,4 +116,4 @@ class ANDTT(RuleModel[AndttOptions]):
         return None if self.clock is None or moments is None else self.clock.added_time(moments)
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:
-        return ANDTTSampler.start(listed_model(self, "sampling"), histories, seen)
+        return ANDTTSampler.start(sampled_model(self), histories, seen)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from foretell.models.rules.andtt_memory import EXTRA, ANDTTParameters, KeyMemory, Past
+from foretell.models.rules.andtt_network import after
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.sampled_sequences import SampledSequence
 from foretell.models.rules.slot_tables import BoundedRows, SlotTables, constant_rows, packed
@@ -164,6 +165,13 @@ class ANDTTQuery:
         vectors, on = tables.constant_parts(degree, pieces), BoundedRows(degree, tables.sizes)
         above = self.network.layers_above(below, tables.deduced, tables.blocks, vectors, attend, on)
         return [below, *above]
+
+    def head(self, dim: int, deduced: Sequence[Tensor], on: BoundedRows) -> Tensor:
+        """The top layer of events that no event added, from what is deduced for them in each layer: rows of a table."""
+        below = on.tanh(deduced[0])
+        for layer, one in enumerate(deduced[1:], start=1):
+            below = after(self.network.sublayers, dim, layer, below + on.tanh(one), on)
+        return below
 
     def _attended(self, layer: int, attention: PastAttention, time: ChebyshevPiece, below: Tensor) -> Tensor:
         """`Σ_r Σ α v / (1 + Σ α)` of every slot: [S, nodes, P, D]."""

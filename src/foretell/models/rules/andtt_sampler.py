@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -71,6 +71,9 @@ class ANDTTSampler(RuleSampler):
     @property
     def _steady_width(self) -> float:
         return 2.0 * self.context.parameters.attention.time.m
+
+    def _remembered(self, past: Past) -> Iterable[int]:
+        return past.keys()
 
     def _length(self, past: Past) -> int:
         return sum(len(one) for by_r in past.values() for one in by_r.values())

@@ -26,7 +26,7 @@ from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.rule_sampler import RuleSampler, SequenceGroup, last_time
 from foretell.models.rules.sampled_sequences import RuleContext, SampledSequence
 from foretell.models.rules.sampler_parameters import RowBank, RuleParameters
-from foretell.models.rules.slot_tables import SlotTables
+from foretell.models.rules.slot_tables import BoundedRows, SlotTables
 from foretell.plan.int_arrays import Ints, offsets
 from foretell.sampling.rules.living import NewEnd
 from foretell.sampling.rules.states import DatabaseStates, LocalPlan, Transition
@@ -204,6 +204,10 @@ class CellQuery(Generic[CellsT]):
         """There is one layer."""
         return [self.answer(prepared, middle, half, degree)[0]]
 
+    def head(self, dim: int, deduced: Sequence[Tensor], on: BoundedRows) -> Tensor:
+        """Of events without cells."""
+        return on.tanh(deduced[0])
+
 
 @dataclass(frozen=True, eq=False)
 class CellContext(RuleContext):
@@ -262,6 +266,9 @@ class CellSampler(RuleSampler):
     @property
     def _steady_width(self) -> float:
         return 0.5 * self.context.parameters.time_scale
+
+    def _remembered(self, past: FactCells[Any]) -> Iterable[int]:
+        return past.place.keys()
 
     def _length(self, past: FactCells[Any]) -> int:
         return len(past.place)

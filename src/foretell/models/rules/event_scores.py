@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from foretell.models.rules.rule_network import Embeddings
+from foretell.models.rules.sampler_parameters import RuleParameters
 from foretell.models.rules.slot_tables import unpacked
 from foretell.plan.int_arrays import joined, offsets
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, point, softplus
+from foretell.sampling.bounds.curves import exp
 from foretell.sampling.bounds.values import summed
 
 
@@ -90,6 +92,36 @@ class EventScoreTable:
         v = (rows[:, : degree + 1] @ weight).transpose(0, 1)
         found = ChebyshevPiece(v, rows[:, -1] @ weight.abs()) if degree else point(v[0])
         return found.plus(vectors[:, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredEvents:
+    """Events of some sequences, and all that their intensities follow from beside embeddings."""
+
+    by_dim: tuple[EventScoreTable, ...]  # E in all
+    kind: Tensor  # int64 [E]: of which kind of sequence
+    scale: Tensor  # float64 [E]: tau in the data's unit of time
+    last: Tensor  # float64 [kinds]: when the last event was
+    starts: Tensor  # float64 [kinds]: the moment of time 0
+
+    def rates(
+        self, parameters: RuleParameters, top: Embeddings, middle: Tensor, half: Tensor, degree: int
+    ) -> ChebyshevPiece:
+        """Intensities on windows [kinds, P]: [E, P]."""
+        scores = joined_pieces([one.scores(top, degree) for one in self.by_dim], -2)
+        if parameters.clock is not None:
+            waves = parameters.clock_waves(self.starts, middle, half, degree)
+            scores = scores + joined_pieces([one.turned(top, waves, degree) for one in self.by_dim], -2)
+        rates = softplus(scores).times(self.scale.unsqueeze(-1))
+        if parameters.mixture:
+            amplitudes = joined_pieces([one.amplitudes(top, degree) for one in self.by_dim], -3)
+            densities = parameters.densities(middle, half, self.last, degree)
+            rates = rates + rates * over_scales(amplitudes, densities, self.kind)
+        if parameters.shape:
+            exponents = joined_pieces([one.exponents(top, degree) for one in self.by_dim], -3)
+            shapes = parameters.shapes(middle, half, self.last, degree)
+            rates = rates * exp(over_scales(exponents, shapes, self.kind))
+        return rates
 
 
 def on_device(device: torch.device, values: np.ndarray) -> Tensor:

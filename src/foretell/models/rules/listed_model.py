@@ -31,3 +31,10 @@ def listed_model(model: Model, what: str) -> Model:
     made.collator = made._make_collator()  # pyright: ignore[reportPrivateUsage]
     made.collator.covariates, made.collator.calendar = model.collator.covariates, model.collator.calendar
     return made
+
+
+def sampled_model(model: Model) -> Model:
+    """The model itself, if its events can be drawn without being listed."""
+    grounding = model.histories.grounding
+    rules = [grounding.program.rules[one.rule].rule for one in grounding.products]
+    return listed_model(model, "sampling") if any(one.parameter_variables for one in rules) else model

@@ -13,7 +13,7 @@ from foretell.data import EventSequence, Vocabulary
 from foretell.lang.program import Program
 from foretell.models.registry import ModelSpec, register
 from foretell.models.rules.cell_model import CellModel
-from foretell.models.rules.listed_model import listed_model
+from foretell.models.rules.listed_model import sampled_model
 from foretell.models.rules.ndtt_network import GatedNetwork
 from foretell.models.rules.ndtt_sampler import NDTTSampler
 from foretell.models.rules.rule_options import RuleOptions
@@ -60,4 +60,4 @@ class NDTT(CellModel[NdttOptions]):
         return self.network
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> NDTTSampler:
-        return NDTTSampler.start(listed_model(self, "sampling"), histories, seen)
+        return NDTTSampler.start(sampled_model(self), histories, seen)

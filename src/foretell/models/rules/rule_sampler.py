@@ -16,18 +16,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.models.rules.event_scores import Copies, EventScoreTable, joined_pieces, on_device, over_scales
+from foretell.models.rules.event_scores import Copies, EventScoreTable, ScoredEvents, joined_pieces, on_device
+from foretell.models.rules.product_blocks import StateProducts
+from foretell.models.rules.product_proposals import SequenceEvents
+from foretell.models.rules.product_sampler import (
+    moving_parts,
+    product_bounds,
+    product_intensities,
+    state_products,
+    with_products,
+)
 from foretell.models.rules.sampled_sequences import NOTHING_LIVES, RuleContext, SampledSequence
 from foretell.models.rules.slot_tables import SlotTables, make_tables
 from foretell.plan.int_arrays import Ints, joined
-from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, softplus, unless_known
-from foretell.sampling.bounds.curves import exp
+from foretell.sampling.bounds.chebyshev import DEGREE, ChebyshevPiece, constant, unless_known
 from foretell.sampling.core.sampler import Bounds, FutureCovariates, Sampler, WindowGrowth
 from foretell.sampling.rules.living import NewEnd
 from foretell.sampling.rules.states import LocalPlan, Transition
 
 ROWS_AT_A_TIME = 16_384  # of what sequences that are evaluated together keep of the past
 SHARE_OF_SHORTEST = 0.6  # of the shortest time scale: how long a first window is
+PIECES, TOGETHER, WIDER = 48, 48, 4.0  # where possible events are products, whose proposals are often not accepted
 NUMBERS_AT_A_TIME = 32_768  # rows times pieces of time, so that what is worked on stays in the cache
 
 
@@ -54,14 +63,11 @@ class EventChoices:
     sequences: Tensor  # int64 [w]: the same
     copies: Copies
     group: SequenceGroup
-    by_dim: tuple[EventScoreTable, ...]  # E in all
-    last: Tensor  # float64 [kinds]: when the last event was
-    starts: Tensor  # float64 [kinds]: the moment of time 0
-    kind: Tensor  # int64 [E]: of which kind of sequence
+    scored: ScoredEvents  # E
     column: Tensor  # int64 [E]
-    scale: Tensor  # float64 [E]: tau in the data's unit of time
     sums: Tensor  # float64 [kinds, E]: 1 for the events of each
     pieces: int  # that are evaluated together
+    products: SequenceEvents | None = None  # of one sequence, where possible events are kept as products
 
 
 class RuleSampler(Sampler):
@@ -85,6 +91,10 @@ class RuleSampler(Sampler):
         """A past in which these facts were never added."""
 
     @abstractmethod
+    def _remembered(self, past: Any) -> Iterable[int]:
+        """The facts of which something is remembered: all others keep the embeddings that they have."""
+
+    @abstractmethod
     def _length(self, past: Any) -> int:
         """The number of rows of a past."""
 
@@ -106,7 +116,8 @@ class RuleSampler(Sampler):
 
     @property
     def _longest_width(self) -> float:
-        return min(self._steady_width, SHARE_OF_SHORTEST * self.context.parameters.shortest_wave)
+        steady = self._steady_width * (WIDER if self.context.has_products else 1.0)
+        return min(steady, SHARE_OF_SHORTEST * self.context.parameters.shortest_wave)
 
     def growth(self) -> WindowGrowth | None:
         parameters = self.context.parameters
@@ -161,6 +172,8 @@ class RuleSampler(Sampler):
     @torch.inference_mode()
     def intensities(self, times: Tensor) -> Tensor:
         known = self._possible()
+        if self.context.has_products:
+            return product_intensities(known, times)
         columns = max((len(one.state.possible) for one in self.sequences), default=0)
         columns = len(self.context.columns) if self.context.expires else columns
         out = times.new_zeros(self.count, times.shape[1], columns)
@@ -168,14 +181,17 @@ class RuleSampler(Sampler):
             when = times[events.sequences]
             rates = self._rates(events, when, torch.zeros_like(when), 0).v[0]
             of_kinds = rates.new_zeros(len(events.copies.first), columns, rates.shape[1])
-            of_kinds[events.kind, events.column] = rates
+            of_kinds[events.scored.kind, events.column] = rates
             out[events.sequences] = events.copies.back(of_kinds.mT)
         return out
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
         found = Bounds(torch.zeros_like(start), torch.zeros_like(start))
-        for events in self._possible():
+        known = self._possible()
+        if self.context.has_products:
+            found = product_bounds(known, start, end)
+        for events in () if self.context.has_products else known:
             low, high = start[events.sequences], end[events.sequences]
             rates = self._rates(events, (low + high) / 2.0, (high - low) / 2.0, DEGREE)
             total = ChebyshevPiece(*(events.sums @ part for part in (rates.v, rates.remainder)))
@@ -190,6 +206,28 @@ class RuleSampler(Sampler):
         # Where clocks are put forward or back no bound can be tight: it is judged by itself.
         loose = self.context.parameters.clock_changes(self._starts(range(self.count)), start, end)
         return replace(found, middle=torch.where(loose, found.upper, found.middle))
+
+    # Where possible events are products
+
+    @property
+    def pieces(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return PIECES if self.context.has_products else 0
+
+    @property
+    def together(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return TOGETHER if self.context.has_products else Sampler.together
+
+    def _moving(self, number: int) -> tuple[StateProducts, tuple[Ints, ...], Ints]:
+        """What the products of a sequence make possible, and what of them changes with time (`moving_parts`)."""
+        one = self.sequences[number]
+        remembered = list(self._remembered(one.past))
+        found = state_products(self.context, one, self._without(one.past, remembered))
+        return found, *moving_parts(self.context, one, remembered, found)
+
+    def _plan(self, number: int) -> LocalPlan:
+        """Of what is listed, and of what products need that changes with time."""
+        needed = frozenset(self._moving(number)[2].tolist()) if self.context.has_products else None
+        return self.context.states.plan(self.sequences[number].state, needed)
 
     def _starts(self, sequences: Iterable[int]) -> Tensor:
         starts = [self.sequences[one].start for one in sequences]
@@ -282,7 +320,7 @@ class RuleSampler(Sampler):
         for place, members in enumerate(kinds.values()):
             some.append(members)
             rows += self._length(self.sequences[members[0]].past)
-            if rows > ROWS_AT_A_TIME or place + 1 == len(kinds):
+            if rows > ROWS_AT_A_TIME or place + 1 == len(kinds) or self.context.has_products:
                 self._known.append(self._events(some))
                 some, rows = [], 0
         return self._known
@@ -291,7 +329,7 @@ class RuleSampler(Sampler):
         parameters = self.context.parameters
         device, grounding = parameters.device, parameters.grounding
         states = [self.sequences[members[0]].state for members in kinds]
-        group = self._group([members[0] for members in kinds], [self.context.states.plan(one, None) for one in states])
+        group = self._group([members[0] for members in kinds], [self._plan(members[0]) for members in kinds])
         slots = [slot for kind, one in enumerate(states) for slot in group.slots(kind, one.possible)]
         slot = np.asarray(slots, dtype=np.int64)
         keys, functors = grounding.keys, grounding.functors
@@ -306,20 +344,26 @@ class RuleSampler(Sampler):
         scales = len(parameters.scales) + len(parameters.shape_scales)
         size = max(self.context.query.size(group.prepared) + len(slot) * scales, 1)
         members = [one for some in kinds for one in some]
-        return EventChoices(
+        found = EventChoices(
             members,
             torch.tensor(members, dtype=torch.int64, device=device),
             Copies.of(kinds, device),
             group,
-            self._scores(group.tables, slot[order], functor[order], kind),
-            torch.tensor([self.sequences[one[0]].last for one in kinds], dtype=torch.float64, device=device),
-            self._starts(one[0] for one in kinds),
-            on_device(device, kind),
+            ScoredEvents(
+                self._scores(group.tables, slot[order], functor[order], kind),
+                on_device(device, kind),
+                tau / parameters.time_scale,
+                torch.tensor([self.sequences[one[0]].last for one in kinds], dtype=torch.float64, device=device),
+                self._starts(one[0] for one in kinds),
+            ),
             on_device(device, joined([self.context.column(one.possible) for one in states])[order]),
-            tau / parameters.time_scale,
             on_device(device, (kind == np.arange(len(kinds))[:, None]).astype(np.float64)),
             max(1, NUMBERS_AT_A_TIME // size),
         )
+        if not self.context.has_products:
+            return found
+        products, moving, _ = self._moving(group.members[0])
+        return with_products(self.context, found, counts[0], products, moving)
 
     def _scores(self, tables: SlotTables, slot: Ints, functor: Ints, kind: Ints) -> tuple[EventScoreTable, ...]:
         """Events come in the order of their dimensions, and of their functors where these have factors of their own."""
@@ -340,26 +384,13 @@ class RuleSampler(Sampler):
         """Intensities of possible events [E, P], where `P` goes over the pieces of all copies of a sequence."""
         parameters = self.context.parameters
         middle, half = events.copies.spread(middle), events.copies.spread(half)
-        if not events.by_dim:  # nothing is possible
+        if not events.scored.by_dim:  # nothing is possible
             return constant(middle.new_zeros(0, middle.shape[1]), degree)
         found = []
         for low in range(0, middle.shape[1], events.pieces):
             some = slice(low, low + events.pieces)
             *_, top = self.context.query.embeddings(events.group.prepared, middle[:, some], half[:, some], degree)
-            scores = joined_pieces([one.scores(top, degree) for one in events.by_dim], -2)
-            if parameters.clock is not None:
-                waves = parameters.clock_waves(events.starts, middle[:, some], half[:, some], degree)
-                scores = scores + joined_pieces([one.turned(top, waves, degree) for one in events.by_dim], -2)
-            rates = softplus(scores).times(events.scale.unsqueeze(-1))
-            if parameters.mixture:
-                amplitudes = joined_pieces([one.amplitudes(top, degree) for one in events.by_dim], -3)
-                densities = parameters.densities(middle[:, some], half[:, some], events.last, degree)
-                rates = rates + rates * over_scales(amplitudes, densities, events.kind)
-            if parameters.shape:
-                exponents = joined_pieces([one.exponents(top, degree) for one in events.by_dim], -3)
-                shapes = parameters.shapes(middle[:, some], half[:, some], events.last, degree)
-                rates = rates * exp(over_scales(exponents, shapes, events.kind))
-            found.append(rates)
+            found.append(events.scored.rates(parameters, top, middle[:, some], half[:, some], degree))
         return joined_pieces(found, -1)
 
 

@@ -13,7 +13,7 @@ from foretell.data import EventSequence, Vocabulary
 from foretell.lang.program import Program
 from foretell.models.registry import ModelSpec, register
 from foretell.models.rules.cell_model import CellModel
-from foretell.models.rules.listed_model import listed_model
+from foretell.models.rules.listed_model import sampled_model
 from foretell.models.rules.rule_options import RuleOptions
 from foretell.models.rules.s2ndtt_network import PARTS, StateNetwork
 from foretell.models.rules.s2ndtt_sampler import S2NDTTSampler
@@ -79,7 +79,7 @@ class S2NDTT(CellModel[S2ndttOptions]):
         return self.network
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> S2NDTTSampler:
-        return S2NDTTSampler.start(listed_model(self, "sampling"), histories, seen)
+        return S2NDTTSampler.start(sampled_model(self), histories, seen)
 
     def _cell_rows(self) -> int:
         return PARTS * self.options.layers * self.options.states

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,9 +12,12 @@ from torch import Tensor
 
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.sampler_parameters import RuleParameters
-from foretell.models.rules.slot_tables import SlotTables
+from foretell.models.rules.slot_tables import BoundedRows, SlotTables
 from foretell.sampling.rules.living import LivingAdditions
 from foretell.sampling.rules.states import DatabaseState, DatabaseStates, LocalPlan
+
+if TYPE_CHECKING:
+    from foretell.models.rules.product_blocks import StateProducts
 
 NOTHING_LIVES = LivingAdditions()
 
@@ -46,6 +49,10 @@ class RuleQuery(Protocol):
         """Embeddings of all slots on windows [sequences, P], layer by layer: rows of tables (`slot_tables.py`)."""
         ...
 
+    def head(self, dim: int, deduced: Sequence[Tensor], on: BoundedRows) -> Tensor:
+        """The top layer of events that no event ever added, from what is deduced for them in each layer: all are rows of tables."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class RuleContext:
@@ -55,6 +62,7 @@ class RuleContext:
     parameters: RuleParameters
     query: RuleQuery
     tables: WeakKeyDictionary[LocalPlan, SlotTables]
+    products: WeakKeyDictionary[LocalPlan, StateProducts] = field(default_factory=WeakKeyDictionary, kw_only=True)
     columns: dict[int, int] = field(
         default_factory=dict, kw_only=True
     )  # where additions expire: of each event met so far
@@ -64,6 +72,10 @@ class RuleContext:
         """A column is then one event for good, since states change between a draw and its append; else a place in its state."""
         return self.states.histories.expires
 
+    @property
+    def has_products(self) -> bool:
+        return bool(self.states.grounding.products)
+
     def column(self, events: Sequence[int]) -> np.ndarray:
         """The columns of a state's possible events."""
         if not self.expires:
@@ -72,4 +84,4 @@ class RuleContext:
 
     def event(self, state: DatabaseState, column: int) -> int:
         """The fact of a column."""
-        return list(self.columns)[column] if self.expires else state.possible[column]
+        return list(self.columns)[column] if self.expires else self.states.event(state, column)

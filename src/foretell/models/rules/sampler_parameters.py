@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,6 +44,15 @@ class RowBank:
         self._rows[first:last] = more
         self._count = last
         return range(first, last)
+
+
+@dataclass(frozen=True, eq=False)
+class DeducedRule:
+    """What a rule without variables in its parameter names deduces: `W [1; emb; …]`, pooled."""
+
+    bias: Tensor  # float64 [D]
+    blocks: tuple[Tensor, ...]  # of each condition with an embedding, transposed: [dim, D]
+    beta: float
 
 
 class RuleParameters:
@@ -102,6 +112,15 @@ class RuleParameters:
         if self.clock is None:
             return torch.zeros_like(begin, dtype=torch.bool)
         return changes_within(self.clock.phases, starts.unsqueeze(-1).expand_as(begin), begin, end)
+
+    def deduction(self, group: int) -> DeducedRule:
+        """Of a head with an embedding."""
+        family, number, of_beta, which = self.book.of_group(self.grounding, group)
+        written = self.layout.rules[self.grounding.groups[group][0]]
+        assert written is not None
+        whole = self.array(f"deduce.{family.names[number]}.W")
+        beta = 1.0 if of_beta is None else float(self.array(f"{of_beta.prefix}.{of_beta.names[which]}.beta"))
+        return DeducedRule(whole[:, 0], tuple(one.T for one in whole[:, 1:].split(list(written.dims), 1)), beta)
 
     def grow(self) -> None:
         """Parameters for names that the book has met since."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -23,6 +23,17 @@ WASTE = 0.2  # proposals: a bound costs about as much as an intensity or two
 FutureCovariates = Literal["drawn", "missing"]  # of drawn events: those of a training event of the type, or none
 
 
+class Proposals(Protocol):
+    """What proposals on windows are, where choices are too many to be told one by one."""
+
+    def chosen(self, row: Tensor, piece: Tensor, times: Tensor, level: Tensor) -> Tensor:
+        """For each proposal [n], at a level below its window's bound, a choice: int64 [n], -1 where nothing happens.
+
+        With a uniform level a choice comes with probability its intensity at that time over the bound.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Bounds of the total intensity on windows, given that nothing happens before their ends."""
@@ -31,6 +42,7 @@ class Bounds:
     middle: Tensor  # float64 [W, P]: about the intensity in its middle, to see how tight that is
     rates: ChebyshevPiece | None = None  # [W, P, C]: the intensity of every choice on the window, if that is known
     origin: Tensor | None = None  # float64 [W]: polynomials are of the logarithm of the time since then; None: of time
+    proposals: Proposals | None = None  # where choices are too many for `Sampler.intensities`
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,7 @@ class Sampler(ABC):
 
     shares_out: bool = False  # whether it shares its work out among the threads of a CPU itself
     together: int = 3  # proposals that are looked at together once the first one was not accepted
+    pieces: int = 0  # of every window, whatever is due; 0: about as many as are due
     ragged: bool = False  # whether windows without length, behind a sequence's others, cost nothing
 
     @property

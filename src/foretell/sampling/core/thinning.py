@@ -27,7 +27,7 @@ from foretell.errors import ForetellError
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, PolynomialCurves
 from foretell.sampling.bounds.time_windows import place
 from foretell.sampling.core.pace import MOST_PIECES, Pace
-from foretell.sampling.core.sampler import Bounds, InverseSampler, Sampler
+from foretell.sampling.core.sampler import Bounds, InverseSampler, Proposals, Sampler
 
 LOOSE = 1.0  # of a bound over its intensity, more than 1, with which a piece is not used
 SHARE = 0.7  # of sequences whose next proposals one window is to reach, where all sequences must have as many pieces
@@ -121,6 +121,7 @@ class _Window:
     rates: ChebyshevPiece | None = None  # [A, P, C]: of every choice, at any moment of a piece
     origin: Tensor | None = None  # [A]: of the logarithm of the time since then polynomials are; None: of time
     known: _Known | None = None
+    proposals: Proposals | None = None
 
     @property
     def whole(self) -> Tensor:
@@ -202,7 +203,7 @@ def next_window(
     if isinstance(sampler, InverseSampler):
         return _inverted(sampler, row_of_draw, now, horizon, due, random)
     draws = len(row_of_draw) / len(now)
-    if draws < MANY or not ahead:
+    if draws < MANY or not ahead or sampler.pieces:
         wanted = torch.zeros_like(now).scatter_reduce_(0, row_of_draw, due, "amax")
         steps = _steps(sampler, now, horizon, pace, wanted)
     else:
@@ -275,8 +276,8 @@ def _most(sequences: int) -> int:
 def _steps(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
     """Where pieces of the next window of each sequence end, so that it is about as long as is wanted: in its width, [W, P + 1]."""
     live, clock = horizon > now, _Clock(sampler, now)
-    unknown = live & (pace.rate == 0.0)
-    wished = clock.pieces(wanted, pace)
+    unknown = live & (pace.rate == 0.0) & (not sampler.pieces)
+    wished = torch.full_like(wanted, sampler.pieces) if sampler.pieces else clock.pieces(wanted, pace)
     if bool(pace.rate.isnan().any()):
         raise IntensityOverflow(float(now[pace.rate.isnan()][0]))
     if bool(unknown.any()):
@@ -351,7 +352,7 @@ def _window(
     pace.passed(used, used < some, worst)
     known = _Known.of(found.rates, upper) if found.rates is not None and draws >= SEVERAL else None
     cost = Cost(bounds=int(live.sum()), pieces=int(some.sum()))
-    return _Window(edges, upper, mass, end, found.rates, found.origin, known), cost
+    return _Window(edges, upper, mass, end, found.rates, found.origin, known, found.proposals), cost
 
 
 def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -460,6 +461,8 @@ def _chosen(sampler: Sampler, window: _Window, row: Tensor, piece: Tensor, times
     """What each proposal is, whose level is that share of the bound: int64 [n], -1 where nothing happens."""
     if not len(row):
         return row
+    if window.proposals is not None:
+        return window.proposals.chosen(row, piece, times, chance * window.upper[row, piece])
     if window.rates is None:
         return _choice(_rates(sampler, window, row, piece, times), chance * window.upper[row, piece])
     chosen = _at_once(window, row, piece, chance)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,11 +18,14 @@ import numpy as np
 from foretell.batches.timelines import Histories
 from foretell.ground.engine import EndedRows, EventEffect
 from foretell.ground.timeline import Timeline
+from foretell.plan.asked_events import facts_alone
 from foretell.plan.history import Intervals, SlotHistory
+from foretell.plan.int_arrays import joined
 from foretell.plan.slots import SequenceSlots, slots_of_history
 from foretell.sampling.rules.living import LivingAdditions, NewEnd
 
 KEPT_STATES = 20_000  # per sampler, with the events that were seen to leave them
+NOW = np.ones(1, dtype=np.int64)  # the state of a sequence without events
 NOTHING_POSSIBLE = Intervals.of(np.zeros((0, 3), dtype=np.int64))
 
 
@@ -69,7 +72,9 @@ class DatabaseState:
     proofs: tuple[int, ...]  # without those that hold for ever
     history: SlotHistory | None = None  # the same, as a plan reads it
     transitions: dict[int, Transition] = field(default_factory=dict)
-    plans: dict[int | None, LocalPlan] = field(default_factory=dict)  # by event; None: of all that is possible
+    plans: dict[int | frozenset[int] | None, LocalPlan] = field(
+        default_factory=dict
+    )  # by event; None: of all that is possible
 
 
 class DatabaseStates:
@@ -102,20 +107,43 @@ class DatabaseStates:
                 found = state.transitions[event] = self._fire(state, event)
         return found
 
-    def plan(self, state: DatabaseState, event: int | None) -> LocalPlan:
-        """The plan of what additions read when an event happens, or of all possible events."""
+    def plan(self, state: DatabaseState, event: int | frozenset[int] | None) -> LocalPlan:
+        """The plan of what additions read when an event happens, or of all possible events; of products all parts, or these facts."""
         found = state.plans.get(event)
         if found is None:
-            roots = state.possible if event is None else self.after(state, event).read
+            roots = self.after(state, event).read if isinstance(event, int) else (*state.possible, *(event or ()))
+            history = self.history(state)
             with self.lock:
-                if state.history is None:
-                    state.history = self._history(state)
-                history = copy.copy(state.history)
-                history.always = np.asarray(sorted(roots), dtype=np.int64)
-                slots = slots_of_history(history, np.asarray([1]))
+                if history.products is None:
+                    history = copy.copy(history)
+                    history.always = np.asarray(sorted(roots), dtype=np.int64)
+                    slots = slots_of_history(history, NOW)
+                else:
+                    self.grounded.refresh()
+                    of_parts = [one.conditions(self.grounded.instances) for one in history.products.parts]
+                    asked = [np.asarray(sorted(roots), dtype=np.int64), *(of_parts if event is None else ())]
+                    slots = slots_of_history(history, NOW, chosen=facts_alone(np.unique(joined(asked))))
             rows = {fact: number for number, fact in enumerate(slots.slot_fact.tolist())}
             found = state.plans[event] = LocalPlan(slots, rows)
         return found
+
+    def event(self, state: DatabaseState, number: int) -> int:
+        """The possible events of a state are numbered: those that are listed, then candidates of products."""
+        if number < len(state.possible):
+            return state.possible[number]
+        products = self.history(state).products
+        assert products is not None
+        numbers = np.asarray([number - len(state.possible)], dtype=np.int64)
+        found = [(one.functor, *args[0].tolist()) for one, _, mine, args in products.decoded(numbers, NOW) if len(mine)]
+        with self.lock:
+            return self.engine.fact(found[0])
+
+    def history(self, state: DatabaseState) -> SlotHistory:
+        """A state as plans read it, and with it the products of its possible events."""
+        with self.lock:
+            if state.history is None:
+                state.history = self._history(state)
+            return state.history
 
     def added_at(self, timeline: Timeline, state: int) -> frozenset[int]:
         """Facts that were added and not removed, or given with the sequence."""
@@ -142,21 +170,32 @@ class DatabaseStates:
     def _history(self, state: DatabaseState) -> SlotHistory:
         """A sequence without events in which the current facts are always true; the possible events are given with each plan."""
         nothing = np.zeros(0)
+        true, of_parts = self._parted(sorted(state.true), lambda fact: fact)
+        proofs, part_proofs = self._parted(state.proofs, lambda one: self.grounding.head[one])
         timeline = Timeline(
             self.grounding,
             "sampled",
             nothing,
             nothing.astype(np.int32),
             nothing.astype(bool),
-            _throughout(sorted(state.true)),
-            _throughout(state.proofs),
+            _throughout(true),
+            _throughout(proofs),
             np.zeros((0, 3), dtype=np.int32),
             np.zeros((0, 2), dtype=np.int32),
             nothing.astype(bool),
+            part_holds=_throughout(of_parts),
+            part_proofs=_throughout(part_proofs),
         )
         found = SlotHistory(self.grounded, timeline)
         found.possible = NOTHING_POSSIBLE
         return found
+
+    def _parted(self, items: Sequence[int], fact_of: Callable[[int], int]) -> tuple[list[int], list[int]]:
+        """Items about facts: the others, and those of parts of products."""
+        parts, keys = self.engine.wiring.part_functors, self.grounding.keys
+        of_parts = [one for one in items if keys[fact_of(one)][0] in parts] if parts else []
+        known = set(of_parts)
+        return [one for one in items if one not in known], of_parts
 
     def _move(self, added: frozenset[int]) -> None:
         engine = self.engine
@@ -187,17 +226,21 @@ class DatabaseStates:
             head = int(instances.head[one])
             if facts.dim[head]:
                 body = instances.body_fact[instances.body_start[one] : instances.body_start[one + 1]].tolist()
-                body = tuple(fact if fact in state.true or fact in self._always else -1 for fact in body)
+                body = tuple(fact if self._is_true(state, fact) else -1 for fact in body)
                 additions.append(NewAddition(int(instances.group[one]), int(instances.r[one]), head, body, marked))
         read = frozenset(fact for one in additions for fact in one.body if fact >= 0)
         if self.layout.cells_take_deduced:
-            read |= {one.head for one in additions if one.head in state.true or one.head in self._always}
+            read |= {one.head for one in additions if self._is_true(state, one.head)}
         added = (state.added - frozenset(fired.removed)) | frozenset(fired.added)
         living: tuple[tuple[int, int, int], ...] = ()
         if self.histories.expires:
             living = tuple((instances.head[one], instances.r[one], instances.rule[one]) for one in fired.additions)
             living = tuple((int(fact), int(r), int(rule)) for fact, r, rule in living)
         return Transition(fired.removed, tuple(additions), read, added, living)
+
+    def _is_true(self, state: DatabaseState, fact: int) -> bool:
+        """In the state that the engine is in."""
+        return fact in state.true or fact in self._always or self.engine.is_in_product(fact)
 
 
 def _throughout(items: Iterable[int] | Sequence[int]) -> np.ndarray:
