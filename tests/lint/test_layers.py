@@ -13,6 +13,9 @@ GIVES_ARRAYS = {
     "models/base.py": "intensities and embeddings of one history",
     "models/rules/andtt_attention.py": "what an explanation shows",
     "models/rules/andtt_memory.py": "where samplers start",
+    "models/rules/product_blocks.py": "which candidate a proposal is",
+    "models/rules/product_proposals.py": "which candidate a proposal is",
+    "models/rules/product_rows.py": "which facts of a part are alike",
 }
 
 

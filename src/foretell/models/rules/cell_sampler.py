@@ -25,7 +25,7 @@ from foretell.models.rules.cell_model import CellModel
 from foretell.models.rules.rule_network import Embeddings
 from foretell.models.rules.rule_sampler import RuleSampler, SequenceGroup, last_time
 from foretell.models.rules.sampled_sequences import RuleContext, SampledSequence
-from foretell.models.rules.sampler_parameters import RowBank, RuleParameters
+from foretell.models.rules.sampler_parameters import GateRows, RowBank, RuleParameters
 from foretell.models.rules.slot_tables import BoundedRows, SlotTables
 from foretell.plan.int_arrays import Ints, offsets
 from foretell.sampling.rules.living import NewEnd
@@ -34,14 +34,6 @@ from foretell.sampling.rules.states import DatabaseStates, LocalPlan, Transition
 EVENTS_AT_A_TIME = 50_000  # of histories that are read together
 
 CellsT = TypeVar("CellsT", bound="CellRows")
-
-
-@dataclass(frozen=True)
-class GateRows:
-    """The proposals of one `r`."""
-
-    matrix: int  # row of `gates`
-    beta: float
 
 
 class CellParameters(RuleParameters):
@@ -205,7 +197,7 @@ class CellQuery(Generic[CellsT]):
         return [self.answer(prepared, middle, half, degree)[0]]
 
     def head(self, dim: int, deduced: Sequence[Tensor], on: BoundedRows) -> Tensor:
-        """Of events without cells."""
+        """Embeddings of events without cells."""
         return on.tanh(deduced[0])
 
 

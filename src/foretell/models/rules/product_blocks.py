@@ -43,7 +43,7 @@ class RangeRows(BoundedRows):
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class ProductWindows:
     """Windows of a sequence [1, P], and when its last event and its time 0 were."""
 
     middle: Tensor
@@ -61,18 +61,20 @@ class FunctorRows:
     dim: int
     products: tuple[ProductRows, ...]
 
-    def highest(self, found: Tensor, parameters: RuleParameters, at: Moments, degree: int) -> Tensor:
+    def highest(self, found: Tensor, parameters: RuleParameters, at: ProductWindows, degree: int) -> Tensor:
         """No intensity of an embedding within these ranges, rows [B, ·, P, D], is higher: [B, P] on windows, then in their middles."""
         ranges = unpacked(found, FLAT)
         low, high = ranges.lower(), ranges.upper()
         if not degree:
             return self._highest(low, high, parameters, at, 0)
-        still = Moments(at.middle, torch.zeros_like(at.half), at.last, at.start)
+        still = ProductWindows(at.middle, torch.zeros_like(at.half), at.last, at.start)
         first = self._highest(low[:, :1], high[:, :1], parameters, at, degree)
         return torch.cat([first, self._highest(low[:, 1:], high[:, 1:], parameters, still, 0)], 1)
 
-    def _highest(self, low: Tensor, high: Tensor, parameters: RuleParameters, at: Moments, degree: int) -> Tensor:
-        """Of embeddings within ranges [B, P or 1, D], on windows [1, P]: [B, P]."""
+    def _highest(
+        self, low: Tensor, high: Tensor, parameters: RuleParameters, at: ProductWindows, degree: int
+    ) -> Tensor:
+        """Highest intensities of embeddings within ranges [B, P or 1, D], on windows [1, P]: [B, P]."""
         tau, half = parameters.tau[self.number], at.half
         score = _most(low, high, parameters.w[self.number, : 1 + self.dim] / tau)
         if parameters.clock is not None:
@@ -97,7 +99,7 @@ class FunctorRows:
         return -torch.expm1(-((ranges.upper() - ranges.lower())[:, 0] @ w.abs()))
 
     def rates(
-        self, deduced: Sequence[Tensor], query: RuleQuery, parameters: RuleParameters, times: Tensor, at: Moments
+        self, deduced: Sequence[Tensor], query: RuleQuery, parameters: RuleParameters, times: Tensor, at: ProductWindows
     ) -> Tensor:
         """Intensities of events at one time each [n], from what is deduced for them in each layer [n, D]."""
         count, number = len(times), self.number
@@ -182,11 +184,11 @@ class StateProducts:
 
     @cached_property
     def still_ranges(self) -> list[Ranges | None]:
-        """Of all parts: [layers, facts, 2, D], the second without rounding."""
+        """Ranges of all parts: [layers, facts, 2, D], the second without rounding."""
         return [part.ranges(self.bounded) for part in self.parts]
 
     def moving(self, facts: Ints) -> tuple[tuple[Ints, ...], Ints]:
-        """Of each part the facts that change with time, if some embeddings do, and all whose embeddings they need."""
+        """Facts of each part that change with time, if some embeddings do, and all whose embeddings they need."""
         found = tuple(part.moving(facts) for part in self.parts)
         bodies = [one for part, own in zip(self.parts, found, strict=True) for one in part.some(own).bodies]
         return found, np.unique(joined([np.zeros(0, dtype=np.int64), *bodies]))
@@ -219,7 +221,7 @@ class StateProducts:
         moving: FactTables,
         query: RuleQuery,
         parameters: RuleParameters,
-        at: Moments,
+        at: ProductWindows,
     ) -> Tensor:
         """Intensities of candidates, each at one of the times at which embeddings are given; 0 where it is no event of its own."""
         found, tables = torch.zeros_like(times), TwoTables(moving, self.still)
@@ -309,7 +311,7 @@ class SequenceProducts:
         tables: FactTables,
         query: RuleQuery,
         parameters: RuleParameters,
-        at: Moments,
+        at: ProductWindows,
     ) -> SequenceProducts:
         """`tables` are of what changes, at one time."""
         found = []
@@ -344,7 +346,7 @@ class SequenceProducts:
         found = [one.sizes for some in self.products for one in some]
         return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
 
-    def bounds(self, tables: FactTables, query: RuleQuery, parameters: RuleParameters, at: Moments) -> Tensor:
+    def bounds(self, tables: FactTables, query: RuleQuery, parameters: RuleParameters, at: ProductWindows) -> Tensor:
         """No event of a block has a higher intensity: [blocks, P] on windows, and behind them in their middles."""
         found = self._bounds(tables, query, parameters, at)
         none = at.middle.new_zeros(0, at.middle.shape[1] * (2 if tables.degree else 1))
@@ -355,7 +357,7 @@ class SequenceProducts:
         tables: FactTables,
         query: RuleQuery,
         parameters: RuleParameters,
-        at: Moments,
+        at: ProductWindows,
         is_spread: bool = False,
     ) -> list[list[Tensor]]:
         """By functor and product; or, at one time, how much higher they may be than the intensities."""

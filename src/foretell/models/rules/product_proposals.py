@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from foretell.models.rules.event_scores import ScoredEvents
-from foretell.models.rules.product_blocks import Moments, SequenceProducts
+from foretell.models.rules.product_blocks import ProductWindows, SequenceProducts
 from foretell.models.rules.product_rows import FactTables
 from foretell.models.rules.sampled_sequences import RuleQuery
 from foretell.models.rules.sampler_parameters import RuleParameters
@@ -37,8 +37,8 @@ class SequenceEvents:
     def candidates(self) -> int:
         return int(self.products.state.history.total[1])
 
-    def at(self, middle: Tensor, half: Tensor) -> Moments:
-        return Moments(middle, half, self.listed.last, self.listed.starts)
+    def at(self, middle: Tensor, half: Tensor) -> ProductWindows:
+        return ProductWindows(middle, half, self.listed.last, self.listed.starts)
 
     def bounds(self, middle: Tensor, half: Tensor, degree: int) -> Tensor:
         """No intensity of a listed event, or of one of a block, is higher: [P, items] on windows [1, P], then in their middles."""
@@ -126,7 +126,7 @@ class DrawnItems:
 
 @dataclass(frozen=True, eq=False)
 class ProductProposals:
-    """Of some sequences, several of which may be the same so far."""
+    """Proposals of some sequences, several of which may be the same so far."""
 
     kinds: tuple[DrawnItems, ...]
     kind: Tensor  # int64 [W]

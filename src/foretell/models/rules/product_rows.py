@@ -35,12 +35,12 @@ class FactTables:
     degree: int
 
     def pieces(self, facts: Ints, block: Tensor) -> list[ChebyshevPiece]:
-        """Of every layer, times a block [dim, D]: [n, P, D]."""
+        """Embeddings of every layer, times a block [dim, D]: [n, P, D]."""
         rows = self._rows(facts, block.device)
         return [unpacked(one[block.shape[0]][rows], self.degree).through(block) for one in self.layers]
 
     def values(self, facts: Ints, when: Tensor, dim: int) -> list[Tensor]:
-        """Of every layer at one of the times each: [n, dim]."""
+        """Embeddings of every layer at one of the times each: [n, dim]."""
         if not len(facts):
             return [torch.zeros(0, dim, dtype=torch.float64, device=when.device) for _ in self.layers]
         rows = self._rows(facts, when.device)
@@ -141,17 +141,17 @@ class PartRows:
         return np.bincount(self.cell, minlength=self.cells)
 
     def some(self, cells: Ints) -> PartRows:
-        """Of some of the facts, ascending."""
+        """What proves some of the facts, ascending."""
         rows = np.flatnonzero(np.isin(self.cell, cells))
         whose = np.searchsorted(cells, self.cell[rows])
         return PartRows(whose, len(cells), tuple(one[rows] for one in self.bodies), self.blocks)
 
     def moving(self, facts: Ints) -> Ints:
-        """Of which something is among these facts, ascending."""
+        """The facts that something among these proves, ascending."""
         return np.unique(np.concatenate([self.cell[np.isin(one, facts)] for one in self.bodies] or [self.cell[:0]]))
 
     def ranges(self, tables: FactTables) -> Ranges | None:
-        """Of every fact over all its proofs on windows, and behind them in their middles; None: it adds nothing."""
+        """Ranges of every fact over all its proofs on windows, and behind them in their middles; None: it adds nothing."""
         if not self.blocks or not self.cells:
             return None
         found = [tables.pieces(facts, block) for facts, block in zip(self.bodies, self.blocks, strict=True)]

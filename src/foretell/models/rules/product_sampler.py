@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from foretell.errors import ForetellError
-from foretell.models.rules.product_blocks import Moments, SequenceProducts, StateProducts
+from foretell.models.rules.product_blocks import ProductWindows, SequenceProducts, StateProducts
 from foretell.models.rules.product_proposals import DrawnItems, ProductProposals, SequenceEvents
 from foretell.models.rules.product_rows import FactTables, moving_facts
 from foretell.models.rules.sampled_sequences import RuleContext, SampledSequence
@@ -45,7 +45,7 @@ def product_bounds(known: Sequence[EventChoices], start: Tensor, end: Tensor) ->
 
 
 def product_intensities(known: Sequence[EventChoices], times: Tensor) -> Tensor:
-    """Of listed events and of all candidates, where these are few: [W, Q, C]."""
+    """Intensities of listed events and of all candidates, where these are few: [W, Q, C]."""
     found = []
     for events in known:
         assert events.products is not None
@@ -84,7 +84,7 @@ def state_products(context: RuleContext, one: SampledSequence, no_past: Any) -> 
 def moving_parts(
     context: RuleContext, one: SampledSequence, remembered: Iterable[int], products: StateProducts
 ) -> tuple[tuple[Ints, ...], Ints]:
-    """Of each part the facts that change with time, and all whose embeddings they need."""
+    """Facts of each part that change with time, and all whose embeddings they need."""
     plan = context.states.plan(one.state, None)
     return products.moving(plan.slots.slot_fact[moving_facts(plan, remembered)])
 
@@ -100,7 +100,7 @@ def with_products(
         return FactTables(group.plans[0], group.tables, layers, degree)
 
     scored, now = events.scored, events.scored.last[None]
-    at = Moments(now, torch.zeros_like(now), scored.last, scored.starts)
+    at = ProductWindows(now, torch.zeros_like(now), scored.last, scored.starts)
     cut = SequenceProducts.of(products, moving, tables(at.middle, at.half, 0), context.query, context.parameters, at)
     made = SequenceEvents(scored, listed, cut, tables, context.query, context.parameters)
     return replace(events, products=made)

@@ -225,7 +225,7 @@ class RuleSampler(Sampler):
         return found, *moving_parts(self.context, one, remembered, found)
 
     def _plan(self, number: int) -> LocalPlan:
-        """Of what is listed, and of what products need that changes with time."""
+        """Slots of what is listed, and of what products need that changes with time."""
         needed = frozenset(self._moving(number)[2].tolist()) if self.context.has_products else None
         return self.context.states.plan(self.sequences[number].state, needed)
 

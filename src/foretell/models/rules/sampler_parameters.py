@@ -46,6 +46,14 @@ class RowBank:
         return range(first, last)
 
 
+@dataclass(frozen=True)
+class GateRows:
+    """The proposals of one `r`."""
+
+    matrix: int  # row of `gates`
+    beta: float
+
+
 @dataclass(frozen=True, eq=False)
 class DeducedRule:
     """What a rule without variables in its parameter names deduces: `W [1; emb; …]`, pooled."""
@@ -114,7 +122,7 @@ class RuleParameters:
         return changes_within(self.clock.phases, starts.unsqueeze(-1).expand_as(begin), begin, end)
 
     def deduction(self, group: int) -> DeducedRule:
-        """Of a head with an embedding."""
+        """What the rule of a group deduces for a head with an embedding."""
         family, number, of_beta, which = self.book.of_group(self.grounding, group)
         written = self.layout.rules[self.grounding.groups[group][0]]
         assert written is not None

@@ -23,8 +23,8 @@ WASTE = 0.2  # proposals: a bound costs about as much as an intensity or two
 FutureCovariates = Literal["drawn", "missing"]  # of drawn events: those of a training event of the type, or none
 
 
-class Proposals(Protocol):
-    """What proposals on windows are, where choices are too many to be told one by one."""
+class ManyChoices(Protocol):
+    """Choices of proposals on windows, where choices are too many to be told one by one."""
 
     def chosen(self, row: Tensor, piece: Tensor, times: Tensor, level: Tensor) -> Tensor:
         """For each proposal [n], at a level below its window's bound, a choice: int64 [n], -1 where nothing happens.
@@ -42,7 +42,7 @@ class Bounds:
     middle: Tensor  # float64 [W, P]: about the intensity in its middle, to see how tight that is
     rates: ChebyshevPiece | None = None  # [W, P, C]: the intensity of every choice on the window, if that is known
     origin: Tensor | None = None  # float64 [W]: polynomials are of the logarithm of the time since then; None: of time
-    proposals: Proposals | None = None  # where choices are too many for `Sampler.intensities`
+    proposals: ManyChoices | None = None  # where choices are too many for `Sampler.intensities`
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from foretell.errors import ForetellError
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, PolynomialCurves
 from foretell.sampling.bounds.time_windows import place
 from foretell.sampling.core.pace import MOST_PIECES, Pace
-from foretell.sampling.core.sampler import Bounds, InverseSampler, Proposals, Sampler
+from foretell.sampling.core.sampler import Bounds, InverseSampler, ManyChoices, Sampler
 
 LOOSE = 1.0  # of a bound over its intensity, more than 1, with which a piece is not used
 SHARE = 0.7  # of sequences whose next proposals one window is to reach, where all sequences must have as many pieces
@@ -64,7 +64,7 @@ class IntensityOverflow(ForetellError):
 class Cost:
     """What was looked at: a bound is one window of a sequence, whose pieces are counted too.
 
-    Proposals are all that were, whether or not the network was asked about them, and also those behind one that was accepted.
+    ManyChoices are all that were, whether or not the network was asked about them, and also those behind one that was accepted.
     """
 
     accepted: int = 0
@@ -121,7 +121,7 @@ class _Window:
     rates: ChebyshevPiece | None = None  # [A, P, C]: of every choice, at any moment of a piece
     origin: Tensor | None = None  # [A]: of the logarithm of the time since then polynomials are; None: of time
     known: _Known | None = None
-    proposals: Proposals | None = None
+    proposals: ManyChoices | None = None
 
     @property
     def whole(self) -> Tensor:
@@ -380,7 +380,7 @@ def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[T
 def _thin(
     sampler: Sampler, window: _Window, row_of_draw: Tensor, due: Tensor, random: torch.Generator
 ) -> tuple[EventDraws, Tensor]:
-    """Proposals one after the other for every draw, until one is accepted or the window ends; and the mass beyond it up to the next."""
+    """ManyChoices one after the other for every draw, until one is accepted or the window ends; and the mass beyond it up to the next."""
     device = window.mass.device
     found_times = torch.full_like(due, math.nan)
     found = torch.full_like(row_of_draw, -1)
