@@ -1,4 +1,4 @@
-"""Possible events that are products of users and items: check and replay, training, evaluation, prediction, in CPU seconds.
+"""Possible events that are products of users and items: check and replay, training, evaluation, a future, in CPU seconds.
 
 $ python benchmarks/products.py --sizes 30 100 300 1000 --out benchmarks/results/products.jsonl
 
@@ -85,6 +85,8 @@ def measure(size: int, way: str, options: argparse.Namespace, folder: Path) -> d
     model.eval()
     if options.scored:
         measure_scores(model, data, options, found)
+    if options.sampled:
+        measure_future(model, data, options, found)
     found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return found
 
@@ -97,6 +99,14 @@ def measure_scores(model: Any, data: Any, options: argparse.Namespace, found: di
     found |= {"evaluated": options.evaluated, "scores": scores.to_json()}
 
 
+def measure_future(model: Any, data: Any, options: argparse.Namespace, found: dict[str, Any]) -> None:
+    from foretell.sampling.core.futures import sample_futures
+
+    one = data.select([0])
+    found["future"], futures = cpu(lambda: sample_futures(model, one, horizon=1e9, n=1, events=options.sampled, seed=0))
+    found |= {"sampled": len(futures[0].futures[0].times), "cost": futures[0].cost.__dict__}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[30, 100, 300, 1000])
@@ -106,6 +116,7 @@ def main() -> None:
     parser.add_argument("--downsample", type=int, default=50)
     parser.add_argument("--scored", type=int, default=2000)
     parser.add_argument("--evaluated", type=int, default=100)
+    parser.add_argument("--sampled", type=int, default=100, help="events of a future")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", action="store_true", help="measure in this process")
     options = parser.parse_args()
@@ -119,7 +130,7 @@ def main() -> None:
         for way in options.ways:
             given = [
                 f"--{name}={getattr(options, name)}"
-                for name in ("events", "steps", "downsample", "scored", "evaluated")
+                for name in ("events", "steps", "downsample", "scored", "evaluated", "sampled")
             ]
             command = [sys.executable, __file__, "--one", "--sizes", str(size), "--ways", way, *given]
             done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
