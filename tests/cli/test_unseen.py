@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.invoking import fine, refused
@@ -84,3 +85,22 @@ def test_the_limit_of_instantiations_holds_in_every_command(run: Path, tmp_path:
     assert "too many" in refused(
         "train", "--data", test, "--program", wide, "--limit", "0.001", "--out", tmp_path / "x"
     )
+
+
+def test_groups_that_a_file_of_parameters_lacks_are_the_mean_of_those_it_has(tmp_path: Path) -> None:
+    (tmp_path / "shop.ndtt").write_text(SHOP + "user(u1). user(u2).\n", encoding="utf-8")
+    rules, made = tmp_path / "shop.ndtt", tmp_path / "p.json"
+    fine("params", "--program", rules, "--dim", 2, "--preset", "paper", "--out", made)
+    test = write_events(tmp_path / "test.jsonl", "u1", "u9")
+    asked = "intensity", test, "--program", rules, "--at", "8.0", "--json", "--params"
+    found = fine(*asked, made)
+    assert f"1 parameter group that {made} lacks" in found.err
+    assert "`w(u9)`" in refused(*asked, made, "--unseen", "error")
+    written = json.loads(made.read_text())
+    known = [one for name, one in written["parameters"].items() if name.startswith("deduce.w(")]
+    written["parameters"]["deduce.w(u9).W"] = np.mean(known, axis=0).tolist()
+    (tmp_path / "whole.json").write_text(json.dumps(written), encoding="utf-8")
+    whole = fine(*asked, tmp_path / "whole.json")
+    assert "lacks" not in whole.err
+    rates = [one.json[0]["queries"][0]["intensities"] for one in (found, whole)]
+    assert rates[0] == pytest.approx(rates[1], rel=1e-12) and "buy(u9,tea)" in rates[0]
