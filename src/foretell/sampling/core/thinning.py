@@ -64,7 +64,7 @@ class IntensityOverflow(ForetellError):
 class Cost:
     """What was looked at: a bound is one window of a sequence, whose pieces are counted too.
 
-    ManyChoices are all that were, whether or not the network was asked about them, and also those behind one that was accepted.
+    Proposals are all that were, whether or not the network was asked about them, and also those behind one that was accepted.
     """
 
     accepted: int = 0
@@ -380,7 +380,7 @@ def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[T
 def _thin(
     sampler: Sampler, window: _Window, row_of_draw: Tensor, due: Tensor, random: torch.Generator
 ) -> tuple[EventDraws, Tensor]:
-    """ManyChoices one after the other for every draw, until one is accepted or the window ends; and the mass beyond it up to the next."""
+    """Proposals one after the other for every draw, until one is accepted or the window ends; and the mass beyond it up to the next."""
     device = window.mass.device
     found_times = torch.full_like(due, math.nan)
     found = torch.full_like(row_of_draw, -1)
