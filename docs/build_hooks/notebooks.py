@@ -101,7 +101,7 @@ def _output(output: dict[str, Any], name: str, made: Rendered) -> str:
 
 def _text(text: str) -> str:
     plain = ANSI.sub("", text).rstrip("\n")
-    return f"```text\n{plain}\n```" if plain else ""
+    return f"``` {{.text .output}}\n{plain}\n```" if plain else ""
 
 
 def execute(path: Path) -> dict[str, Any]:
