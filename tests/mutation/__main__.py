@@ -30,7 +30,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -328,12 +328,21 @@ def tell(line: str) -> None:
 
 
 def merged(files: Iterable[Path]) -> dict[str, object]:
-    """The trials of several files of results that are mutants of the code as it is, each counted once."""
+    """The trials of several files of results, the last one of each mutant that the code has, whatever line it has moved to.
+
+    Functions whose code has changed in the meantime are to be tried again: this does not see it.
+    """
     read = [Trial.read(one) for file in files for one in json.loads(file.read_text(encoding="utf-8"))["trials"]]
-    of_file = {file: {m for name, tree in functions_of(file) for m, _ in mutants_of(tree, name)} for file in DECIDING}
-    trials = {(one.file, one.mutant): one for one in read if one.mutant in of_file.get(one.file, ())}
-    counts = {file: len(some) for file, some in of_file.items()}
-    return summary(with_equivalents(list(trials.values())), sum(counts.values())) | {"mutants_of": counts}
+    there = {
+        (file, mutant.function, mutant.number, mutant.what): mutant
+        for file in DECIDING
+        for name, tree in functions_of(file)
+        for mutant, _ in mutants_of(tree, name)
+    }
+    last = {(one.file, one.mutant.function, one.mutant.number, one.mutant.what): one for one in read}
+    trials = [replace(last[place], mutant=mutant) for place, mutant in there.items() if place in last]
+    counts = {file: sum(place[0] == file for place in there) for file in DECIDING}
+    return summary(with_equivalents(trials), len(there)) | {"mutants_of": counts}
 
 
 def table_of(found: Mapping[str, Any]) -> str:

@@ -134,9 +134,9 @@ def test_the_page_of_mutants_has_the_table_of_its_raw_numbers():
 def test_trials_of_several_files_are_counted_once_and_those_of_other_code_not_at_all(tmp_path):
     (tree,) = [node for name, node in functions_of("evaluate/compare") if name == "holm"]
     first, second = [one for one, _ in mutants_of(tree, "holm")][:2]
-    gone = replace(first, line=first.line + 1000)
+    gone, moved = replace(first, function="gone"), replace(first, line=first.line + 1000)
     for name, trials in (
-        ("a", [(first, "survived"), (gone, "killed")]),
+        ("a", [(moved, "survived"), (gone, "killed")]),
         ("b", [(first, "killed"), (second, "not run")]),
     ):
         cells = [["evaluate/compare", *astuple(one), fate, ""] for one, fate in trials]
