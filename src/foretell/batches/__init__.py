@@ -1,1 +1,1 @@
-"""SEQUENCES + TIMES → BATCH, with its plan where there are rules."""
+"""Build padded batches from sequences, with times of queries, and with a plan where a model has rules."""

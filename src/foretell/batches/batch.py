@@ -1,7 +1,7 @@
 """Sequences in, one padded batch of tensors out, with masks of the events and gaps that count in the likelihood.
 
 A sequence of `n` events has `n + 1` gaps: before the first event, between events, and the tail up to `t_end`. Gap `g` sees the
-first `g` events. Padded times are `t_end`, so that padded gaps have length zero and no scored event can see padding.
+first `g` events. Times of padding are `t_end`: padded gaps have length zero, and no scored event can see padding.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def length_buckets(
     max_tokens: int | None = None,
     max_padding: float = 0.2,
 ) -> list[np.ndarray]:
-    """Batches in random order; equal lengths are shuffled among each other, and the cuts move with every call.
+    """Return batches of similar length, as arrays of positions in `lengths`, in random order.
 
-    A batch with a larger share of padding than `max_padding` (the few longest sequences, as a rule) is split; 1.0
-    splits none. `max_tokens` also limits a batch's padded size (sequences × longest); a sequence longer than
-    that gets a batch alone.
+    Sequences of equal length are shuffled, and batches are cut at other positions at every call. A batch whose share of padding is above
+    `max_padding` is split (usually the one with the longest sequences); 1.0 splits none. `max_tokens` also limits a batch's padded size
+    (sequences × longest); a longer sequence is a batch of its own.
     """
     assert batch_size >= 1 and (max_tokens is None or max_tokens >= 1)
     sizes = np.asarray(lengths, dtype=np.int64)
@@ -50,7 +50,7 @@ def length_buckets(
 
 
 def _even_cuts(count: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
-    # one batch is short; which one is random, so that it is not always the longest sequences that are alone
+    # One batch is short. A random one is chosen, so that it is not always the batch with the longest sequences.
     short = count % batch_size
     starts = np.arange(batch_size, count, batch_size)
     if short and len(starts):
@@ -71,7 +71,7 @@ def _token_cuts(ordered: np.ndarray, batch_size: int, max_tokens: int) -> np.nda
 
 
 def _tight(batch: np.ndarray, sizes: np.ndarray, max_padding: float) -> list[np.ndarray]:
-    """A sorted batch, cut where that saves most until no part is padded more than allowed."""
+    """Cut a sorted batch in two where that saves most padding, until no part has more than the allowed share of padding."""
     here = sizes[batch]
     if len(batch) * int(here[-1]) * (1 - max_padding) <= int(here.sum()):
         return [batch]
@@ -82,12 +82,14 @@ def _tight(batch: np.ndarray, sizes: np.ndarray, max_padding: float) -> list[np.
 
 @dataclass(frozen=True, eq=False)
 class RuleRows:
-    """For models made of rules: the timeline of each row of a batch, on the CPU, and the plan of all rows together."""
+    """The timeline of each row of a batch, on the CPU, and the plan of all rows together; only for models made of rules."""
 
-    keys: tuple[bytes, ...]  # equal keys are equal events, and so one timeline
+    keys: tuple[bytes, ...]  # one per row; rows with equal keys have equal events, and so the same timeline
     timelines: tuple[Timeline, ...]
-    plan: Any = None  # of the kind that the model's `encode` applies; None where it needs none, or rows were taken
-    event: Tensor | None = None  # int64 [B, N]: where additions expire, which event each column is; -1: an expiry
+    plan: Any = None  # applied by the model's `encode`; None if the model needs none, or if these rows were taken from another batch
+    event: Tensor | None = (
+        None  # int64 [B, N], where additions expire: the number of each column's event, -1 for an expiry
+    )
 
     def take_rows(self, rows: slice | Sequence[int]) -> RuleRows:
         event = None if self.event is None else self.event[rows]
@@ -105,17 +107,15 @@ class Batch:
     lengths: Tensor  # int64 [B]
     gap_start: Tensor  # float64 [B, N + 1]
     gap_end: Tensor  # float64 [B, N + 1]
-    gap_length: Tensor  # float64 [B, N + 1]: how much of the gap is scored; zero where it is padding or does not count
-    scored_start: Tensor  # float64 [B, N + 1]: where the scored part of the gap begins, which is its start but for one
+    gap_length: Tensor  # float64 [B, N + 1]: length of the scored part; zero for padding and for gaps that do not count
+    scored_start: Tensor  # float64 [B, N + 1]: start of the scored part; usually `gap_start`
     event_counts: Tensor  # bool [B, N]: True where the event is scored
     gap_counts: Tensor  # bool [B, N + 1]: True where the gap's integral is scored
-    history_only: Tensor  # bool [B, N]: True where the data say that an event is not scored
+    history_only: Tensor  # bool [B, N]: True where the data mark an event as not scored
     rules: RuleRows | None = None
     covariates: CovariateRows | None = None
-    starts: Tensor | None = None  # float64 [B]: the moment of time 0, for a model that follows the calendar
-    carried: tuple[Tensor, ...] | None = (
-        None  # [B, …] each: of a later part of sequences, what the model kept of those before
-    )
+    starts: Tensor | None = None  # float64 [B]: the moment of time 0; only for models that follow the calendar
+    carried: tuple[Tensor, ...] | None = None  # [B, …] each: the model's state after the earlier parts of the sequences
 
     def __len__(self) -> int:
         return self.times.shape[0]
@@ -127,29 +127,29 @@ class Batch:
 
     @property
     def is_event(self) -> Tensor:
-        """False where a column is an expiry: [1 or B, N]."""
+        """True where a column is an event, False where it is an expiry: bool [1 or B, N]."""
         if self.rules is None or self.rules.event is None:
             return torch.ones(1, self.times.shape[1], dtype=torch.bool, device=self.times.device)
         return self.rules.event >= 0
 
     def event_of(self, row: Tensor, column: Tensor) -> Tensor:
-        """Which events of their sequences some columns are; columns are events but where additions expire."""
+        """Return the number of each column's event in its sequence. It differs from the column where additions expire."""
         if self.rules is None or self.rules.event is None:
             return column
         return self.rules.event[row, column]
 
     def rows(self, start: int, stop: int) -> Batch:
-        """Some rows that follow one another; a plan is of all rows together, and stays behind."""
+        """Return the rows `start` to `stop`, without the plan, which belongs to the whole batch."""
         rules = None if self.rules is None else self.rules.take_rows(slice(start, stop))
         return self._mapped(lambda tensor: tensor[start:stop], rules)
 
     def take(self, rows: Tensor) -> Batch:
-        """Rows by number, int64 [R], in any order and any number of times."""
+        """Return the rows with these numbers, int64 [R], in any order and with repetitions."""
         rules = None if self.rules is None else self.rules.take_rows(rows.tolist())
         return self._mapped(lambda tensor: tensor.index_select(0, rows), rules)
 
     def clone(self) -> Batch:
-        """A copy of the rows in memory of its own."""
+        """Return a copy of the tensors in new memory."""
         return self._mapped(torch.clone, self.rules)
 
     def _mapped(self, change: Callable[[Tensor], Tensor], rules: RuleRows | None) -> Batch:
@@ -160,7 +160,7 @@ class Batch:
         return Batch(*map(change, self.tensors()), rules=rules, covariates=further, starts=starts, carried=carried)
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """The batch without covariates, calendar and carried state."""
+        """Return the batch's own tensors: no covariates, no calendar and no carried state."""
         return tuple(getattr(self, field.name) for field in fields(self)[:-4])
 
     def all_tensors(self) -> tuple[Tensor, ...]:
@@ -168,9 +168,9 @@ class Batch:
         return self.tensors() + further + (() if self.starts is None else (self.starts,)) + (self.carried or ())
 
     def pieces(self, queries_per_gap: int, limit: int, shares: int = 1) -> Iterator[Batch]:
-        """Cut into runs of sequences with at most `limit` queries each (one sequence at the least).
+        """Cut the batch into runs of sequences with at most `limit` queries each, but at least one sequence.
 
-        As many for each of `shares` processes, unless there are too few sequences.
+        The number of pieces is a multiple of `shares`, the number of processes, unless there are too few sequences.
         """
         per_sequence = max(1, (self.times.shape[1] + 1) * queries_per_gap)
         count = -(-len(self) // max(1, limit // per_sequence))  # rounded up
@@ -187,7 +187,7 @@ def make_batch(
     device: torch.device | str = "cpu",
     width: int | None = None,
 ) -> Batch:
-    """The chosen sequences of data as a batch; the rest as in `batch_of`."""
+    """Return the sequences with these indices as a batch. The other arguments are those of `batch_of`."""
     return batch_of([data[int(index)] for index in indices], data.origin, window=window, device=device, width=width)
 
 
@@ -201,10 +201,10 @@ def batch_of(
     unscored: np.ndarray | None = None,
     part: range | None = None,
 ) -> Batch:
-    """Pad sequences to the longest of them, or to `width` events. Types that are `unscored` [K] happen, and do not count.
+    """Pad sequences to the longest of them, or to `width` events. Types in the mask `unscored` [K] are read but not scored.
 
-    With `part` only these events of each sequence, with the gaps before them and, of sequences that end there, the tail: every gap is in
-    one part. Times stay those of the sequence.
+    With `part`, the batch has only these events of each sequence, the gaps before them, and the tail of each sequence that ends in the
+    part. Every gap is in exactly one part. Times are still measured from the start of the sequence.
     """
     if window not in get_args(Window):
         raise ForetellError(f"unknown window {window!r}: choose one of {', '.join(get_args(Window))}")
@@ -242,9 +242,9 @@ def batch_of(
 def what_counts(
     lengths: np.ndarray, width: int, given_first: bool, window: Window, part: range | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """True for events and gaps that are in the likelihood (all of them, unless the origin or the window excludes some).
+    """Return masks of the scored events [B, N] and gaps [B, N + 1]: all of them, unless the origin or the window excludes some.
 
-    With `part`, columns are those of a part of sequences of these (whole) `lengths`.
+    With `part`, columns are those of this part of the sequences; `lengths` are always those of the whole sequences.
     """
     begin = 0 if part is None else part.start
     event, gap = np.arange(begin, begin + width)[None, :], np.arange(begin, begin + width + 1)[None, :]
@@ -253,17 +253,17 @@ def what_counts(
         events, gaps = (event >= 1) & (event < last), (gap >= 1) & (gap < last)
     else:
         first = 1 if given_first else 0
-        # A sequence that is conditioned on its first event but has none is not observed at all before it.
+        # A sequence that is conditioned on its first event, but has no event, is not observed at all.
         events, gaps = (event >= first) & (event < last), (gap >= first) & (gap <= last)
     if part is not None:
-        gaps[:, -1] &= lengths <= begin + width  # else it is the first gap of the next part
+        gaps[:, -1] &= lengths <= begin + width  # otherwise the last gap is the first one of the next part
         if begin:
-            gaps[:, 0] &= lengths > begin  # else it is the tail, which the part before has
+            gaps[:, 0] &= lengths > begin  # otherwise the first gap is the tail, which belongs to the part before
     return events, gaps
 
 
 def starts_of(chosen: Sequence[EventSequence]) -> Tensor:
-    """The moments at which sequences start: float64 [B]."""
+    """Return the moments at which sequences start: float64 [B]. Raise an error if a start is unknown."""
     unknown = [one.id for one in chosen if one.start is None]
     if unknown:
         raise ForetellError(
@@ -275,7 +275,7 @@ def starts_of(chosen: Sequence[EventSequence]) -> Tensor:
 
 @dataclass(frozen=True)
 class Queries:
-    """Times at which something is wanted, each seeing a prefix of its sequence's events."""
+    """Times at which intensities are computed; each one sees a prefix of its sequence's events."""
 
     times: Tensor  # float64 [B, Q]
     visible: Visible
@@ -283,28 +283,28 @@ class Queries:
 
     @classmethod
     def by_gap(cls, times: Tensor) -> Queries:
-        """From [B, G, P]: the `P` times of gap `g` see the first `g` events."""
+        """Make queries from times [B, G, P]: the `P` times of gap `g` see the first `g` events."""
         rows, gaps, per_gap = times.shape
         return cls(times.reshape(rows, gaps * per_gap), Visible(None, per_gap))
 
     @classmethod
     def seeing(cls, times: Tensor, seen: Tensor) -> Queries:
-        """Times [B, Q] that see the first `seen` events each."""
+        """Make queries from times [B, Q], each of which sees the first `seen` [B, Q] events."""
         return cls(times, Visible(seen, None))
 
     @classmethod
     def of_events(cls, batch: Batch) -> Queries:
-        """The events' own times, each seeing the events before it."""
+        """Make one query at the time of each event, which sees the events before it."""
         return cls.by_gap(batch.times.unsqueeze(-1))
 
     @classmethod
     def at_times(cls, batch: Batch, times: Tensor) -> Queries:
-        """Times that are no event's: each sees the events with a smaller time."""
+        """Make queries at times [B, Q] between events: each sees the events with a smaller time."""
         seen = torch.searchsorted(batch.times, times.contiguous(), right=False)
         return cls.seeing(times, torch.minimum(seen, batch.lengths[:, None]))
 
     def at(self, times: Tensor) -> Queries:
-        """Other times [B, Q] that see the same events; the plan is kept."""
+        """Return queries at other times [B, Q] with the same visible events and the same plan."""
         return replace(self, times=times)
 
     def seen(self) -> Tensor:
@@ -317,18 +317,18 @@ class Queries:
 
 @dataclass(frozen=True)
 class Sample:
-    """At each query only some of the possible events, uniformly without replacement, each with weight K/J."""
+    """Use a random sample of the possible events at each query: `keep` of them, uniformly without replacement, each with weight K/J."""
 
     keep: int  # J
     rng: np.random.Generator
 
 
 class Collator:
-    """For models without rules: padding alone."""
+    """Makes batches for models without rules: padding, covariates and calendar."""
 
-    captured_after = 1  # occurrences of a capture key: at once, since batches of a shape are sure to come again
-    covariates: CovariateEncoder | None = None  # of a model that has covariates
-    calendar: bool = False  # the model follows the calendar
+    captured_after = 1  # occurrences of a capture key; at the first one, since batches of a shape almost always recur
+    covariates: CovariateEncoder | None = None  # None if the model has no covariates
+    calendar: bool = False  # whether the model follows the calendar
 
     def batch(
         self,
@@ -342,9 +342,10 @@ class Collator:
         planned: bool = True,
         part: range | None = None,
     ) -> Batch:
-        """The chosen sequences, padded to the longest or to `width` events; types that are `unscored` [K] happen and do not count.
+        """Return the sequences with these indices as a batch, padded to the longest or to `width` events.
 
-        Not `planned`: rows will be taken from it, and `plan_batch` called for those. With `part` only these events of each sequence.
+        Types in the mask `unscored` [K] are read but not scored. With `planned=False` the plan is left out: call `plan_batch` later, for
+        instance on some of the rows. With `part` the batch has only these events of each sequence.
         """
         chosen = [data[int(index)] for index in indices]
         padded = batch_of(chosen, data.origin, window=window, device=device, width=width, unscored=unscored, part=part)
@@ -352,49 +353,49 @@ class Collator:
         return self.plan_batch(batch) if planned else batch
 
     def with_inputs(self, batch: Batch, chosen: Sequence[EventSequence], part: range | None = None) -> Batch:
-        """The batch with the covariates of its rows and when they start, where the model uses that; of a `part` of each sequence."""
+        """Return the batch with covariates and starts of its rows, if the model uses them. `part` says which events the batch has."""
         if self.covariates is not None:
             rows = self.covariates.rows(chosen, batch.times.shape[1], batch.times.device, part)
             batch = replace(batch, covariates=rows)
         return replace(batch, starts=starts_of(chosen).to(batch.times.device)) if self.calendar else batch
 
     def watched(self, sequence: EventSequence, until: float) -> EventSequence:
-        """The sequence, observed until a time that is asked about, where what is known between events depends on it."""
+        """Return the sequence as observed until this time, for models in which the database changes between events."""
         return sequence
 
     def batch_until(
         self, history: EventSequence, vocabulary: Vocabulary, asked: np.ndarray, device: torch.device | str
     ) -> Batch:
-        """A single history with query times, which may be after its end."""
+        """Return a batch of one history for query times `asked`, which may be after the history's end."""
         watched = self.watched(history, float(asked.max(initial=0.0)))
         return self.batch(EventData([watched], vocabulary), [0], device=device)
 
     def with_rules(self, batch: Batch, chosen: Sequence[EventSequence], vocabulary: Vocabulary) -> Batch:
-        """The batch with the timelines of its rows, for models made of rules."""
+        """Return the batch with the timelines of its rows, for models made of rules."""
         return batch
 
     def plan_batch(self, batch: Batch) -> Batch:
-        """The batch with what `model.encode` applies, unless it has it."""
+        """Return the batch with the plan that `model.encode` applies, unless it already has one."""
         return batch
 
     def plan_queries(
         self, batch: Batch, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None
     ) -> Queries:
-        """Queries about a batch with what the model applies; about a `sample` of the possible events, or `chosen` [B, Q] ones."""
+        """Return queries with the plan that the model applies: for all possible events, a random `sample`, or the `chosen` ones [B, Q]."""
         return queries
 
     def plans_ahead(self, batch: Batch, points: int) -> Mapping[Hashable, Any]:
-        """The plans that `plan_batch`, and `plan_queries` with this many points per gap, will need, by their keys."""
+        """Return the plans, by key, that `plan_batch` needs, and `plan_queries` with this many points per gap."""
         return {}
 
     def hand(self, plans: Mapping[Hashable, Any]) -> None:
-        """Plans that were made ahead, of the batch that comes next."""
+        """Accept the plans that were made ahead for the next batch."""
 
     def capture_key(self, batch: Batch) -> Hashable:
-        """Batches for which this is equal can be served by one captured step."""
+        """Return the key of a captured step: batches with equal keys can use the same one."""
         return tuple(batch.times.shape)
 
     @contextmanager
     def keeping(self) -> Iterator[object]:
-        """A context in which plans are reused without checking the device; a graph must keep them alive."""
+        """Within this context plans are reused without a device check. It yields them; a captured graph must keep them alive."""
         yield None

@@ -1,7 +1,7 @@
-"""Long sequences part by part, for models whose past is a state of one size: what is kept after a part goes into the next.
+"""Read long sequences part by part, for models whose past is a state of fixed size: the state after a part is the start of the next.
 
-Results equal those of the whole sequence, up to rounding; memory is that of a part. In training, gradients stop at the beginning
-of a part (truncated back-propagation), and its initial state comes from earlier steps.
+Results equal those of reading the whole sequence, up to rounding; memory is proportional to the length of a part. In training,
+gradients stop at the beginning of a part (truncated back-propagation), and its initial state was computed in an earlier step.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 from foretell.batches.batch import Batch
 from foretell.batches.order import BatchOrder
 
-PART_EVENTS = 8192  # at a time where nothing is learned; shorter sequences are read whole
+PART_EVENTS = 8192  # events per part outside training; shorter sequences are read whole
 
 
 @runtime_checkable
 class CarriesState(Protocol):
-    """A model that summarises the past in a state of fixed size: `encode` continues from `batch.carried`."""
+    """A model that summarises the past in a state of fixed size, and whose `encode` continues from `batch.carried`."""
 
     def encode(self, batch: Batch) -> Any: ...
 
@@ -30,13 +30,13 @@ class CarriesState(Protocol):
         ...
 
     def carry(self, history: Any, batch: Batch) -> tuple[Tensor, ...]:
-        """The state after each row's last event, without gradients: [B, …] each."""
+        """Return the state after each row's last event, without gradients: tensors [B, …]."""
         ...
 
 
 @dataclass(frozen=True)
 class EncodedPart:
-    """The events from `first` on of some sequences, read after those before them."""
+    """A part of some sequences, from event number `first` on, encoded with knowledge of the parts before it."""
 
     first: int
     batch: Batch
@@ -44,9 +44,9 @@ class EncodedPart:
 
 
 def encoded_parts(model: Any, longest: int, make: Callable[[range | None], Batch]) -> Iterator[EncodedPart]:
-    """Sequences of up to `longest` events, part after part; whole, where they are short or the model carries nothing.
+    """Yield the encoded parts of sequences of up to `longest` events; one part if they are short or the model carries no state.
 
-    `make` gives the batch of a part, or the whole (None). Nothing of a part is kept once the next is asked for.
+    `make` returns the batch of a part, or of the whole sequences (None). A part is freed when the next one is requested.
     """
     parts = _parts(model, longest)
     if not parts:
@@ -61,13 +61,13 @@ def encoded_parts(model: Any, longest: int, make: Callable[[range | None], Batch
 
 
 def lengths_of_parts(model: Any, lengths: np.ndarray) -> list[np.ndarray]:
-    """The number of events in each part of each row, from its total."""
+    """Return the number of events in each part, one array [B] per part, from the total lengths [B]."""
     parts = _parts(model, int(lengths.max(initial=0)))
     return [np.clip(lengths - part.start, 0, len(part)) for part in parts] or [lengths]
 
 
 def _parts(model: Any, longest: int) -> list[range]:
-    """None if sequences are read whole."""
+    """Return the ranges of events of the parts; an empty list if sequences are read whole."""
     if longest <= PART_EVENTS or not isinstance(model, CarriesState):
         return []
     return [range(first, min(first + PART_EVENTS, longest)) for first in range(0, longest, PART_EVENTS)]
@@ -75,26 +75,26 @@ def _parts(model: Any, longest: int) -> list[range]:
 
 @dataclass(frozen=True)
 class BatchPart:
-    """A step of training: some sequences, and which of their events."""
+    """The data of one training step: which sequences, and which of their events."""
 
     indices: np.ndarray
     events: range
 
     @property
     def begins(self) -> bool:
-        """Whether nothing is carried into it."""
+        """Whether this is the first part, which starts without a carried state."""
         return self.events.start == 0
 
 
 class PartOrder(BatchOrder):
-    """The batches of another order, each as parts of at most `events` events that follow one another."""
+    """The batches of another order, each cut into consecutive parts of at most `events` events."""
 
     def __init__(self, whole: BatchOrder, events: int) -> None:
         assert events >= 1
         super().__init__(whole.data, [])
         lengths = whole.data.lengths
         self.whole, self.parts = whole, list[BatchPart]()
-        self.finished: dict[int, int] = {}  # from how many parts are done to how many batches are
+        self.finished: dict[int, int] = {}  # the number of finished batches, by the number of finished parts
         for place, indices in enumerate(whole.batches):
             longest = max(int(lengths[indices].max(initial=0)), 1)
             for first in range(0, longest, events):
@@ -105,7 +105,7 @@ class PartOrder(BatchOrder):
         return len(self.parts)
 
     def step(self, place: int) -> BatchPart:
-        """The training data of the step at this position of the epoch."""
+        """Return the training data of the step at this position in the epoch."""
         return self.parts[place]
 
     def passed(self, count: int) -> None:

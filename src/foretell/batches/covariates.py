@@ -1,4 +1,4 @@
-"""Covariates of a batch's rows: sequences in, encoded by what a model was trained on, padded tensors out."""
+"""Encode covariates of a batch's rows: sequences in, padded tensors out, with the encoding that was fitted to the training data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("foretell")
 
 @dataclass(frozen=True)
 class CovariateRows:
-    """Numbers are standard deviations from the mean, NaN where missing; codes of categories 0 where missing. Padding is 0."""
+    """Numbers are in standard deviations from the mean, NaN if missing. Codes of categories are 0 if missing. Padding is 0."""
 
     numbers: Tensor  # float32 [B, N, numbers]
     codes: Tensor  # int64 [B, N, categories]
@@ -33,7 +33,7 @@ class CovariateRows:
 
 
 class CovariateEncoder:
-    """Encodes the tables that sequences point into, each once, for as long as it lives."""
+    """Encodes the tables that sequences refer to. Each table is encoded once, and the result is kept as long as the table exists."""
 
     def __init__(self, encoding: CovariateEncoding) -> None:
         self.encoding = encoding
@@ -42,7 +42,7 @@ class CovariateEncoder:
         self._told: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy, or one in another process, encodes tables anew: weak references cannot be sent."""
+        """Leave out the encoded tables: weak references cannot be pickled. A copy encodes the tables again."""
         return {name: value for name, value in self.__dict__.items() if name != "_tables"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class CovariateEncoder:
     def rows(
         self, chosen: Sequence[EventSequence], width: int, device: torch.device | str, part: range | None = None
     ) -> CovariateRows:
-        """The covariates of sequences, or of a `part` of their events, padded to `width` events."""
+        """Return the covariates of sequences, or of a `part` of their events, padded to `width` events."""
         count = len(chosen)
         events, static = (encoded(one, {}, 0) for one in (self.encoding.events, self.encoding.static))
         numbers = np.zeros((count, width, events.numbers.shape[1]), dtype=np.float32)

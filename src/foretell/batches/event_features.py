@@ -1,4 +1,4 @@
-"""Numbers of a batch's events, for models of rules: sequences in, columns that a program names out, standardised and padded."""
+"""Features of events, for models of rules: the columns of numbers that a program names, standardised and padded to a batch."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from foretell.wording import shown
 
 
 class FeatureEncoder(CovariateEncoder):
-    """The named columns; once fitted, values are standardised by mean and standard deviation in training."""
+    """Reads the named columns. After `fit`, values are standardised by the mean and standard deviation of the training data."""
 
     def __init__(self, columns: Sequence[NumberColumn]) -> None:
         super().__init__(CovariateEncoding(tuple(columns)))
         self.columns = tuple(columns)
 
     def use(self, columns: Sequence[NumberColumn]) -> None:
-        """Numbers count as these columns say from now on."""
+        """Use the scales of these columns from now on."""
         self.columns, self.encoding = tuple(columns), CovariateEncoding(tuple(columns))
 
     def fit(self, data: Iterable[EventSequence]) -> None:
-        """From all events of training data; a column without any number is a mistake."""
+        """Compute means and standard deviations from all events of the training data; a column without any number is an error."""
         found: list[list[np.ndarray]] = [[] for _ in self.columns]
         for sequence in data:
             for values, one in zip(found, self.columns, strict=True):
@@ -56,7 +56,7 @@ class FeatureEncoder(CovariateEncoder):
 
 
 def event_numbers(name: str, sequence: EventSequence) -> np.ndarray:
-    """A column of one sequence's events, float64; NaN where a number is missing."""
+    """Return a column of numbers for one sequence's events, float64 [N]; NaN where a number is missing."""
     length, own = len(sequence), sequence.attributes
     attribute = None if own is None else own.table.of_events.get(name)
     if attribute is not None and own is not None:

@@ -1,7 +1,7 @@
-"""Batches of sequences in which additions expire: a column for each change, so that a gap ends where the database changes.
+"""Batches of sequences in which additions expire: one column per event or expiry, so that every change of the database ends a gap.
 
-An expiry is a column between those of events. It is not an event: it is not scored, and does not reset the time since the last
-event.
+The column of an expiry lies between those of events. An expiry is not an event: it is not scored, and does not reset the time since
+the last event.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from foretell.ground.timeline import Timeline
 
 
 def with_expiries(batch: Batch, timelines: Sequence[Timeline]) -> tuple[Batch, Tensor]:
-    """The batch with its expiries, and which event each column is [B, N'], -1 for an expiry; behind the last change they go on counting."""
+    """Return the batch with its expiries, and the number of each column's event, int64 [B, N']: -1 for an expiry, counted on in padding."""
     lengths = np.array([len(one.times) for one in timelines], dtype=np.int64)
     events = np.array([int((~one.is_expiry).sum()) for one in timelines], dtype=np.int64)
     padding = max((batch.times.shape[1] - events).min(initial=batch.times.shape[1]), 0)
@@ -32,7 +32,7 @@ def with_expiries(batch: Batch, timelines: Sequence[Timeline]) -> tuple[Batch, T
     seen = np.concatenate([np.zeros((len(timelines), 1), dtype=np.int64), np.cumsum(~is_expiry, axis=1)], axis=1)
     most = batch.times.shape[1]
     device = batch.times.device
-    gap = torch.as_tensor(np.minimum(seen, most), device=device)  # of the events alone, in which each gap lies
+    gap = torch.as_tensor(np.minimum(seen, most), device=device)  # the gap of the events alone in which each gap lies
     inside = torch.as_tensor(~is_expiry & (seen[:, :-1] < most), device=device)
     event = gap[:, :-1].clamp(max=max(most - 1, 0))
     when, t_end = torch.as_tensor(times, device=device), batch.t_end[:, None]
@@ -58,7 +58,7 @@ def with_expiries(batch: Batch, timelines: Sequence[Timeline]) -> tuple[Batch, T
 
 
 def _of_changes(rows: CovariateRows, event: Tensor, inside: Tensor) -> CovariateRows:
-    """Numbers of events in the columns of changes; missing for an expiry. Models of rules have no other covariates."""
+    """Spread numbers of events over the columns of changes: NaN for expiries. Models of rules have no other covariates."""
     found = rows.numbers
     numbers = found.new_full((*event.shape, found.shape[2]), math.nan)
     if found.shape[1]:
@@ -68,7 +68,7 @@ def _of_changes(rows: CovariateRows, event: Tensor, inside: Tensor) -> Covariate
 
 
 def _of_events(values: Tensor, event: Tensor, inside: Tensor) -> Tensor:
-    """Values of events in the columns of changes; empty for expiries."""
+    """Spread values of events over the columns of changes: zero for expiries."""
     if not values.shape[1]:
         return values.new_zeros(event.shape)
     return torch.where(inside, values.gather(1, event), torch.zeros((), dtype=values.dtype, device=values.device))

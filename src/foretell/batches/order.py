@@ -1,7 +1,7 @@
-"""The order in which batches are taken: in memory by length over everything; of packed data by length inside a buffer of shards.
+"""The order of batches: for data in memory, all sequences sorted by length; for packed data, sorted by length within a buffer of shards.
 
-The shards of packed data are drawn at random into groups that hold at most a buffer of events, and batches are made inside a group, so
-that an epoch reads one group of pages after the other. Data that fit into the buffer are one group, and give exactly the same
+The shards of packed data are drawn at random into groups of at most `BUFFER_EVENTS` events. Each batch comes from one group, so that an
+epoch reads the pages of one group after the other. Data that fit into the buffer are one group, and give exactly the same
 batches as data in memory. An order can be recomputed from its seed, so a checkpoint only needs the number of steps.
 """
 
@@ -19,7 +19,7 @@ BUFFER_EVENTS = 1 << 23  # 100 MB of times and types
 
 
 class BatchOrder(Sequence[np.ndarray]):
-    """Batches, as places of sequences, and after which of them the pages of packed data can go."""
+    """Batches as arrays of sequence numbers. After the last batch of a group, the pages of packed data are released."""
 
     def __init__(self, data: EventData, batches: Sequence[Sequence[np.ndarray]]) -> None:
         self.data = data
@@ -42,18 +42,18 @@ class BatchOrder(Sequence[np.ndarray]):
             self.passed(place + 1)
 
     def step(self, place: int) -> Any:
-        """The batch of the step at this position of the epoch."""
+        """Return the batch of the step at this position in the epoch."""
         return self.batches[place]
 
     def passed(self, count: int) -> None:
-        """Continue after this many steps."""
+        """Record that this many steps are done; release the pages of a finished group."""
         shards = self.data.columns.shards
         if shards is not None and count in self.ends:
             shards.release()
 
 
 def epoch_order(data: EventData, batch_size: int, rng: np.random.Generator, buffer: int = BUFFER_EVENTS) -> BatchOrder:
-    """The batches of an epoch in random order."""
+    """Return the batches of an epoch in random order."""
     lengths, groups = data.lengths, buffered(data, buffer, rng)
     if groups is None:
         return BatchOrder(data, [length_buckets(lengths, batch_size, rng)])
@@ -62,7 +62,7 @@ def epoch_order(data: EventData, batch_size: int, rng: np.random.Generator, buff
 
 
 def fitting_order(data: EventData, most_gaps: int, buffer: int = BUFFER_EVENTS) -> BatchOrder:
-    """All sequences by length, in batches of at most so many gaps with their padding, always the same way."""
+    """Return all sequences sorted by length, in batches of at most `most_gaps` gaps with padding; the result is deterministic."""
     gaps, groups = data.lengths + 1, buffered(data, buffer, None)
     if groups is None:
         groups = [np.arange(len(data))]
@@ -76,7 +76,9 @@ def fitting_order(data: EventData, most_gaps: int, buffer: int = BUFFER_EVENTS) 
 
 
 def buffered(data: EventData, buffer: int, rng: np.random.Generator | None) -> list[np.ndarray] | None:
-    """Sequences in groups of shards that a buffer holds (one shard at the least), drawn by `rng`; None: there is no need for groups."""
+    """Return groups of shards, as arrays of sequence numbers, that each fit in the buffer (or are one shard), in an order drawn by `rng`.
+
+    Return None if no groups are needed."""
     shards = data.columns.shards
     if shards is None or data.event_count <= buffer:
         return None

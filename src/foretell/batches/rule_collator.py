@@ -1,7 +1,7 @@
-"""The collator of models made of rules: it adds the timeline of every row of a batch, and makes the plans for queries.
+"""The collator of models made of rules: it adds the timeline of every row to a batch, and makes the plans of queries.
 
-Plans of queries gap by gap do not depend on their times, so they are cached for each set of timelines. Queries that see given
-numbers of events, and those for drawn events, get new plans.
+The plan of queries gap by gap does not depend on their times, so it is cached for each set of timelines. Queries with explicit counts
+of visible events, or for drawn events, get a new plan each time.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from foretell.plan.plan import Frame, Merger, make_plan
 from foretell.plan.slots import SequenceSlots
 from foretell.plan.waves import Recurrence, make_recurrence
 
-KEPT_SLOTS = 6_000_000  # in all: some 200 bytes each
+KEPT_SLOTS = 6_000_000  # limit of the total size of cached plans; a slot takes some 200 bytes
 
 
 @dataclass(frozen=True, eq=False)
 class QueryPlan:
-    """What the events of a batch and the states of its queries come to: a plan, and where times are taken from and answers go."""
+    """The plan of a batch's events and queries, with the indices that say where its times come from and where its results go."""
 
-    plan: Any  # a `Frame`, of the kind that the model's network applies
-    source: Tensor  # int64 [points]: in [0, all events' times, all queries' times]
-    sequence: Tensor  # int64 [points]: of which row each is
-    event: Tensor  # int64 [events]: among the batch's, row after row
-    row: Tensor  # int64 [E]: sequence of each possible event
-    column: Tensor  # int64 [E]: and its query
-    query: Tensor  # int64 [E]: the two as one number
+    plan: Any  # a `Frame`, of the class that the model's network applies
+    source: Tensor  # int64 [points]: the position of each time in [0, times of all events, times of all queries]
+    sequence: Tensor  # int64 [points]: the row of each point
+    event: Tensor  # int64 [events]: the position of each event in the flattened batch, row after row
+    row: Tensor  # int64 [E]: the row of each possible event
+    column: Tensor  # int64 [E]: its query within the row
+    query: Tensor  # int64 [E]: row and column as one number
 
 
 class RuleCollator(Collator):
-    # Batches that are put together anew in every epoch hardly ever come again, and capturing them would be wasted.
+    # Batches that are composed anew in every epoch almost never recur, and capturing them would waste time.
     captured_after = 2
 
     def __init__(self, histories: Histories, book: ParameterBook) -> None:
         self.histories, self.book, self.layout = histories, book, histories.layout
         self.plans: SizedCache[Any] = SizedCache()
-        self.handed: SizedCache[Any] = SizedCache()  # made ahead, for the step that comes next
+        self.handed: SizedCache[Any] = SizedCache()  # plans made ahead for the next step
         self._kept: dict[Hashable, QueryPlan] | None = None
         self.asked: AskedEvents | None = (
-            None  # that queries of a batch of one sequence are about; None: all that is possible
+            None  # the events of interest, for batches of one sequence; None: all possible events
         )
 
     def watched(self, sequence: EventSequence, until: float) -> EventSequence:
-        """Additions also expire after the end of a sequence."""
+        """Extend the observation to this time, because additions also expire after the end of a sequence."""
         if not self.histories.expires or until <= sequence.t_end:
             return sequence
         return sequence.first(len(sequence), until)
@@ -72,19 +72,19 @@ class RuleCollator(Collator):
     def plan_queries(
         self, batch: Batch, queries: Queries, sample: Sample | None = None, chosen: Tensor | None = None
     ) -> Queries:
-        """Queries that would see more events than there are, or with a negative `chosen` fact, are padding."""
+        """Return the queries with their plan. A query that sees more events than exist, or whose `chosen` fact is negative, is padding."""
         key = self._key(batch, queries, sample) if chosen is None else None
         plan = self._known(key)
         if plan is None:
             plan = self._planned(batch, queries, sample, chosen)
-            if key is not None and plan.plan.possible_weight is None:  # what was drawn will not be drawn again
+            if key is not None and plan.plan.possible_weight is None:  # random draws do not recur
                 self.plans.keep(key, plan, plan.plan.slots, KEPT_SLOTS)
                 if self._kept is not None:
                     self._kept[key] = plan
         return replace(queries, plan=plan)
 
     def _key(self, batch: Batch, queries: Queries, sample: Sample | None = None) -> Hashable:
-        """The key of a plan; None if it is not cached."""
+        """Return the key of a plan, or None if the plan is not cached."""
         rows, per_gap, keep = self._rows(batch), queries.visible.per_gap, None if sample is None else sample.keep
         if per_gap is None or self.asked is not None:
             return None
@@ -100,7 +100,7 @@ class RuleCollator(Collator):
             self.handed.keep(key, plan, 0, 0)
 
     def capture_key(self, batch: Batch) -> Hashable:
-        """A plan is of one batch's events."""
+        """Return the batch's shape and timelines: a plan is valid only for the same events."""
         return tuple(batch.times.shape), self._rows(batch).keys
 
     @contextmanager
@@ -128,7 +128,7 @@ class RuleCollator(Collator):
         return found
 
     def _made(self, key: Hashable) -> Any:
-        """A plan that was made before; None if there is none."""
+        """Return a plan that was made before, or None."""
         found = self.handed.get(key)
         return self.plans.get(key) if found is None else found
 
@@ -141,7 +141,7 @@ class RuleCollator(Collator):
             facts = chosen.cpu().numpy()
             seen = np.where(facts >= 0, seen, lengths[:, None] + 1)
         keep, rng = (None, None) if sample is None else (sample.keep, sample.rng)
-        again = queries.visible.per_gap is not None and len(batch) > 1  # as a step of training will
+        again = queries.visible.per_gap is not None and len(batch) > 1  # a training step will use the same states again
         parts = []
         for row, (key, timeline) in enumerate(zip(rows.keys, rows.timelines, strict=True)):
             valid = seen[row] <= lengths[row]
@@ -181,23 +181,23 @@ class RuleCollator(Collator):
         return QueryPlan(plan, *(torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in indices))
 
     def _frame(self, parts: Sequence[SequenceSlots], device: torch.device) -> Frame:
-        """The plan that the network of the rules applies."""
+        """Return the plan that the network of the rules applies."""
         return make_plan(parts, self.layout, self.book, device)
 
 
 @dataclass(frozen=True, eq=False)
 class CellUpdates:
-    """How the events of a batch move the cells of facts: known by the events alone."""
+    """How the events of a batch update the cells of facts; it depends on the events alone."""
 
-    recurrence: Recurrence | None  # None: nothing is ever added
-    source: Tensor  # int64: of `bos` and events of all sequences, in [0, all events' times]
-    sequence: Tensor  # int64: of which row each is
+    recurrence: Recurrence | None  # None: no fact is ever added
+    source: Tensor  # int64: the position of the time of each `bos` and event, in [0, times of all events]
+    sequence: Tensor  # int64: the row of each `bos` and event
 
 
 class CellCollator(RuleCollator):
-    """For facts that have cells: a batch is planned too, since events move cells one after another."""
+    """The collator for programs whose facts have cells. A batch gets a plan, too, because events update cells one after another."""
 
-    captured_after = sys.maxsize  # never: a graph of all that would be as long as the sequence
+    captured_after = sys.maxsize  # never: the captured graph would have one part per event
 
     def plan_batch(self, batch: Batch) -> Batch:
         rows = self._rows(batch)
@@ -239,7 +239,7 @@ class CellCollator(RuleCollator):
 
 
 def _seen(queries: Queries) -> np.ndarray:
-    """How many events each query sees: [1 or B, Q]."""
+    """Return the number of events that each query sees: [1 or B, Q]."""
     if queries.visible.per_gap is not None:
         return (np.arange(queries.times.shape[1]) // queries.visible.per_gap)[None]
     return queries.seen().cpu().numpy()

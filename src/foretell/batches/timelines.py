@@ -1,4 +1,4 @@
-"""The timelines behind a batch: every sequence of events is replayed once and cached, with a common numbering."""
+"""The timelines of sequences: the events of each sequence are replayed once and cached, and all timelines number facts in the same way."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from foretell.plan.possible_by_functor import PossibleByFunctor
 from foretell.plan.slots import SequenceSlots, slots_of_history
 
 KEPT_EVENTS = (
-    4_000_000  # of timelines that are remembered; others are read from disk, or replayed, when they are wanted
+    4_000_000  # total events of the timelines in memory; others are read from disk or replayed again when needed
 )
-KEY_BYTES = 32  # of a digest of what a timeline depends on
-GROUP_EVENTS = 1 << 20  # whose chunks are in memory at a time
-KEPT_ADDITIONS = 16_000_000  # of timelines for which what they fix about their slots is remembered: some 100 bytes each
-KEPT_SLOTS = 4_000_000  # slots that are remembered: some 200 bytes each
+KEY_BYTES = 32  # length of the hash of the inputs of a timeline
+GROUP_EVENTS = 1 << 20  # total events of the chunks that are in memory at a time
+KEPT_ADDITIONS = 16_000_000  # total additions of the cached slot histories; some 100 bytes each
+KEPT_SLOTS = 4_000_000  # total of cached slots; some 200 bytes each
 
 
 Entry = TypeVar("Entry")
 
 
 class SizedCache(Generic[Entry]):
-    """An LRU cache of entries that each have a size. A copy, or one in another process, begins empty."""
+    """An LRU cache of entries that each have a size. A copy of a cache, also in another process, is empty."""
 
     def __init__(self) -> None:
         self.entries: OrderedDict[Hashable, tuple[Entry, int]] = OrderedDict()
@@ -65,7 +65,7 @@ class SizedCache(Generic[Entry]):
             return self.entries[key][0]
 
     def keep(self, key: Hashable, entry: Entry, size: int, most: int, least: int = 0) -> None:
-        """Add an entry to an LRU cache of total size `most`, which always keeps at least `least` entries."""
+        """Add an entry; evict the least recently used ones while the total size is above `most`, but keep at least `least` entries."""
         with self._lock:
             if key not in self.entries:
                 self.entries[key] = entry, size
@@ -91,32 +91,32 @@ class Histories:
         self._fixed: SizedCache[SlotHistory] = SizedCache()
         self._slots: SizedCache[SequenceSlots] = SizedCache()
         self._possible: WeakKeyDictionary[SlotHistory, PossibleByFunctor] = WeakKeyDictionary()
-        self._lock = threading.Lock()  # threads ask about different sequences, but there is one engine
-        self.building = threading.Lock()  # and plans of their pieces meet new names one at a time
+        self._lock = threading.Lock()  # there is one engine for all threads
+        self.building = threading.Lock()  # plans of pieces add new names to the parameter book one at a time
         self.expires = program.expires
-        self.clock = NO_CLOCK  # that durations with a unit are converted by
+        self.clock = NO_CLOCK  # converts durations with a unit
         self._lifetimes: dict[int, float] | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Histories], tuple[Program, DimensionLayout, Clock]]:
-        """In another process histories are replayed again."""
+        """In another process the sequences are replayed again."""
         return _histories, (self.engine.program, self.layout, self.clock)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Histories:
-        """The cache only depends on the program, so copies of a model can share it."""
+        """Return the object itself: the cache depends only on the program, so copies of a model can share it."""
         return self
 
     @property
     def most(self) -> int:
-        """Events that are possible at once, as far as is known."""
+        """The largest number of events that are possible at once, as far as is known."""
         with self._lock:
             if len(self._fixed):
                 return max(history.most for history, _ in self._fixed.entries.values())
             return int(self.grounded.facts.is_event.sum())
 
     def replay(self, data: EventData, workers: int = 0) -> None:
-        """Timelines of all sequences that are not known yet, in the numbering that they would have been given in turn.
+        """Compute the timelines of all sequences that are not cached, numbered as if the sequences were replayed one by one.
 
-        Many events are shared out over processes where that pays, and kept on disk, as `foretell replay` does.
+        Large data are shared out over processes, and the results are kept on disk, as with `foretell replay`.
         """
         with self._lock:
             fresh: dict[bytes, int] = {}
@@ -135,7 +135,7 @@ class Histories:
             self.timeline(data.vocabulary, data[place])
 
     def _replay_group(self, data: EventData, keys: Sequence[bytes], workers: int) -> None:
-        """Timelines of whole chunks, each of which stays on disk."""
+        """Replay whole chunks, each of which stays on disk."""
         data = replace(data, clock=self.clock) if self.expires else data
         options, folder = ReplayOptions(), default_folder()
         chunks = replay_chunks(self.engine, data, options, workers, folder)
@@ -151,42 +151,40 @@ class Histories:
             first += len(own)
 
     def set_clock(self, clock: Clock) -> None:
-        """Clear the cache if durations change."""
+        """Use this clock for durations; clear the caches if it changes durations."""
         if self.expires and clock != self.clock:
             self.clock, self._lifetimes = clock, None
             for one in (self._timelines, self._stored, self._fixed, self._slots):
                 one.clear()
 
     def clock_spec(self) -> dict[str, object]:
-        """The clock of a saved model."""
+        """Return the entry for the clock in a saved model; empty if nothing expires."""
         return {"clock": self.clock.to_json()} if self.expires else {}
 
     def meet_clock(self, spec: Mapping[str, Any]) -> None:
-        """The clock of a saved model."""
+        """Use the clock of a saved model."""
         self.set_clock(clock_from(spec.get("clock", {})))
 
     @property
     def lifetimes(self) -> dict[int, float]:
-        """How long additions live, by rule: of those that expire."""
+        """The lifetime of additions, by rule; only rules whose additions expire."""
         if self._lifetimes is None:
             self._lifetimes = lifetimes_of(self.engine.program, self.clock)
         return self._lifetimes
 
     def brought(self, vocabulary: Vocabulary, sequence: EventSequence) -> tuple[str, ...]:
-        """The facts that come with a sequence."""
+        """Return the facts that come with a sequence."""
         return brought_facts(self.engine.program, sequence, vocabulary.names)
 
     def timeline(
         self, vocabulary: Vocabulary, sequence: EventSequence, count: int | None = None
     ) -> tuple[bytes, Timeline]:
-        """A timeline depends on the events and given facts alone; its times are those of the first sequence with these.
+        """Return the key and the timeline of a sequence, or of its first `count` events.
 
-        Where additions expire it depends on times, too. With `count`, of the first so many events. An event that is `unscored` may be
-        impossible: it fires rules, and has no intensity.
+        The key depends only on the events and the given facts, and also on times where additions expire. A cached timeline has the times of
+        the first sequence with its key. An event that is `unscored` may be impossible: it fires rules, and has no intensity.
         """
-        given = self.brought(
-            vocabulary, sequence
-        )  # of all of it: an earlier time of the same sequence has the same rows
+        given = self.brought(vocabulary, sequence)  # taken from the whole sequence: its prefixes have the same facts
         sequence = sequence if count is None else sequence.first(count)
         types, times, history_only = sequence.types, sequence.times, sequence.unscored
         key = self._key(sequence, given)
@@ -203,7 +201,7 @@ class Histories:
             return key, found
 
     def _key(self, sequence: EventSequence, given: Sequence[str]) -> bytes:
-        """The key of a timeline; timelines with equal keys are equal."""
+        """Return the key of a timeline; timelines with equal keys are equal."""
         plain = _key(sequence.types, sequence.unscored, given)
         if not self.expires:
             return plain
@@ -214,7 +212,7 @@ class Histories:
         self._timelines.keep(key, timeline, len(timeline.events), KEPT_EVENTS, least=1)
 
     def history(self, key: bytes, timeline: Timeline) -> SlotHistory:
-        """The part of the slots that only depends on the timeline."""
+        """Return the part of the slots that depends only on the timeline."""
         with self._lock:
             return self._history(key, timeline)
 
@@ -228,15 +226,15 @@ class Histories:
         remember: bool = False,
         chosen: np.ndarray | AskedEvents | None = None,
     ) -> SequenceSlots:
-        """What is needed to answer queries in these states; with `keep`, for that many of the events possible at each, drawn anew.
+        """Return the slots for queries in these states; with `keep`, for a new random sample of that many possible events per query.
 
-        `remember` where the same will be asked again. With `chosen`, each query is about that one event,
-        which is possible then, or all are about the same ones.
+        Set `remember` if the same states will be requested again. `chosen` is either one event per query, which must be possible there, or
+        `AskedEvents`, the events of interest for all queries.
         """
         with self._lock:
             history = self._history(key, timeline)
             if chosen is not None and history.products is not None:
-                self.grounded.refresh()  # facts may have been drawn since
+                self.grounded.refresh()  # facts may have been drawn in the meantime
             if keep is not None and history.most <= keep:
                 keep = None
             if keep is None and chosen is None and remember:
@@ -244,12 +242,12 @@ class Histories:
         return slots_of_history(history, states, keep, rng, chosen)
 
     def totals(self, key: bytes, timeline: Timeline) -> np.ndarray:
-        """The number of possible events in each state."""
+        """Return the number of possible events in each state: int64 [states]."""
         with self._lock:
             return self._history(key, timeline).totals
 
     def possible(self, key: bytes, timeline: Timeline, functors: list[str]) -> PossibleByFunctor:
-        """Which events of these functors are possible in each state; always asked for with the same functors."""
+        """Return which events of these functors are possible in each state. The result is cached: always pass the same functors."""
         with self._lock:
             history = self._history(key, timeline)
             found = self._possible.get(history)
@@ -258,7 +256,7 @@ class Histories:
             return found
 
     def _fact_of(self, key: FactKey) -> int:
-        """An event that was drawn from a product, as a fact."""
+        """Return the number of the fact for an event that was drawn from a product."""
         with self._lock:
             return self.engine.fact(key)
 
@@ -280,7 +278,7 @@ class Histories:
 
 
 def _key(types: np.ndarray, history_only: np.ndarray | None, given: Sequence[str]) -> bytes:
-    """The key of a timeline: the events, which of them may be impossible, and the facts that came with the sequence."""
+    """Return a hash of the events, of which events may be impossible, and of the facts that came with the sequence."""
     marked = np.flatnonzero(history_only) if history_only is not None else ()
     brought = "".join(f"{name}\n" for name in given).encode("utf-8", "surrogatepass")
     whole = np.ascontiguousarray(types, dtype=np.int64)

@@ -1,8 +1,9 @@
-"""The expected time and type of the next event from each prefix of a sequence, by adaptive quadrature of the survival function.
+"""MBR (minimum Bayes risk) prediction of the time and type of the next event after each prefix of a sequence.
 
-`E[t − t_prev] = ∫ S(u) du` with `S = exp(−∫ λ)`; the median is where `S` is one half; the type that is most probably next, at any
-time, is `argmax_e ∫ λ_e S`. The value of `S` at the horizon is the probability that nothing happens by then (`no_event`); the mean
-is conditional on an event before it.
+
+The time is the mean `E[t − t_prev] = ∫ S(u) du` with the survival function `S = exp(−∫ λ)`, by adaptive quadrature. The median is the
+time at which `S` is one half. The most probable next type, whatever its time, is `argmax_e ∫ λ_e S`. The value of `S` at the horizon is
+the probability that nothing happens by then (`no_event`); the mean is conditional on an event before the horizon.
 """
 
 from __future__ import annotations

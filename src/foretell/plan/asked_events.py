@@ -1,6 +1,7 @@
-"""What one question about a state is about: all possible events that match a pattern, and a weighted draw among the others.
+"""The events that a query computes intensities for: all possible events that match a pattern, and a weighted random sample of the others.
 
-Events that match are grounded and no others: what a pattern leaves open is a product of what fits of each part.
+Sampling the others is the paper's "down-sampling". Only the events that match are grounded; each free argument of a pattern adds its
+possible values as one factor of a product.
 """
 
 from __future__ import annotations
