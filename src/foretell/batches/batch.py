@@ -344,8 +344,7 @@ class Collator:
     ) -> Batch:
         """Return the sequences with these indices as a batch, padded to the longest or to `width` events.
 
-        Types in the mask `unscored` [K] are read but not scored. With `planned=False` the plan is left out: call `plan_batch` later, for
-        instance on some of the rows. With `part` the batch has only these events of each sequence.
+        Types in the mask `unscored` [K] are not scored. `planned=False` leaves out the plan. A `part` is these events of each sequence.
         """
         chosen = [data[int(index)] for index in indices]
         padded = batch_of(chosen, data.origin, window=window, device=device, width=width, unscored=unscored, part=part)
