@@ -1,4 +1,4 @@
-"""Durations as text: `30m`, `2h`, `1d12h` → seconds. Without numpy, since programs have durations, too."""
+"""Durations as text (`30m`, `2h`, `1d12h`) ↔ seconds. This module does not import numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DURATION = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([^\W\d_]+)")
 
 
 def seconds_in(unit: str) -> float | None:
-    """Seconds in a unit by its name, in singular or plural or short, or None."""
+    """Return the number of seconds in a unit (singular, plural or abbreviation), or None if the unit is unknown."""
     word = unit.strip().lower()
     for name in (word, f"{word}s", SHORT.get(word, "")):
         if name in UNITS:
@@ -21,7 +21,7 @@ def seconds_in(unit: str) -> float | None:
 
 
 def duration_seconds(text: str) -> float | None:
-    """Seconds of `10d`, `1d12h`, `2 hours`; None where the text is no duration."""
+    """Return the seconds of a text such as `10d`, `1d12h` or `2 hours`; None if the text is no duration."""
     total, place = 0.0, 0
     while match := _DURATION.match(text, place):
         seconds = seconds_in(match[2])
@@ -33,7 +33,7 @@ def duration_seconds(text: str) -> float | None:
 
 
 def short_duration(seconds: float) -> str:
-    """Seconds in words: `40 s`, `12 min`, `1 h 20 min`, `3 d 4 h`."""
+    """Return seconds as text: `40 s`, `12 min`, `1 h 20 min`, `3 d 4 h`."""
     whole = round(seconds)
     if whole < 100:
         return f"{whole} s"

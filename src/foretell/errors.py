@@ -1,4 +1,4 @@
-"""What is wrong with a user's input: raised anywhere, printed once by the command line, exit code 1."""
+"""Exceptions for mistakes in a user's input. The command line prints the message and exits with code 1."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from foretell.wording import readable
 
 SHOWN_PROBLEMS = 20
 
-# a hostile file can hold a value whose full text would fill the memory
+# the full text of a value in a hostile file could fill the memory
 _BRIEF = reprlib.Repr()
 _BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother, _BRIEF.maxlong = 2, 40, 40, 40
 
 
 def short(value: object) -> str:
-    """A value as a message shows it."""
+    """Return a short text of a value, for messages."""
     try:
         return _BRIEF.repr(value)
     except ValueError:
@@ -23,12 +23,12 @@ def short(value: object) -> str:
 
 
 class ForetellError(Exception):
-    """The user's input is wrong; the message says where, what was found, what was expected and what to do.
+    """A mistake in the user's input. The message says where it is, what was found, what was expected and what to do.
 
-    All errors of foretell are of this class.
+    All errors of foretell are subclasses of this class.
 
     Args:
-        message: the message. Control characters in it are shown, not sent to a terminal.
+        message: the message. Control characters in it are replaced by visible signs.
 
     Example:
         >>> try:
@@ -43,7 +43,7 @@ class ForetellError(Exception):
 
 
 class DataError(ForetellError):
-    """Mistakes in event data: all that one stage found, in `problems`; the message shows the first twenty.
+    """Mistakes in event data. `problems` has all mistakes that one stage found; the message shows the first twenty.
 
     Args:
         problems: one message, or several.

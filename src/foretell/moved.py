@@ -1,6 +1,6 @@
-"""Modules of the last release that have moved: an import from the old place works for one more release, with a warning.
+"""Import hook for modules that have moved: an import of the old name works for one more release, with a warning.
 
-`moved.toml` has a table for each old module: the new modules, and the names that each of them has now.
+`moved.toml` has a table per old module: its keys are new modules, its values the names that moved there.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from types import ModuleType
 
 @cache
 def moved_modules() -> dict[str, dict[str, list[str]]]:
-    """Old module → new modules, each with the names that moved there."""
-    import tomllib  # few programs need it
+    """Return a dict from each old module to its new modules, each with the names that moved there."""
+    import tomllib  # imported here, because few programs need it
 
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 class MovedModules(MetaPathFinder, Loader):
-    """Finds modules of the last release that have been moved."""
+    """Import finder and loader for the old names of moved modules."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if not fullname.startswith("foretell.") or fullname not in moved_modules():
             return None
-        return ModuleSpec(fullname, self, is_package=True)  # what was inside an old package may be looked for, too
+        return ModuleSpec(fullname, self, is_package=True)  # so that old names of submodules are found, too
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return None  # an empty one, as Python makes it
+        return None  # Python then makes an empty module
 
     def exec_module(self, module: ModuleType) -> None:
         places = moved_modules()[module.__name__]
@@ -52,6 +52,6 @@ class MovedModules(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Look for moved modules after all other places; once, however often the package is loaded."""
+    """Append the finder to `sys.meta_path`, unless it is already there."""
     if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
         sys.meta_path.append(MovedModules())

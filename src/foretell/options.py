@@ -1,6 +1,6 @@
-"""Options as frozen dataclasses: each is stated once, with its default, and read from keywords, TOML tables and command-line flags.
+"""Options as frozen dataclasses: each has one definition with its default, and is read from keywords, TOML tables and flags.
 
-A field made by `option` may have a command-line flag. Nothing here imports torch, so that `--help` is quick.
+A field made by `option` may have a command-line flag. This module does not import torch, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from foretell.errors import ForetellError
 from foretell.wording import did_you_mean
 
 T = TypeVar("T")
-MOST_INTEGER = 2**63  # of whole numbers in a configuration
+MOST_INTEGER = 2**63  # limit of the absolute value of integers in a configuration
 
 
 class ConfigError(ForetellError):
-    """A key or value of a configuration that cannot be used; all of them at once."""
+    """A configuration has invalid keys or values; the message lists all of them."""
 
 
-# Choices that several options and functions offer.
+# Choices shared by several options and functions.
 Impossible = Literal[
     "error", "skip", "exogenous"
-]  # events that a program makes impossible: an error, left out, or kept unscored
+]  # what to do with events that are impossible under a program: raise, drop them, or keep them unscored
 Integral = Literal["stratified", "uniform", "quadrature"]
 NoiseKind = Literal["poisson", "hawkes", "timed"]
 Products = Literal[
     "auto", "always", "never"
-]  # possible events of rules with independent parts: kept as products where many, or not
-Sight = Literal["causal", "two-sided"]  # what events see of each other: those before, or all others
-Undeclared = Literal["error", "exogenous"]  # events that a program does not declare
+]  # whether possible events of rules with independent parts are stored as products ("auto": if there are many)
+Sight = Literal["causal", "two-sided"]  # which events an event sees: earlier ones, or all others
+Undeclared = Literal["error", "exogenous"]  # what to do with events that a program does not declare
 Window = Literal["all", "events-2-to-I"]  # which events are scored
 
 
 @dataclass(frozen=True)
 class Flag:
-    """The form of an option on the command line."""
+    """The command-line flag of an option."""
 
     help: str
-    name: str = ""  # as the option
-    type: type | None = None  # as the option
-    choices: bool = False  # the words of a Literal are checked as usage, and not as a configuration
+    name: str = ""  # default: the option's name
+    type: type | None = None  # default: the option's type
+    choices: bool = False  # True: the parser checks the words of a Literal, so that a wrong one is a usage error
 
 
 def option(
@@ -57,13 +57,13 @@ def option(
     free: bool = False,
     tuned: tuple[Any, ...] = (),
 ) -> Any:
-    """A field with a default.
+    """Return a dataclass field with a default.
 
-    doc: what it is, for docstrings; that of its flag, where it has one.
-    flag: its command-line flag, or the help of it; without one it is set in TOML or by `--set`.
-    least: the smallest value that makes sense.
-    free: a run that starts from another one may choose it anew, since no tensor depends on it.
-    tuned: the values that `foretell tune` tries where a configuration leaves nothing open.
+    doc: the description for docstrings; default: the help of the flag.
+    flag: the command-line flag, or its help text; an option without a flag is set in TOML or by `--set`.
+    least: the smallest allowed value.
+    free: True if a run that starts from another run may change the option, since no tensor depends on it.
+    tuned: the values that `foretell tune` tries by default.
     """
     shown = Flag(flag) if isinstance(flag, str) and flag else flag or None
     told = {"doc": doc or (shown.help if shown else ""), "flag": shown, "least": least, "free": free, "tuned": tuned}
@@ -75,7 +75,7 @@ def names_of(options: Any) -> list[str]:
 
 
 def too_small(options: Any, prefix: str = "") -> list[str]:
-    """A message for each value below the least that its option allows."""
+    """Return a message for each value below the `least` of its option."""
     found = []
     for field in dataclasses.fields(options):
         least, value = field.metadata.get("least"), getattr(options, field.name)
@@ -85,7 +85,7 @@ def too_small(options: Any, prefix: str = "") -> list[str]:
 
 
 def changed(options: T, changes: Mapping[str, Any], caller: str) -> T:
-    """The options with single ones changed; a name that is unknown is refused."""
+    """Return a copy of the options with some changed; raise `ConfigError` for unknown names."""
     unknown = unknown_keys(changes, names_of(options), caller, "")
     if unknown:
         raise ConfigError("\n".join(unknown))
@@ -93,7 +93,7 @@ def changed(options: T, changes: Mapping[str, Any], caller: str) -> T:
 
 
 def unknown_keys(given: Iterable[str], known: list[str], source: str, prefix: str) -> list[str]:
-    """A message for each key that is not known."""
+    """Return a message for each unknown key."""
     found = []
     for key in given:
         if key not in known:
@@ -103,7 +103,7 @@ def unknown_keys(given: Iterable[str], known: list[str], source: str, prefix: st
 
 
 def from_table(cls: type[T], given: Mapping[str, Any], source: str, name: str, problems: list[str]) -> T:
-    """The options of a table of TOML called `name`; what is wrong with it is added to `problems`."""
+    """Return the options in the TOML table `name`; messages about its mistakes are appended to `problems`."""
     hints = get_type_hints(cls)
     known = names_of(cls)
     problems += unknown_keys(given, known, source, f"{name}.")
@@ -120,8 +120,8 @@ def from_table(cls: type[T], given: Mapping[str, Any], source: str, name: str, p
 
 
 def coerce(value: Any, hint: Any) -> tuple[Any, bool]:
-    """The value converted to the annotated type, and whether that was possible; integers are accepted for floats, and there are no
-    other conversions."""
+    """Return the value as the annotated type, and whether the value is valid. Integers become floats where the annotation is float,
+    and lists become tuples; nothing else is converted."""
     origin = get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         for one in get_args(hint):
@@ -151,7 +151,7 @@ def coerce(value: Any, hint: Any) -> tuple[Any, bool]:
 
 
 def expected(hint: Any) -> str:
-    """The values that an annotation allows, in words."""
+    """Return a description of the values that an annotation allows."""
     origin = get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(expected(one) for one in get_args(hint) if one is not type(None))
@@ -165,7 +165,7 @@ def expected(hint: Any) -> str:
 
 
 def check_choice(name: str, value: Any, choices: Any, show: Callable[[Any], str] = str) -> None:
-    """Refuse a word that is not one of the choices (a list or a Literal)."""
+    """Raise an error if a word is not one of the choices (a list or a Literal)."""
     known = list(get_args(choices) or choices)
     if value not in known:
         hint = did_you_mean(str(value), known, before="; ")

@@ -1,7 +1,7 @@
-"""A path → an open file, its bytes, or its JSON or TOML, within limits: every file that comes from elsewhere is opened here.
+"""A path → an open file, its bytes, or its JSON or TOML, within limits. All files from outside are opened by this module.
 
-Only regular files are read: a pipe, a socket or a device is refused before it is opened. What an archive unpacks to is counted
-against a limit. JSON and TOML are refused where they are nested too deeply to be handled without recursion.
+Only regular files are read: pipes, sockets and devices are refused before they are opened. The unpacked size of an archive is
+limited. JSON and TOML that are nested too deeply for recursive code are refused.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import Any, BinaryIO
 from foretell.errors import ForetellError
 
 MIB = 1 << 20
-MOST_BYTES = 64 << 30  # of one plain file
-PACKED_BYTES = 64 * MIB  # that any archive may unpack to
-PACKED_RATIO = 100  # beyond that: how many times its size; event logs reach 5 to 40
-PACKED_EVENTS = 5_000_000  # that any columnar file may hold
-EVENTS_PER_BYTE = 100  # beyond that: rows of a columnar file per byte of it
-MOST_EVENTS = 2_000_000_000  # places in a data set are 32-bit in several formats
-DOCUMENT_BYTES = 64 * MIB  # of a description, a file of parameters, the metrics of a run
-TOML_BYTES = MIB  # of a configuration: its parser is slow
-MOST_NESTING = 64  # lists and tables inside each other, in a document
+MOST_BYTES = 64 << 30  # the largest size of a file that is not compressed
+PACKED_BYTES = 64 * MIB  # the unpacked size that every archive may have
+PACKED_RATIO = 100  # a larger unpacked size must be at most this many times the file's size; event logs reach 5 to 40
+PACKED_EVENTS = 5_000_000  # rows that every columnar file may have
+EVENTS_PER_BYTE = 100  # a columnar file with more rows may have at most this many per byte of the file
+MOST_EVENTS = 2_000_000_000  # positions in a data set are 32-bit in several formats
+DOCUMENT_BYTES = 64 * MIB  # the largest size of a description, a file of parameters, or the metrics of a run
+TOML_BYTES = MIB  # the largest size of a TOML file; small, because the parser is slow
+MOST_NESTING = 64  # levels of nested lists and tables in a document
 _LONG_KEY = re.compile(r"(?<![\w.'\"-])(?:[\w'\"-]++[ \t]*+\.[ \t]*+){64}")  # a.b.c. …
-MOST_DIGITS = 400  # of a whole number, in a document; float64 ends at 309
+MOST_DIGITS = 400  # digits of an integer in a document; the largest float64 has 309
 
 
 class UnreadableFile(ForetellError):
-    """The reason why a file cannot be read, and what to do; `missing`: the file does not exist."""
+    """A file that cannot be read. The message has the reason and a hint; `missing` is True if the file does not exist."""
 
     def __init__(
         self, reason: str, hint: str = "write the file again", missing: bool = False, path: Path | None = None
@@ -48,21 +48,21 @@ class UnreadableFile(ForetellError):
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """How much is read from a file, from which folders a program may read, and how far its rules may multiply."""
+    """Limits on the size of files, on the folders that a program may read, and on the number of instantiations of its rules."""
 
-    max_bytes: int | None = None  # unpacked; None: the defaults above
+    max_bytes: int | None = None  # unpacked size; None: the defaults above
     max_events: int | None = None
-    allow: tuple[Path, ...] = field(default=())  # besides a program's own folder
-    rules: float = 1.0  # how many times as many instantiations of rules as usual there may be
+    allow: tuple[Path, ...] = field(default=())  # folders that a program may read besides its own
+    rules: float = 1.0  # factor of the usual limit on instantiations of rules
 
     def bytes_of(self, size: int, packed: bool) -> int:
-        """How many bytes a file of `size` bytes may hold."""
+        """Return the largest allowed content, in bytes, of a file of `size` bytes."""
         if self.max_bytes is not None:
             return self.max_bytes
         return max(PACKED_BYTES, PACKED_RATIO * size) if packed else MOST_BYTES
 
     def events_of(self, size: int) -> int:
-        """How many events a columnar file of `size` bytes may hold; without a limit, a few bytes could encode billions of equal
+        """Return the largest allowed number of events in a columnar file of `size` bytes. A few bytes could encode billions of equal
         values."""
         if self.max_events is not None:
             return self.max_events
@@ -74,13 +74,13 @@ _limits: ContextVar[ReadLimits] = ContextVar("foretell_read_limits", default=DEF
 
 
 def read_limits() -> ReadLimits:
-    """The limits in force."""
+    """Return the current limits."""
     return _limits.get()
 
 
 @contextlib.contextmanager
 def limits(**changes: Any) -> Iterator[ReadLimits]:
-    """Other limits inside the block: `with limits(max_bytes=10**9, allow=(folder,)): …`."""
+    """Context manager that changes the limits: `with limits(max_bytes=10**9, allow=(folder,)): …`."""
     token = _limits.set(ReadLimits(**{**vars(_limits.get()), **changes}))
     try:
         yield _limits.get()
@@ -89,12 +89,12 @@ def limits(**changes: Any) -> Iterator[ReadLimits]:
 
 
 def check_file(path: Path) -> os.stat_result:
-    """Raises `UnreadableFile` unless this is a regular file, or a link to one."""
+    """Return the status of a regular file, or of a link to one; raise `UnreadableFile` for anything else."""
     try:
         found = os.stat(path)
     except (OSError, ValueError) as error:
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        # a name that is too long, or that holds a NUL: there can be no such file
+        # the name is too long or contains a NUL, so there is no such file
         why = "" if missing else f" ({getattr(error, 'strerror', None) or error})"
         if isinstance(error, PermissionError):
             raise UnreadableFile("it cannot be read: permission denied", "look at its permissions", path=path) from None
@@ -107,17 +107,17 @@ def check_file(path: Path) -> os.stat_result:
 
 
 def check_regular(path: Path) -> None:
-    """Raises `UnreadableFile` where something is neither a folder nor a regular file."""
+    """Raise `UnreadableFile` if the path exists and is neither a folder nor a regular file."""
     if not path.is_dir():
         check_file(path)
 
 
 def open_regular(path: str | Path) -> BinaryIO:
-    """A regular file, open for reading bytes; raises `UnreadableFile`."""
+    """Open a regular file for reading bytes; raise `UnreadableFile` if that is impossible."""
     path = Path(path)
     check_file(path)
     try:
-        # should a pipe have taken its place since then, opening does not wait for a writer
+        # if the file has been replaced by a pipe since the check, opening must not wait for a writer
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
         reason = f"it cannot be read: {error.strerror or error}"
@@ -130,7 +130,7 @@ def open_regular(path: str | Path) -> BinaryIO:
 
 
 class _Counted(io.RawIOBase):
-    """Bytes of another stream, up to a limit."""
+    """A stream that reads from another one, and raises `UnreadableFile` after a limit of bytes."""
 
     def __init__(self, stream: Any, most: int, path: Path) -> None:
         self.stream, self.left, self.most, self.path = stream, most, most, path
@@ -156,7 +156,7 @@ def too_large(path: Path, most: int) -> UnreadableFile:
 
 
 def open_unpacked(path: str | Path, packed: bool) -> BinaryIO:
-    """A regular file, of gzip its content; a stream that counts, and raises `UnreadableFile` where there is too much."""
+    """Open a regular file, decompressed if `packed`. The stream raises `UnreadableFile` if the content exceeds the limit."""
     path, file = Path(path), open_regular(path)
     size = os.fstat(file.fileno()).st_size
     most = read_limits().bytes_of(size, packed)
@@ -168,7 +168,7 @@ def open_unpacked(path: str | Path, packed: bool) -> BinaryIO:
         return file
     if size > 18 and file.read(2) == b"\x1f\x8b":
         file.seek(-4, os.SEEK_END)
-        told = int.from_bytes(file.read(4), "little")  # of the last member; one that lies is counted
+        told = int.from_bytes(file.read(4), "little")  # size of the last member; a wrong one is noticed while reading
         if told > most:
             file.close()
             raise too_large(path, most)
@@ -177,7 +177,7 @@ def open_unpacked(path: str | Path, packed: bool) -> BinaryIO:
 
 
 def read_bytes(path: str | Path, most: int | None = None) -> bytes:
-    """The content of a regular file of at most `most` bytes."""
+    """Return the content of a regular file; raise `UnreadableFile` if it has more than `most` bytes."""
     path, most = Path(path), read_limits().bytes_of(0, packed=False) if most is None else most
     with open_regular(path) as file:
         try:
@@ -190,7 +190,7 @@ def read_bytes(path: str | Path, most: int | None = None) -> bytes:
 
 
 def read_document(path: str | Path, most: int = DOCUMENT_BYTES) -> str:
-    """The text of a small UTF-8 file: a configuration, a description."""
+    """Return the text of a small UTF-8 file, such as a configuration."""
     content = read_bytes(path, most)
     try:
         return content.decode("utf-8-sig")
@@ -201,7 +201,7 @@ def read_document(path: str | Path, most: int = DOCUMENT_BYTES) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON that later code can handle; else a `ValueError` that says why."""
+    """Parse JSON; raise a `ValueError` with the reason if it is invalid, too deeply nested, or has too long integers."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -213,9 +213,9 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """TOML that later code can handle; else a `ValueError` that says why."""
+    """Parse TOML; raise a `ValueError` with the reason if it is invalid, too deeply nested, or has too long integers."""
     try:
-        if _LONG_KEY.search(text):  # the parser's time is quadratic in the parts of a key
+        if _LONG_KEY.search(text):  # the parser's time is quadratic in the number of a key's parts
             raise RecursionError
         found = tomllib.loads(text)
     except RecursionError:
@@ -225,7 +225,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def check_nesting(value: Any) -> None:
-    """Raises `ValueError` where containers are nested too deeply, or whole numbers are too long to be printed or made floats."""
+    """Raise `ValueError` if containers are nested too deeply, or integers are too long to be printed or converted to float."""
     level: list[Any] = [value]
     for _ in range(MOST_NESTING):
         inner: list[Any] = []

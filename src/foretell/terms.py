@@ -1,9 +1,9 @@
-"""An event's name as written in a file, or a constant of a program → the one spelling that the library uses.
+"""An event's name in a file, or a constant of a program → its canonical spelling.
 
-A name without parentheses is free text (`Nice Question`): only the spaces around it are dropped. A name with
-parentheses may be a flat, ground term, `functor(arg,…)`, in which spaces mean nothing: `join(eve, sales)` is
-`join(eve,sales)`. Functors and arguments start with a lower-case letter, or are integers, or stand in quotes.
-Other names with parentheses (`Buy (online)`) are free text, too, unless rules are to read them.
+A name without parentheses is free text (`Nice Question`): only the spaces around it are removed. A name with
+parentheses may be a flat, ground term, `functor(arg,…)`, in which spaces are ignored: `join(eve, sales)` is
+`join(eve,sales)`. Functors and arguments start with a lower-case letter, are integers, or are in quotes.
+Other names with parentheses (`Buy (online)`) are free text, too, but an error where rules need terms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from foretell.wording import shown
 
 LONGEST_NAME = 1 << 15  # characters
-LONGEST_INTEGER = 1_000  # digits; what is longer is a name, and not compared as a number
+LONGEST_INTEGER = 1_000  # digits; a longer integer is treated as a name, and not compared as a number
 
 _PLAIN = re.compile(r"[^\W\d_]\w*\Z")
 _INTEGER = re.compile(r"-?[0-9]+\Z")
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 
 class NameProblem(ValueError):
-    """The mistake in one event name, without its place."""
+    """A mistake in one event name; the message does not say where the name is."""
 
 
 class NotATerm(NameProblem):
@@ -33,7 +33,7 @@ class NotATerm(NameProblem):
 
 
 def normalise(name: str) -> str:
-    """The canonical spelling of an event name; raises `NameProblem`."""
+    """Return the canonical spelling of an event name; raise `NameProblem` if it is empty, too long, or no valid name."""
     text = name.strip()
     if not text:
         raise NameProblem("an event name is empty")
@@ -50,7 +50,7 @@ def normalise(name: str) -> str:
 
 
 def event_name(name: str, terms: bool = False) -> str:
-    """The canonical spelling of an event name; one with parentheses that is no term is text, unless all of them must be `terms`."""
+    """Return the canonical spelling of an event name. Names with parentheses that are no terms raise if `terms`, else they are text."""
     try:
         return normalise(name)
     except NotATerm:
@@ -60,14 +60,14 @@ def event_name(name: str, terms: bool = False) -> str:
 
 
 def build(functor: str, arguments: list[str]) -> str:
-    """`functor(arg,…)` from the cells of a table; what is not a plain constant is put in quotes."""
+    """Return `functor(arg,…)` from the cells of a table; cells that are not plain constants are put in quotes."""
     if not arguments:
         return normalise(functor)
     return f"{constant(functor.strip())}({','.join(constant(value.strip()) for value in arguments)})"
 
 
 def constant(text: str) -> str:
-    """One constant of a term, in quotes if it needs them: `eve`, `12`, `'New York'`."""
+    """Return a text as a constant of a term, in quotes if necessary: `eve`, `12`, `'New York'`."""
     if (_PLAIN.match(text) and not text[0].isupper()) or _INTEGER.match(text):
         return text
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -75,30 +75,30 @@ def constant(text: str) -> str:
 
 
 def fact(functor: str, arguments: Iterable[str] = ()) -> str:
-    """`functor(arg,…)` of what is spelled already; the functor may have its number of arguments with it, `age/2`."""
+    """Return `functor(arg,…)` from parts in canonical spelling; a number of arguments in the functor (`age/2`) is dropped."""
     found = ",".join(arguments)
     return f"{bare(functor)}({found})" if found else bare(functor)
 
 
 def bare(functor: str) -> str:
-    """A functor without its number of arguments: `age` of `age/2`. What is in quotes has none with it."""
+    """Return a functor without its number of arguments: `age` for `age/2`. Functors in quotes are not changed."""
     return functor if functor[:1] == "'" else functor.partition("/")[0]
 
 
 def is_integer(text: str) -> bool:
-    """Whether a constant is compared and counted as a number."""
+    """Whether a constant is an integer, and so is compared as a number."""
     return len(text) <= LONGEST_INTEGER and _INTEGER.match(text) is not None
 
 
 def plain(spelled: str) -> str:
-    """The text that a constant stands for: `'New York'` gives `New York`."""
+    """Return the text of a constant without quotes: `New York` for `'New York'`."""
     return re.sub(r"\\(.)", r"\1", spelled[1:-1], flags=re.S) if spelled[:1] == "'" else spelled
 
 
 def split(name: str) -> tuple[str, tuple[str, ...]]:
-    """Functor and arguments of a normalised name, each as a constant is spelled: `pass(a,'New York')` gives `pass`, (`a`, `'New York'`).
+    """Return functor and arguments of a normalised name, quotes included: `pass(a,'New York')` gives `pass`, (`a`, `'New York'`).
 
-    A name that is no term is a functor alone, in quotes if it needs them.
+    If the name is no term, the whole name is the functor, in quotes if necessary, and there are no arguments.
     """
     if not name.endswith(")") or "(" not in name:
         return (unquote(name) if _QUOTED.match(name) else constant(name)), ()
@@ -165,10 +165,10 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def unquote(quoted: str) -> str:
-    """Quoted text → the spelling of the constant, with quotes only if needed."""
+    """Return the canonical spelling of a quoted constant, with quotes only if necessary."""
     quote = quoted[0]
     inner = re.sub(r"\\(.)", r"\1", quoted[1:-1].replace(quote * 2, "\\" + quote), flags=re.S)
-    # '3' is text and 3 a number: only words lose their quotes
+    # quotes around an integer stay, because '3' is a text and 3 is a number
     if _INTEGER.match(inner):
         return f"'{inner}'"
     return constant(inner)

@@ -1,4 +1,4 @@
-"""Text for messages: names shortened and made printable, counts, lists, and the hint at what was probably meant."""
+"""Text for messages: short and printable names, counts, lists, and "did you mean" hints."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from itertools import islice
 LONGEST = 40  # characters of a name that a message shows
 LONGEST_LINE = 2_000  # characters of a line of a message
 LONGEST_MESSAGE = 60_000  # characters of a whole message
-LONGEST_COMPARED = 80  # nobody mistypes a longer name, and comparing two takes the product of their lengths
-MOST_KNOWN = 20_000  # names that are looked at for a hint
-MOST_COMPARED = 200  # of these, the likeliest by a quick look, letter by letter
+LONGEST_COMPARED = 80  # characters; longer names get no hint, since the time of a comparison is quadratic in the length
+MOST_KNOWN = 20_000  # known names that are examined for a hint
+MOST_COMPARED = 200  # known names compared in full, chosen by first letter, last letter and length
 
 
 def printable(text: str) -> str:
-    """One character for one: what a terminal would not show, or would obey, becomes a sign for it, such as ␛."""
+    """Replace each control or unprintable character by one visible sign, such as ␛; the length of the text stays the same."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else _sign(one) for one in text)
@@ -28,14 +28,14 @@ def _sign(one: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape a name for a table or line of rich: it contains no markup and no control characters."""
+    """Return a name without control characters, and with rich's markup escaped."""
     from rich.markup import escape as without_markup
 
     return without_markup(printable(text))
 
 
 def readable(message: str) -> str:
-    """A message for people: nothing that a terminal obeys, no line and no whole longer than anybody reads."""
+    """Return a message without control characters, its lines cut at `LONGEST_LINE` and the whole at `LONGEST_MESSAGE` characters."""
     if message.isprintable() and len(message) <= LONGEST_LINE:
         return message
     lines = message.split("\n")
@@ -51,23 +51,23 @@ def readable(message: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A piece of the program inside a message: `likes(U,P)`."""
+    """Return a name or code in backticks, printable and cut at `LONGEST` characters: `likes(U,P)`."""
     short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     return f"`{printable(short)}`"
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 row`, `1,200 rows`."""
+    """Return a number with its noun in singular or plural: `1 row`, `1,200 rows`."""
     return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def as_functor(word: str) -> str:
-    """A word in upper case, as a functor or constant would be written: `Anna` is `anna`, `P001` is `p001`."""
+    """Return a capitalised word in the spelling of a functor or constant: `Anna` is `anna`, `P001` is `p001`."""
     return word.lower() if word.isupper() else f"{word[0].lower()}{word[1:]}"
 
 
 def listed(names: Iterable[str], last: str = "and", most: int = 6) -> str:
-    """`a`, `b` and `c`."""
+    """Join names: `a`, `b` and `c`; names beyond `most` are only counted."""
     found = [shown(name) for name in names]
     if len(found) > most:
         found = [*found[:most], f"{len(found) - most} more"]
@@ -75,7 +75,7 @@ def listed(names: Iterable[str], last: str = "and", most: int = 6) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], before: str = "", otherwise: str = "") -> str:
-    """A hint at the known name that was probably meant, "did you mean `likes`?" after `before`; `otherwise` if none is near."""
+    """Return `before` and "did you mean `likes`?" for the nearest known name; return `otherwise` if no known name is near."""
     if not name or len(name) > LONGEST_COMPARED:
         return otherwise
     candidates = [one for one in islice(known, MOST_KNOWN) if 0 < len(one) <= LONGEST_COMPARED and one != name]
