@@ -1,4 +1,4 @@
-"""Models of event sequences. Each is in its own file and is registered here by its kind."""
+"""Models of event sequences. Each has its own file and is listed here by its kind."""
 
 import importlib
 from collections.abc import Callable
@@ -33,7 +33,7 @@ __all__ = [
     "WeeklyPoisson",
 ]
 
-# As an entry point of another package would have it: kind = "module:class". Imported when asked for.
+# In the form of an entry point of another package: kind = "module:class". A module is imported at first use.
 BUILT_IN = {
     "anhp": "foretell.models.attention.anhp:ANHP",
     "andtt": "foretell.models.rules.andtt:ANDTT",
@@ -48,9 +48,9 @@ BUILT_IN = {
     "poisson": "foretell.models.classical.poisson:Poisson",
     "weekly": "foretell.models.classical.weekly:WeeklyPoisson",
 }
-# Methods of models that stand on layers above them: put here by `foretell`, where the public names are gathered.
+# Methods of models that need higher layers. `foretell/__init__.py` puts them here.
 ATTACHED: dict[str, Callable[..., Any]] = {}
-# Encoders with a head for another task than intensities: saved and read in the same way, but no model kind of a configuration.
+# Encoders with a head for a task other than intensities: saved and loaded like models, but not a model kind of a configuration.
 TASK_HEADS = {
     "anhp-masked": "foretell.models.task_heads:MaskedANHP",
     "anhp-classifier": "foretell.models.task_heads:Classifier",

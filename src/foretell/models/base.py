@@ -1,6 +1,6 @@
 """The one interface of all models: encode a history once, then answer any number of queries about it.
 
-`encode` reads the events; `state` gives what the model knows at each query's time from the events that query sees;
+`encode` reads the events. `state` returns what the model knows at each query's time from the events that the query sees.
 `intensities`, `total` and `log_intensity` turn a state into numbers, in the data's own unit of time. States are tensors
 `[B, Q, ...]`, so that callers can slice them.
 """
@@ -35,7 +35,7 @@ from foretell.sampling.core.sampler import Sampler
 
 OptionsT = TypeVar("OptionsT", bound=ModelOptions)
 
-WAVES = ("m", "M")  # units that the time embedding has
+WAVES = ("m", "M")  # the units of the time embedding
 QUERIES_AT_A_TIME = {"cpu": 1 << 14, "cuda": 1 << 19}
 
 
@@ -47,7 +47,7 @@ def asked_times(times: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def check_model(value: object) -> None:
-    """Refuse what is no model."""
+    """Raise a `ForetellError` if `value` is not a model."""
     if not isinstance(value, nn.Module):
         raise ForetellError(f"model: expected a model, such as ft.ANHP(data.vocabulary), found {type(value).__name__}")
 
@@ -55,20 +55,20 @@ def check_model(value: object) -> None:
 class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
     """A point process with a learnable intensity for each event type."""
 
-    about: ClassVar[ModelSpec]  # with `kind` and `title`, from its registration
+    about: ClassVar[ModelSpec]  # the description in the registry; registration sets `kind` and `title` too
     kind: ClassVar[str]
     title: ClassVar[str]
-    noise: torch.Generator | None  # where dropout takes its noise from
-    unit_names: tuple[str, ...] = ("time_scale",)  # attributes taken from the training data: numbers
-    shown_sizes: ClassVar[tuple[str, ...]] = ()  # attributes that a file of parameters names
+    noise: torch.Generator | None  # the random numbers of dropout
+    unit_names: tuple[str, ...] = ("time_scale",)  # numbers computed from training data, by attribute
+    shown_sizes: ClassVar[tuple[str, ...]] = ()  # attributes that are sizes and are written into a file of parameters
     shown_units: Mapping[str, str] = MappingProxyType(
         {}
-    )  # its names of those `units` without which parameters mean nothing
-    rows_at_a_time: ClassVar[int] = 1  # sequences that a CPU should work on together, at the least
-    takes_covariates: ClassVar[bool] = False  # whether it can use columns beside times and types
-    covariates: CovariateEmbedding | None  # what it makes of them, where its training data had some
-    takes_calendar: ClassVar[bool] = False  # whether it can follow the clock
-    calendar: CalendarEmbedding | None  # what it makes of it, where its training data had absolute times
+    )  # public names of those `units` that are needed to interpret the parameters
+    rows_at_a_time: ClassVar[int] = 1  # the number of sequences that a CPU should compute together, at least
+    takes_covariates: ClassVar[bool] = False  # whether the model can use columns beside times and types
+    covariates: CovariateEmbedding | None  # the embedding of covariates; None: the training data had none
+    takes_calendar: ClassVar[bool] = False  # whether intensities can depend on the calendar
+    calendar: CalendarEmbedding | None  # the embedding of the calendar; None: the training data had no absolute times
 
     def __init__(self, vocabulary: Vocabulary | int, options: OptionsT) -> None:
         super().__init__()
@@ -79,13 +79,13 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         self.calendar = None
         self.time_scale = 1.0
         self.noise = None
-        self.fitted = False  # True once units and starting rates were taken from data
+        self.fitted = False  # True once units and starting rates were computed from data
         self.unseen: tuple[int, ...] = ()  # types that never occurred in the training data
         self.longest: float | None = None  # the largest t_end of the training data
 
     @classmethod
     def chosen(cls, options: OptionsT | None, changes: dict[str, Any]) -> OptionsT:
-        """The options that a constructor was given, as a whole or one by one."""
+        """Return the options of a constructor call: `options`, or the defaults, with single options changed by `changes`."""
         made: Any = cls.about.options() if options is None else options
         made = changed(made, changes, cls.title)
         made.check()
@@ -93,7 +93,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @classmethod
     def preset(cls, name: str, *given: Any, **changes: Any) -> Self:
-        """A model with the options of a preset, such as `paper`, of which single ones may be changed; otherwise as the constructor."""
+        """Return a model with the options of a preset, such as `paper`; other arguments are those of the constructor and override it."""
         known = cls.about.options.presets
         check_choice("preset", name, list(known))
         make: Any = cls
@@ -101,12 +101,12 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @classmethod
     def paper(cls, *given: Any, **changes: Any) -> Self:
-        """The model exactly as its paper has it: the preset `paper`."""
+        """Return the model exactly as in its paper: the preset `paper`."""
         return cls.preset("paper", *given, **changes)
 
     @classmethod
     def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
-        """A fresh model, as a configuration describes it."""
+        """Return an untrained model with the options of a configuration."""
         make: Any = cls
         return make(vocabulary, options, seed=seed, dtype=dtype)
 
@@ -132,38 +132,38 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @abstractmethod
     def encode(self, batch: Batch) -> Any:
-        """Read the events of a batch, once."""
+        """Read the events of a batch once; return the encoded history that `state` needs."""
 
     @abstractmethod
     def state(self, history: Any, queries: Queries) -> Tensor:
-        """The model's state at each query: [B, Q, ...]."""
+        """Return the model's state at each query: [B, Q, ...]."""
 
     @abstractmethod
     def intensities(self, state: Tensor) -> Tensor:
-        """[..., K] from a state [..., S]."""
+        """Return the intensities of all types, [..., K], from a state [..., S]."""
 
     @abstractmethod
     def log_intensity(self, state: Tensor, types: Tensor) -> Tensor:
-        """Log-intensity of one given type at each query: [B, Q]."""
+        """Return the log-intensity of one type per query: [B, Q]. `types` [B, Q] selects it."""
 
     def log_intensities(self, state: Tensor) -> Tensor:
-        """Log-intensities of all types: [..., K]."""
+        """Return the log-intensities of all types: [..., K]."""
         return self.intensities(state).log()
 
     def total(self, state: Tensor) -> Tensor:
-        """Intensity of any event at all: [B, Q]."""
+        """Return the total intensity: [B, Q]."""
         return self.intensities(state).sum(-1)
 
     def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> GapIntensities:
-        """From states [B, N + 1, P + 1, …]: `P` points in every gap and, last, the gap's end, which is an event but in the tail."""
+        """Return the likelihood's terms from states [B, N + 1, P + 1, …]: per gap, `P` inner points, then its end."""
         ends, inside = state[:, :-1, -1], state[:, :, :-1]
         logs = self.log_intensities(inside).sum(-1) if pseudo else None
         return GapIntensities(self.log_intensity(ends, types), self.total(inside), logs)
 
     def ends_and_chosen(self, history: Any, batch: Batch, queries: Queries, chosen: Tensor) -> NoiseIntensities:
-        """Log-intensities of the batch's events at their times, and of the `chosen` [B, Q] types at the queries.
+        """Return log-intensities of the batch's events at their times, and of the `chosen` types [B, Q] at the queries.
 
-        For models of rules, `chosen` are numbers of facts, each possible at its query.
+        For models of rules, `chosen` holds numbers of facts; each must be possible at its query.
         """
         width = batch.times.shape[1]
         seen = queries.seen().expand_as(queries.times)
@@ -174,22 +174,22 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @property
     def queries_at_a_time(self) -> int:
-        """How many queries to evaluate together without gradients, chosen for the device."""
+        """The number of queries to evaluate together without gradients on the model's device."""
         return QUERIES_AT_A_TIME.get(self.device.type, QUERIES_AT_A_TIME["cuda"])
 
     @property
     def short_time(self) -> float | None:
-        """How soon after an event intensities may differ from what they are later, so that integrals look there; None: never."""
+        """How soon after an event intensities may change quickly, so that integrals need points there; None: they never do."""
         return None
 
     @property
     def unscored(self) -> np.ndarray | None:
-        """bool [K]: types that happen and are not predicted; None: all are."""
+        """bool [K]: True for types that happen but are not predicted; None: all types are predicted."""
         return None
 
     @torch.no_grad()
     def embed(self, history: EventSequence, layers: Literal["all", "top"] = "all") -> np.ndarray:
-        """The embedding of every event, float64: layers 0 … L side by side [events, (L + 1)·D], or the top one [events, D]."""
+        """Return the embedding of every event, float64: layers 0 … L side by side [events, (L + 1)·D], or the top one [events, D]."""
         if not isinstance(self, Embeds):
             raise ForetellError(f"{self.title} has no embeddings of events; train an A-NHP")
         with self.evaluating():
@@ -200,7 +200,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         return chosen[0].double().cpu().numpy()
 
     def prepare(self, data: EventData) -> None:
-        """Take units and starting rates from training data; called once, by the first fit."""
+        """Compute units and starting rates from training data; called once, by the first fit."""
         self.fitted = True
 
     @property
@@ -209,35 +209,35 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @property
     def closed_form(self) -> bool:
-        """Whether an integral that has a closed form still has it: waves of the calendar leave none."""
+        """Whether an integral with a closed form can be used: not if the model follows a calendar."""
         return self.calendar is None
 
     @property
     def followed(self) -> Calendar | None:
-        """The calendar that intensities move with."""
+        """The calendar that intensities depend on; None: there is none."""
         return None if self.calendar is None else self.calendar.calendar
 
     def follow_calendar(self, calendar: Calendar) -> None:
-        """Let intensities depend on this calendar from now on; its parameters start at 0."""
+        """Let intensities depend on this calendar from now on. Its new parameters start at 0."""
         add_calendar(self, calendar)
 
     def calendar_sizes(self) -> tuple[int, int]:
-        """How many numbers the calendar is added to, of an event and at a query."""
+        """Return the sizes of the two vectors that get a calendar term: an event's embedding, and the state at a query."""
         dim: Any = getattr(self, "dim")  # noqa: B009
         return dim, dim
 
     def event_inputs(self, batch: Batch, before: int = 0) -> Tensor | None:
-        """What covariates and the calendar add to the embeddings of events, behind `before` rows of none: [B, N, D]; None: nothing."""
+        """Return the terms of covariates and calendar in event embeddings, [B, N, D], after `before` rows for `bos`; None: no terms."""
         found = None if self.covariates is None else self.covariates.of_events(batch, before)
         return found if self.calendar is None else plus(self.calendar.of_events(batch, before), found)
 
     @property
     def has_inputs(self) -> bool:
-        """Whether covariates or the calendar add something to the embeddings of events."""
+        """Whether covariates or the calendar add terms to the embeddings of events."""
         return self.covariates is not None or self.calendar is not None
 
     def event_features(self, batch: Batch, before: int = 0) -> EventFeatureRows | None:
-        """What `event_inputs` multiplies, and by what; None: nothing, or there are so many categories that they are looked up."""
+        """Return the product behind `event_inputs` as its two factors; None: no terms, or so many categories that they are looked up."""
         parts = [] if self.calendar is None else [self.calendar.features_of_events(batch, before)]
         if self.covariates is not None:
             found = self.covariates.features_of_events(batch, before)
@@ -247,24 +247,24 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         return EventFeatureRows.joined(parts)
 
     def query_inputs(self, batch: Batch) -> QueryCovariates:
-        """What covariates of sequences add to the states of queries, and when sequences start."""
+        """Return the terms of static covariates in the states of queries, and the start of each sequence."""
         added = None if self.covariates is None else self.covariates.of_queries(batch)
         return QueryCovariates(added, batch.starts)
 
     def at_queries(self, inputs: QueryCovariates, times: Tensor) -> Tensor | None:
-        """What covariates and the calendar add to the states of queries at times [B, Q]: [B, 1 or Q, D]; None: nothing."""
+        """Return the terms of covariates and calendar in the states at times [B, Q]: [B, 1 or Q, D]; None: no terms."""
         if self.calendar is None or inputs.starts is None:
             return inputs.added
         return plus(self.calendar.of_queries(inputs.starts, times), inputs.added)
 
     def input_arrays(self) -> dict[str, Tensor]:
-        """Views of the parameters of covariates and the calendar, under their public names."""
+        """Return views of the parameters of covariates and calendar, under their public names."""
         found = {} if self.covariates is None else self.covariates.named_arrays()
         return found if self.calendar is None else found | self.calendar.named_arrays()
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """A context without dropout; the previous mode is restored afterwards, also after an error."""
+        """A context without dropout. The previous mode is restored afterwards, also after an error."""
         was_training = self.training
         self.eval()
         try:
@@ -274,7 +274,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @torch.no_grad()
     def intensity(self, history: EventSequence, times: Sequence[float] | np.ndarray) -> np.ndarray:
-        """Intensities of all types at `times`, each from the events of `history` with a smaller time: float64 [times, K]."""
+        """Return the intensities of all types at `times`, float64 [times, K]. Each time sees the earlier events of `history`."""
         asked = asked_times(times)
         with self.evaluating():
             batch = self.collator.batch_until(history, self.vocabulary, asked, self.device)
@@ -289,22 +289,22 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @abstractmethod
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> Sampler:
-        """Sequences to be continued by sampled events, one per history: each starts with the first `seen` events of its history."""
+        """Return a sampler that continues one sequence per history, each after the first `seen` events of its history."""
 
     def sample(self, history: EventSequence, *, horizon: float, n: int = 1, **options: Any) -> Futures:
-        """Whole futures: `foretell.sample` of this model."""
+        """Return sampled futures; see `foretell.sample`."""
         return sample(self, history, horizon=horizon, n=n, **options)
 
     def predict(self, history: EventSequence, **options: Any) -> Any:
-        """What comes next: `foretell.predict` of this model."""
+        """Return the distribution of the next event; see `foretell.predict`."""
         return ATTACHED["predict"](self, history, **options)
 
     def units(self) -> dict[str, float]:
-        """Numbers that are no parameters, taken from the training data, as attributes of the model."""
+        """Return the numbers that were computed from the training data and are not parameters, by name of the attribute."""
         return {name: getattr(self.time if name in WAVES else self, name) for name in self.unit_names}
 
     def set_units(self, units: dict[str, float]) -> None:
-        """The inverse of `units`."""
+        """Set the numbers that `units` returns."""
         for name in self.unit_names:
             if name not in WAVES:
                 setattr(self, name, units[name])
@@ -312,7 +312,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
             self.time.set_range(*(units[name] for name in WAVES))
 
     def spec(self) -> dict[str, Any]:
-        """The description, besides the tensors, that is needed to rebuild this model, as JSON."""
+        """Return what is needed besides the tensors to rebuild this model, as JSON."""
         return {**asdict(self.options), **self.units(), "fitted": self.fitted, "dtype": self._dtype_name()}
 
     def _dtype_name(self) -> str:
@@ -320,7 +320,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
-        """The inverse of `spec`."""
+        """Rebuild a model, without its tensors, from what `spec` returned."""
         make: Any = cls
         names = names_of(cls.about.options)
         given = {**cls.about.options.earlier, **spec}
@@ -336,8 +336,8 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
 
     @abstractmethod
     def named_arrays(self) -> dict[str, Tensor]:
-        """Every parameter under its public name, in the data's unit, as `foretell params` shows them."""
+        """Return every parameter under its public name, in the data's unit, as `foretell params` shows them."""
 
     @abstractmethod
     def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
-        """Write back what `named_arrays` gave; names and shapes were checked before."""
+        """Set parameters from arrays like those of `named_arrays`. The caller has checked names and shapes."""

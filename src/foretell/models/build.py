@@ -1,4 +1,4 @@
-"""A model into one safetensors file, and back."""
+"""Write a model into one safetensors file, and read it back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from foretell.options import ConfigError, coerce, expected, names_of
 
 FORMAT = 1
 SIZES = ("dim", "layers", "heads", "time_dim", "feed_forward", "decays")
-OTHERWISE_CHECKED = ("program", "undeclared", "edges")  # a program is kept with its tables; edges by the model
+OTHERWISE_CHECKED = ("program", "undeclared", "edges")  # programs are stored with their tables; models check edges
 POSITIVE = ("m", "M", "time_scale", "elapsed_scale")
 
 
@@ -32,7 +32,7 @@ Network = IntensityModel | TaskHead
 
 
 def describe(model: Network) -> dict[str, Any]:
-    """Everything about a model but its tensors."""
+    """Return everything about a model but its tensors, as JSON."""
     return {
         "format": FORMAT,
         "kind": model.kind,
@@ -45,7 +45,7 @@ def describe(model: Network) -> dict[str, Any]:
 
 
 def _columns(model: Network) -> dict[str, Any]:
-    """The covariates of a model that has some, and how many training events' are kept with it; its calendar, if it has one."""
+    """Return the description of the model's covariates, how many training events it keeps covariates of, and its calendar, if any."""
     found: dict[str, Any] = {}
     if isinstance(model, TaskHead):
         return found
@@ -68,9 +68,9 @@ def rebuild(description: dict[str, Any]) -> Network:
 
 
 def save_model(model: Network, path: str | Path) -> None:
-    """Write a model into one file, `model.safetensors`, with all that is needed to make it again.
+    """Write a model into one file, `model.safetensors`, with all that is needed to rebuild it.
 
-    The file appears when it is complete.
+    The file only appears once it is complete.
 
     Args:
         model: a model, a pretrained encoder or a classifier.
@@ -89,17 +89,17 @@ def save_model(model: Network, path: str | Path) -> None:
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> IntensityModel:
-    """Read a model from a file that `save_model` or a training wrote. No code in a file is ever run.
+    """Read a model from a file that `save_model` or a training run wrote. Code in a file is never executed.
 
     Args:
         path: the file.
-        device: where its tensors go.
+        device: the device of its tensors.
 
     Returns:
         The model.
 
     Raises:
-        ForetellError: the file is no model, or is damaged.
+        ForetellError: the file is not a model, or is damaged.
 
     Example:
         >>> ft.save_model(ft.NHP(2, dim=4), "nhp.safetensors")
@@ -113,7 +113,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> Intensit
 
 
 def load_network(path: str | Path, device: torch.device | str = "cpu") -> Network:
-    """Whatever a run has learned; a file that is not one is the user's error, never code that runs."""
+    """Read any network that a run has trained. An invalid file raises a `ForetellError`; its content is never executed."""
     file = read_tensors(path, "foretell", "a foretell model", "no such model file")
     description = file.description
     try:
@@ -130,13 +130,13 @@ def load_network(path: str | Path, device: torch.device | str = "cpu") -> Networ
         raise ForetellError(f"{path}: not a foretell model: {error}") from error
     except ForetellError:
         raise
-    except Exception as error:  # whatever a description can provoke in a constructor is a mistake of the file
+    except Exception as error:  # any exception that a description causes in a constructor is an error of the file
         raise ForetellError(f"{path}: not a foretell model ({type(error).__name__}: {error})") from error
     return model.to(device).eval()
 
 
 def _check(description: dict[str, Any], file: TensorFile) -> None:
-    """Types and sizes of everything but the tensors; a spec's options are checked by their own class."""
+    """Check types and sizes of everything but the tensors. The options of a spec are checked by their own class."""
     spec, types, longest = description["spec"], description["types"], description["longest"]
     if spec["dtype"] not in ("float32", "float64"):
         raise ValueError(f"dtype is {spec['dtype']!r}")
@@ -159,7 +159,7 @@ def _check(description: dict[str, Any], file: TensorFile) -> None:
 
 def _check_options(kind: Any, spec: dict[str, Any]) -> None:
     network = find_network(kind)
-    if not hasattr(network, "about"):  # a head for another task: its encoder's options are checked as it is built
+    if not hasattr(network, "about"):  # a task head: the options of its encoder are checked when it is built
         return
     for name, hint in get_type_hints(network.about.options).items():
         checked = name in spec and name in names_of(network.about.options) and name not in OTHERWISE_CHECKED

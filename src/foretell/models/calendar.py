@@ -1,8 +1,8 @@
-"""The calendar's terms in a model: a vector for the embedding of each event, and one for the state at each query.
+"""The calendar's terms in a model: a vector added to the embedding of each event, and one added to the state at each query.
 
-With `φ(t)` the waves of the week (and the year) at a time `t`, in the zone of the data, they are `E φ(t)` and `Q φ(t)`. An event's own
-moment enters its embedding; a query's enters the state of that query, so that intensities change with the calendar between events. `E`
-and `Q` start at 0: a fresh model is the one without a calendar.
+`φ(t)` are the waves of the week (and the year) at time `t`, in the zone of the data; the terms are `E φ(t)` and `Q φ(t)`. The first
+uses the time of the event, the second the time of the query, so that intensities change with the calendar between events. `E` and `Q`
+start at 0, so that an untrained model computes what it would without a calendar.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ log = logging.getLogger("foretell")
 
 @dataclass(frozen=True)
 class QueryCovariates:
-    """What is known of a sequence whatever has happened: an encoded history has it for its queries."""
+    """What queries use from a sequence besides its events; a part of every encoded history."""
 
-    added: Tensor | None  # [B, 1, D]: by covariates, to every state
-    starts: Tensor | None  # float64 [B]: the moment of time 0
+    added: Tensor | None  # [B, 1, D]: the term of static covariates in every state
+    starts: Tensor | None  # float64 [B]: the moment at time 0
 
 
 NO_INPUTS = QueryCovariates(None, None)
 
 
 class ModelCalendar(nn.Module):
-    """The waves that a model follows."""
+    """A calendar with the waves that a model uses."""
 
     def __init__(self, calendar: Calendar) -> None:
         super().__init__()
@@ -47,12 +47,12 @@ class ModelCalendar(nn.Module):
         self.phases = CalendarWaves(calendar)
 
     def waves(self, starts: Tensor, times: Tensor) -> Tensor:
-        """`φ` at times [...] of sequences that start at moments [...]: [..., features]."""
+        """Return `φ`, [..., features], at times [...] of sequences that start at moments [...]."""
         return self.phases(self.phases.moments(starts, times), next(self.parameters()).dtype)
 
 
 class CalendarEmbedding(ModelCalendar):
-    """`E` and `Q`, each the rows of their transpose: [features, D]."""
+    """The matrices `E` and `Q`, both stored transposed: [features, D]."""
 
     def __init__(self, calendar: Calendar, event: int, query: int) -> None:
         super().__init__(calendar)
@@ -60,21 +60,21 @@ class CalendarEmbedding(ModelCalendar):
         self.query = nn.Parameter(torch.zeros(self.phases.width, query))
 
     def of_events(self, batch: Batch, before: int = 0) -> Tensor:
-        """The term that is added to the embeddings of events, and to `before` rows (`bos`) at time 0 in front of them: [B, N, D]."""
+        """Return the term in the embeddings of events, [B, N, D]; `before` rows at time 0 (`bos`) come first."""
         found = self.features_of_events(batch, before)
         return found.rows @ found.vectors
 
     def features_of_events(self, batch: Batch, before: int = 0) -> EventFeatureRows:
-        """What `of_events` multiplies, and by what."""
+        """Return the two factors of the product that `of_events` computes."""
         times = F.pad(batch.times, (before, 0))
         return EventFeatureRows(self.waves(starts_of(batch)[:, None], times), self.event)
 
     def of_queries(self, starts: Tensor, times: Tensor) -> Tensor:
-        """The term that is added at queries at times [B, Q]: [B, Q, D]."""
+        """Return the term in the states of queries at times [B, Q]: [B, Q, D]."""
         return self.waves(starts[:, None], times) @ self.query
 
     def named_arrays(self) -> dict[str, Tensor]:
-        """Views of the parameters under their public names."""
+        """Return views of the parameters under their public names."""
         return {"calendar.event": self.event, "calendar.query": self.query}
 
 
@@ -84,7 +84,7 @@ def starts_of(batch: Batch) -> Tensor:
 
 
 def add_calendar(model: IntensityModel, calendar: Calendar) -> CalendarEmbedding:
-    """Let a model use this calendar from now on; initially its results do not change."""
+    """Let a model use this calendar from now on. Its results do not change before training."""
     assert model.calendar is None, "it has one"
     made = CalendarEmbedding(calendar, *model.calendar_sizes()).to(model.device, model.dtype)
     model.calendar, model.collator.calendar = made, True
@@ -92,7 +92,7 @@ def add_calendar(model: IntensityModel, calendar: Calendar) -> CalendarEmbedding
 
 
 def take_calendar(model: IntensityModel, data: EventData) -> None:
-    """Before training: the calendar of the training data, where they have one and the model may use it."""
+    """Before training: let the model use the calendar of the training data, if they have one and the model can use it."""
     options: Any = model.options
     if not model.takes_calendar or not getattr(options, "calendar", False) or model.followed is not None:
         return

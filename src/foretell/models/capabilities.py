@@ -17,16 +17,16 @@ from foretell.nn.time import TimeEmbedding
 
 @dataclass(frozen=True)
 class GapIntensities:
-    """The terms of the likelihood for gaps: the log-intensity of the event that ends a gap, and totals at points inside it."""
+    """The likelihood's terms for gaps: the log-intensity of the event that ends each gap, and total intensities at points inside."""
 
     log_at_end: Tensor  # [B, N]
     total_inside: Tensor  # [B, N + 1, P]
-    log_sum_inside: Tensor | None  # [B, N + 1, P]: Σ_e log λ_e, where it was asked for
+    log_sum_inside: Tensor | None  # [B, N + 1, P]: Σ_e log λ_e, where it was requested
 
 
 @dataclass(frozen=True)
 class NoiseIntensities:
-    """The terms of noise-contrastive estimation: log-intensities of the observed events, and of one given event at each query."""
+    """The terms of noise-contrastive estimation: log-intensities of the observed events, and of one chosen event at each query."""
 
     log_at_end: Tensor  # [B, N]
     log_chosen: Tensor  # [B, Q]
@@ -34,32 +34,32 @@ class NoiseIntensities:
 
 @runtime_checkable
 class ExactIntegral(Protocol):
-    """The integral has a closed form, which training and scores then use."""
+    """A model whose integral has a closed form, which training and scores then use."""
 
     @property
     def closed_form(self) -> bool:
-        """Whether this model has the capability; models with a calendar may not."""
+        """Whether this model can use the closed form; models with a calendar may not."""
         ...
 
     def exact_integral(self, history: Any, batch: Batch) -> Tensor:
-        """The integral of the total intensity over every gap: [B, N + 1]."""
+        """Return the integral of the total intensity over every gap: [B, N + 1]."""
         ...
 
 
 def exact_integral_of(model: Any) -> ExactIntegral | None:
-    """The model, where its integral has a closed form."""
+    """Return the model if its integral has a closed form, else None."""
     return model if isinstance(model, ExactIntegral) and model.closed_form else None
 
 
 @runtime_checkable
 class RenamesParameters(Protocol):
-    """Some parameters have other names than in parameter files of format 1."""
+    """A model whose parameters had other names in parameter files of format 1."""
 
     def renamed_parameters(self, arrays: dict[str, Any]) -> dict[str, Any]: ...
 
 
 class ShownScales(Protocol):
-    """Something a file of parameters has besides them: read and written as JSON."""
+    """A model with scales that a file of parameters contains too, as JSON."""
 
     def to_json(self) -> dict[str, Any]: ...
 
@@ -68,7 +68,7 @@ class ShownScales(Protocol):
 
 @runtime_checkable
 class HasNumbers(Protocol):
-    """Numbers of facts and events enter embeddings, in standard deviations from their means."""
+    """A model whose embeddings use numbers of facts and events, standardised."""
 
     @property
     def number_scales(self) -> ShownScales: ...
@@ -76,86 +76,86 @@ class HasNumbers(Protocol):
 
 @runtime_checkable
 class DirectFit(Protocol):
-    """Maximum likelihood needs no gradient steps."""
+    """A model that is fitted by maximum likelihood without gradient steps."""
 
     def fit_directly(
         self, train: EventData, dev: EventData | None, record: Callable[[int, float | None], None]
     ) -> None:
-        """Fit; `record` is told of each round's number and log-likelihood per event on train, None: to be computed."""
+        """Fit. Each round calls `record` with its number and its log-likelihood per event on train; None: `record` computes it."""
         ...
 
 
 @runtime_checkable
 class GapTerms(Protocol):
-    """What the likelihood needs comes straight from a history, without states of all types at all queries."""
+    """A model that computes the likelihood's terms from an encoded history, without states of all types at all queries."""
 
     def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities | None:
-        """Where queries were planned with a sample of the possible events, sums are unbiased estimates. None: not for such queries."""
+        """Return the terms, or None if these queries are not supported. With a sample of possible events, sums are unbiased estimates."""
         ...
 
 
 @runtime_checkable
 class FusedLoss(Protocol):
-    """Kernels may go from the events to the gradients of the loss at once."""
+    """A model with fused kernels that compute the loss and its gradients directly from the events."""
 
     def is_fused(self) -> bool:
-        """Whether they can, with these options on this device."""
+        """Whether the kernels can be used with these options on this device."""
         ...
 
     @property
     def fused_queries(self) -> int:
-        """How many queries they take at a time, which is a matter of memory."""
+        """The number of queries per call of the kernels, limited by memory."""
         ...
 
     def fused_losses(self, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float) -> tuple[Tensor, Tensor]:
-        """The objective and the negative log-likelihood, with the integral at times inside the gaps [B, (N + 1)·P]."""
+        """Return the objective and the negative log-likelihood; the integral uses the times `inside` the gaps, [B, (N + 1)·P]."""
         ...
 
 
 @runtime_checkable
 class Embeds(Protocol):
-    """Events have embeddings."""
+    """A model that has embeddings of events."""
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
-        """Vectors of a batch's events, each from itself and the events before it: [B, N, D] for every layer, 0 … L."""
+        """Return event embeddings, [B, N, D] per layer 0 … L. Each depends on the event itself and the events before it."""
         ...
 
 
 @runtime_checkable
 class EmbedsTime(Protocol):
-    """Absolute times are embedded in waves, whose range is taken from the training data."""
+    """A model that embeds absolute times in waves. The range of wavelengths is computed from the training data."""
 
     time: TimeEmbedding
 
 
 @runtime_checkable
 class GrowsVocabulary(Protocol):
-    """Events that training never met may happen, and are told something about."""
+    """A model that accepts events that were not in its training data, and creates parameters for them."""
 
     def meet(self, data: EventData) -> None:
-        """Before a first fit: take the data's events, and check them."""
+        """Add the data's events to the vocabulary and check them; called before a first fit."""
         ...
 
     def ground(self, data: EventData) -> None:
-        """Called before training with all data that will be used: creates the parameters that they need."""
+        """Create the parameters that the data need; called before training, with all data that will be used."""
         ...
 
     def widen(self, names: Iterable[str]) -> None:
-        """Take up events that training never met."""
+        """Add events that were not in the training data to the vocabulary."""
         ...
 
     def begin_training(self) -> None:
-        """Whatever has parameters now counts as trained; what is met later starts from the mean of these."""
+        """Mark all present parameters as trained. Later ones are initialised to the mean of the trained ones."""
         ...
 
     def unseen_groups(self, data: EventData) -> UnseenGroups:
-        """Parameter groups that data give rise to and training never met."""
+        """Return the parameter groups that these data need and that were not trained."""
         ...
 
 
 @dataclass(frozen=True)
 class UnseenGroups:
-    """Parameter groups that training never met: each is the mean of the trained ones of its kind."""
+    """Parameter groups that were not trained. Each is set to the mean of the trained groups of its kind."""
 
     names: tuple[str, ...]
     events: int  # scored events whose intensities depend on them
@@ -163,23 +163,23 @@ class UnseenGroups:
 
 @runtime_checkable
 class HasRules(Protocol):
-    """Not everything is possible at all times. Such a model takes a `Sample` of what is: its training can be down-sampled."""
+    """A model in which events are possible at some times only. Its training can use a `Sample` of the possible events."""
 
-    program: Program  # which says what is possible
+    program: Program  # determines the possible events
 
     def program_text(self) -> str:
-        """The rules in the form that is stored in a run folder."""
+        """Return the rules in the form that is stored in a run folder."""
         ...
 
     def possible_intensities(
         self, history: EventSequence, times: Sequence[float] | np.ndarray
     ) -> list[dict[str, float]]:
-        """The possible events at each time, with their intensities."""
+        """Return, for each time, the intensity of each possible event by name."""
         ...
 
 
 def meet_log(model: object, train: EventData | None) -> None:
-    """Fill tables `from_log` from training data, before anything of the data is settled by the rules."""
+    """Fill tables declared `from_log` with training data, before the rules are applied to any data."""
     if isinstance(model, HasRules) and model.program.waits_for_log and train is not None:
         assert isinstance(model, GrowsVocabulary)
         model.meet(train)
@@ -187,8 +187,8 @@ def meet_log(model: object, train: EventData | None) -> None:
 
 @runtime_checkable
 class ChecksState(Protocol):
-    """Not all finite numbers will do as its parameters: those of a file are checked."""
+    """A model that rejects some finite numbers as parameters. Parameters from a file are checked."""
 
     def check_state(self) -> None:
-        """Raise a `ValueError` that says which numbers no such model can have."""
+        """Raise a `ValueError` that names the numbers that are invalid in this model."""
         ...

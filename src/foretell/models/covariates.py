@@ -1,12 +1,12 @@
-"""The terms of covariates in a model: a vector for the embedding of each event, and one for the state of each query.
+"""The terms of covariates in a model: a vector added to the embedding of each event, and one added to the state of each query.
 
-For columns with values `x` (standard deviations from the mean) and categories `c`, it is
+For columns with values `x` (standard deviations from the mean) and categories `c`, the vector is
 
     Σ_x (x·w_x, or m_x where x is missing) + Σ_c v_c.
 
-Columns of an event enter its own embedding alone, so nothing sees them before it has happened. Columns of a sequence enter the embeddings
-of all its events, with one set of vectors, and the states of all queries, with another. All vectors start at 0: a fresh model is the one
-without covariates.
+Columns of an event enter the embedding of that event alone, so no query sees them before it happens. Columns of a sequence enter the
+embeddings of all its events with one set of vectors, and the states of all queries with another. All vectors start at 0, so that an
+untrained model computes what it would without covariates.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("foretell")
 
-MOST_ONE_HOT = 256  # categories of all columns together, up to which a product is faster than looking them up
-KEPT_PER_TYPE = 256  # training events of a type whose covariates are kept, for futures
-KEPT = 65_536  # of all types
+MOST_ONE_HOT = 256  # categories of all columns together, up to which a matrix product is faster than a look-up
+KEPT_PER_TYPE = 256  # the number of training events per type whose covariates are kept, for futures
+KEPT = 65_536  # the limit for all types together
 
 
 class ColumnEmbedding(nn.Module):
-    """A vector for each unit of a number, for its absence, and for each category."""
+    """A vector per column of numbers, one per such column for missing values, and one per category."""
 
     offsets: Tensor
 
@@ -49,18 +49,18 @@ class ColumnEmbedding(nn.Module):
         self.columns = tuple(columns)
         numbers = [one for one in columns if isinstance(one, NumberColumn)]
         sizes = [one.size for one in columns if isinstance(one, CategoryColumn)]
-        self.numbers = nn.Parameter(torch.zeros(2 * len(numbers), dim)) if numbers else None  # then those of absence
+        self.numbers = nn.Parameter(torch.zeros(2 * len(numbers), dim)) if numbers else None  # values, missing
         self.categories = nn.Parameter(torch.zeros(sum(sizes), dim)) if sizes else None
         starts = [sum(sizes[:place]) for place in range(len(sizes))]
         self.register_buffer("offsets", torch.tensor(starts, dtype=torch.int64), persistent=False)
 
     @property
     def looked_up(self) -> nn.Parameter | None:
-        """Vectors of categories that are too many for a product."""
+        """The vectors of categories, if they are too many for a matrix product; else None."""
         return self.categories if self.categories is not None and len(self.categories) > MOST_ONE_HOT else None
 
     def features(self, numbers: Tensor, codes: Tensor) -> EventFeatureRows | None:
-        """[..., numbers] and [..., categories] as columns: numbers, their absence, and few categories as zeros and ones."""
+        """Return values [..., numbers] and codes [..., categories] as columns: numbers, flags of missing ones, and one-hot categories."""
         rows: list[Tensor] = []
         vectors: list[Tensor] = []
         if self.numbers is not None:
@@ -74,9 +74,9 @@ class ColumnEmbedding(nn.Module):
         return EventFeatureRows(torch.cat(rows, dim=-1), torch.cat(vectors)) if vectors else None
 
     def forward(self, numbers: Tensor, codes: Tensor) -> Tensor | None:
-        """[..., numbers] and [..., categories] -> [..., D]; None: there are no columns.
+        """Return the sum of the vectors, [..., D], for values [..., numbers] and codes [..., categories]; None: there are no columns.
 
-        What are columns is one product; many categories are looked up.
+        Numbers and few categories are one matrix product; many categories are looked up.
         """
         features = self.features(numbers, codes)
         found = None if features is None else features.rows @ features.vectors
@@ -85,7 +85,7 @@ class ColumnEmbedding(nn.Module):
         return plus(lookup(self.looked_up, codes + self.offsets).sum(-2), found)
 
     def named_arrays(self, prefix: str) -> dict[str, Tensor]:
-        """Views of the parameters under their public names."""
+        """Return views of the parameters under their public names."""
         found: dict[str, Tensor] = {}
         names = [one.name for one in self.columns if isinstance(one, NumberColumn)]
         for place, name in enumerate(names):
@@ -101,12 +101,12 @@ class ColumnEmbedding(nn.Module):
 
 
 def plus(x: Tensor, added: Tensor | None) -> Tensor:
-    """The sum, or `x` if there is nothing to add."""
+    """Return the sum, or `x` if `added` is None."""
     return x if added is None else x + added
 
 
 class CovariateEmbedding(nn.Module):
-    """The vectors of all columns, and what training events of each type had, of which futures draw."""
+    """The vectors of all columns, and the covariates of some training events per type, from which futures draw."""
 
     kept_numbers: Tensor  # 0 where missing
     kept_missing: Tensor  # uint8
@@ -117,7 +117,7 @@ class CovariateEmbedding(nn.Module):
         super().__init__()
         self.encoding = encoding
         self.event = ColumnEmbedding(encoding.events, dim)
-        self.static = ColumnEmbedding(encoding.static, dim)  # in events
+        self.static = ColumnEmbedding(encoding.static, dim)  # added to events
         self.query = ColumnEmbedding(encoding.static, dim)
         numbers = sum(isinstance(one, NumberColumn) for one in encoding.events)
         self.register_buffer("kept_numbers", torch.zeros(kept, numbers))
@@ -126,7 +126,7 @@ class CovariateEmbedding(nn.Module):
         self.register_buffer("kept_offsets", torch.zeros(types + 1, dtype=torch.int64))
 
     def keep(self, data: EventData) -> None:
-        """Keep the covariates of some training events of each type, always the same ones."""
+        """Keep the covariates of some training events of each type; the choice is deterministic."""
         table, types = data.columns.attribute_table, torch.from_numpy(data.columns.types.astype("int64"))
         most = max(1, min(KEPT_PER_TYPE, KEPT // max(len(data.vocabulary), 1)))
         order = torch.randperm(len(types), generator=torch.Generator().manual_seed(0))
@@ -142,7 +142,7 @@ class CovariateEmbedding(nn.Module):
         self.kept_offsets = F.pad(counts.clamp(max=most).cumsum(0), (1, 0)).to(self.kept_offsets.device)
 
     def of_events(self, batch: Batch, before: int = 0) -> Tensor:
-        """What is added to the embeddings of events, behind `before` rows (`bos`) that have their sequence's columns alone: [B, N, D]."""
+        """Return the term in event embeddings, [B, N, D]; `before` rows (`bos`) with static covariates alone come first."""
         rows = covariates_of(batch)
         found = self.event(rows.numbers, rows.codes)
         own = self.static(rows.static_numbers, rows.static_codes)
@@ -153,7 +153,7 @@ class CovariateEmbedding(nn.Module):
         return found if own is None else found + own.unsqueeze(1)
 
     def features_of_events(self, batch: Batch, before: int = 0) -> EventFeatureRows | None:
-        """What `of_events` multiplies, and by what; None: some categories are looked up."""
+        """Return the two factors of the product that `of_events` computes; None: some categories are looked up."""
         if self.event.looked_up is not None or self.static.looked_up is not None:
             return None
         rows, parts = covariates_of(batch), []
@@ -167,18 +167,18 @@ class CovariateEmbedding(nn.Module):
         return EventFeatureRows.joined(parts)
 
     def of_queries(self, batch: Batch) -> Tensor | None:
-        """What is added to the states of all queries of a sequence: [B, 1, D]; None: there are no columns of sequences."""
+        """Return the term in the states of all queries of a sequence, [B, 1, D]; None: there are no static columns."""
         rows = covariates_of(batch)
         found = self.query(rows.static_numbers, rows.static_codes)
         return None if found is None else found.unsqueeze(1)
 
     def named_arrays(self) -> dict[str, Tensor]:
-        """Views of the parameters under their public names."""
+        """Return views of the parameters under their public names."""
         parts = {"covariate": self.event, "static.event": self.static, "static.query": self.query}
         return {name: one for prefix, part in parts.items() for name, one in part.named_arrays(prefix).items()}
 
     def check_state(self) -> None:
-        """Raise a `ValueError` that says which numbers no such model can have."""
+        """Raise a `ValueError` that names the numbers that are invalid in this model."""
         offsets, rows = self.kept_offsets, len(self.kept_numbers)
         if int(offsets[0]) != 0 or int(offsets[-1]) != rows or bool((offsets[1:] < offsets[:-1]).any()):
             raise ValueError("the rows of its kept covariates do not fit its types")
@@ -193,7 +193,7 @@ def covariates_of(batch: Batch) -> CovariateRows:
 
 
 def add_covariates(model: IntensityModel, encoding: CovariateEncoding, kept: int = 0) -> CovariateEmbedding:
-    """Let a model use these columns from now on; initially its results do not change."""
+    """Let a model use these columns from now on. Its results do not change before training."""
     assert model.covariates is None, "it has some"
     dim: Any = getattr(model, "dim")  # noqa: B009
     made = CovariateEmbedding(encoding, dim, model.types, kept).to(model.device, model.dtype)
@@ -202,7 +202,7 @@ def add_covariates(model: IntensityModel, encoding: CovariateEncoding, kept: int
 
 
 def take_covariates(model: IntensityModel, data: EventData) -> None:
-    """Before training: the columns that were named with the training data, unless the model has some; those left over are said."""
+    """Before training: use the columns named with the training data, unless the model has some already. Warn of unused columns."""
     if not data.covariates:
         return
     if model.takes_covariates and model.covariates is None:
@@ -217,7 +217,7 @@ def take_covariates(model: IntensityModel, data: EventData) -> None:
 
 
 def say_unused(data: EventData, why: str, known: Sequence[str] = ()) -> None:
-    """Warn of columns that were named with the data and are not used."""
+    """Warn of columns that were named with the data but are not used."""
     unused = [name for name in data.covariates.columns if name not in known]
     if unused:
         log.warning("%s, and does without %s", why, listed(unused, most=10))

@@ -1,4 +1,4 @@
-"""Covariates of drawn events: those of a random training event of the same type, or missing ones; and the calendar."""
+"""Covariates and calendar terms of drawn events. Covariates are copied from a random training event of the same type, or missing."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from foretell.sampling.core.sampler import FutureCovariates, Sampler
 
 
 class FutureClock:
-    """The calendar of sequences that are continued."""
+    """The calendar of sequences that a sampler continues."""
 
     def __init__(self, calendar: CalendarEmbedding, starts: Tensor) -> None:
-        self.calendar, self.starts = calendar, starts  # float64 [W]: the moments of time 0
+        self.calendar, self.starts = calendar, starts  # float64 [W]: the moments at time 0
 
     def select(self, rows: Tensor) -> FutureClock:
         return FutureClock(self.calendar, self.starts[rows])
 
     def of_events(self, sequences: Tensor, times: Tensor) -> Tensor:
-        """The term that is added to the embeddings of events at these times [n]: [n, D]."""
+        """Return the term in the embeddings of events at these times [n]: [n, D]."""
         return self.calendar.waves(self.starts[sequences], times) @ self.calendar.event
 
     def on_windows(self, middle: Tensor, half: Tensor, degree: int, starts: Tensor | None = None) -> ChebyshevPiece:
-        """The term at queries on windows `middle ± half` [W, P]: [W, P, D]; `starts` [W, P] gives their sequences if they are in
-        another order."""
+        """Return the term at queries on windows `middle ± half` [W, P]: [W, P, D]. `starts` [W, P] are the sequences' starts if the
+        order differs from that of the sampler."""
         begin = self.starts[:, None] if starts is None else starts
         waves = calendar_waves(self.calendar.phases, begin.expand_as(middle), middle, half, degree)
         return waves.through(self.calendar.query)
 
     def changes(self, start: Tensor, end: Tensor) -> Tensor:
-        """Whether clocks are put forward or back on windows [W, P]: bool [W, P]."""
+        """Return whether clocks are put forward or back on windows [W, P]: bool [W, P]."""
         return changes_within(self.calendar.phases, self.starts[:, None].expand_as(start), start, end)
 
     @property
     def shortest(self) -> float:
-        """The shortest wave, in the data's unit."""
+        """Return the shortest wavelength, in the data's unit."""
         return SHORTEST_WAVE / self.calendar.calendar.seconds_per_unit
 
 
 class DrawnCovariates:
-    """What covariates and the calendar add to events that are drawn, and to queries, of sequences that are continued."""
+    """The terms of covariates and calendar for drawn events and for queries of the sequences that a sampler continues."""
 
     def __init__(
         self,
         inputs: CovariateEmbedding | None,
-        own: Tensor | None,  # [W, D]: of sequences, in every event
-        query: Tensor | None,  # [W, D]: of sequences, in every query
+        own: Tensor | None,  # [W, D]: static term in every event
+        query: Tensor | None,  # [W, D]: static term in every query
         random: torch.Generator,
         how: FutureCovariates = "drawn",
         clock: FutureClock | None = None,
@@ -65,7 +65,7 @@ class DrawnCovariates:
     def start(
         cls, inputs: CovariateEmbedding | None, batch: Batch, calendar: CalendarEmbedding | None = None
     ) -> DrawnCovariates:
-        """For the sequences of a batch."""
+        """Return the terms for the sequences of a batch."""
         random = torch.Generator().manual_seed(0)
         clock = None if calendar is None else FutureClock(calendar, starts_of(batch))
         if inputs is None:
@@ -80,7 +80,7 @@ class DrawnCovariates:
         return DrawnCovariates(self.inputs, own, query, self.random, self.how, clock)
 
     def of_events(self, sequences: Tensor, types: Tensor, times: Tensor) -> Tensor | None:
-        """What is added to the embeddings of events of these types at these times, in these sequences: [n, D]; None: nothing."""
+        """Return the term in the embeddings of drawn events, [n, D], from their sequences, types and times; None: no term."""
         found = self._of_covariates(sequences, types)
         return found if self.clock is None else plus(self.clock.of_events(sequences, times), found)
 
@@ -92,16 +92,16 @@ class DrawnCovariates:
         return own if found is None else plus(found, own)
 
     def on_windows(self, state: ChebyshevPiece, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """States [W, P, D] on windows `middle ± half`, with what is added to them."""
+        """Return the states [W, P, D] on windows `middle ± half` with the terms of queries added."""
         found = state if self.query is None else state + self.query[:, None]
         return found if self.clock is None else found + self.clock.on_windows(middle, half, degree)
 
     def judged(self, upper: Tensor, middle: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """What a bound is judged by: about the intensity in the middle, or the bound itself where no bound can be tight."""
+        """Return the value to compare a bound with: about the intensity in the middle, or the bound itself if none can be tight."""
         return middle if self.clock is None else torch.where(self.clock.changes(start, end), upper, middle)
 
     def _drawn(self, kept: CovariateEmbedding, types: Tensor) -> tuple[Tensor, Tensor]:
-        """Numbers and codes of a training event of each type, missing where there is none or where they are to be: [n, …] each."""
+        """Draw one kept training event per type and return its numbers and codes, [n, …] each; missing if nothing is kept for the type."""
         rows = len(kept.kept_numbers)
         start = kept.kept_offsets[types]
         count = kept.kept_offsets[types + 1] - start
@@ -109,7 +109,7 @@ class DrawnCovariates:
             count = torch.zeros_like(count)
         draws = torch.rand(len(types), generator=self.random, dtype=torch.float64).to(types.device)
         place = start + (draws * count).long()
-        # Behind all that are kept stands an event of which nothing is known.
+        # The last kept row stands for an event with no known covariates.
         place = torch.where(count > 0, place, rows)
         missing = F.pad(kept.kept_missing, (0, 0, 0, 1), value=1).bool()[place]
         numbers, codes = (F.pad(one, (0, 0, 0, 1))[place] for one in (kept.kept_numbers, kept.kept_codes))

@@ -1,7 +1,7 @@
-"""Periods that stand out in the gaps between events: data in, the strongest periods out.
+"""Find the strongest periods in the gaps between events.
 
-Where people work by day, gaps of some days are mostly whole days. For a period `p`, gaps longer than that are weighted, by weights that
-rise smoothly from 0 at `p` to 1 at `3p` and fall as smoothly to 0 at the longest gap, and their phases averaged:
+Where people work by day, gaps of some days are mostly whole days. For a period `p`, gaps longer than `p` get a weight that rises
+smoothly from 0 at `p` to 1 at `3p` and falls as smoothly to 0 at the longest gap. Their phases are averaged:
 `c = Σ w exp(2πi g/p) / Σ w`. For a smooth density this is almost 0; if phases are uniform, `|c|² (Σ w)² / Σ w²` has about
 a standard exponential distribution.
 """
@@ -13,18 +13,18 @@ import numpy as np
 from foretell.data import EventData
 from foretell.data.dequantise import grid_of
 
-LONGEST_QUANTILE = 0.995  # of the gaps: frequencies are told apart that differ by one over the longest
-CYCLES, PER_CYCLE = (6, 400), 2  # of a period in the longest gap, and frequencies looked at per cycle
-FEWEST, MOST = 200, 20_000  # gaps that are looked at
-CHANCE = 1e-6  # that any of the periods of data without one is taken for one
-WEAKEST = 0.05  # |c|: less than this would hardly change a score
-WHOLE_STEPS = 10  # a period of fewer steps of the grid that times lie on is the grid's own
-SIDEBAND = 0.1  # of a frequency: lines as near as that to a stronger one are its own
-REFINED = 33  # frequencies around the best among which a better one is looked for
+LONGEST_QUANTILE = 0.995  # of the gaps, taken as the longest; frequencies are distinguished if they differ by one cycle per longest gap
+CYCLES, PER_CYCLE = (6, 400), 2  # cycles of a period in the longest gap, and tested frequencies per cycle
+FEWEST, MOST = 200, 20_000  # the smallest and largest number of gaps to analyse
+CHANCE = 1e-6  # the probability of finding any period in data without one
+WEAKEST = 0.05  # the smallest |c| that is used: a smaller one would hardly change a score
+WHOLE_STEPS = 10  # a period of fewer grid steps is a property of the grid of times
+SIDEBAND = 0.1  # relative distance of frequencies within which a line belongs to a stronger one
+REFINED = 33  # the number of frequencies tried around the best one to refine it
 
 
 def gap_periods(data: EventData, most: int) -> tuple[float, ...]:
-    """At most `most` periods, the strongest first; none where there is none beyond chance."""
+    """Return at most `most` periods, the strongest first; an empty tuple if none is beyond chance."""
     gaps = data.gaps()
     gaps = gaps[gaps > 0.0]
     if not most or len(gaps) < FEWEST:
@@ -50,7 +50,7 @@ def gap_periods(data: EventData, most: int) -> tuple[float, ...]:
 
 
 def _strength(gaps: np.ndarray, frequency: float) -> float:
-    """The strength of a line at this frequency, in standard exponentials; 0 where it is too weak. Gaps are sorted, and the longest is 1."""
+    """Return the strength of a line at this frequency, in standard exponentials; 0 if too weak. `gaps` are sorted, the longest is 1."""
     gaps = gaps[np.searchsorted(gaps, 1.0 / frequency) :]
     if len(gaps) < FEWEST:
         return 0.0

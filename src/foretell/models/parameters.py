@@ -1,4 +1,4 @@
-"""A model's parameters as JSON under their public names, and back; with them anyone can recompute the model by hand."""
+"""A model's parameters as JSON under their public names, and back. They suffice to recompute the model by hand."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from foretell.models.tensor_file import LARGEST_UNIT, SMALLEST_UNIT
 from foretell.reading import read_json
 
 FORMAT = 2
-EARLIER = 1  # facts and rules were numbered together
+EARLIER = 1  # the format in which facts and rules were numbered together
 
 
 def parameters_json(model: IntensityModel) -> dict[str, Any]:
-    """Shapes as nested lists; `w` and `τ` in the data's own unit of time."""
+    """Return all parameters as nested lists in their shapes, with `w` and `τ` in the data's own unit of time."""
     found: dict[str, Any] = {"format": FORMAT, "model": model.kind}
     found |= _sizes(model)
     if model.shown_units:
@@ -43,14 +43,14 @@ def read_parameters(path: Path) -> dict[str, Any]:
 
 
 def in_present_format(model: IntensityModel, found: dict[str, Any]) -> dict[str, Any]:
-    """A file's object with the names of today."""
+    """Return a file's object with the names of the present format."""
     if found.get("format") != EARLIER or not isinstance(model, RenamesParameters):
         return found
     return {**found, "format": FORMAT, "parameters": model.renamed_parameters(found["parameters"])}
 
 
 def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -> None:
-    """Names missing, unknown or of the wrong shape are errors, all of them at once; then nothing is changed."""
+    """Set a model's parameters. Report all missing and unknown names and wrong shapes at once; then nothing is changed."""
     found = in_present_format(model, found)
     expected, given = model.named_arrays(), found["parameters"]
     problems = [f"{source}: unknown parameter `{name}`" for name in given if name not in expected]
@@ -66,7 +66,7 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
         if name in given:
             made = _tensor(given[name], array.dtype)
             if made is not None and array.numel() == made.numel() == 0:
-                made = made.reshape(array.shape)  # a matrix without rows is written []
+                made = made.reshape(array.shape)  # a matrix without rows is written as []
             if made is None or made.shape != array.shape:
                 shape = "numbers of one shape" if made is None else f"shape {list(made.shape)}"
                 problems.append(
@@ -79,7 +79,7 @@ def load_parameters(model: IntensityModel, found: dict[str, Any], source: str) -
             "\n".join(problems[:20] + ([f"… and {len(problems) - 20} more"] if len(problems) > 20 else []))
         )
     before = model.units()
-    units = before | _units(model, found["time"], source) if "time" in found else before  # `w` is counted in them
+    units = before | _units(model, found["time"], source) if "time" in found else before  # the units of `w`
     if "features" in found and isinstance(model, HasNumbers):
         model.number_scales.load(found["features"], source)
     model.set_units(units)
@@ -99,7 +99,7 @@ def _time_dim(model: IntensityModel) -> dict[str, int]:
 
 
 def _units(model: IntensityModel, time: Any, source: str) -> dict[str, float]:
-    """The units that a file of parameters has, under their own names."""
+    """Return the units in a file of parameters, under the names of the model's attributes."""
     names = list(model.shown_units)
     fine = isinstance(time, dict) and all(
         type(time.get(name)) in (int, float)
@@ -120,7 +120,7 @@ def _may_be_none(unit: str) -> bool:
 
 
 def _tensor(value: Any, dtype: torch.dtype) -> Tensor | None:
-    """Numbers that are finite in the model's precision too."""
+    """Return the numbers as a tensor; None if one is not finite in the model's precision."""
     try:
         made = torch.tensor(value, dtype=torch.float64).to(dtype)
     except (ValueError, TypeError, RuntimeError, OverflowError):

@@ -1,4 +1,4 @@
-"""An encoded history taken apart into its tensors and put together again: lists and dataclasses of tensors, batch dimension first."""
+"""Split an encoded history into its tensors and rebuild it: lists and dataclasses of tensors, batch dimension first."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 
 
 def tensors_of(history: Any) -> list[Tensor]:
-    """All tensors, in the order of the fields."""
+    """Return all tensors, in the order of the fields."""
     if isinstance(history, Tensor):
         return [history]
     return [tensor for part in _parts(history) for tensor in tensors_of(part)]
 
 
 def with_tensors(history: Any, tensors: list[Tensor], rows: slice | Sequence[int] = slice(None)) -> Any:
-    """A history with other tensors in place of its own, which belong to these of its rows."""
+    """Return a copy of a history with other tensors, which belong to these rows of the batch."""
     return _filled(history, iter(tensors), rows)
 
 
 def _parts(history: Any) -> list[Any]:
-    if hasattr(history, "take_rows"):  # known on the host
+    if hasattr(history, "take_rows"):  # row indices that are on the host
         return []
     if dataclasses.is_dataclass(history):
         return [getattr(history, field.name) for field in dataclasses.fields(history)]

@@ -1,7 +1,7 @@
-"""Which models there are, found by their kind: those of this package, those of other packages, and those registered by hand.
+"""The registry of models by kind: those of this package, those of other packages, and those registered by a caller.
 
-A model states itself once, `@register(ModelSpec(...))` above its class. A package adds one with an entry point of the group
-`foretell.models`: `kind = "module:class"`. A model's module is imported when its kind is asked for; nothing here imports torch.
+A model describes itself once, with `@register(ModelSpec(...))` above its class. A package adds a model with an entry point of the group
+`foretell.models`: `kind = "module:class"`. A model's module is imported when its kind is first used; nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from foretell.data import Vocabulary
     from foretell.models.base import IntensityModel
 
-GROUP = "foretell.models"  # of entry points
+GROUP = "foretell.models"  # the group of entry points
 DEFAULT = "anhp"
 M = TypeVar("M", bound=type)
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Options of a model: one field each. A constructor, a configuration, flags, a saved file and a search all read them here."""
+    """Options of a model, one field each. Constructors, configurations, flags, saved files and searches all read these fields."""
 
     kind: ClassVar[str]
-    earlier: ClassVar[dict[str, Any]] = {}  # what options were, for files that were written before they existed
-    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # options that belong together, by name
+    earlier: ClassVar[dict[str, Any]] = {}  # values of options for files that were written before these options existed
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # sets of options by the name of the preset
 
     def make(self, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> IntensityModel:
-        """A fresh model of this kind."""
+        """Return an untrained model of this kind."""
         return find_model(self.kind).from_options(self, vocabulary, seed=seed, dtype=dtype)
 
     def mistakes(self) -> list[str]:
-        """Values that have the right type but make no sense."""
+        """Return one message per value that has the right type but makes no sense."""
         return []
 
     def check(self) -> None:
@@ -54,12 +54,12 @@ class ModelOptions:
 class EmbeddingOptions(ModelOptions):
     dim: int = option(
         32, flag="Dimension of the embeddings.", tuned=(4, 8, 16, 32, 64, 128)
-    )  # the paper's best: 32, 64
+    )  # the paper's best values: 32, 64
 
-    # Where the data have absolute times, and more than two weeks of them
+    # For data with absolute times that span more than two weeks
     calendar: bool = option(True, flag="Whether intensities follow the clock: day, week and year.")
 
-    smallest: ClassVar[int] = 1  # dimension that makes sense
+    smallest: ClassVar[int] = 1  # the smallest dimension that makes sense
     earlier: ClassVar[dict[str, Any]] = {"calendar": False}
 
     def mistakes(self) -> list[str]:
@@ -68,7 +68,7 @@ class EmbeddingOptions(ModelOptions):
 
 @dataclass(frozen=True)
 class LayerOptions(EmbeddingOptions):
-    """Layers of attention to the past, which has its time embedded in waves."""
+    """Options of models with layers of attention and waves that embed time."""
 
     layers: int = option(2, flag="Layers of attention.", tuned=(1, 2, 3, 4, 5, 6))  # the paper's best L is 1 to 3
     layer_norm: bool = option(False, doc="Normalise before and after each sublayer.")
@@ -106,10 +106,10 @@ class HeadOptions(LayerOptions):
 class ModelSpec:
     """A model's description of itself."""
 
-    kind: str  # its name in configurations and files
-    title: str  # its name in text
+    kind: str  # the name in configurations and files
+    title: str  # the name in text
     options: type[ModelOptions]
-    summary: str  # what it is, in one line
+    summary: str  # one line that describes the model
     citation: str
 
     @property
@@ -121,7 +121,7 @@ _registered: dict[str, type[IntensityModel]] = {}
 
 
 def register(spec: ModelSpec) -> Callable[[M], M]:
-    """Above the class of a model; afterwards it is found by its kind, and its constructor shows all options."""
+    """Decorate the class of a model: `find_model` then finds it by its kind, and its constructor's signature lists all options."""
 
     def decorate(model: M) -> M:
         home = f"{model.__module__}:{model.__qualname__}"
@@ -138,7 +138,7 @@ def register(spec: ModelSpec) -> Callable[[M], M]:
     return decorate
 
 
-# Parameters of constructors that are no options.
+# Parameters of constructors that are not options.
 CONSTRUCTOR = {
     "vocabulary": "The event types, or their number.",
     "program": "The rules: a `Program`, a file, or the name of one in the package.",
@@ -149,7 +149,7 @@ CONSTRUCTOR = {
 
 
 def _docstring(model: type, options: type[ModelOptions]) -> str:
-    """The class's own docstring with its arguments, each option's from where the option is stated; before its example."""
+    """Return the class's docstring with an entry per argument, inserted before the example. Options bring their own help texts."""
     text, mark, example = inspect.cleandoc(model.__doc__ or "").partition("Example:")
     told = CONSTRUCTOR | {one.name: one.metadata.get("doc", "") for one in fields(options) if one.name != "program"}
     names = inspect.signature(model).parameters
@@ -158,7 +158,7 @@ def _docstring(model: type, options: type[ModelOptions]) -> str:
 
 
 def _signature(model: type, options: type[ModelOptions]) -> inspect.Signature:
-    """A constructor's, with every option by name in place of `**changes`."""
+    """Return the constructor's signature with every option by name in place of `**changes`."""
     own = [one for one in inspect.signature(model.__init__).parameters.values() if one.name != "self"]
     plain = [one for one in own if one.kind is not inspect.Parameter.VAR_KEYWORD]
     hints, taken = get_type_hints(options), {one.name for one in plain}
@@ -172,12 +172,12 @@ def _signature(model: type, options: type[ModelOptions]) -> inspect.Signature:
 
 
 def model_kinds() -> list[str]:
-    """All kinds of models; none of them is imported for this."""
+    """Return all kinds of models without importing them."""
     return [*dict.fromkeys([*BUILT_IN, *_registered, *sorted(one.name for one in _entries())])]
 
 
 def find_model(kind: Any) -> type[IntensityModel]:
-    """The class of a kind of model."""
+    """Return the class of a kind of model."""
     if kind not in [*_registered, *BUILT_IN]:
         check_choice("model.kind", kind, model_kinds(), repr)
         _load_entry(kind)
@@ -187,7 +187,7 @@ def find_model(kind: Any) -> type[IntensityModel]:
 
 
 def find_network(kind: str) -> Any:
-    """As `find_model`, or the class of a head for another task."""
+    """Return the class of a kind of model, or of a task head."""
     return _load(TASK_HEADS[kind]) if kind in TASK_HEADS else find_model(kind)
 
 
@@ -196,7 +196,7 @@ def model_options(kind: Any) -> type[ModelOptions]:
 
 
 def model_specs() -> list[ModelSpec]:
-    """The descriptions of foretell's own models."""
+    """Return the descriptions of foretell's own models."""
     return [find_model(kind).about for kind in BUILT_IN]
 
 
@@ -210,7 +210,7 @@ def _load(home: str) -> Any:
 
 
 def _load_entry(kind: str) -> None:
-    """Import the one package that has a model of this kind; whatever is wrong with it names the package."""
+    """Import the package that provides a model of this kind. Every error message names the package."""
     found = {(one.value, _package(one)): one for one in _entries() if one.name == kind}
     if len(found) > 1:
         packages = " and ".join(sorted(package for _, package in found))

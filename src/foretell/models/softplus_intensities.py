@@ -1,4 +1,4 @@
-"""Intensities that are a softplus of a state (paper, equation 5): `λ_k = τ_k softplus(w_k·[1; h]/τ_k)`; NHP and S2P2 share it."""
+"""Intensities as a softplus of a state (paper, equation 5): `λ_k = τ_k softplus(w_k·[1; h]/τ_k)`. NHP and S2P2 use it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from foretell.nn.intensity import log_softplus
 from foretell.nn.lookup import lookup
 from foretell.sampling.bounds.values import Value, affine, softplus
 
-MOST_SCORES = 2  # types per dimension up to which all scores of an event cost less than fetching its own type's vector
+MOST_SCORES = 2  # types per dimension, up to which computing all scores is cheaper than selecting vectors by type
 
 
 class SoftplusIntensities(IntensityModel[OptionsT]):
-    """A model whose state at a query is one vector h: [..., dim]."""
+    """A model whose state at a query is one vector h, [..., dim]."""
 
     dim: int
     w: nn.Parameter  # [K, dim]
@@ -27,12 +27,12 @@ class SoftplusIntensities(IntensityModel[OptionsT]):
     log_tau: nn.Parameter  # [K]
 
     def scores(self, state: Value) -> Value:
-        """`w_k·[1; h]/τ_k` for all types: [..., K]."""
+        """Return `w_k·[1; h]/τ_k` for all types: [..., K]."""
         tau = self.log_tau.exp()
         return affine(state, self.w / tau[:, None], self.w_constant / tau)
 
     def intensities_at(self, scores: Value) -> Value:
-        """In the data's unit: [..., K]."""
+        """Return the intensities of all types in the data's unit, [..., K], from scores."""
         return softplus(scores) * (self.log_tau.exp() / self.time_scale)
 
     def intensities(self, state: Value) -> Value:
@@ -53,7 +53,7 @@ class SoftplusIntensities(IntensityModel[OptionsT]):
     def gap_intensities(
         self, before: Tensor, state: Tensor, batch: Batch, queries: Queries, pseudo: bool
     ) -> GapIntensities:
-        """From states just before each event [B, N, dim], which are known from reading it, and those at the queries."""
+        """Return the likelihood's terms from states just `before` each event [B, N, dim] and states at the queries."""
         scores = self.scores(state)
         log_unit = self.log_tau - math.log(self.time_scale)
         if self.types <= MOST_SCORES * self.dim:
@@ -69,10 +69,10 @@ class SoftplusIntensities(IntensityModel[OptionsT]):
             (log_softplus(scores) + log_unit).sum(-1) if pseudo else None,
         )
 
-    # In and out
+    # Public names of the parameters
 
     def intensity_arrays(self) -> dict[str, Tensor]:
-        """`w` and `τ` in the data's unit, under their public names."""
+        """Return `w` and `τ` in the data's unit, under their public names."""
         w = torch.cat([self.w_constant[:, None], self.w], dim=1) / self.time_scale
         tau = self.log_tau.exp() / self.time_scale
         found = {}
@@ -81,7 +81,7 @@ class SoftplusIntensities(IntensityModel[OptionsT]):
         return found
 
     def check_positive(self, arrays: dict[str, Tensor], *others: str) -> None:
-        """Every `τ`, and what else is named, must be above 0."""
+        """Check that every `τ`, and every array named in `others`, is above 0."""
         for name in [*(f"intensity.{name}.tau" for name in self.vocabulary.names), *others]:
             if not bool((arrays[name] > 0).all()):
                 raise ForetellError(f"{name} = {float(arrays[name].min())}: expected a number above 0")

@@ -1,8 +1,8 @@
-"""A model initialised from another run: parameters that fit are copied, the rest is initialised as usual, and both are listed.
+"""Initialise a model from another run: parameters that fit are copied, the others are initialised as usual, and both are listed.
 
-From a model of the same kind and sizes everything is copied, including its units of time. From a pretrained encoder or a classifier, or
-from an A-NHP with other coarse types, the encoder is copied: time features, vectors of the event types, `Q, K, V` and sublayers of
-every layer.
+From a model of the same kind and sizes everything is copied, including its units of time. From a pretrained encoder, a classifier, or an
+A-NHP with other coarse types, the encoder is copied: time features, vectors of the event types, and `Q, K, V` and sublayers of every
+layer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TransferReport:
     source: str
     kind: str
     taken: tuple[str, ...]  # names of the tensors that come from the source
-    fresh: tuple[str, ...]  # and of those that start as in any new model
+    fresh: tuple[str, ...]  # names of the tensors that are initialised as usual
 
     def to_json(self) -> dict[str, Any]:
         return {"source": self.source, "kind": self.kind, "taken": list(self.taken), "fresh": list(self.fresh)}
@@ -47,16 +47,16 @@ def start_from(
     """A new model initialised with the parameters of another model; parameters that do not fit are initialised as usual.
 
     Args:
-        model: the new model, whose options count.
+        model: the new model, which determines the options.
         source: the trained model, pretrained encoder or classifier.
-        data: what the new model will learn from.
-        name: what messages call the source.
-        seed: of what starts fresh.
-        head: what told the types of masked events becomes the first guess of the intensities, and the vector of masked events that of
-            the one coarse type: both stand for an event of which only the time is known.
+        data: the training data of the new model.
+        name: the name of the source in messages.
+        seed: the seed for parameters that are not copied.
+        head: copy the head of masked pretraining too: its weights initialise the intensities, and the vector of masked events
+            initialises the one coarse type. Both vectors stand for an event whose time is known and whose type is not.
 
     Returns:
-        The model, and which tensors were taken and which are fresh.
+        The model, and a report of the tensors that were copied and that were not.
 
     Raises:
         ForetellError: the source is of another kind, or has other sizes or event types.
@@ -88,7 +88,7 @@ def start_from(
     if head:
         raise ForetellError(f"train.init_head: {name} is {source.title}, expected a run of masked pretraining")
     _check_options(model, other, name)
-    free = {"dtype", *_free(model)}  # what a new run may choose for itself
+    free = {"dtype", *_free(model)}  # options that may differ in a new run
     spec = {**other.spec(), **{key: value for key, value in model.spec().items() if key in free}}
     made = rebuild({**describe(other), "spec": spec})
     assert isinstance(made, IntensityModel)
@@ -99,7 +99,7 @@ def start_from(
 def take_encoder(
     model: ANHP, source: Network, data: EventData, name: str, *, seed: int = 0, head: bool = False
 ) -> TransferReport:
-    """The encoder alone; intensities start fresh, for the vectors that were taken and the rates of `data`."""
+    """Copy the encoder alone. Intensities are initialised anew, from the copied vectors and the rates of `data`."""
     other = source.encoder if isinstance(source, TaskHead) else source
     if not isinstance(other, ANHP):
         raise ForetellError(
@@ -136,7 +136,7 @@ def _take_head(model: ANHP, source: Network, name: str) -> list[str]:
 
 
 def _groups(names: Any) -> tuple[str, ...]:
-    """Names of tensors, with all those of a list of layers as one."""
+    """Return the names of tensors, with all tensors of a list of layers under one name."""
     return tuple(dict.fromkeys(str(name).split(".")[0] for name in names))
 
 
@@ -161,7 +161,7 @@ def _free(model: IntensityModel) -> list[str]:
 
 
 def _check_options(model: IntensityModel, other: IntensityModel, name: str, but: tuple[str, ...] = ()) -> None:
-    """All options that give tensors their sizes and meaning; programs are compared by their rules."""
+    """Check that all options that determine sizes and meaning of tensors are equal. Programs are compared by their rules."""
     mine, theirs = model.spec(), other.spec()
     keys = [key for key in names_of(model.options) if key in theirs and key not in (*_free(model), *but)]
     wrong = [key for key in keys if mine.get(key) != theirs.get(key)]

@@ -1,6 +1,6 @@
-"""An A-NHP's encoder with a head for another task than intensities: the type of a masked event, a property of a sequence or of events.
+"""Task heads on an A-NHP's encoder: they predict the type of a masked event, or a label of a sequence or of its events.
 
-The parameters of the head are additional: they stay in the file of the task, and those of the encoder can initialise other models.
+The parameters of the head are additional and stay in the task's file. Those of the encoder can initialise other models.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from foretell.models.attention.two_sided import (
 from foretell.nn.lookup import lookup
 from foretell.options import Sight
 
-PSEUDO_COUNT = 0.5  # of every type or label, so that none is impossible at the start
+PSEUDO_COUNT = 0.5  # added to the count of every type or label, so that none is impossible at the start
 
 
 class TaskHead(nn.Module, ABC):
-    """The common part of all heads: an encoder, and scores `weight·embedding + level` for each outcome."""
+    """The base class of all heads: an encoder, and a score `weight·embedding + level` for each outcome."""
 
     kind: ClassVar[str]
     title: ClassVar[str]
-    purpose: ClassVar[str]  # what may be done with such a run, for messages
+    purpose: ClassVar[str]  # what to do with such a run, for messages
 
     def __init__(self, encoder: ANHP, outcomes: int, seed: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class TaskHead(nn.Module, ABC):
         noise = torch.empty(outcomes, encoder.dim).normal_(generator=generator).mul_(0.1 / math.sqrt(encoder.dim))
         self.weight = nn.Parameter(noise.to(encoder.dtype))
         self.level = nn.Parameter(torch.zeros(outcomes, dtype=encoder.dtype))
-        # The vector of what has no type of its own: the masked event, or the question about a whole sequence.
+        # The vector of an event without a type: a masked event, or the row that summarises a sequence.
         self.base = nn.Parameter(torch.empty(encoder.dim).normal_(generator=generator).to(encoder.dtype))
 
     @property
@@ -71,7 +71,7 @@ class TaskHead(nn.Module, ABC):
 
     @property
     def noise(self) -> torch.Generator | None:
-        """Where dropout takes its noise from."""
+        """The generator of dropout's random numbers."""
         return self.encoder.noise
 
     @noise.setter
@@ -79,23 +79,23 @@ class TaskHead(nn.Module, ABC):
         self.encoder.noise = generator
 
     def learned(self) -> list[nn.Parameter]:
-        """Everything but what only intensities need."""
+        """Return all parameters except those that only intensities use."""
         mine = [self.weight, self.level, self.base, *self.encoder.attention.parameters(), self.encoder.fine]
         return mine if self.encoder.bos_base is None else [*mine, self.encoder.bos_base]
 
     def start_levels(self, counts: np.ndarray) -> None:
-        """Begin with the frequencies of the training data."""
+        """Set the levels to the log-frequencies of the training data."""
         shares = (counts + PSEUDO_COUNT) / (counts + PSEUDO_COUNT).sum()
         with torch.no_grad():
             self.level.copy_(torch.from_numpy(np.log(shares)))
 
     def log_probabilities_of(self, embedding: Tensor) -> Tensor:
-        """Log-probabilities of all outcomes, from top embeddings [..., D]."""
+        """Return the log-probabilities of all outcomes from top embeddings [..., D]."""
         return torch.log_softmax(F.linear(embedding, self.weight, self.level), dim=-1)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """A context without dropout; the previous mode is restored afterwards, also after an error."""
+        """A context without dropout. The previous mode is restored afterwards, also after an error."""
         was_training = self.training
         self.eval()
         try:
@@ -105,16 +105,16 @@ class TaskHead(nn.Module, ABC):
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:
-        """The encoder's, and what else is needed to make this again; JSON."""
+        """Return the encoder's spec, and what else is needed to rebuild this network, as JSON."""
 
     @classmethod
     @abstractmethod
     def from_spec(cls, spec: dict[str, Any], vocabulary: Vocabulary) -> Self:
-        """The inverse of `spec`."""
+        """Rebuild a network, without its tensors, from what `spec` returned."""
 
 
 class MaskedANHP(TaskHead):
-    """Which type had the event that was masked? (Paper, end of section 2: the objective of BERT, in continuous time.)"""
+    """Predicts the type of each masked event (paper, end of section 2: the objective of BERT, in continuous time)."""
 
     kind = "anhp-masked"
     title = "A-NHP, masked pretraining"
@@ -125,11 +125,11 @@ class MaskedANHP(TaskHead):
 
     def __init__(self, encoder: ANHP, seed: int = 0) -> None:
         super().__init__(encoder, encoder.types, seed)
-        with torch.no_grad():  # events start by raising their own type, as in the generative model
+        with torch.no_grad():  # as in the generative model, events raise their own type
             self.weight.add_(encoder.fine * (encoder.options.echo / encoder.dim))
 
     def rows(self, batch: Batch, removed: Tensor, masked: Tensor, visible: Tensor | None = None) -> EventRows:
-        """The corrupted history: what was `removed` [B, N] is seen by nobody, what was `masked` [B, N] lost its type."""
+        """Return the corrupted history: events in `removed` [B, N] are visible to nobody, events in `masked` [B, N] have no type."""
         seen = sight(batch, "two-sided") if visible is None else visible
         own = lookup(self.encoder.fine, batch.types)
         return EventRows(
@@ -140,7 +140,7 @@ class MaskedANHP(TaskHead):
         )
 
     def log_probabilities(self, batch: Batch, removed: Tensor, masked: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Log-probabilities of every type, for each masked event in the order of the batch: [masked events, K]."""
+        """Return log-probabilities of every type for each masked event, in the order of the batch: [masked events, K]."""
         top = embed_rows(self.encoder, self.rows(batch, removed, masked, visible))[-1]
         return self.log_probabilities_of(top[masked])
 
@@ -153,10 +153,10 @@ class MaskedANHP(TaskHead):
 
 
 class Classifier(TaskHead):
-    """Which label has a sequence, or each of its events?
+    """Predicts the label of a sequence, or of each of its events.
 
-    A sequence is summed up by a question at its end: a row with a vector of its own that attends to all events, layer by layer, as a
-    possible event does in the generative model. An event's label comes from the event's own top embedding.
+    For a sequence, an extra row at its end has a learned vector and attends to all events in every layer, like a possible event in the
+    generative model. The label of an event is predicted from that event's own top embedding.
     """
 
     kind = "anhp-classifier"
@@ -179,17 +179,17 @@ class Classifier(TaskHead):
         self.labels, self.label = labels, label
         self.of: Of = of
         self.history: Sight = history
-        self.counts = np.zeros(len(labels), dtype=np.int64)  # of the labels in the training data
+        self.counts = np.zeros(len(labels), dtype=np.int64)  # how often each label occurs in the training data
 
     def prepare(self, data: EventData, counts: np.ndarray) -> None:
-        """Units and starting rates from training data, and the frequencies of their labels."""
+        """Compute units, starting rates and initial levels from training data and the counts of its labels."""
         if not self.encoder.fitted:
             self.encoder.prepare(data)
         self.counts = counts.astype(np.int64)
         self.start_levels(counts)
 
     def log_probabilities(self, batch: Batch) -> Tensor:
-        """Log-probabilities of every label: [B, labels] of sequences, [B, N, labels] of events."""
+        """Return log-probabilities of every label: [B, labels] for sequences, [B, N, labels] for events."""
         rows = event_rows(self.encoder, batch, sight(batch, self.history))
         if self.of == "events":
             return self.log_probabilities_of(embed_rows(self.encoder, rows)[-1])

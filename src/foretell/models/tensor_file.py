@@ -1,6 +1,6 @@
-"""A safetensors file from anywhere → its tensors and its description, all checked: a regular file, whole, finite, flat JSON.
+"""Read a safetensors file that need not be trusted: check that it is regular, complete and finite, with flat JSON as description.
 
-Rebuilding a model from a description is bounded, too: a file must not ask for more memory than it could fill.
+The memory for rebuilding a model from a description is bounded by the size of the file.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from foretell.errors import ForetellError
 from foretell.reading import MIB, UnreadableFile, check_file, parse_json
 
-HOLES_FROM = 256 * MIB  # a file of this size that takes less than half of it on the disk has holes
-SMALL = 64 * MIB  # that any model may take
-LARGER = 16  # times the file, that a model may take while it is built
-SMALLEST_UNIT, LARGEST_UNIT = 1e-100, 1e100  # of time; beyond these, quotients of times leave float64
+HOLES_FROM = 256 * MIB  # a file of at least this size that takes less than half of it on disk has holes
+SMALL = 64 * MIB  # a size in bytes that any model may use
+LARGER = 16  # a model that is being built may use this many times the size of the file
+SMALLEST_UNIT, LARGEST_UNIT = 1e-100, 1e100  # limits for units of time; beyond them, quotients of times leave float64
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class TensorFile:
 
     @property
     def largest(self) -> int:
-        """No size that a description names is larger: it would be that of a tensor, or how many there are."""
+        """The largest size that a description may contain: no tensor dimension and no number of tensors can be larger."""
         return max([len(self.tensors), *(side for one in self.tensors.values() for side in one.shape)])
 
 
 def read_tensors(path: str | Path, key: str, what: str, missing: str) -> TensorFile:
-    """The tensors, and the JSON that the file has under `key`; `what` it should be, and what is said where there is none."""
+    """Read the tensors, and the JSON under `key`. Messages say `what` was expected, and `missing` if the file has no such key."""
     path = Path(path)
     try:
         found = check_file(path)
@@ -68,7 +68,7 @@ def read_tensors(path: str | Path, key: str, what: str, missing: str) -> TensorF
 
 
 class BoundedMemory(TorchDispatchMode):
-    """Inside it, no tensor takes more than a file of that size allows."""
+    """A context in which no tensor may use more memory than the size of the file allows."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class BoundedMemory(TorchDispatchMode):
 
 
 def check_numbers(spec: dict[str, Any], sizes: Iterable[str], units: Iterable[str], file: TensorFile) -> None:
-    """Check that a description does not need more than its file holds, and has no impossible numbers."""
+    """Check that a description does not need more than its file contains, and that its units are possible numbers."""
     for name in sizes:
         size = spec.get(name)
         if isinstance(size, int) and not (type(size) is int and 0 <= size <= file.largest):

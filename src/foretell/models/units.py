@@ -1,4 +1,4 @@
-"""The numbers that a model computes from its training data before training: the range of wavelengths, the unit of time, initial
+"""Numbers that a model computes from its training data before training: the range of wavelengths, the unit of time, initial
 rates."""
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from foretell.models.tensor_file import LARGEST_UNIT, SMALLEST_UNIT
 
 ShortestWave = Literal["quantile", "min"] | float
 
-PSEUDO_COUNT = 0.5  # of every type, so that one that never occurs in training has a small rate and not none
+PSEUDO_COUNT = 0.5  # added to every type's count, so that a type that never occurs in training has a small rate
 SMALLEST_QUANTILE = 0.01
 
 
 def gaps(data: EventData) -> np.ndarray:
-    """Gaps between consecutive events of one sequence."""
+    """Return the gaps between consecutive events, of all sequences together."""
     found = [np.diff(sequence.times) for sequence in data]
     return np.concatenate(found) if found else np.empty(0)
 
 
 def _usable(data: EventData, *units: float) -> None:
-    """Raises where times are so long or short that quotients of them leave float64."""
+    """Raise an error if times are so long or short that quotients of them leave float64."""
     far = [unit for unit in units if not (unit == 0.0 or SMALLEST_UNIT <= unit <= LARGEST_UNIT)]
     if far:
         found = f"its times or gaps are about {far[0]:g}, expected {SMALLEST_UNIT:g} to {LARGEST_UNIT:g}"
@@ -32,7 +32,7 @@ def _usable(data: EventData, *units: float) -> None:
 
 
 def wave_range(data: EventData, shortest: ShortestWave) -> tuple[float, float]:
-    """`m` and `M` of the time embedding: the 1 % quantile (or minimum) of the positive gaps, and the largest `t_end`."""
+    """Return `m` and `M` of the time embedding: the 1 % quantile (or minimum) of the positive gaps, and the largest `t_end`."""
     longest = max((sequence.t_end for sequence in data), default=0.0)
     if longest <= 0.0:
         raise ForetellError(f"{data.name}: every sequence ends at time 0, so there is no time to learn from")
@@ -45,7 +45,7 @@ def wave_range(data: EventData, shortest: ShortestWave) -> tuple[float, float]:
         raise ForetellError(f'shortest wave m = {shortest!r}: expected "quantile", "min" or a positive number')
     positive = gaps(data)
     positive = positive[positive > 0.0]
-    if len(positive) == 0:  # no two events at different times in any sequence: nothing is shorter than the whole
+    if len(positive) == 0:  # no sequence has two events at different times
         return longest, longest
     found = float(positive.min() if shortest == "min" else np.quantile(positive, SMALLEST_QUANTILE))
     _usable(data, found)
@@ -53,7 +53,7 @@ def wave_range(data: EventData, shortest: ShortestWave) -> tuple[float, float]:
 
 
 def gap_range(data: EventData) -> tuple[float, float]:
-    """Time scales of the gaps: the 1 % quantile of the positive ones, and twice the 99 % quantile."""
+    """Return the range of time scales: the 1 % quantile of the positive gaps, and twice their 99 % quantile."""
     positive = gaps(data)
     positive = positive[positive > 0.0]
     if len(positive) == 0:
@@ -65,7 +65,7 @@ def gap_range(data: EventData) -> tuple[float, float]:
 
 
 def mean_gap(data: EventData) -> float:
-    """The mean gap between consecutive events; of data without any, the observed time over the events there are."""
+    """Return the mean gap between consecutive events; if there are none, the observed time per event."""
     between = gaps(data)
     whole = between.sum() > 0.0
     found = float(between.mean()) if whole else sum(sequence.t_end for sequence in data) / max(data.event_count, 1)
@@ -74,13 +74,13 @@ def mean_gap(data: EventData) -> float:
 
 
 def history_only(sequence: EventSequence) -> np.ndarray:
-    """bool [events]: True where an event is not scored, because the data mark it so or it comes before what is scored."""
+    """bool [events]: True for events that are not scored, because the data mark them so or they precede the scored window."""
     marked = np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored
     return marked | (sequence.times <= sequence.scored_from) if sequence.scored_from else marked
 
 
 def scored(sequence: EventSequence, origin: Origin) -> np.ndarray:
-    """Which events of a sequence count: bool, one per event."""
+    """Return which events of a sequence are scored: bool, one per event."""
     found = ~history_only(sequence)
     if origin == "first-event":
         found[:1] = False
@@ -88,7 +88,7 @@ def scored(sequence: EventSequence, origin: Origin) -> np.ndarray:
 
 
 def scored_counts(data: EventData) -> tuple[np.ndarray, float]:
-    """Scored events of each type, plus ½ each, and the time they were observed over."""
+    """Return the number of scored events per type plus ½, and the total time in which they were observed."""
     counts = np.full(len(data.vocabulary), PSEUDO_COUNT)
     for sequence in data:
         counts += np.bincount(sequence.types[scored(sequence, data.origin)], minlength=len(counts))
@@ -96,6 +96,6 @@ def scored_counts(data: EventData) -> tuple[np.ndarray, float]:
 
 
 def starting_rates(data: EventData) -> np.ndarray:
-    """Events of each type per unit of time: float64 [K]."""
+    """Return the events per unit of time for each type: float64 [K]."""
     counts, observed = scored_counts(data)
     return counts / observed
