@@ -1,1 +1,1 @@
-"""A model and data in, a trained model and a run folder out."""
+"""Training: turns a model and data into a trained model and a run folder."""

@@ -1,4 +1,4 @@
-"""Adam as training uses it: decay for matrices alone, clipped gradients, and a state that a captured CUDA graph can update."""
+"""Adam with weight decay for matrices only and clipped gradients. A captured CUDA graph can update its state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Adam:
-    """AdamW with clipped gradients, in which matrices and embeddings shrink and levels and scales do not."""
+    """AdamW with clipped gradients. Matrices and embeddings decay; biases and scales do not."""
 
     def __init__(
         self, parameters: Iterable[nn.Parameter], lr: float, decay: float, clip: float, device: torch.device
@@ -18,7 +18,7 @@ class Adam:
         self.clip, self.on_cuda = clip, device.type == "cuda"
         kept, free = ([p for p in self.parameters if (p.ndim > 1) == matrix] for matrix in (True, False))
         groups = [{"params": kept, "weight_decay": decay}, {"params": free, "weight_decay": 0.0}]
-        rate = torch.tensor(lr, device=device) if self.on_cuda else lr  # a captured graph reads it anew each time
+        rate = torch.tensor(lr, device=device) if self.on_cuda else lr  # a captured graph reads it at every replay
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]], lr=rate, fused=True, capturable=self.on_cuda
         )
@@ -35,19 +35,19 @@ class Adam:
             torch._foreach_zero_(gradients)  # pyright: ignore[reportPrivateImportUsage]
 
     def complete(self) -> None:
-        """Parameters that the loss does not touch have a gradient of zero."""
+        """Set the gradient of parameters that the loss does not depend on to zero."""
         for parameter in self.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
 
     def finish(self) -> None:
-        """After a backward pass: every parameter has a gradient, and their norm is clipped."""
+        """Complete the gradients of all parameters after a backward pass, and clip their norm."""
         self.complete()
         if self.clip:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
 
     def descend(self, loss: Tensor) -> None:
-        """One whole update from a loss."""
+        """Make one complete update that reduces this loss."""
         self.clear()
         loss.backward()
         self.finish()
@@ -61,7 +61,7 @@ class Adam:
                 group["lr"] = lr
 
     def start(self) -> None:
-        """Make the moments, all zero, without moving a parameter: a captured graph must find them in place."""
+        """Create the moments, all zero, without changing a parameter: a captured graph needs their memory to exist."""
         if self.optimizer.state:
             return
         lr = float(self.optimizer.param_groups[0]["lr"])

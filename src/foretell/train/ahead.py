@@ -1,7 +1,7 @@
-"""Batches and plans of the next steps, made by a background thread while a device computes the ones before.
+"""A background thread that makes the batches and plans of the next steps while a device computes the current one.
 
-What is made depends on the order of the epoch and on the data alone, so that steps have the numbers that they have without it. A bounded
-queue keeps memory to a few steps.
+The results depend only on the order of the epoch and on the data, so a step has the same numbers with and without this thread. A bounded
+queue limits memory to a few steps.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-POLL = 0.1  # seconds after which a thread that waits looks whether it is still wanted
+POLL = 0.1  # seconds between a waiting thread's checks whether the queue was closed
 
 Made = TypeVar("Made")
 
 
 class AheadQueue(Generic[Made]):
-    """The results of `make` for each piece of work, in order, with at most `size` of them made ahead."""
+    """A queue with the results of `make` for each piece of work, in order. At most `size` results are made ahead."""
 
     def __init__(self, make: Callable[[Any], Made], work: Iterable[Any], size: int) -> None:
         assert size >= 1
@@ -27,7 +27,7 @@ class AheadQueue(Generic[Made]):
         self.thread.start()
 
     def take(self, one: Any) -> Made:
-        """What was made of the next piece of work, which is this one; an error that making it raised is raised here."""
+        """Return the result for `one`, which must be the next piece of work. Raises the error that making it raised."""
         taken, made, error = self.queue.get()
         if error is not None:
             raise error
@@ -51,7 +51,7 @@ class AheadQueue(Generic[Made]):
                 return
 
     def _put(self, found: tuple[Any, Made | None, BaseException | None]) -> bool:
-        """Whether there came to be room for it."""
+        """Return True once the result is in the queue, False if the queue was closed first."""
         while not self.closed.is_set():
             try:
                 self.queue.put(found, timeout=POLL)

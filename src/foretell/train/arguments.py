@@ -1,4 +1,4 @@
-"""What training is given: a model, and splits that it can learn from."""
+"""Checks of the arguments of training: a model, and splits with events to learn from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretell.models.base import IntensityModel, check_model
 
 
 def check_arguments(model: object, train: object, dev: object, *, auto: bool = False) -> None:
-    """Refuse what is no model, and what are no splits."""
+    """Raise `ForetellError` if `model` is no model, or if `train` or `dev` is no split."""
     if not (auto and isinstance(model, str)):
         check_model(model)
     check_split(train, "train")
@@ -20,7 +20,7 @@ def check_arguments(model: object, train: object, dev: object, *, auto: bool = F
 
 
 def check_data(model: IntensityModel, train: EventData, dev: EventData | None) -> None:
-    """Refuse data that cannot be learned from: no events, no time, or other types; also notes in the model what it is about to see."""
+    """Raise `ForetellError` for data without events or time, or with other types. Stores traits of `train` in the model."""
     if train.event_count == 0:
         raise ForetellError(f"{train.name}: there is no event to learn from")
     for data in (train, dev):

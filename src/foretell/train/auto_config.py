@@ -1,4 +1,4 @@
-"""A configuration with `kind = "auto"` and its data in, the whole configuration out, with what was chosen and why."""
+"""Complete a configuration with `kind = "auto"`: add settings that suit its data, with the reason for each."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from foretell.train.splits import load_splits, read_splits
 @dataclass(frozen=True)
 class AutoConfig:
     config: RunConfig
-    chosen: list[ChosenSetting] = field(default_factory=list)  # what rules chose; empty: there was nothing to choose
-    floors: list[FittedFloor] = field(default_factory=list)  # where they had to be fitted to choose
-    loaded: Dataset | None = None  # the data as their files have them, so that they are read once
+    chosen: list[ChosenSetting] = field(default_factory=list)  # the settings chosen by rules; empty if all were fixed
+    floors: list[FittedFloor] = field(default_factory=list)  # the fitted floors, if choosing needed them
+    loaded: Dataset | None = None  # the data as read from files, so that they are read once
 
     def lines(self) -> list[str]:
-        """The choices and their reasons, one setting per line."""
+        """Return the choices and their reasons, one line per setting."""
         return [f"{one.key} = {one.value}: {one.why}" for one in self.chosen]
 
     def sentence(self) -> str:
@@ -41,17 +41,17 @@ class AutoConfig:
 
 
 def is_auto(table: Mapping[str, Any], from_file: bool) -> bool:
-    """Whether rules are to choose: where it is asked for, or where nothing but data (and rules) is given on the command line."""
+    """Whether rules choose the settings: if requested, or if the command line has only data (and a program)."""
     model, train = table.get("model", {}), table.get("train", {})
     if not isinstance(model, Mapping) or not isinstance(train, Mapping):
-        return False  # `make_config` says what is wrong
+        return False  # `make_config` will report the mistake
     kind = model.get("kind")
     if kind == AUTO:
         if "preset" in table or "preset" in model:
             raise ForetellError('model.kind = "auto": a preset fixes what rules would choose; leave out one of the two')
         return True
     taken = "preset" in table or "preset" in model or train.get("init") or "task" in table
-    taken = taken or train.get("objective") == "nce"  # whose settings no rule knows
+    taken = taken or train.get("objective") == "nce"  # the rules know no settings for noise contrast
     return not from_file and kind is None and not taken
 
 
@@ -62,16 +62,16 @@ def resolve(
     progress: Callable[[str, int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> AutoConfig:
-    """The automatic configuration for the data of a table; settings in the table itself take precedence."""
+    """Return the automatic configuration for the data of `table`; settings in the table take precedence."""
     given = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     program = bool(given.get("model", {}).get("program"))
     device = given.setdefault("train", {}).get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    make_config({**with_settings(given, []), "model": {}}, source)  # mistakes of the other tables come first
+    make_config({**with_settings(given, []), "model": {}}, source)  # reports mistakes in the other tables first
     options = make_config({"data": given.get("data", {})}, source).data
     loaded = read_splits(options, terms=program)
-    dataset = load_splits(options, loaded=loaded, level=logging.DEBUG)  # the run that follows tells
+    dataset = load_splits(options, loaded=loaded, level=logging.DEBUG)  # the run that follows logs the messages
     assert dataset.train is not None
     if dataset.train.event_count == 0:
         raise ForetellError(f"{dataset.train.name}: there is no event to learn from")

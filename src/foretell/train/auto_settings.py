@@ -1,7 +1,7 @@
-"""`kind = "auto"`: training data in, a model and how to train it out, by rules that are all in this file, each with its reason.
+"""Rules for `kind = "auto"`: they choose a model and its training settings for training data, each with its reason.
 
-The rules were fitted on the data sets of `experiments/defaults`, whose table is their evidence. What a configuration says itself
-overrules a rule. Steps are what counts: epochs and patience are as many as make enough of them.
+The rules were fitted on the data sets of `experiments/defaults`; its table is their evidence. Settings in the configuration itself
+override a rule. A run needs a certain number of steps; epochs and patience are computed from it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DataTraits:
     longest: int  # events of the longest sequence
     ties: float  # share of gaps that are 0
     has_dev: bool
-    has_weeks: bool = False  # absolute times, and more than two weeks of them
+    has_weeks: bool = False  # whether there are timestamps that span more than two weeks
 
     @property
     def per_type(self) -> float:
@@ -44,7 +44,7 @@ class DataTraits:
 
 @dataclass(frozen=True)
 class ChosenSetting:
-    """A key of the configuration, its value, and why."""
+    """A key of the configuration, its value, and the reason for the value."""
 
     key: str  # "model.dim"
     value: Any
@@ -67,13 +67,14 @@ def traits_of(train: EventData, dev: EventData | None) -> DataTraits:
 def choose_settings(
     traits: DataTraits, device: str, *, decays: int = 0, program: bool = False, whole: bool = False
 ) -> list[ChosenSetting]:
-    """What suits the data. `decays`: of a Hawkes process that is fitted already; `program`: there are rules.
+    """Return the settings that suit the data.
 
-    `whole`: sequences stay as they are, however long.
+    `decays` is the number of decays of an already fitted Hawkes process, `program` whether there are rules, and `whole` whether sequences
+    stay uncut, however long.
     """
     on_gpu = device.startswith("cuda")
     rules = _of_rule_model if program else _of_model
-    windows = [] if program or whole else list(_of_windows(traits))  # the facts of a program come from all of the past
+    windows = [] if program or whole else list(_of_windows(traits))  # facts of a program depend on the whole past
     calendar = list(_of_calendar(traits))
     if windows:
         many = traits.sequences + traits.events // WINDOW_EVENTS
@@ -82,14 +83,14 @@ def choose_settings(
     return [*model, *_of_training(traits, on_gpu, program)]
 
 
-LARGE = 20_000  # training events, from which on a wider model pays
-WINDOW_EVENTS = 1024  # as many as are seen before them
-DEV_SHARE = 0.1  # of the training sequences, where there is no dev split
-MANY_TIES = 0.002  # of gaps
-FEW_EVENTS, FEW_PER_TYPE = 5_000, 20.0  # below either, regularisation decides
-# Below so many events the calendar is learned by heart: on dev env-permit (5,626) loses 0.09, sepsis (9,922) gains nothing.
+LARGE = 20_000  # training events from which a wider model pays off
+WINDOW_EVENTS = 1024  # events of history before each window
+DEV_SHARE = 0.1  # share of training sequences used as dev, if there is no dev split
+MANY_TIES = 0.002  # share of gaps that are ties
+FEW_EVENTS, FEW_PER_TYPE = 5_000, 20.0  # below either number, regularisation is necessary
+# With fewer events the calendar overfits: on dev env-permit (5,626 events) loses 0.09, sepsis (9,922 events) gains nothing.
 CALENDAR_EVENTS = 10_000
-MANY_PER_TYPE = 150.0  # events of a type, from which on a network needs no Hawkes process to start from
+MANY_PER_TYPE = 150.0  # events per type above which a network does not need to start from a Hawkes process
 
 
 def _of_data(traits: DataTraits) -> Iterator[ChosenSetting]:
@@ -101,7 +102,7 @@ def _of_data(traits: DataTraits) -> Iterator[ChosenSetting]:
 
 
 def _of_windows(traits: DataTraits) -> Iterator[ChosenSetting]:
-    """A-NHP's time and memory for a sequence grow with the square of its length."""
+    """Choose windows for long sequences: A-NHP's time and memory grow with the square of a sequence's length."""
     if traits.longest > LONG:
         why = f"a sequence has {traits.longest:,} events: it is cut into windows, each with as many events of history"
         yield ChosenSetting("data.window_events", WINDOW_EVENTS, why)
@@ -125,14 +126,14 @@ def _of_calendar(traits: DataTraits) -> Iterator[ChosenSetting]:
 
 
 def wants_hawkes(traits: DataTraits) -> bool:
-    """Few events per type: worth 0.5 nats per event on IPTV and RoboCup; elsewhere it costs up to 0.3 (bookorder)."""
+    """Whether to start from a Hawkes process. It gains 0.5 nats per event on IPTV and RoboCup, but costs up to 0.3 on bookorder."""
     return traits.per_type < MANY_PER_TYPE or traits.events < FEW_EVENTS
 
 
 def _of_rule_model(traits: DataTraits, on_gpu: bool, decays: int) -> Iterator[ChosenSetting]:
-    """Dev of RoboCup, three seeds (experiments/field): S2-NDTT as here -4.672 nats per event, NDTT -4.739, A-NDTT -4.847.
+    """Choose S2-NDTT: on dev of RoboCup, three seeds (experiments/field), it has -4.672 nats per event, NDTT -4.739, A-NDTT -4.847.
 
-    An epoch takes two to three times as long as A-NDTT's on a CPU; a fit of 25 epochs there takes minutes.
+    On a CPU one of its epochs takes two to three times as long as A-NDTT's; a fit of 25 epochs takes minutes there.
     """
     yield ChosenSetting("model.kind", "s2ndtt", "best of the models with rules on dev in experiments/field")
     yield ChosenSetting("model.dim", 16, "as experiments/field found on dev")
@@ -141,13 +142,13 @@ def _of_rule_model(traits: DataTraits, on_gpu: bool, decays: int) -> Iterator[Ch
     )
 
 
-STEPS = {"cpu": 1_500, "cuda": 2_500}  # of a whole run
+STEPS = {"cpu": 1_500, "cuda": 2_500}  # in a whole run
 PATIENT_STEPS = 350
-BATCH_EVENTS = 64, 1_000  # per step, at the least and at the most
-STEPS_PER_EPOCH = 20  # wanted, where data are few
+BATCH_EVENTS = 64, 1_000  # per step: minimum and maximum
+STEPS_PER_EPOCH = 20  # the target for small data sets
 EPOCHS = {"cpu": (8, 80), "cuda": (20, 125)}
-EPOCHS_OF_RULES = {"cpu": (8, 25), "cuda": (20, 40)}  # the best epoch was 12 to 24, whatever the model and the schedule
-DECAY, DECAY_OF_RULES = 1.0, 3.0  # where events are few
+EPOCHS_OF_RULES = {"cpu": (8, 25), "cuda": (20, 40)}  # the best epoch was 12 to 24 for every model and schedule
+DECAY, DECAY_OF_RULES = 1.0, 3.0  # for data with few events
 
 
 def _of_training(traits: DataTraits, on_gpu: bool, program: bool) -> Iterator[ChosenSetting]:
@@ -175,13 +176,13 @@ def _of_training(traits: DataTraits, on_gpu: bool, program: bool) -> Iterator[Ch
 
 
 def setting_of(table: Mapping[str, Any], key: str) -> Any:
-    """The value in the configuration itself; None if it has none."""
+    """Return the value of `key` in the configuration; None if it is not set."""
     section, name = key.split(".")
     return table.get(section, {}).get(name)
 
 
 def with_settings(table: Mapping[str, Any], chosen: list[ChosenSetting]) -> dict[str, Any]:
-    """A configuration with the chosen settings where it says nothing itself."""
+    """Return the configuration with the chosen settings added; settings that it has already are kept."""
     found = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     if found.get("model", {}).get("kind") == AUTO:
         del found["model"]["kind"]

@@ -1,4 +1,4 @@
-"""What `fit`, `pretrain` and `classify` call while they work: `Callback`, which users subclass, and several of them as one."""
+"""Callbacks of `fit`, `pretrain` and `classify`: the base class `Callback`, and `CallbackList`, which combines several."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from foretell.train.config import TrainOptions
 
 
 class Callback:
-    """Base class of callbacks for `fit`, `pretrain` and `classify`; override what is of interest.
+    """Base class of callbacks for `fit`, `pretrain` and `classify`; override the methods that you need.
 
-    An error that is raised in a callback ends the training and leaves a checkpoint.
+    An error raised in a callback ends the training and leaves a checkpoint.
 
     Example:
         >>> class DevScores(ft.Callback):
@@ -28,22 +28,22 @@ class Callback:
     """
 
     def on_start(self, settings: dict[str, Any]) -> None:
-        """Called before the first step, also where a run is resumed.
+        """Called before the first step, also when a run is resumed.
 
         Args:
             settings: the options of `model`, `train` and `data`.
         """
 
     def on_end(self) -> None:
-        """Called when training has ended, also where it was stopped or failed."""
+        """Called when training has ended, also after a stop or an error."""
 
     def on_step(self, epoch: int, step: int, steps: int) -> None:
         """Called after every update.
 
         Args:
             epoch: the epoch, from 1.
-            step: how many steps of the epoch are done.
-            steps: how many it has.
+            step: the number of finished steps of the epoch.
+            steps: the number of steps in the epoch.
         """
 
     def on_epoch(self, record: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Callback:
 
 
 class CallbackList(Callback):
-    """Single functions and callbacks as one callback; each gets a copy of the records."""
+    """Combines functions and callbacks into one callback; each gets its own copy of the records."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class CallbackList(Callback):
 
     @contextmanager
     def around(self, settings: dict[str, Any]) -> Iterator[CallbackList]:
-        """Tells the callbacks of the start and, whatever happens, those that heard of it of the end."""
+        """Call `on_start` of each callback; at the end, even after an error, call `on_end` of those that were started."""
         begun: list[Callback] = []
         try:
             for one in self.callbacks:
@@ -110,13 +110,13 @@ class CallbackList(Callback):
             one.on_checkpoint(path)
 
     def stop(self) -> bool:
-        return any([ask() for ask in self.stops])  # all of them are asked
+        return any([ask() for ask in self.stops])  # call all of them, even if one returns True
 
 
 def run_settings(
     model: Network, options: TrainOptions, train: EventData, dev: EventData | None, **task: Any
 ) -> dict[str, Any]:
-    """The settings for `Callback.on_start`: options of the model and of training, and the sizes of the data."""
+    """Return the settings for `Callback.on_start`: the options of the model and of training, and the sizes of the data."""
     shown = {name: value for name, value in model.spec().items() if isinstance(value, str | int | float | bool | None)}
     parts = {"train": train} | ({} if dev is None else {"dev": dev})
     return {

@@ -1,4 +1,4 @@
-"""A checkpoint: the tensors and counters from which a run goes on bit for bit, in one file."""
+"""Checkpoints: one file with the tensors and counters from which a run continues bit for bit."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Progress:
     step: int = 0
     epoch_loss: float = 0.0  # summed over the steps of the unfinished epoch
     epoch_events: int = 0
-    states: int = 0  # evaluations of the network at a time, since the beginning
-    intensities: int = 0  # and of single intensities
+    states: int = 0  # evaluations of the network at one time, since the beginning
+    intensities: int = 0  # evaluations of single intensities, since the beginning
     best: float | None = None
     best_epoch: int = 0
     cooled: int = 0  # epoch of the last improvement or halving of the learning rate
@@ -43,12 +43,12 @@ class Checkpoint:
     progress: Progress
     model: dict[str, Tensor]
     best_model: dict[str, Tensor]
-    average: dict[str, Tensor]  # of the parameters, where training keeps one
-    carried: dict[str, Tensor]  # what the next step goes on from, in the middle of long sequences
+    average: dict[str, Tensor]  # averaged parameters, if training averages them
+    carried: dict[str, Tensor]  # the model's state after the last step, for the next part of long sequences
     optimizer: dict[int, dict[str, Tensor]]
 
     def restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Put the state back; nothing is touched where it is that of another model."""
+        """Restore the model and the optimizer. Changes nothing if the checkpoint belongs to another model."""
         expected = _shapes(model.state_dict())
         fits = _shapes(self.model) == expected and _shapes(self.best_model) in ({}, expected)
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -70,7 +70,7 @@ def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
 def save_checkpoint(
     path: Path, progress: Progress, kept: dict[str, dict[str, Tensor]], optimizer: torch.optim.Optimizer
 ) -> None:
-    """`kept`: the tensors of `model`, of `best`, of `average` and of `carried`."""
+    """Write a checkpoint; `kept` has the tensors of `model`, `best`, `average` and `carried`."""
     tensors = {f"{part}.{name}": tensor for part, found in kept.items() for name, tensor in found.items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items()}

@@ -1,4 +1,4 @@
-"""The configuration of a run: TOML or flags in, one frozen and checked `RunConfig` out; unknown keys are refused."""
+"""The configuration of a run: reads TOML or flags and returns a frozen, checked `RunConfig`; unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from foretell.reading import read_toml
 
 @dataclass(frozen=True)
 class PretrainOptions:
-    """The type of masked events, from all others (paper, end of section 2)."""
+    """Options for predicting the types of masked events from all other events (paper, end of section 2)."""
 
     kind: ClassVar[str] = "pretrain"
-    # BERT's.
+    # BERT's values.
     mask: float = option(0.15, flag="Share of the events that stay whose type is hidden and told.")
     drop: float = option(0.1, flag="Share of the events that are removed.")
     dev_rounds: int = option(
         5, least=1
-    )  # corruptions of dev, the same after every epoch, that its score is the mean of
+    )  # the dev score is the mean over this many corruptions, which are the same after every epoch
 
     def mistakes(self) -> list[str]:
         found = []
@@ -56,7 +56,7 @@ CONTEXT = Flag("What events see when classified: two-sided or causal.", name="co
 
 @dataclass(frozen=True)
 class ClassifyOptions:
-    """A property of sequences, or of each of their events, that the data have under a key of their own."""
+    """Options for predicting a label of sequences or of their events, which the data have under a metadata key."""
 
     kind: ClassVar[str] = "classify"
     # One value per sequence, or a list with one value per event.
@@ -72,7 +72,7 @@ TaskOptions = PretrainOptions | ClassifyOptions
 TASKS: dict[str, type[TaskOptions]] = {task.kind: task for task in (PretrainOptions, ClassifyOptions)}
 
 
-LARGEST_SEED = 2**32 - 1  # a step's seed is made of the run's and must stay a 64-bit number
+LARGEST_SEED = 2**32 - 1  # a step's seed is computed from the run's seed and must fit into 64 bits
 SEEDS = f"a whole number from 0 to {LARGEST_SEED}"
 IMPOSSIBLE = Flag("Events that the rules make impossible: an error, left out, or kept unscored.", choices=True)
 UNKNOWN = Flag(
@@ -82,7 +82,7 @@ COVARIATES = Flag("Columns of events that the model uses: amount,channel; channe
 STATIC = Flag("Columns with one value per sequence that the model uses: age,sex.")
 CARRY = "Learn longer sequences in parts of so many events, which hand their state on (nhp, rmtpp, s2p2)."  # 0: whole
 WINDOW = "Cut longer sequences into windows of so many events, with history before them; 0: never."
-OBJECTIVE = "mle: maximum likelihood; nce: noise-contrastive estimation."  # without an integral
+OBJECTIVE = "mle: maximum likelihood; nce: noise-contrastive estimation."  # nce needs no integral
 NOISE = "Where the noise of nce comes from: poisson, hawkes or timed."
 INIT = Flag("A run to start from, pretrained or trained.", type=Path)
 
@@ -106,19 +106,19 @@ class DataOptions:
     unknown: Unknown = option("skip", flag=UNKNOWN)
     covariates: tuple[str, ...] = option((), flag=COVARIATES)
     static: tuple[str, ...] = option((), flag=STATIC)
-    # Shares of sequences, or of the time of few sequences, for train, dev and test where the data has no splits.
+    # Shares of train, dev and test if the data have no splits: of sequences or, if these are few, of time.
     split: tuple[float, ...] = (0.8, 0.1, 0.1)
     split_seed: int = 0
-    dev_share: float = 0.0  # of the training sequences that become dev, where the data have none; 0: none
-    # Dev and test stay whole.
+    dev_share: float = 0.0  # share of the training sequences that becomes dev if the data have none; 0: none
+    # Dev and test are not reduced.
     window_events: int = option(0, flag=WINDOW, least=0)
     history_events: int = option(1024, flag="Events of history that a window sees.", least=0)
     train_fraction: float = option(1.0, flag="A share of the training data, such as 0.25.")
     impossible: Impossible = option("error", flag=IMPOSSIBLE)
-    dequantise: bool = False  # spread times that lie on a grid, or are equal, evenly within it, always the same way
+    dequantise: bool = False  # spread times on a grid, or equal times, evenly within its cells; reproducible
 
     def reading(self, terms: bool = False) -> ReadOptions:
-        """How files are read; `terms` says that rules are to read names."""
+        """Return how files are read; with `terms`, rules read the names of events."""
         names = ("time_format", "timezone", "start", "observed_until", "sorted", "unknown", "covariates", "static")
         given = {name: getattr(self, name) for name in names}
         given |= {name: tuple(given[name]) for name in ("covariates", "static")}  # a run's facts have lists
@@ -134,36 +134,34 @@ class TrainOptions:
     patience: int = option(10, flag="Epochs without a better dev score before stopping; 0: never.", least=0)
     schedule: Literal["cool", "cosine"] = "cool"  # cosine: a warm-up over 2 % of all steps, then down to 0 at the last
     cool: int = option(4, least=0)  # epochs without a better dev score before the learning rate is halved; 0: never
-    average: float = 0.0  # of parameters over steps, which is scored and kept: 0.99 looks back over 100 steps; 0: none
-    decay: float = option(0.0, least=0)  # weights shrink by lr·decay a step (AdamW); 0: plain Adam, as in the paper
+    average: float = 0.0  # of the average of parameters: 0.99 averages over about 100 steps; 0: no average
+    decay: float = option(0.0, least=0)  # weights shrink by lr·decay per step (AdamW); 0: plain Adam, as in the paper
     pseudo_count: float = option(
         0.0, least=0
-    )  # pseudo-events of every type, spread over the training data; 0: plain likelihood
+    )  # pseudo-counts of every type, spread over the training data; 0: plain likelihood
     clip: float = option(5.0, least=0)  # largest norm of a step's gradient, nats per event; 0: no clipping
     objective: Literal["mle", "nce"] = option("mle", flag=OBJECTIVE)
     noise: NoiseKind = option("poisson", flag=NOISE)  # fitted to train
-    noise_streams: int = option(10, flag="Streams of noise (nce).", least=1)  # M; more make a step more like one of mle
+    noise_streams: int = option(10, flag="Streams of noise (nce).", least=1)  # M in the paper
     integral: Integral = option("stratified", flag="stratified, uniform or quadrature.")
     points: int = option(1, flag="Integration points per gap.", least=1)  # uniform: per event
-    dev_points: int = option(5, least=1)  # draws per gap in the dev score after every epoch, the same draws each time
+    dev_points: int = option(5, least=1)  # draws per gap for the dev score, the same after every epoch
     window: Window = "all"
     seed: int = option(0, flag="The same seed gives the same run.")
-    init: str = option("", flag=INIT)  # what it does not have starts fresh
-    init_head: bool = False  # from a pretrained run, also take what told masked types: it begins as the intensities
+    init: str = option("", flag=INIT)  # parameters that this run lacks start fresh
+    init_head: bool = False  # from a pretrained run, also take the head for masked types as start of the intensities
     device: str = option("cpu", flag="cpu, cuda, cuda:1 or auto.")
     dtype: Literal["float32", "float64"] = option("float32", flag="float32 or float64.")
     downsample: int = option(
         0, least=0
-    )  # possible events looked at at each integration time, drawn anew (A-NDTT); 0: all
+    )  # possible events evaluated at each integration time, drawn for each step (A-NDTT); 0: all
     buffer: int = option(
         1 << 23, least=1
-    )  # events of packed data that are shuffled together; 12 bytes each, and attributes
-    piece: int = option(0, least=0)  # queries computed at a time, for memory; 0: what suits the device
-    ahead: int = option(2, least=0)  # steps whose plans a thread makes ready (models with rules, on CUDA); 0: none
+    )  # events of packed data that are shuffled together; each takes 12 bytes, plus attributes
+    piece: int = option(0, least=0)  # queries computed at a time, to limit memory; 0: chosen for the device
+    ahead: int = option(2, least=0)  # steps whose plans a thread makes ahead (models with rules, on CUDA); 0: none
     capture: bool = True  # on CUDA, capture a step as a graph and replay it
-    checkpoint_seconds: float = option(
-        30.0, least=0
-    )  # a checkpoint is written once so much time has passed; 0: at the end of every epoch, and only there
+    checkpoint_seconds: float = option(30.0, least=0)  # seconds between checkpoints; 0: only at the end of every epoch
 
 
 @dataclass(frozen=True)
@@ -171,10 +169,10 @@ class RunConfig:
     data: DataOptions = field(default_factory=DataOptions)
     model: ModelOptions = field(default_factory=lambda: model_options(DEFAULT)())
     train: TrainOptions = field(default_factory=TrainOptions)
-    task: TaskOptions | None = None  # None: what happens next, and when
+    task: TaskOptions | None = None  # None: predict the next event and its time
 
     def check(self) -> RunConfig:
-        """Values that have the right type but make no sense."""
+        """Check values that have the right type but make no sense; raises `ForetellError` with all mistakes."""
         train, split = self.train, self.data.split
         wrong = []
         if len(split) != 3 or min(split) < 0.0 or split[0] <= 0.0 or not abs(sum(split) - 1.0) <= 1e-9:
@@ -212,7 +210,7 @@ class RunConfig:
 
 
 def contradictions(train: TrainOptions) -> list[str]:
-    """Options that say something of the objective that is not trained with."""
+    """Return messages about options that only apply to another objective."""
     usual = TrainOptions()
     names = "integral", "points"
     why = 'noise-contrastive estimation has no integral: leave it out, or take objective = "mle"'
@@ -236,14 +234,14 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ConfigError(str(error)) from None
 
 
-# What a preset means for training, beside the options of the model (`ModelOptions.presets`).
+# The training options of each preset; its model options are in `ModelOptions.presets`.
 TRAIN_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"lr": 1e-3, "integral": "uniform", "points": 1, "cool": 0, "clip": 0.0}
 }
 
 
 def with_preset(table: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The table with the options of its `preset`, or of that of [model], where it does not say something else itself."""
+    """Return the table with the options of its `preset`, or of the preset in [model]; options in the table take precedence."""
     found = dict(table)
     model = found.get("model", {})
     whole, part = found.pop("preset", None), None
@@ -268,7 +266,7 @@ def with_preset(table: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def make_config(table: Mapping[str, Any], source: str = "configuration") -> RunConfig:
-    """Check a table of tables; every mistake is reported, with its key."""
+    """Check a table of tables and return the configuration; the error lists every mistake with its key."""
     problems: list[str] = []
     table = with_preset(table, source)
     problems += unknown_keys(table, [section.name for section in dataclasses.fields(RunConfig)], source, "")
@@ -288,7 +286,7 @@ def make_config(table: Mapping[str, Any], source: str = "configuration") -> RunC
 
 
 def _options_of(section: str, given: Mapping[str, Any], source: str, problems: list[str]) -> Any:
-    """The dataclass of a section's options; where it has a kind, that of its kind."""
+    """Return the options of a section as its dataclass; if the section has a kind, that of the kind."""
     if section in ("data", "train"):
         return DataOptions if section == "data" else TrainOptions
     try:
@@ -302,7 +300,7 @@ def _options_of(section: str, given: Mapping[str, Any], source: str, problems: l
 
 
 def to_toml(config: RunConfig) -> str:
-    """The whole configuration, defaults included, as TOML that `make_config` reads back to the same."""
+    """Return the whole configuration, including defaults, as TOML that `make_config` reads back unchanged."""
     tables: dict[str, dict[str, Any]] = {}
     for section in dataclasses.fields(config):
         options = getattr(config, section.name)

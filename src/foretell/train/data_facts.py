@@ -1,4 +1,4 @@
-"""What a run keeps of its data, in `environment.json`: written from a data set, and checked when it is read again."""
+"""The description of a run's data in `environment.json`: written from a data set, and checked when it is read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from foretell.errors import ForetellError
 from foretell.options import coerce, expected
 from foretell.train.config import DataOptions
 
-CARD_READING = ("time_format", "timezone", "start", "covariates", "static")  # what a card says of reading files
+CARD_READING = ("time_format", "timezone", "start", "covariates", "static")  # how a card's files are read
 SHORTEST, LONGEST = 1e-12, 1e15  # seconds per unit
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:
-    """A short description of the data."""
+    """Return a short description of the data."""
     return {
         "name": dataset.card.name,
         "origin": dataset.card.origin,
@@ -31,7 +31,7 @@ def data_facts(dataset: Dataset) -> dict[str, Any]:
 
 
 def checked_facts(found: Any) -> dict[str, Any]:
-    """The facts of a run, as later code takes them for granted; raises `ForetellError` with what is wrong."""
+    """Check the description of a run's data and return it; raises `ForetellError` for wrong values."""
     if not isinstance(found, dict):
         raise ForetellError(f'its "data" is {str(found)[:200]}: expected what `foretell train` wrote there')
     if found.get("origin", "window") not in get_args(Origin):
@@ -52,7 +52,7 @@ def checked_facts(found: Any) -> dict[str, Any]:
 
 
 def clock_of(facts: Mapping[str, Any]) -> Clock:
-    """What times meant in the training data; earlier versions kept the name of the unit alone."""
+    """Return the clock of the training data; runs of earlier versions have only the name of the unit."""
     found = facts.get("clock")
     if found is None:
         return Clock.of_unit(facts.get("time_unit", ""))

@@ -1,4 +1,4 @@
-"""Where a run is computed: versions, platform, threads and device, for `environment.json`."""
+"""The environment of a run for `environment.json`: versions, platform, threads and device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 def environment(device: str) -> dict[str, Any]:
-    """The information that is needed to repeat the run."""
+    """Return the information that is needed to repeat the run."""
     found = {
         "foretell": _version("foretell"),
         "python": sys.version.split()[0],
@@ -28,7 +28,7 @@ def environment(device: str) -> dict[str, Any]:
 
 
 def _version(name: str) -> str | None:
-    """The version of a package; None if it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""How steps run on a device: piece by piece, on the threads of a CPU, or as a captured CUDA graph; none of it changes a number."""
+"""How steps run on a device: piece by piece, on CPU threads, or as a captured CUDA graph. The results are the same in all cases."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from foretell.train.interrupting import interruptible
 if TYPE_CHECKING:
     from foretell.train.step import Stepper
 
-SIDE_BY_SIDE = 1 << 13  # queries of a batch from which on threads take pieces side by side and not one after the other
+SIDE_BY_SIDE = 1 << 13  # queries per batch from which threads compute pieces in parallel
 MOST_GRAPHS = 64  # captured batch shapes; further ones run uncaptured
-# Events of a batch up to which its tensors are copied by few calls: there the calls take longer than the copies.
+# Up to this many events per batch, tensors are copied by few calls: launching them takes longer than copying.
 COPIED_TOGETHER = 1 << 15
 
 Piece = TypeVar("Piece")
 
 
 class Executor:
-    """Runs the steps of one model on one device; nothing else knows threads or graphs, and neither changes a number."""
+    """Runs the steps of one model on one device. Only this class knows threads and graphs; neither changes a result."""
 
     def __init__(self, device: torch.device, capture: bool = False) -> None:
         self.device, self.capture = device, capture and device.type == "cuda"
@@ -34,10 +34,10 @@ class Executor:
         self.pool: ThreadPoolExecutor | None = None
         self.graphs: dict[Hashable, _Graph] = {}
         self.still = threading.Lock()  # held while a graph is captured: no other thread may use the device then
-        self.met: dict[Hashable, int] = {}  # how often a kind of batch that is not captured has occurred
+        self.met: dict[Hashable, int] = {}  # how often each kind of uncaptured batch has occurred
 
     def update(self, work: Stepper, batch: Batch) -> Tensor:
-        """One update; returns the batch's summed loss, on the device."""
+        """Make one update; return the summed loss of the batch as a tensor on the device."""
         graph = self._graph(work, batch) if self.capture else None
         if graph is not None:
             return graph.replay(batch, work.generator)
@@ -47,7 +47,7 @@ class Executor:
         return loss
 
     def _graph(self, work: Stepper, batch: Batch) -> _Graph | None:
-        """The captured graph for batches of this kind; None where it is not to be captured (yet)."""
+        """Return the captured graph for batches of this kind; None if it is not captured (yet)."""
         kind = work.model.collator.capture_key(batch)
         if kind not in self.graphs:
             met = self.met[kind] = self.met.get(kind, 0) + 1
@@ -58,9 +58,9 @@ class Executor:
         return self.graphs[kind]
 
     def on_threads(self, pieces: int, queries: int, in_order: bool) -> bool:
-        """Whether the pieces of a batch should be given to `add_gradients`; `in_order`: they are many small operations.
+        """Whether `add_gradients` should compute the pieces of a batch on threads; `in_order`: the model runs many small operations.
 
-        Those are done by one thread sooner than by several that wait for each other.
+        One thread finishes those sooner than several threads that wait for each other.
         """
         return self.threads > 1 and (pieces > 1 or (in_order and queries < SIDE_BY_SIDE))
 
@@ -71,10 +71,10 @@ class Executor:
         losses: Callable[[Piece], tuple[Tensor, Tensor]],
         queries: int,
     ) -> Tensor:
-        """On threads: `losses` gives two losses of a piece; the gradients of the first are added to `.grad`, the second are summed.
+        """Compute pieces on threads. `losses` returns two losses per piece: gradients of the first are added to `.grad`, the second summed.
 
-        Each thread works on a piece alone, instead of all threads on every small operation. Gradients are added in the order of the
-        pieces: threads change no number.
+        Each thread works on its own piece, instead of all threads on every small operation. Gradients are added in the order of the pieces,
+        so the result does not depend on the number of threads.
         """
         if self.pool is None:
             self.pool = ThreadPoolExecutor(self.threads, "piece", initializer=lambda: torch.set_num_threads(1))
@@ -92,27 +92,27 @@ class Executor:
                         if gradient is not None and parameter.grad is not None:
                             parameter.grad += gradient
         finally:
-            torch.set_num_threads(self.threads)  # a pool thread's own number becomes that of threads to come
+            torch.set_num_threads(self.threads)  # a pool thread's setting would become the default of new threads
         return summed
 
 
 class _Graph:
-    """The update of one batch shape as a CUDA graph: inputs are copied in, draws are made anew, the graph is replayed."""
+    """The update of one batch shape as a CUDA graph: copies the inputs in, makes new draws, and replays the graph."""
 
     def __init__(self, work: Stepper, batch: Batch) -> None:
         self.inputs = batch.clone()
         kinds = [tensor.dtype for tensor in batch.all_tensors()]
-        # Tensors of one dtype can be copied by one call.
+        # One call can copy all tensors of one dtype.
         self.alike = [[i for i, one in enumerate(kinds) if one == kind] for kind in dict.fromkeys(kinds)]
         self.draws = work.room_for_draws(batch)
         work.adam.start()
         with held_tiles() as self.tiles, work.model.collator.keeping() as self.plans:
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):  # once outside, so that cuBLAS and the allocator are set up
+            with torch.cuda.stream(side):  # run once uncaptured, so that cuBLAS and the allocator are set up
                 work.gradients(self.inputs, self.draws)
             torch.cuda.current_stream().wait_stream(side)
-            torch._C._cuda_clearCublasWorkspaces()  # those of the side stream; the capture gets its own
+            torch._C._cuda_clearCublasWorkspaces()  # frees the workspaces of the side stream; the capture gets its own
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
                 self.loss = work.gradients(self.inputs, self.draws)

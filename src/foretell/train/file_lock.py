@@ -25,7 +25,7 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class FileLock:
-    """Held by one process at a time; the holder may take it several times, and gives it back as often."""
+    """A lock that one process at a time can hold. The holder may acquire it several times, and must release it as often."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,14 +33,14 @@ class FileLock:
         self._file: IO[str] | None = None
 
     def try_acquire(self) -> bool:
-        """Whether this object has the lock now; the folder is made if there is none."""
+        """Try to take the lock, and return whether this object now holds it; creates the folder if needed."""
         if self.depth == 0 and not self._lock():
             return False
         self.depth += 1
         return True
 
     def acquire(self, seconds: float) -> bool:
-        """As `try_acquire`, but waits for another process to release the lock."""
+        """Wait up to `seconds` for the lock, and return whether this object now holds it."""
         until = time.monotonic() + seconds
         while not self.try_acquire():
             if time.monotonic() >= until:
@@ -58,7 +58,7 @@ class FileLock:
             self._file = None
 
     def holder(self) -> str:
-        """The holder of the lock, according to the file."""
+        """Return a description of the lock's holder, as written in the file."""
         try:
             return self.path.read_text(encoding="utf-8")[:200].strip() or "another process"
         except (OSError, UnicodeDecodeError):
@@ -67,12 +67,12 @@ class FileLock:
     def _lock(self) -> bool:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # what is written must not go elsewhere: a folder from a stranger may have a link, or a pipe, in place of the file
+            # do not write elsewhere: a folder from a stranger may have a link, or a pipe, in place of the file
             number = os.open(self.path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o666)
             file = open(number, "r+", encoding="utf-8")  # noqa: SIM115
         except (OSError, io.UnsupportedOperation) as error:
             raise ForetellError(self._unwritable(error)) from None
-        # where somebody has just let go and removed the file, the one we opened locks nothing any more
+        # if the previous holder has just removed the file, the file that we opened locks nothing
         if not _locked(file) or not _is_at(file.fileno(), self.path):
             file.close()
             return False
@@ -83,7 +83,7 @@ class FileLock:
         except OSError as error:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
-                self.path.parent.rmdir()  # which fails where it has other files
+                self.path.parent.rmdir()  # fails if the folder has other files
             with contextlib.suppress(OSError):
                 file.close()
             raise ForetellError(self._unwritable(error)) from None

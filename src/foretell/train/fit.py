@@ -1,4 +1,4 @@
-"""`fit`: a model and its data in, a trained model and what happened out; with a run folder, all of it on disk as it goes."""
+"""`fit`: trains a model on data and returns it with its records; with a run folder, it writes them to disk during training."""
 
 from __future__ import annotations
 
@@ -74,22 +74,22 @@ def fit(
 ) -> Fit:
     """Train a model in place, by maximum likelihood or noise-contrastive estimation.
 
-    Where `torch.distributed` has joined several processes, they share every step, and the first one writes `run`.
+    If `torch.distributed` has joined several processes, they share every step, and the first one writes `run`.
 
     Args:
-        model: any model; Poisson and Hawkes are fitted directly. "auto": one that suits the data, trained as suits them, by rule.
+        model: any model; Poisson and Hawkes are fitted directly. "auto": rules choose a model and training options that suit the data.
         train: the events to learn from.
-        dev: what epochs are compared on; without it, the training score.
-        options: how to train, a whole `TrainOptions`.
-        run: a folder that is written as training goes.
-        resume: go on from the checkpoint of `run`.
-        callbacks: told of steps, epochs and checkpoints, and asked whether to stop.
+        dev: the events on which epochs are compared; without it, they are compared by the training score.
+        options: how to train, as a complete `TrainOptions`.
+        run: a folder that is written during training.
+        resume: continue from the checkpoint of `run`.
+        callbacks: objects that are called after steps, epochs and checkpoints, and that can stop the training.
         on_step: a function in place of a callback with `on_step`.
         on_epoch: a function in place of a callback with `on_epoch`.
         stop: a function in place of a callback with `stop`.
-        floors: fit Poisson and Hawkes first; the result then has them as `floors`, with their scores.
-        progress: show a bar with the time that is left and the best score so far. Default: on a terminal and in a notebook.
-        **changes: single options of training: `fit(model, data.train, dev=data.dev, epochs=5, lr=2e-3)`.
+        floors: fit Poisson and Hawkes first; the result then contains them and their scores as `floors`.
+        progress: show a bar with the remaining time and the best score so far. Default: on a terminal and in a notebook.
+        **changes: single training options: `fit(model, data.train, dev=data.dev, epochs=5, lr=2e-3)`.
 
     Returns:
         The model with its best parameters (`model`), the records of its epochs (`records`), and the best epoch's log-likelihood per event
@@ -97,7 +97,7 @@ def fit(
 
     Raises:
         ForetellError: there is nothing to learn from, or options contradict each other.
-        TrainingInterrupt: a callback or the user asked to stop.
+        TrainingInterrupt: a callback or the user stopped the training.
 
     Example:
         >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
@@ -161,7 +161,7 @@ def _check_processes(processes: ProcessGroup, alone: bool, what: str) -> None:
 def _chosen(
     name: str, train: EventData, dev: EventData | None, hawkes: Hawkes | None, changes: dict[str, Any]
 ) -> tuple[IntensityModel, TrainOptions]:
-    """The model and the options that the rules choose; given options take precedence."""
+    """Return the model and the options that the rules choose; given options take precedence."""
     check_choice("model", name, [AUTO], repr)
     device = str(choose_device(changes.get("device", TrainOptions.device)))
     decays = 0 if hawkes is None else hawkes.decays
@@ -211,7 +211,7 @@ def _ground(model: IntensityModel, train: EventData, dev: EventData | None) -> N
 def start_with_hawkes(
     model: IntensityModel, train: EventData, dev: EventData | None, fitted: Hawkes | None = None
 ) -> None:
-    """Give a model that starts from a Hawkes process one that is fitted to the data, unless it has it; others are left alone."""
+    """Fit a Hawkes process for a model that starts from one and has none yet; does nothing for other models."""
     if not isinstance(model, ANHP) or not model.options.hawkes or model.background is not None:
         return
     if fitted is None or fitted.decays != model.options.hawkes:
@@ -228,7 +228,7 @@ def _fit_directly(
     callback: Callback,
     options: TrainOptions,
 ) -> Fit:
-    """Models whose maximum likelihood needs no gradient steps."""
+    """Fit a model whose maximum likelihood needs no gradient steps."""
     began = time.monotonic()
     records: list[dict[str, Any]] = []
 
@@ -265,7 +265,7 @@ AnyTraining = Fit | Pretraining | Classification
 
 
 def train_from_config(config: RunConfig, model: IntensityModel, dataset: Dataset, **keywords: Any) -> AnyTraining:
-    """Call `fit`, `pretrain` or `classify`, which show nothing; `keywords` are the run folder and callbacks, as in `fit`."""
+    """Call the function for the task: `fit`, `pretrain` or `classify`, without a progress bar; `keywords` are as in `fit`."""
     assert dataset.train is not None
     keywords = {"progress": False} | keywords
     task = config.task
@@ -284,7 +284,7 @@ def train_from_config(config: RunConfig, model: IntensityModel, dataset: Dataset
 def initialised(
     config: RunConfig, model: IntensityModel, source: Network, data: EventData
 ) -> tuple[IntensityModel, TransferReport]:
-    """The model of a configuration with what another run has learned, and a report of what was taken over."""
+    """Return the model of a configuration with the parameters of another run, and a report of which were taken over."""
     name, seed = config.train.init, config.train.seed
     if config.task is None:
         return start_from(model, source, data, name, seed=seed, head=config.train.init_head)

@@ -1,6 +1,6 @@
-"""The floors beside a model: data in, fitted Poisson and Hawkes processes with their scores out, and a verdict in words.
+"""Floors for a model: fits Poisson and Hawkes processes to data, scores them, and states whether a model beats them.
 
-Where data have a calendar, a Poisson process that knows the week is among them.
+For data with a calendar, the floors include the weekly Poisson process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from foretell.reading import read_json
 from foretell.train.likelihood_task import mean_log_likelihood
 from foretell.train.run import FLOORS, RunFolder
 
-MOST_TYPES = 1_500  # beyond which a Hawkes process has too many pairs of types to be fitted beside a model
+MOST_TYPES = 1_500  # with more types, a Hawkes process has too many pairs of types to be fitted as a floor
 
 
 Floor = Poisson | WeeklyPoisson | Hawkes
@@ -43,7 +43,7 @@ class FittedFloor:
 
 
 def floors_for(vocabulary: Vocabulary, train: EventData | None = None) -> list[Floor]:
-    """The floors that every model must beat, unfitted: Hawkes, weekly Poisson where `train` has a calendar, and Poisson."""
+    """Return the unfitted floors that a model must beat: Hawkes, weekly Poisson if `train` has a calendar, and Poisson."""
     weekly = [WeeklyPoisson(vocabulary)] if train is not None and calendar_of(train) is not None else []
     return [Hawkes(vocabulary), *weekly, Poisson(vocabulary)]
 
@@ -55,7 +55,7 @@ def fit_floors(
     progress: Callable[[str, int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[FittedFloor]:
-    """Poisson, the weekly one, then Hawkes unless there are too many types; `stop` is asked between them."""
+    """Fit Poisson, weekly Poisson, and Hawkes unless there are too many types; `stop` is polled between them."""
     found: list[FittedFloor] = []
     every = reversed(floors_for(train.vocabulary, train))
     wanted = [one for one in every if one.kind != "hawkes" or one.types <= MOST_TYPES]
@@ -81,7 +81,7 @@ def hawkes_of(floors: Sequence[FittedFloor]) -> Hawkes | None:
 
 
 def verdict(title: str, best: float, scores: dict[str, float], judged_on: str, advice: str) -> str:
-    """Whether a model beats the floors, in a sentence, and what to try if not."""
+    """Return a sentence that says whether a model beats the floors; if it does not, followed by advice."""
     if not scores:
         return ""
     floor = max(scores, key=lambda name: scores[name])
@@ -95,13 +95,13 @@ def verdict(title: str, best: float, scores: dict[str, float], judged_on: str, a
 
 
 def keep_floors(run: RunFolder, floors: dict[str, Any]) -> None:
-    """Write the scores of the floors beside a run into its folder."""
+    """Write the scores of the floors into a run folder."""
     with replacing(run.path / FLOORS) as temporary:
         temporary.write_text(json.dumps(floors, indent=2) + "\n", encoding="utf-8")
 
 
 def kept_floors(run: RunFolder) -> dict[str, Any]:
-    """The checked content of the file of `keep_floors`; empty if there is none."""
+    """Return the checked content of the file that `keep_floors` writes; empty if there is none."""
     path = run.path / FLOORS
     found = read_json(path) if path.exists() else {}
     floors = found.get("floors", {}) if isinstance(found, dict) else None

@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM while something is computed for long: a flag that loops poll and, inside a long step, an exception that leaves it.
+"""SIGINT and SIGTERM in long computations: a flag that loops poll and, inside a long step, an exception that ends it.
 
-A step writes nothing but scratch until its gradients are complete, and draws from its number: left in the middle and taken again, it is
-the same step. So the first signal ends a step, too, once that has had some seconds to end by itself.
+Until its gradients are complete, a step changes only temporary state, and its draws are seeded by its number: it can be abandoned and
+repeated with the same result. So the first signal also ends a running step, after a grace period of some seconds.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-GRACE = 2.0  # seconds that a step has to end by itself after a signal
+GRACE = 2.0  # seconds that a step may continue after a signal
 
 
 class TrainingInterrupt(Exception):  # noqa: N818 (not an error)
-    """A callback or the user asked to stop; with a run folder, the state is in a checkpoint.
+    """A callback or the user stopped the training; with a run folder, the state is in a checkpoint.
 
     Example:
         >>> class FirstStep(ft.Callback):
@@ -31,14 +31,14 @@ class TrainingInterrupt(Exception):  # noqa: N818 (not an error)
 
 
 class _Inside:
-    """Whether something is computed that may be left at any line."""
+    """Whether the running code may be abandoned at any line."""
 
     depth = 0
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside, nothing is written but what will be written again: a signal may end it with a `TrainingInterrupt`."""
+    """A context whose code writes only what can be computed again: a signal may end it with a `TrainingInterrupt`."""
     _Inside.depth += 1
     try:
         yield
@@ -50,9 +50,8 @@ def interruptible() -> Iterator[None]:
 def stopping(*, patient: bool = False) -> Iterator[dict[str, bool]]:
     """Turns SIGINT and SIGTERM into a flag that long loops poll, `{"stop": False}`; a second signal raises KeyboardInterrupt.
 
-    Code that is `interruptible` and continues for seconds after the first signal is left with a `TrainingInterrupt`. With
-    `patient` neither happens: with several processes one Ctrl-C can be several signals, and all processes must stop at the same
-    step.
+    After the first signal, `interruptible` code that continues for seconds is ended with a `TrainingInterrupt`. With `patient`, neither
+    exception is raised: with several processes one Ctrl-C can be several signals, and all processes must stop at the same step.
     """
     flag = {"stop": False}
 

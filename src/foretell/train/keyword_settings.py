@@ -1,4 +1,4 @@
-"""Settings by keywords, `epochs=20, dim=32`, → the configuration of a run: what `Forecaster` is given, and what suits the data."""
+"""Settings given as keywords, such as `epochs=20, dim=32`, completed to the configuration of a run for `Forecaster`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from foretell.train.config import DataOptions, RunConfig, TrainOptions, make_con
 from foretell.wording import did_you_mean
 
 AUTO = "auto"
-SPLIT = (0.9, 0.1, 0.0)  # who forecasts brings the data to score along
-# What is given in other ways: to `fit`, or as an argument of its own.
+SPLIT = (0.9, 0.1, 0.0)  # users of a forecaster bring the data to score themselves
+# These settings are arguments of `fit` or of the constructor.
 READING = ("time_format", "timezone", "start", "observed_until", "sorted", "terms", "unknown")
 NOT_SETTINGS = ("path", "columns", "program", *READING)
 
 
 def kind_of(model: str, program: object) -> str:
-    """The kind of model that is meant; with rules, a model made of them."""
+    """Return the kind of model; with rules, the kind that is made of them."""
     if model != AUTO:
         return model
     return "andtt" if program is not None else DEFAULT
 
 
 def settings_table(model: str, program: object, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Settings as the tables of a configuration; those that no table knows are refused, all at once."""
+    """Return settings as the tables of a configuration; the error lists all unknown settings."""
     kind = kind_of(model, program)
     homes = {"data": DataOptions, "train": TrainOptions, "model": model_options(kind)}
     section = {name: home for home, options in homes.items() for name in names_of(options) if name not in NOT_SETTINGS}
@@ -44,5 +44,5 @@ def settings_table(model: str, program: object, settings: Mapping[str, Any]) -> 
 
 
 def settled_config(model: str, program: object, settings: Mapping[str, Any], dataset: Dataset) -> RunConfig:
-    """The configuration for these data."""
+    """Return the configuration of a run for these data."""
     return make_config(settings_table(model, program, settings), "Forecaster")

@@ -1,4 +1,4 @@
-"""The task of networks with a head: the log-probability of labels, which are masked types, or properties of sequences or events."""
+"""Training of networks with a task head, by the log-probability of labels: masked types, or properties of sequences or events."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class LabelTask(Generic[TaskHeadT]):
         labels: float,
         rounds: Sequence[Any] = (0,),
     ) -> None:
-        """`terms` gives the labels of some sequences of some data, in a batch of a width, with what is random drawn from a generator.
+        """`terms(data, indices, rng, width)` returns the labels of these sequences, padded to `width`, with random draws from `rng`.
 
         `labels` is the expected number of labels of the training data; `rounds` are the seeds of the passes over held-out data.
         """
         self.model, self.train, self.options, self.terms, self.rounds = model, train, options, terms, rounds
         self.adam = Adam(model.learned(), options.lr, options.decay, options.clip, model.device)
         self.generator = torch.Generator(model.device)
-        self.usual = max(labels * min(options.batch, len(train)) / len(train), 1.0)  # labels of a usual step
+        self.usual = max(labels * min(options.batch, len(train)) / len(train), 1.0)  # labels of an average step
 
     def step(self, chosen: np.ndarray, number: int) -> StepLoss:
         self.generator.manual_seed(self.options.seed * SEED_STRIDE + number)
@@ -76,7 +76,7 @@ class LabelTask(Generic[TaskHeadT]):
 
     @torch.no_grad()
     def score(self, data: EventData) -> TaskScore:
-        """The mean log-probability of a label, with the same draws every time, so that epochs can be compared."""
+        """Return the mean log-probability per label. The draws are the same every time, so that epochs can be compared."""
         total, right, count = 0.0, 0, 0
         for seed in self.rounds:
             rng = np.random.default_rng(seed)
@@ -90,15 +90,15 @@ class LabelTask(Generic[TaskHeadT]):
         return {"train": mean}
 
     def looking_ahead(self, order: BatchOrder, first: int) -> AbstractContextManager[None]:
-        """Steps make their own batches."""
+        """A context that does nothing: each step makes its own batch."""
         return nullcontext()
 
     def kept(self) -> dict[str, torch.Tensor]:
-        """Nothing: a step does not depend on the one before it."""
+        """Return nothing: a step depends on no state besides the parameters."""
         return {}
 
     def restore(self, kept: dict[str, torch.Tensor]) -> None:
-        """There is nothing to restore."""
+        """Do nothing: there is no state to restore."""
 
 
 def checked_encoder(model: IntensityModel, caller: str, train: EventData) -> ANHP:
@@ -112,7 +112,7 @@ def checked_encoder(model: IntensityModel, caller: str, train: EventData) -> ANH
     return model
 
 
-Visibility = Callable[[Batch], Tensor]  # bool [B, N, N]: True where the row sees the column
+Visibility = Callable[[Batch], Tensor]  # bool [B, N, N]: True where the event of the row sees the event of the column
 Pretraining = TrainingResult[MaskedANHP]
 
 
@@ -135,27 +135,27 @@ def pretrain(
     progress: bool | None = None,
     **changes: Any,
 ) -> Pretraining:
-    """Pretrain the encoder of an A-NHP in place, by predicting types that are masked; `fit` and `classify` then go on from it.
+    """Pretrain the encoder of an A-NHP in place by predicting masked types; `fit` and `classify` can then continue from it.
 
-    Every step and epoch masks and removes other events.
+    Every step and epoch masks and removes different events.
 
     Args:
         model: the A-NHP.
         train: the events to learn from.
-        dev: what epochs are compared on; without it, the training score.
-        options: how to train, a whole `TrainOptions`.
-        mask: share of the events that lose their type, which is predicted.
+        dev: the events on which epochs are compared; without it, they are compared by the training score.
+        options: how to train, as a complete `TrainOptions`.
+        mask: share of the events whose type is hidden and predicted.
         drop: share of the events that are removed.
         dev_rounds: how often dev is masked anew for a score.
-        visible: which events see which others, in place of all.
-        run: a folder that is written as training goes.
-        resume: go on from the checkpoint of `run`.
+        visible: which events see which others; default: every event sees all.
+        run: a folder that is written during training.
+        resume: continue from the checkpoint of `run`.
         callbacks: as in `fit`.
         on_step: as in `fit`.
         on_epoch: as in `fit`.
         stop: as in `fit`.
         progress: as in `fit`.
-        **changes: single options of training.
+        **changes: single training options.
 
     Returns:
         The encoder with its head for masked types (`model`), and the records of its epochs.
@@ -189,7 +189,7 @@ def pretrain(
         callback = CallbackList(told, on_step, on_epoch, stop)
         with callback.around(run_settings(masked, options, train, dev, kind="pretrain", mask=mask, drop=drop)):
             result = Trainer(task, train, dev, options, callback, run, resume).run()
-    start_intensities(model, torch.Generator().manual_seed(options.seed))  # for the vectors that were learned
+    start_intensities(model, torch.Generator().manual_seed(options.seed))  # for the vectors that pretraining learned
     model.start_rates(train)
     return result
 
@@ -217,24 +217,24 @@ def classify(
     progress: bool | None = None,
     **changes: Any,
 ) -> Classification:
-    """Learn a property of sequences or events; the A-NHP is trained along, in place.
+    """Train a classifier for a property of sequences or events; this also trains the A-NHP in place.
 
     Args:
         model: the A-NHP, fresh or pretrained.
-        train: sequences whose metadata have the label.
-        dev: what epochs are compared on; without it, the training score.
-        options: how to train, a whole `TrainOptions`.
+        train: sequences whose metadata contain the label.
+        dev: the sequences on which epochs are compared; without it, they are compared by the training score.
+        options: how to train, as a complete `TrainOptions`.
         label: the key of the metadata: one value per sequence, or a list with one per event.
-        history: what events see of each other: "two-sided", or "causal".
-        labels: all labels that there are, from `find_labels`, where train and dev do not have every one.
-        run: a folder that is written as training goes.
-        resume: go on from the checkpoint of `run`.
+        history: which events an event sees: all ("two-sided"), or earlier ones ("causal").
+        labels: all possible labels, from `find_labels`, if train and dev do not contain each of them.
+        run: a folder that is written during training.
+        resume: continue from the checkpoint of `run`.
         callbacks: as in `fit`.
         on_step: as in `fit`.
         on_epoch: as in `fit`.
         stop: as in `fit`.
         progress: as in `fit`.
-        **changes: single options of training.
+        **changes: single training options.
 
     Returns:
         The classifier (`model`), and the records of its epochs.
@@ -272,7 +272,7 @@ def classify(
 def _label_terms(
     model: Classifier, data: EventData, targets: list[np.ndarray], indices: np.ndarray, width: int | None
 ) -> LabelTerms:
-    """The known labels of some sequences, or of their events."""
+    """Return the terms of the known labels of these sequences, or of their events."""
     batch = make_batch(data, indices, device=model.device, width=width)
     logs = model.log_probabilities(batch)
     wanted = np.full(logs.shape[:-1] if logs.ndim == 3 else (len(indices), 1), NO_LABEL, dtype=np.int64)
@@ -285,7 +285,7 @@ def _label_terms(
 
 
 def _with_labels(labels: Labels, data: EventData) -> EventData:
-    """The sequences that have a label; a warning says how many have none."""
+    """Return the sequences that have a label; a warning says how many have none."""
     chosen = labelled(data, labels.targets(data))
     if not len(chosen):
         raise ForetellError(f"{data.name}: no sequence has a label `{labels.field}`")

@@ -1,9 +1,9 @@
-"""The task of all point processes: the log-likelihood of what happens and when, by maximum likelihood or noise contrast.
+"""The task of all point processes: the log-likelihood of events and their times, by maximum likelihood or noise contrast.
 
-Every step also counts how much of the model it looks at, the currency in which objectives are compared. A *state* is one evaluation of the
+Every step also counts its evaluations of the model, because objectives are compared at equal cost. A *state* is one evaluation of the
 network at one time; an *intensity* is one `λ_k(t)` of one type or possible event; padding is not counted. With `I` scored events and `P`
-points in each of their gaps, the likelihood needs `I + (I + 1)·P` states and `I + K·(I + 1)·P` intensities; noise-contrastive estimation
-needs one of both for every event that happened and for every event that was drawn.
+points in each of their gaps, the likelihood needs `I + (I + 1)·P` states and `I + K·(I + 1)·P` intensities. Noise-contrastive estimation
+needs one state and one intensity for every observed event and for every noise event.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from foretell.train.processes import ProcessGroup
 from foretell.train.step import StepOptions, Stepper
 from foretell.train.trainer import StepLoss, TaskScore
 
-EXPIRY_STRIDE = 1_000_003  # between the seeds of evaluations where batches draw for themselves
+EXPIRY_STRIDE = 1_000_003  # between the seeds of batches with draws of their own
 
 
 def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: int) -> Iterator[tuple[list[int], Batch]]:
-    """All sequences, in batches of similar length that fit the device with `nodes` queries per gap."""
+    """Yield all sequences in batches of similar length, with their indices; `nodes` queries per gap fit on the device."""
     for indices in _fitting(data, model, nodes):
         yield indices.tolist(), batch_at(data, indices, model, window)
 
 
 def batch_items(data: EventData, model: IntensityModel, nodes: int) -> list[ShardItem]:
-    """The sequences of each batch of `batches_of`, as pieces of a work that may be shared out."""
+    """Return the batches of `batches_of` as shard items with the indices of their sequences."""
     fitting = _fitting(data, model, nodes)
     return [ShardItem(indices, int(data.lengths[indices].sum()) + len(indices), len(indices)) for indices in fitting]
 
@@ -65,7 +65,7 @@ def batch_at(
 
 
 def parts_at(data: EventData, indices: np.ndarray, model: IntensityModel, window: Window) -> Iterator[EncodedPart]:
-    """Some sequences, read: as a whole or, where they are long and the model can go on from a state, part after part."""
+    """Encode these sequences: as a whole or, if they are long and the model can continue from a state, part by part."""
     longest = int(data.lengths[indices].max(initial=0))
     return encoded_parts(model, longest, lambda part: batch_at(data, indices, model, window, part))
 
@@ -80,10 +80,10 @@ def mean_log_likelihood(
     seed: int = 0,
     processes: ProcessGroup | None = None,
 ) -> float:
-    """Uses the same stratified draws at every call, so the score is unbiased for any intensity and comparable between epochs.
+    """Return the log-likelihood per scored event. Every call uses the same stratified draws, so that epochs can be compared.
 
-    (These draws are not used for training, so the model cannot exploit them.) With `downsample`, only this many of the possible
-    events at each time are used, again the same at every call. Several `processes` share the batches; with `downsample` each
+    The estimate is unbiased for any intensity. Training uses other draws, so the model cannot overfit to these. `downsample` limits
+    the number of possible events used at each time, the same at every call. Several `processes` share the batches; with `downsample` each
     process computes all of them, since the draws of a batch depend on earlier batches.
     """
     value, scored = 0.0, 0
@@ -100,7 +100,7 @@ def mean_log_likelihood(
                 value += float(log_likelihood(model, batch, None, history=part.history).log_likelihood().sum())
             else:
                 drawn = draws[:, part.first : part.first + batch.gap_length.shape[1]]
-                if drawn.shape[:2] != batch.gap_length.shape:  # expiries cut gaps: a batch draws for itself
+                if drawn.shape[:2] != batch.gap_length.shape:  # expiries cut gaps: this batch needs its own draws
                     own_draws = torch.Generator().manual_seed(seed * EXPIRY_STRIDE + place)
                     shape = *batch.gap_length.shape, points_per_gap
                     drawn = torch.rand(shape, generator=own_draws, dtype=torch.float64)
@@ -112,7 +112,7 @@ def mean_log_likelihood(
 
 
 def _by_parts(model: IntensityModel, read: EncodedPart, points: Points, sample: Sample | None) -> float:
-    """The log-likelihood of a batch, with some of each gap's points at a time where they are many."""
+    """Return the log-likelihood of a batch. If gaps have many points, only some of them are computed at a time."""
     value = 0.0
     for number, part in enumerate(in_parts(points, read.batch.gap_start.shape[1], model.queries_at_a_time)):
         terms = log_likelihood(model, read.batch, part, sample, read.history)
@@ -128,7 +128,7 @@ def sum_scored(
     unscored: np.ndarray | None = None,
     part: range | None = None,
 ) -> int:
-    """Scored events of some sequences, or of a `part` of each, without asking the device; types that are `unscored` [K] are not."""
+    """Return the number of scored events of these sequences, or of a `part` of each; types in `unscored` [K] do not count."""
     first = 1 if window == "events-2-to-I" or data.origin == "first-event" else 0
     first, stop = (first, None) if part is None else (max(first, part.start), part.stop)
     columns = data.columns
@@ -139,13 +139,13 @@ def sum_scored(
 
 
 def history_only(sequence: EventSequence, unscored: np.ndarray | None) -> np.ndarray:
-    """bool [events]: what the data say so of, and events of types that are `unscored` [K]."""
+    """Return bool [events]: True for events that the data mark as history only, and for those of `unscored` [K] types."""
     marked = units.history_only(sequence)
     return marked if unscored is None or not len(unscored) else marked | unscored[sequence.types]
 
 
 def scored_alike(data: EventData, model: IntensityModel) -> EventData:
-    """The data with events of types that the model does not predict as history, for every model."""
+    """Return the data with events of types that the model does not predict marked as history only."""
     types = model.unscored
     if types is None or not types.any():
         return data
@@ -164,7 +164,7 @@ class LikelihoodTask:
         noise: NoiseSource | None = None,
         processes: ProcessGroup | None = None,
     ) -> None:
-        """With `noise`, steps are of noise-contrastive estimation; the score is the likelihood all the same."""
+        """With `noise`, steps use noise-contrastive estimation; the score is the likelihood in both cases."""
         self.model, self.train, self.options, self.noise = model, train, options, noise
         self.processes = processes
         step_options = StepOptions(
@@ -183,7 +183,7 @@ class LikelihoodTask:
         self.stepper = Stepper(model, options.lr, step_options, noise, processes)
         self.steps_ahead = steps_ahead(options, model)
         self.ahead: AheadQueue[tuple[Batch, Mapping[Hashable, Any]]] | None = None
-        self.carried: tuple[Tensor, ...] | None = None  # what the model keeps after the last step's sequences
+        self.carried: tuple[Tensor, ...] | None = None  # the model's state after the last step's sequences
 
     @property
     def adam(self) -> Adam:
@@ -226,7 +226,7 @@ class LikelihoodTask:
 
     @contextmanager
     def looking_ahead(self, order: BatchOrder, first: int) -> Iterator[None]:
-        """Inside, steps from this place of the order on find their batches made by a thread: on a GPU, which would wait for them."""
+        """A context in which a thread makes the batches of the steps from `first` on, so that a GPU need not wait for them."""
         if not self.steps_ahead:
             yield
             return
@@ -245,7 +245,7 @@ class LikelihoodTask:
             self.ahead = None
 
     def _carried(self, rows: int) -> tuple[Tensor, ...]:
-        """The state for the next part of sequences."""
+        """Return the state from which the next part of the sequences continues."""
         assert isinstance(self.model, CarriesState)
         sizes = [(rows, size) for size in self.model.carried_sizes()]
         if self.carried is None or [tuple(one.shape) for one in self.carried] != sizes:
@@ -253,11 +253,11 @@ class LikelihoodTask:
         return self.carried
 
     def kept(self) -> dict[str, Tensor]:
-        """Tensors that the next step goes on from, besides the parameters."""
+        """Return the tensors, besides the parameters, from which the next step continues."""
         return {} if self.carried is None else {str(place): one for place, one in enumerate(self.carried)}
 
     def restore(self, kept: dict[str, Tensor]) -> None:
-        """The inverse of `kept`."""
+        """Restore the tensors that `kept` returned."""
         model = self.model
         found = tuple(
             kept[name].to(model.device, model.dtype) for name in sorted(kept, key=lambda one: (len(one), one))
@@ -270,7 +270,7 @@ class LikelihoodTask:
         return TaskScore(mean_log_likelihood(self.model, data, *settings, processes=self.processes))
 
     def train_metrics(self, mean: float, progress: Progress, dev: EventData | None) -> dict[str, Any]:
-        """With the evaluations so far and of the epoch; for noise contrast the likelihood of train only where it is needed."""
+        """Return the training score and evaluation counts. For noise contrast, the likelihood of train is only computed without dev."""
         last = progress.records[-1] if progress.records else {}
         so_far = {"states": progress.states, "intensities": progress.intensities}
         cost = so_far | {f"epoch_{name}": count - last.get(name, 0) for name, count in so_far.items()}
@@ -280,20 +280,20 @@ class LikelihoodTask:
 
 
 def steps_ahead(options: TrainOptions, model: IntensityModel) -> int:
-    """How many batches are made ahead: on a GPU, for models with rules, whose plans take longer than their steps.
+    """Return the number of batches that are made ahead: not 0 only on a GPU for models with rules, whose plans are slow.
 
-    On a CPU this would not help, since both share it, and batches of other models are made while the GPU is busy in any case.
+    On a CPU it would not help, since thread and steps share the CPU. Batches of other models are made while the GPU is busy in any case.
     """
     return options.ahead if model.device.type == "cuda" and isinstance(model, RuleModel) else 0
 
 
 def _parted(chosen: np.ndarray | BatchPart) -> tuple[np.ndarray, range | None]:
-    """Which sequences, and which of their events; None: all."""
+    """Return the indices of the sequences and the range of their events; None: all events."""
     return (chosen.indices, chosen.events) if isinstance(chosen, BatchPart) else (chosen, None)
 
 
 def padded_width(data: EventData, indices: np.ndarray, device: torch.device) -> int | None:
-    """How wide a batch is; None: as its longest sequence."""
+    """Return the padded length of a batch; None: the length of its longest sequence."""
     if device.type == "cpu":
         return None
     longest = int(data.lengths[indices].max(initial=0))
@@ -301,11 +301,11 @@ def padded_width(data: EventData, indices: np.ndarray, device: torch.device) -> 
 
 
 def _events_per_step(data: EventData, options: TrainOptions, unscored: np.ndarray | None) -> float:
-    """Scored events of a batch of average sequences, or of an average part of one."""
+    """Return the number of scored events per step, for a batch of average sequences or of average parts."""
     scored = max(sum_scored(data, np.arange(len(data)), options.window, unscored), 1)
     if not options.carry_events:
         return scored * min(options.batch, len(data)) / len(data)
-    longest = np.sort(data.lengths)[::-1][:: options.batch]  # of batches of similar lengths
+    longest = np.sort(data.lengths)[::-1][:: options.batch]  # the longest of each batch
     return scored / max(int((-(-longest // options.carry_events)).sum()), 1)
 
 
@@ -318,9 +318,9 @@ def integral_cost(
     uniform: Sequence[Points] = (),
     part: range | None = None,
 ) -> tuple[int, int]:
-    """States and intensities of one step of maximum likelihood with that many scored `events`, of some sequences or of a `part` of each.
+    """Return the numbers of states and intensities of one maximum-likelihood step with this number of scored `events`.
 
-    `uniform` are its draws of that kind.
+    The step has the sequences `indices`, or a `part` of each; `uniform` are its integration times if these are uniform.
     """
     lengths = data.lengths[indices]
     width = int(lengths.max(initial=0)) if part is None else len(part)
@@ -345,7 +345,7 @@ def integral_cost(
 
 
 def _points_in_gaps(drawn: Sequence[Points]) -> list[np.ndarray]:
-    """How many of the drawn times lie in each gap, sequence by sequence; the pieces of a batch follow one another."""
+    """Return the number of drawn times in each gap, one array per sequence; `drawn` has one entry per piece, in order."""
     found = []
     for points in drawn:
         used = points.weights.cpu().numpy() > 0.0

@@ -1,6 +1,6 @@
-"""Callbacks that send the record of every epoch to TensorBoard, MLflow or Weights & Biases, with the settings of the run.
+"""Callbacks that send the settings of a run and the record of every epoch to TensorBoard, MLflow or Weights & Biases.
 
-Each needs its package, which is imported when the callback is made: `pip install 'foretell[tensorboard]'`, `[mlflow]`, `[wandb]`.
+Each needs its package, which is imported when the callback is created: `pip install 'foretell[tensorboard]'`, `[mlflow]`, `[wandb]`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from foretell.wording import counted
 
 log = logging.getLogger("foretell")
 PROJECT = "foretell"
-IDS = "loggers.json"  # in a run folder: the runs of MLflow and Weights & Biases that a resumed training goes on with
+IDS = "loggers.json"  # in a run folder: ids of runs in MLflow and Weights & Biases, for resumed training
 
 
 class LogCallback(Callback):
-    """Sends settings and the numbers of every epoch somewhere; subclasses say where. With several processes, the first one does."""
+    """Base class that sends settings and epoch records to a service. With several processes, only the first one sends."""
 
     package = ""
     extra = ""
@@ -36,25 +36,25 @@ class LogCallback(Callback):
         self.folder = None if folder is None else Path(folder)
         self.found: Any = _package(self.package, self.extra)
         self.active = False
-        self.lost = 0  # epochs that could not be sent
+        self.lost = 0  # number of epochs that could not be sent
 
     def on_start(self, settings: dict[str, Any]) -> None:
-        """Begin a run, or go on with the one that the folder remembers."""
+        """Begin a run, or continue the one whose id is in the folder."""
         self.active = process_group().first
         if self.active:
             try:
                 self.begin(settings)
-            except Exception as error:  # each package has its own
+            except Exception as error:  # each package has its own exceptions
                 self.active = False
                 raise ForetellError(f"{self.extra}: a run cannot be begun: {_first_line(error)}") from error
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        """Send the numbers of the record, under their names in `metrics.jsonl`."""
+        """Send the numbers of the record, with the names they have in `metrics.jsonl`."""
         numbers = {name: float(value) for name, value in record.items() if name != "epoch" and _is_number(value)}
         if self.active:
             try:
                 self.send(numbers, int(record["epoch"]))
-            except Exception as error:  # a server that is gone must not end a training
+            except Exception as error:  # an unreachable server must not end a training
                 self.lost += 1
                 if self.lost == 1:
                     log.warning(
@@ -62,7 +62,7 @@ class LogCallback(Callback):
                     )
 
     def on_end(self) -> None:
-        """End the run, also where training was stopped."""
+        """End the run, also when training was stopped."""
         if self.active:
             self.active = False
             if self.lost > 1:
@@ -70,23 +70,23 @@ class LogCallback(Callback):
             self.finish()
 
     def begin(self, settings: dict[str, Any]) -> None:
-        """Open the place, and send the settings."""
+        """Open the connection and send the settings."""
         raise NotImplementedError
 
     def send(self, numbers: Mapping[str, float], epoch: int) -> None:
-        """Send the numbers of an epoch."""
+        """Send the numbers of one epoch."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Close the place."""
+        """Close the connection."""
         raise NotImplementedError
 
     def remembered(self) -> str | None:
-        """The run that an earlier training into this folder began."""
+        """Return the id of the run that an earlier training into this folder began; None if there is none."""
         return None if self.folder is None else _ids(self.folder).get(self.extra)
 
     def remember(self, run: str) -> None:
-        """Keep the run for a training that is resumed."""
+        """Store the id of the run for a resumed training."""
         if self.folder is not None:
             with text_file(self.folder / IDS) as file:
                 file.write(json.dumps(_ids(self.folder) | {self.extra: run}, indent=2) + "\n")
@@ -98,7 +98,7 @@ class TensorBoardCallback(LogCallback):
     Needs `pip install 'foretell[tensorboard]'`.
 
     Args:
-        folder: where event files go; `tensorboard --logdir FOLDER` shows them. A training that is resumed adds to them.
+        folder: where event files go; `tensorboard --logdir FOLDER` shows them. A resumed training adds to them.
 
     Raises:
         ForetellError: the package is not installed.
@@ -131,13 +131,13 @@ class TensorBoardCallback(LogCallback):
 class MLflowCallback(LogCallback):
     """Logs a run in MLflow: settings as parameters, the numbers of every epoch as metrics.
 
-    A run that `mlflow.start_run()` has opened is used, and left open. Needs `pip install 'foretell[mlflow]'`.
+    A run opened by `mlflow.start_run()` is used, and left open. Needs `pip install 'foretell[mlflow]'`.
 
     Args:
-        experiment: the experiment that a new run belongs to; it is made where it is missing.
-        name: of a new run.
-        tracking_uri: the store, such as `sqlite:///mlflow.db` or the address of a server; default: what MLflow is set to.
-        folder: a run folder that remembers the run, so that a training that is resumed goes on with it.
+        experiment: the experiment of a new run; it is created if it does not exist.
+        name: the name of a new run.
+        tracking_uri: the store, such as `sqlite:///mlflow.db` or the address of a server; default: MLflow's setting.
+        folder: a run folder in which the run's id is stored, so that a resumed training continues the run.
 
     Raises:
         ForetellError: the package is not installed.
@@ -193,13 +193,13 @@ class MLflowCallback(LogCallback):
 class WandbCallback(LogCallback):
     """Logs a run in Weights & Biases: settings as its configuration, the numbers of every epoch.
 
-    A run that `wandb.init()` has opened is used, and left open. Needs `pip install 'foretell[wandb]'`.
+    A run opened by `wandb.init()` is used, and left open. Needs `pip install 'foretell[wandb]'`.
 
     Args:
         project: the project of a new run.
-        name: of a new run.
-        folder: where its files go, and what remembers the run, so that a training that is resumed goes on with it.
-        mode: "online", "offline" or "disabled"; default: what `WANDB_MODE` says, else online.
+        name: the name of a new run.
+        folder: the folder for its files and for the run's id, so that a resumed training continues the run.
+        mode: "online", "offline" or "disabled"; default: the value of `WANDB_MODE`, else online.
 
     Raises:
         ForetellError: the package is not installed.
@@ -253,7 +253,7 @@ KINDS: dict[str, type[LogCallback]] = {one.extra: one for one in (TensorBoardCal
 
 
 def loggers(names: Iterable[str], folder: Path) -> list[LogCallback]:
-    """The callbacks of these names for a run folder; TensorBoard's files and those of Weights & Biases go into it."""
+    """Return the callbacks with these names for a run folder; TensorBoard and Weights & Biases write their files into it."""
     made: list[LogCallback] = []
     for name in dict.fromkeys(names):
         if name == "tensorboard":
@@ -266,7 +266,7 @@ def loggers(names: Iterable[str], folder: Path) -> list[LogCallback]:
 
 
 def check_installed(names: Iterable[str]) -> None:
-    """Refuse a name that is unknown, or a logger whose package is missing, before any work is done."""
+    """Raise `ForetellError` for an unknown name or a missing package, before any work is done."""
     for name in names:
         check_choice("log", name, list(KINDS))
         kind = KINDS[name]
@@ -274,7 +274,7 @@ def check_installed(names: Iterable[str]) -> None:
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings with names like `train.lr`."""
+    """Return nested settings as one flat dict, with keys like `train.lr`."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}

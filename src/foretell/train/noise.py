@@ -1,4 +1,4 @@
-"""The noise process of a run: fitted to the training data before the first step, and kept in the run folder for those that resume it."""
+"""The noise process of a run: fitted to the training data before the first step, and stored in the run folder for resumed training."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from foretell.options import NoiseKind
 from foretell.train.likelihood_task import scored_alike
 from foretell.train.run import RunFolder
 
-STEPS, EVENTS_A_STEP = 64, 8  # at most that many steps, of at least so many events each
-WIDTHS = (0.01, 0.1, 1.0)  # mean gaps
-COLUMNS = ("times", "types")  # of a sequence
+STEPS, EVENTS_A_STEP = 64, 8  # at most this many steps, each with at least this many events
+WIDTHS = (0.01, 0.1, 1.0)  # in mean gaps
+COLUMNS = ("times", "types")  # the columns of a sequence
 
 
 def start_profile(data: EventData) -> Profile:
-    """The profile of the time since the sequence began."""
+    """Return how the rate of each mark depends on the time since the sequence began."""
     when, kinds = (np.concatenate([getattr(one, name)[scored(one, data.origin)] for one in data]) for name in COLUMNS)
     ends = np.array([one.t_end for one in data])
     widths = np.array(WIDTHS) * mean_gap(data)
@@ -36,17 +36,17 @@ def start_profile(data: EventData) -> Profile:
 
 
 def own_profile(data: EventData) -> Profile:
-    """The profile of the time since the last event of the same mark.
+    """Return how the rate of each mark depends on the time since the last event of that mark.
 
-    Events that are not scored begin such times, too, and end none that counts.
+    An unscored event restarts this time, but is not counted as an event.
     """
     when, kinds = (np.concatenate([getattr(one, name) for one in data]) for name in COLUMNS)
     lengths = [len(one) for one in data]
     sequence, ends = np.repeat(np.arange(len(data)), lengths), np.repeat([one.t_end for one in data], lengths)
     counts = np.concatenate([scored(one, data.origin) for one in data])
-    order = np.lexsort((kinds, sequence))  # by sequence, then by mark; stable, so in order of time
+    order = np.lexsort((kinds, sequence))  # by sequence and mark; stable, so each group is in order of time
     when, kinds, sequence, ends, counts = (one[order] for one in (when, kinds, sequence, ends, counts))
-    again = np.zeros(len(when), dtype=bool)  # whether the one before is of the same sequence and mark
+    again = np.zeros(len(when), dtype=bool)  # True if the previous row has this sequence and mark
     again[1:] = (sequence[1:] == sequence[:-1]) & (kinds[1:] == kinds[:-1])
     watched = np.where(np.roll(again, -1), np.roll(when, -1), ends) - when  # until the next one, or the end
     elapsed, back = when - np.roll(when, 1), again & counts
@@ -56,13 +56,13 @@ def own_profile(data: EventData) -> Profile:
 
 
 def _by_mark(values: np.ndarray, kinds: np.ndarray, marks: int) -> list[np.ndarray]:
-    """The values of each mark."""
+    """Split the values into one array per mark."""
     cuts = np.cumsum(np.bincount(kinds, minlength=marks))[:-1]
     return np.split(values[np.argsort(kinds, kind="stable")], cuts)
 
 
 def _steps(elapsed: np.ndarray, ends: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Edges and rates for events at elapsed times, on clocks that were watched from 0 until `ends`."""
+    """Return the edges and rates of a step function for events at `elapsed` times on clocks that run from 0 until `ends`."""
     if not len(elapsed):
         return np.zeros(1), np.zeros(1)
     count = max(1, min(STEPS, len(elapsed) // EVENTS_A_STEP))
@@ -70,7 +70,7 @@ def _steps(elapsed: np.ndarray, ends: np.ndarray, widths: np.ndarray) -> tuple[n
     begin = np.concatenate([np.maximum(cuts[:-1] - width, 0.0) for width in widths])
     end = np.concatenate([cuts[1:] + width for width in widths])
     watched = _watched(end, ends) - _watched(begin, ends)
-    events = len(elapsed) / count / len(widths)  # in each of the spread steps
+    events = len(elapsed) / count / len(widths)  # in each of the widened steps
     rate = np.divide(events, watched, out=np.zeros_like(watched), where=watched > 0.0)
     edges = np.unique(np.concatenate([[0.0], begin, end]))
     covers = (begin[:, None] <= edges) & (edges < end[:, None])
@@ -78,22 +78,22 @@ def _steps(elapsed: np.ndarray, ends: np.ndarray, widths: np.ndarray) -> tuple[n
 
 
 def _watched(times: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """`Σ min(t, T)` over the ends `T`, for each time."""
+    """Return `Σ min(t, T)` over the ends `T`, for each time t."""
     ends = np.sort(ends)
     before = np.concatenate([[0.0], np.cumsum(ends)])
     over = np.searchsorted(ends, times)
     return before[over] + (len(ends) - over) * times
 
 
-# Noise must come wherever events may, and not in bursts sharper than the model can follow: bursts weigh so much that the rest of the time
-# is hardly learned. So the memories of Hawkes noise are given and not fitted, and half of it is Poisson.
+# Noise must occur wherever events may, but not in bursts sharper than the model can follow: these would dominate the loss, and the rest
+# of the time would hardly be learned. So the memories of Hawkes noise are fixed, not fitted, and half of the noise is Poisson.
 MEMORIES = (1.0, 10.0)  # mean gaps
 EXCITED = 0.5
-# Timed noise follows the clocks that events may follow. Little of it is even, so it takes more streams than Hawkes noise does.
+# Timed noise follows the clocks that events may follow. Only a small share of it is Poisson, so it needs more streams than Hawkes noise.
 TIMED_MEMORIES = (0.001, 0.03, 1.0, 10.0)  # mean gaps
 TIMED_EVEN, TIMED_EXCITED, SINCE_START, SINCE_OWN = 0.2, 0.3, 0.25, 0.25  # Poisson, Hawkes, two step functions
-LEAST = 0.5  # the factor of marks that come often, at the least; what they lose of timed noise goes to those that seldom come
-HAWKES_ROUNDS = 8  # any process will do as noise, and the last rounds of a fit change little
+LEAST = 0.5  # smallest factor for frequent marks; rare marks get the timed noise that these lose
+HAWKES_ROUNDS = 8  # an inexact fit suffices for noise, and the last rounds change little
 
 
 def noise_of_run(
@@ -104,7 +104,7 @@ def noise_of_run(
     run: RunFolder | None = None,
     resume: bool = False,
 ) -> Noise:
-    """Fitted and kept or, when a run is resumed, the one that it began with."""
+    """Return the noise process: fitted and stored or, in a resumed run, the stored one."""
     kept = run.noise() if resume and run is not None else None
     if kept is None:
         kept = fit_noise(model, train, dev, kind)
@@ -118,7 +118,7 @@ def noise_of_run(
 
 
 def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, kind: NoiseKind) -> Noise:
-    """A process of types or, for a model made of rules, of the functors of its events."""
+    """Fit a noise process to the types or, for a model made of rules, to the functors of its events."""
     exposed = None
     if isinstance(model, RuleModel):
         exposed = _time_possible(model, train)
@@ -126,7 +126,7 @@ def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, ki
     poisson = Poisson(train.vocabulary)
     poisson.fit_closed_form(train)
     counts, observed = scored_counts(train)
-    if exposed is not None:  # what is possible for part of the time happens the more often then
+    if exposed is not None:  # a mark that is only sometimes possible has a higher rate while it is
         time = np.where(exposed > 0.0, exposed, observed)
         with torch.no_grad():
             poisson.log_rate.copy_(torch.from_numpy(counts / time).log())
@@ -145,9 +145,9 @@ def fit_noise(model: IntensityModel, train: EventData, dev: EventData | None, ki
 
 
 def levelled(counts: np.ndarray) -> np.ndarray:
-    """The factor for the noise of each mark, given its count: noise is proportional to the square root of the count, but no mark
-    has less than the share LEAST of its noise. The total noise is unchanged for these counts. Marks without events keep their
-    noise."""
+    """Return the factor for the noise of each mark with these counts, which makes noise proportional to the square root of the count.
+
+    No factor is below LEAST. The total noise stays the same for these counts. Marks without events have factor 1."""
     factors = np.ones_like(counts)
     came = counts > PSEUDO_COUNT
     if not came.any():
@@ -169,7 +169,7 @@ def _mixed(
     memories: tuple[float, ...],
     excited: float,
 ) -> Hawkes:
-    """A share of Poisson noise and one of a Hawkes process with these memories, as one process."""
+    """Return one process that is a mixture of Poisson noise and a Hawkes process with these memories, in the given shares."""
     hawkes = Hawkes(train.vocabulary, decays=len(memories))
     fit_hawkes(hawkes, train, dev, rounds=HAWKES_ROUNDS, beta=1.0 / (torch.tensor(memories).double() * mean_gap(train)))
     with torch.no_grad():
@@ -179,7 +179,7 @@ def _mixed(
 
 
 def by_functor(model: RuleModel, data: EventData) -> EventData:
-    """The events under the names of their functors; those that the model does not predict are not scored."""
+    """Return the events with their functors as types; events that the model does not predict are not scored."""
     marks = functor_marks(model)
     of_type = marks_of_types(model, marks).numpy().astype(np.int32)
     alike = scored_alike(data, model)
@@ -188,7 +188,7 @@ def by_functor(model: RuleModel, data: EventData) -> EventData:
 
 
 def _time_possible(model: RuleModel, data: EventData) -> np.ndarray:
-    """For how long some event of each mark was possible: [marks]."""
+    """Return how long some event of each mark was possible: [marks]."""
     found = np.zeros(len(functor_marks(model)))
     for index in range(len(data)):
         batch = model.collator.batch(data, [index], planned=False)

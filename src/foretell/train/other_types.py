@@ -1,4 +1,4 @@
-"""Rare event types → `other`: what `unknown="other"` makes of the data of a run, so that its model has a type for what it never saw."""
+"""Support for `unknown="other"`: rare event types become the type `other`, so that a model has a type for unknown events."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from foretell.wording import counted, listed
 
 log = logging.getLogger("foretell")
 
-RARE = 5  # a type with fewer training events is `other`, as a category of a covariate is
+RARE = 5  # a type with fewer training events becomes `other`; categories of covariates have the same limit
 
 
 def with_other_type(dataset: Dataset, called: str, level: int = logging.WARNING) -> Dataset:
-    """The data with a type `other`, which their rare types become; integer types keep their places, and `other` comes after them."""
+    """Return the data with rare types replaced by a type `other`. Integer types keep their numbers, and `other` comes last."""
     assert dataset.train is not None
     known, counts = dataset.vocabulary, dataset.train.type_counts()
     rare = np.zeros(len(known), dtype=bool) if known.numbered else counts < RARE

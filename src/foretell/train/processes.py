@@ -1,7 +1,7 @@
-"""Data-parallel training: what the processes of one training tell each other, by `torch.distributed`.
+"""Data-parallel training: communication between the processes of one training, by `torch.distributed`.
 
-Every process makes the same batches and the same draws, takes its share of a batch's pieces, and adds its gradients to those of the
-others: a step is that of one process with the whole batch, up to the order in which floating-point numbers are added.
+Every process makes the same batches and the same draws, computes its share of a batch's pieces, and sums its gradients with those of the
+other processes. A step is equal to a step of one process with the whole batch, up to the order of floating-point additions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The processes of one training; alone, nothing is sent."""
+    """The processes of one training. If there is only one, its methods send nothing."""
 
     rank: int = 0
     size: int = 1
@@ -34,15 +34,15 @@ class ProcessGroup:
         return self.rank == 0
 
     def share(self, work: Sequence[T]) -> Sequence[T]:
-        """This process's part: every `size`-th, from its rank on."""
+        """Return this process's share of the work: every `size`-th piece, starting from its rank."""
         return work[self.rank :: self.size]
 
     def owns(self, place: int) -> bool:
-        """Whether a piece of work, by its place in the order, is in this process's share."""
+        """Whether the piece of work at this position belongs to this process."""
         return place % self.size == self.rank
 
     def sum(self, tensors: Iterable[Tensor]) -> None:
-        """Replace tensors of one dtype by their sums over all processes, in one message."""
+        """Replace these tensors, all of one dtype, by their sums over all processes, in one message."""
         several = list(tensors)
         if self.size == 1 or not several:
             return
@@ -53,7 +53,7 @@ class ProcessGroup:
             tensor.copy_(total.view_as(tensor))
 
     def total(self, *values: float) -> list[float]:
-        """Sums of numbers over all processes, the same bits in each."""
+        """Return the sums of numbers over all processes, bit-identical in each process."""
         if self.size == 1:
             return list(values)
         summed = torch.tensor(values, dtype=torch.float64)
@@ -63,11 +63,11 @@ class ProcessGroup:
         return summed.tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether it is true in one of the processes."""
+        """Whether the flag is true in at least one process."""
         return flag if self.size == 1 else self.total(float(flag))[0] > 0.0
 
     def equalise(self, model: nn.Module) -> None:
-        """Give every process the parameters and buffers of the first."""
+        """Copy the parameters and buffers of the first process to all processes."""
         if self.size > 1:
             with _told():
                 for tensor in model.state_dict().values():
@@ -76,7 +76,7 @@ class ProcessGroup:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """A process that has ended, as the others learn of it, in our words."""
+    """A context that turns the error for a process that has ended into a `ForetellError`."""
     try:
         yield
     except RuntimeError as error:
@@ -87,26 +87,26 @@ def _told() -> Iterator[None]:
 
 
 def process_group() -> ProcessGroup:
-    """The processes that `torch.distributed` has joined; one process alone where it has not been started."""
+    """Return the process group of `torch.distributed`; a group of one process if it is not initialised."""
     if dist.is_available() and dist.is_initialized():
         return ProcessGroup(dist.get_rank(), dist.get_world_size())
     return ProcessGroup()
 
 
 def launched_rank() -> int:
-    """The rank that `torchrun`, or `--processes`, gave to this process; 0 where it was started by neither."""
+    """Return the rank that `torchrun` or `--processes` gave to this process; 0 if neither started it."""
     rank = os.environ.get("RANK", "0")
     return int(rank) if rank.isdecimal() and "WORLD_SIZE" in os.environ else 0
 
 
 def is_launched() -> bool:
-    """Whether `torchrun`, or `--processes`, started this process."""
+    """Whether `torchrun` or `--processes` started this process."""
     return "WORLD_SIZE" in os.environ
 
 
 @contextmanager
 def joined_processes() -> Iterator[ProcessGroup]:
-    """Join the processes that `torchrun`, or `--processes`, has started with this one: Gloo on CPUs, NCCL on GPUs."""
+    """Join the processes that `torchrun` or `--processes` has started with this one: Gloo on CPUs, NCCL on GPUs."""
     processes = os.environ.get("WORLD_SIZE", "1") or "1"
     if not processes.isdecimal():
         raise ForetellError(
@@ -126,5 +126,5 @@ def joined_processes() -> Iterator[ProcessGroup]:
 
 
 def own_device(name: str) -> str:
-    """Among several processes of one machine each has a GPU of its own: `cuda` is that of this process."""
+    """Return the device of this process: with several processes on one machine, `cuda` becomes the GPU of this process."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if name == "cuda" and process_group().size > 1 else name

@@ -1,4 +1,4 @@
-"""The callback that shows how far training is: a bar through all epochs, the time that is left, and the best score so far."""
+"""The callback that shows the progress of training: a bar over all epochs, the remaining time, and the best score so far."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foretell.wording import counted
 def with_progress(
     callbacks: Iterable[Callback], wanted: bool | None, epochs: int, patience: int
 ) -> Iterator[list[Callback]]:
-    """Callbacks, and one more that shows progress where it is wanted; see `training_bar`."""
+    """Yield the callbacks, plus one that shows progress if `wanted`; see `training_bar`."""
     with training_bar(wanted) as shown:
         if shown is None:
             yield list(callbacks)
@@ -28,20 +28,20 @@ def with_progress(
 
 
 class TrainingProgress(Callback):
-    """Moves a bar through all epochs of a run, and says how long it will take at the most and the best score so far."""
+    """Moves a bar through all epochs of a run, and shows the longest remaining time and the best score so far."""
 
     def __init__(self, shown: Bar, epochs: int, patience: int = 0, title: str = "") -> None:
         self.shown, self.epochs, self.patience = shown, epochs, patience
         self.title = f"{title}: " if title else ""
         self.best, self.epoch = "", 0
-        self.began: tuple[float, int] | None = None  # when, and after how many steps
+        self.began: tuple[float, int] | None = None  # start time, and the number of steps before it
         shown.move(f"{self.title}preparing", 0, 0, "")
 
     def on_step(self, epoch: int, step: int, steps: int) -> None:
         """Update the bar; the remaining time is estimated from the finished part, including scoring."""
         done, of = (epoch - 1) * steps + step, self.epochs * steps
         now = time.monotonic()
-        if self.began is None:  # the first step takes longer: it prepares what the others use
+        if self.began is None:  # the first step takes longer: it prepares what later steps use
             self.began = now, done
         since, before = self.began
         left = None
@@ -57,11 +57,11 @@ class TrainingProgress(Callback):
         if score is not None and record.get("best_epoch", record["epoch"]) == record["epoch"]:
             self.best = f", best {judged} {score:.4f}"
         self.epoch = record["epoch"]
-        if self.began is None:  # a fit without steps
+        if self.began is None:  # fits without steps
             self.shown.move(f"{self.title}iteration {record['epoch']}{self.best}", 0, 0, "")
 
     def finish(self) -> None:
-        """Leave the bar full."""
+        """Show the bar as complete."""
         self.shown.move(f"{self.title}{counted(self.epoch, 'epoch')}{self.best}", 1, 1, "")
 
     def _words(self, epoch: int) -> str:

@@ -1,6 +1,6 @@
-"""A line of progress while work goes on: a bar on a terminal or in a notebook, plain lines on any other stderr. No torch.
+"""A progress bar in a terminal or notebook, and plain lines on any other stderr. Does not import torch.
 
-`bar` opens one for a command, `training_bar` one for a fit in Python.
+`bar` opens one for a command, `training_bar` opens one for a fit in Python.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from foretell.durations import short_duration
 
 PLAIN_LINE_EVERY = 5.0  # seconds
 NOTEBOOK_EVERY = 0.2  # seconds
-NOTEBOOK_LINES = 8  # of those that were kept
+NOTEBOOK_LINES = 8  # of the lines that stay
 
 
 class Bar:
-    """A line of progress: `move` sets its words and its place; what is worth keeping goes through `keep`. This one shows nothing."""
+    """A progress display: `move` updates it, and `keep` prints a line that stays. This base class shows nothing."""
 
     def move(self, words: str, done: int, of: int, left: str | None = None) -> None:
-        """Set the words, the place and the time that is left; by default that is found out from how fast the bar moves."""
+        """Set the words, the position and the remaining time, which is estimated from the speed of the bar by default."""
 
     def keep(self, line: str) -> None:
         """Show a line that stays."""
 
 
 class _TimeLeft(TimeRemainingColumn):
-    """What is given as the time left, else an estimate from the speed."""
+    """The remaining time: the given one, else an estimate from the speed."""
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")
@@ -56,7 +56,7 @@ class TerminalBar(Bar):
 
 
 class LineBar(Bar):
-    """Lines on stderr, where it is no terminal: now and then one of what moves."""
+    """Plain lines on stderr if it is no terminal: the current state, every few seconds."""
 
     def __init__(self) -> None:
         self.last_line = time.monotonic()
@@ -71,7 +71,7 @@ class LineBar(Bar):
 
 
 class NotebookBar(Bar):
-    """An HTML element that is drawn anew in its place, with the last lines that were kept."""
+    """An HTML element that is redrawn in place, with the last lines passed to `keep`."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
         self.lines: list[str] = []
@@ -110,7 +110,7 @@ def _said(words: str, done: int, of: int, left: str | None) -> str:
 
 @contextmanager
 def bar(quiet: bool = False) -> Iterator[Bar]:
-    """A bar on stderr; `quiet`: one that shows nothing."""
+    """Yield a bar on stderr; with `quiet`, one that shows nothing."""
     console = Console(stderr=True, emoji=False)
     if quiet or not console.is_terminal:
         yield Bar() if quiet else LineBar()
@@ -122,7 +122,7 @@ def bar(quiet: bool = False) -> Iterator[Bar]:
 
 @contextmanager
 def training_bar(wanted: bool | None) -> Iterator[Bar | None]:
-    """The bar of a fit in Python: in a notebook and on a terminal, unless it is turned off. None: there is none."""
+    """Yield the bar of a fit in Python: in a notebook and on a terminal, unless it is turned off. None: no bar."""
     display = None if wanted is False else notebook_display()
     if display is not None:
         yield NotebookBar(display)
@@ -134,7 +134,7 @@ def training_bar(wanted: bool | None) -> Iterator[Bar | None]:
 
 
 def notebook_display() -> Callable[..., Any] | None:
-    """IPython's `display`, in the kernel of a notebook; None elsewhere."""
+    """Return IPython's `display` in a notebook kernel; None elsewhere."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     if shell is None or not hasattr(shell, "kernel"):

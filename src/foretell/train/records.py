@@ -1,4 +1,4 @@
-"""The lines of `metrics.jsonl`, from a file that may come from anywhere: objects with an epoch and plain values."""
+"""Check of the lines of `metrics.jsonl`, which may come from an untrusted file: objects with an epoch and plain values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NUMERIC = ("train", "dev", "nce", "lr", "train_seconds", "dev_seconds", "best_ep
 
 
 def check_records(records: list[Any]) -> None:
-    """The lines of `metrics.jsonl`: objects with an epoch and plain values."""
+    """Raise an error unless every line of `metrics.jsonl` is an object with an epoch and plain values."""
     for place, one in enumerate(records, start=1):
         if not isinstance(one, dict) or type(one.get("epoch")) is not int or not 0 <= one["epoch"] < 2**62:
             raise ValueError(f"record {place} has no epoch")

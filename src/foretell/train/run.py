@@ -1,7 +1,7 @@
-"""A run folder that explains itself: what was asked, where it ran, how it went, and the model that came out.
+"""Run folders, which are self-contained: settings, environment, learning curve and trained model.
 
-`config.toml` (resolved), `environment.json`, `metrics.jsonl`, `model.safetensors` (the best on dev), `checkpoint.safetensors`;
-`program.ndtt` where it is made of rules, `start.safetensors` where it was started from another run.
+`config.toml` (all settings), `environment.json`, `metrics.jsonl`, `model.safetensors` (the best on dev), `checkpoint.safetensors`;
+`program.ndtt` if the model is made of rules, `start.safetensors` if it was started from another run.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from foretell.train.file_lock import FileLock
 from foretell.train.records import check_records
 
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
-LOCK = ".lock"  # while a process writes the run
+LOCK = ".lock"  # held while a process writes the run
 REPLACEABLE = ".demo"
 MODEL, CHECKPOINT, PROGRAM = "model.safetensors", "checkpoint.safetensors", "program.ndtt"
-START = "start.safetensors"  # a copy of what a run was started from, so that it can be resumed without it
+START = "start.safetensors"  # a copy of the model that a run was started from, needed to resume it
 NOISE = "noise.safetensors"
 FLOORS = "floors.json"
 FILES = CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM, NOISE, START, FLOORS
@@ -43,8 +43,8 @@ FILES = CONFIG, ENVIRONMENT, METRICS, MODEL, CHECKPOINT, PROGRAM, NOISE, START, 
 class RunFolder:
     """The folder of one run: its settings, machine, learning curve and trained model.
 
-    It has `config.toml`, `environment.json`, `metrics.jsonl`, `model.safetensors`, checkpoints, and `program.ndtt` with rules.
-    `open` reads an existing one, `create` claims a new one. One process at a time may write it.
+    Its files are `config.toml`, `environment.json`, `metrics.jsonl`, `model.safetensors`, checkpoints, and `program.ndtt` if it has rules.
+    `open` opens an existing run, `create` claims a new one. Only one process at a time may write to it.
 
     Args:
         path: the folder.
@@ -64,7 +64,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the folder: it is an error if another process does. What `create` claimed is given back at the end."""
+        """A context that holds the folder's lock; raises `ForetellError` if another process holds it. Also releases a claim of `create`."""
         if self.claimed:
             self.claimed.clear()
         else:
@@ -84,9 +84,9 @@ class RunFolder:
     def create(
         cls, path: Path, config: RunConfig, data: dict[str, Any] | None = None, notes: Sequence[str] = ()
     ) -> RunFolder:
-        """A new run, claimed for this process; a folder with another run in it is not overwritten.
+        """Create a new run and claim it for this process; a folder that already has a run is not overwritten.
 
-        `notes` are comments of its configuration.
+        `notes` become comments in its configuration.
         """
         _check_folder(path)
         run = cls(path)
@@ -101,24 +101,24 @@ class RunFolder:
         try:
             run._write(ENVIRONMENT, json.dumps(facts, indent=2) + "\n")
             comments = "".join(f"# {line}\n" for line in notes)
-            run._write(CONFIG, comments + to_toml(config))  # last: with it the folder is a run
+            run._write(CONFIG, comments + to_toml(config))  # last: this file makes the folder a run
         except ForetellError:
             run.discard()
             raise
         return run
 
     def keep_program(self, model: IntensityModel) -> None:
-        """The rules that became the network, with all that they include; tables are in the model's file."""
+        """Save the program of the model, with all that it includes; its tables are in the model's file."""
         text = model.program_text() if isinstance(model, HasRules) else None
         if text is not None:
             self._write(PROGRAM, text)
 
     def discard(self) -> None:
-        """Take back a run that came to nothing, so that the folder can be used again."""
+        """Remove the files of a run without results, so that the folder can be used again."""
         with self.writing():
             for name in FILES:
                 (self.path / name).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # other files, or no folder at all
+            with contextlib.suppress(OSError):  # it has other files, or does not exist
                 self.lock.path.unlink(missing_ok=True)
                 self.path.rmdir()
 
@@ -130,7 +130,7 @@ class RunFolder:
 
     @classmethod
     def replace(cls, path: Path, config: RunConfig, data: dict[str, Any]) -> RunFolder:
-        """A new run in place of an earlier one made this way; any other run is not touched, nor other files."""
+        """Create a new run in place of an earlier one made by this method; other runs and other files are not changed."""
         cls.check_replaceable(path)
         with cls(path).writing():
             for name in FILES:
@@ -141,7 +141,7 @@ class RunFolder:
 
     @staticmethod
     def check_replaceable(path: Path) -> None:
-        """Check whether `replace` may overwrite this folder."""
+        """Raise `ForetellError` if `replace` may not overwrite this folder."""
         if (path / CONFIG).exists() and not (path / REPLACEABLE).exists():
             raise ForetellError(
                 f"{path}: there is a run in this folder that is no demo; choose another folder with `out=`"
@@ -162,16 +162,16 @@ class RunFolder:
         model = table.get("model", {})
         if isinstance(model, dict) and model.get("kind") in model_kinds():
             options = model_options(model["kind"])
-            # All options that are not None are written down: where one is missing, it did not exist yet.
+            # All options that are not None are saved: a missing one did not exist when the run was made.
             if any(one.name not in model for one in fields(options) if one.default is not None):
                 table["model"] = {**options.earlier, **model}
         return make_config(table, source)
 
     def raise_epochs(self, epochs: int) -> None:
-        """Let a run train for more epochs than its configuration says; nothing else of it changes.
+        """Raise the number of epochs in the run's configuration; nothing else is changed.
 
         Raises:
-            ForetellError: there are as many epochs already, or the learning rate was planned for those that there are.
+            ForetellError: the run has that many epochs already, or its learning rate was planned for its number of epochs.
         """
         train = self.config().train
         if epochs <= train.epochs:
@@ -184,11 +184,11 @@ class RunFolder:
             self._write(CONFIG, head + mark + re.sub(r"(?m)^epochs = \d+", f"epochs = {epochs}", rest, count=1))
 
     def model(self, device: str = "cpu") -> IntensityModel:
-        """The model of a run that was trained to predict what happens next."""
+        """Return the model of a run that was trained to predict the next event."""
         return load_model(self._model_path(), device)
 
     def network(self, device: str = "cpu") -> Network:
-        """The same, or a pretrained encoder or a classifier where the run learned that."""
+        """Return the network of a run: a model as above, a pretrained encoder, or a classifier."""
         return load_network(self._model_path(), device)
 
     def _model_path(self) -> Path:
@@ -198,7 +198,7 @@ class RunFolder:
         return path
 
     def keep_start(self, source: RunFolder) -> None:
-        """Copy what this run starts from."""
+        """Copy the model that this run starts from."""
         with replacing(self.path / START) as temporary:
             temporary.write_bytes(source._model_path().read_bytes())
 
@@ -206,20 +206,20 @@ class RunFolder:
         return load_network(self.path / START)
 
     def origin(self) -> Origin:
-        """Where the clocks of the training data start: other files for this model are read the same way."""
+        """Return where the clocks of the training data start: other files for this model are read the same way."""
         return self.facts().get("origin", "window")
 
     def time_unit(self) -> str:
         return self.facts().get("time_unit", "")
 
     def clock(self) -> Clock:
-        """What times meant in the training data."""
+        """Return the clock of the training data."""
         return clock_of(self.facts())
 
     def reading(self, **given: Any) -> ReadOptions:
-        """How other files for this model are read: as the training data were, but for what is `given` now; `columns` are a table.
+        """Return how other files for this model are read: like the training data, except for the options in `given`; `columns` is a table.
 
-        When a log was exported is a fact of that log alone.
+        `observed_until` is not taken from the training data, because it belongs to one log alone.
         """
         config = self.config()
         kept = {"observed_until": "", **self.facts().get("reading", {}), **_said(config.data), **_said(given)}
@@ -228,7 +228,7 @@ class RunFolder:
         return replace(options, clock=self.clock())
 
     def facts(self) -> dict[str, Any]:
-        """A short description of the run's data."""
+        """Return a short description of the run's data."""
         path = self.path / ENVIRONMENT
         if not path.exists():
             return {}
@@ -277,7 +277,7 @@ class RunFolder:
 
 
 def held(run: RunFolder | None) -> contextlib.AbstractContextManager[None]:
-    """A run folder held while it is written; nothing where there is none."""
+    """Return a context that holds the run folder while it is written; one that does nothing without a folder."""
     return contextlib.nullcontext() if run is None else run.writing()
 
 
@@ -287,7 +287,7 @@ def _check_folder(path: Path) -> None:
 
 
 def _said(options: DataOptions | Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of reading files, and not left open."""
+    """Return the options for reading files that are set, as a dict."""
     names = ("columns", "observed_until", "sorted", "terms", "unknown", *CARD_READING)
     if isinstance(options, DataOptions):
         options = {name: getattr(options, name) for name in names if name != "observed_until"}

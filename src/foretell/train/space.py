@@ -1,6 +1,6 @@
-"""What a search may choose from: a configuration in which lists are choices and `{low, high}` are ranges in, settings out.
+"""The search space: read from a configuration in which lists are choices and `{low, high}` are ranges; it yields settings.
 
-A setting is a flat dict, `{"model.dim": 32, "train.lr": 0.003}`: only what is searched. `Space.config` makes a whole configuration of one.
+A setting is a flat dict of the searched keys: `{"model.dim": 32, "train.lr": 0.003}`. `Space.config` makes a whole configuration of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from foretell.train.config import DataOptions, RunConfig, TrainOptions, make_con
 Setting = dict[str, Any]
 
 RANGE_KEYS = ("low", "high", "log", "step")
-# Scores of two settings must be of the same events, taken the same way; and a seed that was chosen by its score is luck.
+# Settings must be scored on the same events in the same way; and selecting a seed by its score would be selecting by chance.
 FIXED = ("train.window", "train.dev_points", "train.seed")
 KIND = "model.kind"
 SECTIONS = {"data": DataOptions, "train": TrainOptions}
@@ -84,7 +84,7 @@ class Range:
     step: float | None = None
 
     def listed(self) -> tuple[Any, ...] | None:
-        """All its values, where they are finitely many."""
+        """Return all its values if there are finitely many, else None."""
         step = 1 if self.whole and self.step is None and not self.log else self.step
         if step is None:
             return None
@@ -97,18 +97,18 @@ class Range:
 
 @dataclass(frozen=True)
 class Space:
-    """The searched keys by their dotted names, and what is fixed."""
+    """The searched keys by their dotted names, and the fixed settings."""
 
     fixed: Mapping[str, Any]  # a table of tables, as `make_config` takes it
     open: Mapping[str, Choices | Range]
     kinds: tuple[str, ...]
-    from_paper: bool = False  # nothing was open, and the paper's grid was taken
+    from_paper: bool = False  # True if no key was searched, so that the paper's grid is used
     source: str = "configuration"
     _known: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(cls, table: Mapping[str, Any], source: str = "configuration") -> Space:
-        """Every choice is checked as a configuration of its own; all that is wrong is reported."""
+        """Read a space; every choice is checked as a configuration of its own, and the error lists all mistakes."""
         given = table.get("model", {})
         kind = given.get("kind", "anhp") if isinstance(given, Mapping) else "anhp"
         kinds = tuple(kind) if isinstance(kind, list) else (kind,)
@@ -144,12 +144,12 @@ class Space:
         return space
 
     def relevant(self, kind: str) -> dict[str, Choices | Range]:
-        """What is open for one kind of model: a key that it does not have is left out, if another kind has it."""
+        """Return the searched keys for one kind of model: without options that only other kinds have."""
         theirs = {KIND, *(f"model.{name}" for name in self._of_others(kind))}
         return {name: one for name, one in self.open.items() if name not in theirs}
 
     def _of_others(self, kind: str) -> set[str]:
-        """Options of the model that only other kinds have."""
+        """Return the model options that only other kinds have."""
         return set().union(*self._known.values()) - self._known.get(kind, frozenset())
 
     def _start(self, kind: str) -> Setting:
@@ -166,16 +166,16 @@ class Space:
         for name, value in setting.items():
             section, key = name.split(".", 1)
             part = table.setdefault(section, {})
-            if isinstance(part, dict):  # else `make_config` tells that it is no table
+            if isinstance(part, dict):  # else `make_config` reports that it is no table
                 part[key] = value
         return make_config(table, self.source)
 
     def first(self) -> Setting:
-        """The first choice of everything, and the low end of every range."""
+        """Return the first choice of every list, and the low end of every range."""
         return self._start(self.kinds[0]) | {name: _ends(one)[0] for name, one in self.relevant(self.kinds[0]).items()}
 
     def size(self) -> int | None:
-        """How many settings there are; None: infinitely many."""
+        """Return the number of settings; None: infinitely many."""
         count = 0
         for kind in self.kinds:
             lists = [one.listed() for one in self.relevant(kind).values()]
@@ -185,7 +185,7 @@ class Space:
         return count
 
     def settings(self) -> Iterator[Setting]:
-        """All of them, the first key slowest."""
+        """Yield all settings; the first key varies slowest."""
         for kind in self.kinds:
             relevant = self.relevant(kind)
             for values in itertools.product(*(one.listed() or () for one in relevant.values())):
@@ -208,7 +208,7 @@ class Space:
         return Space(self.fixed, grid, self.kinds, True, self.source, self._known)
 
     def _check(self) -> None:
-        """Configurations that between them have every choice and both ends of every range."""
+        """Check configurations that together contain every choice and both ends of every range."""
         problems: dict[str, None] = {}
         for kind in self.kinds:
             tried = {name: _ends(one) for name, one in self.relevant(kind).items()}
@@ -232,19 +232,19 @@ def _ends(one: Choices | Range) -> tuple[Any, ...]:
 def _hints(kind: Any) -> dict[str, Any]:
     try:
         options = model_options(kind)
-    except ForetellError:  # said where the configuration is checked
+    except ForetellError:  # reported where the configuration is checked
         return {}
     hints = get_type_hints(options)
     return {name: hints[name] for name in names_of(options)}
 
 
 def _opened(name: str, value: Any, hint: Any, problems: list[str]) -> Choices | Range | None:
-    """The open choices of a value; None if it is fixed."""
+    """Return the choices or the range that a value describes; None if it is fixed."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if isinstance(value, list):
         takes_lists = any(get_origin(kind) in (list, tuple) for kind in kinds)
         if takes_lists and not (value and all(isinstance(one, list) for one in value)):
-            return None  # the key's own value is a list; choices of it are a list of lists
+            return None  # the value of this key is itself a list; choices of it are a list of lists
         if not value:
             problems.append(f"{name} = []: expected at least one choice")
             return None
@@ -253,7 +253,7 @@ def _opened(name: str, value: Any, hint: Any, problems: list[str]) -> Choices | 
             problems.append(f"{name} = {value!r}: the same choice twice")
         return Choices(tuple(value))
     if not isinstance(value, Mapping) or all(isinstance(one, str) for one in value.values()):
-        return None  # a table of strings is a value of its own, such as a mapping of types
+        return None  # a table of strings is itself a value, such as a mapping of types
     return _range(name, value, kinds, problems) if value.keys() & {"low", "high"} else None
 
 
@@ -291,7 +291,7 @@ def _number(value: Any) -> bool:
 
 
 def _not_searched(table: Mapping[str, Any]) -> list[str]:
-    """Settings that a trial would ignore: it trains a model of what happens next from scratch."""
+    """Return messages about settings that a trial would ignore: it trains a model of the next event from scratch."""
     found = []
     if "task" in table:
         found.append("[task]: settings are judged by the log-likelihood of what happens next; leave this table out")

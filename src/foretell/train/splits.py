@@ -1,4 +1,4 @@
-"""Data as a run uses it: the named data set, its splits as they are or made from its sequences, and other files in a model's vocabulary."""
+"""Data for a run: loads a data set with its splits, or splits its sequences, and reads other files in a model's vocabulary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENOUGH_SEQUENCES = (
 
 
 def share_of(data: EventData, share: float, seed: int = 0) -> EventData:
-    """A share of the sequences, or of each sequence's events. A smaller share of one seed is part of a larger one."""
+    """Return a share of the sequences, or of each sequence's events. With equal seeds, a smaller share is part of a larger one."""
     if not 0.0 < share <= 1.0:
         raise ForetellError(f"share = {share}: expected a number above 0 and at most 1")
     if share == 1.0:
@@ -36,7 +36,7 @@ def share_of(data: EventData, share: float, seed: int = 0) -> EventData:
     if len(data) >= ENOUGH_SEQUENCES:
         order = np.random.default_rng([seed, 1]).permutation(len(data))
         return data.select(np.sort(order[: _count(share, len(data), 1)]).tolist())
-    least = 2 if data.origin == "first-event" else 1  # a first event that is given leaves nothing to learn by itself
+    least = 2 if data.origin == "first-event" else 1  # a given first event alone leaves nothing to learn
     return replace(data, sequences=[_beginning(one, share, least) for one in data], report=None)
 
 
@@ -45,7 +45,7 @@ def _beginning(sequence: EventSequence, share: float, least: int) -> EventSequen
     if count >= len(sequence):
         return sequence
     end = float(sequence.times[count - 1])
-    kept = int(np.searchsorted(sequence.times, end, side="right"))  # what happens at the same time stays together
+    kept = int(np.searchsorted(sequence.times, end, side="right"))  # tied events stay together
     return sequence.first(kept, end)
 
 
@@ -68,20 +68,20 @@ def load_splits(
     carried: bool = False,
     level: int = logging.WARNING,
 ) -> Dataset:
-    """The data set of a run; one without dev and test is split by sequences or, where these are few and it makes sense, `in_time`.
+    """Return the data set of a run; if it has no dev and test, it is split by sequences or, if these are few, `in_time`.
 
-    Files of splits that are to stay `unseen` are not opened. With `terms`, rules are to read names. What `read_splits` has `loaded` is not
-    read again. `carried`: long sequences are learned part by part. `level`: that of what is told, which a first look leaves to a second.
+    Files of `unseen` splits are not opened. With `terms`, rules read the names of events. A data set that `read_splits` has `loaded` is not
+    read again. With `carried`, long sequences are learned in parts. `level` is the logging level of messages.
     """
     dataset = read_splits(options, unseen=unseen, terms=terms) if loaded is None else loaded
-    if terms:  # rules say what their events mean
+    if terms:  # rules define what their events mean
         options = replace(options, unknown="skip")
     split = dataset.dev is None and dataset.test is None and not (unseen and split_names(options.path) & set(unseen))
     return replace(with_splits(dataset, options, split, in_time, carried, level), **dict.fromkeys(unseen))
 
 
 def read_splits(options: DataOptions, *, unseen: tuple[str, ...] = (), terms: bool = False) -> Dataset:
-    """The splits as their files have them, with a train split among them."""
+    """Return the splits as read from their files; raises an error if there is no train split."""
     if not options.path:
         raise ForetellError("no data: give a folder, a file or the name of embedded data (`data=`, or data.path)")
     dataset = load(options.path, unseen=unseen, options=replace(options.reading(terms), unknown="error"))
@@ -100,10 +100,10 @@ def with_splits(
     carried: bool = False,
     level: int = logging.WARNING,
 ) -> Dataset:
-    """A data set as a run uses it: divided into splits if `split` is given, and with the requested share of the training data."""
+    """Prepare a data set for a run: divide it into splits if `split`, and keep the requested share of the training data."""
     assert dataset.train is not None
     few = len(dataset.train) < ENOUGH_TO_SPLIT
-    if options.dequantise and split and few:  # a history that two splits share stays the same
+    if options.dequantise and split and few:  # so that splits of one sequence have the same history
         dataset = _dequantised(dataset, dataset.train, options.path, level)
     assert dataset.train is not None
     if split and few and in_time:
@@ -124,11 +124,11 @@ def with_splits(
     return _in_windows(dataset, options, carried, level)
 
 
-LONG = 20_000  # events of a sequence from which on it should be cut into windows
+LONG = 20_000  # events of a sequence above which windows are advisable
 
 
 def _in_windows(dataset: Dataset, options: DataOptions, carried: bool, level: int) -> Dataset:
-    """All splits with their long sequences cut into windows, where that is asked for; a word where it should be."""
+    """Cut the long sequences of all splits into windows if requested; otherwise log a message if one is very long."""
     if not options.window_events:
         longest = max(int(data.lengths.max(initial=0)) for data in dataset.splits().values())
         if longest > LONG and not carried:
@@ -143,7 +143,7 @@ def _in_windows(dataset: Dataset, options: DataOptions, carried: bool, level: in
 
 
 def as_windows(data: EventData, called: str, options: DataOptions, level: int = logging.WARNING) -> EventData:
-    """The data with long sequences cut into the windows of a run, with a message."""
+    """Return the data with long sequences cut into the windows of a run, and log a message."""
     if not options.window_events:
         return data
     found = in_windows(data, options.window_events, options.history_events)
@@ -154,7 +154,7 @@ def as_windows(data: EventData, called: str, options: DataOptions, level: int = 
 
 
 def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions, level: int) -> Dataset:
-    """Set aside some of the training sequences as dev; if there are too few, none, with a message."""
+    """Set aside some of the training sequences as dev; if there are too few, only log a message."""
     if len(train) < ENOUGH_TO_SPLIT:
         log.log(level, "%s: %d training sequences are too few to set some aside as dev", options.path, len(train))
         return dataset
@@ -170,20 +170,20 @@ def _set_dev_aside(dataset: Dataset, train: EventData, options: DataOptions, lev
 
 
 def load_run(config: RunConfig, *, unseen: tuple[str, ...] = (), loaded: Dataset | None = None) -> Dataset:
-    """The data set of a run, read as its model needs it."""
+    """Return the data set of a run, read as its model needs it."""
     terms, carried = bool(getattr(config.model, "program", "")), bool(config.train.carry_events)
     in_time = config.task is None
     return load_splits(config.data, unseen=unseen, terms=terms, in_time=in_time, loaded=loaded, carried=carried)
 
 
 def with_whole_paths(config: RunConfig) -> RunConfig:
-    """Whole paths of data, program and start, so that the run can be opened again from anywhere."""
+    """Make the paths of data, program and start absolute, so that the run can be opened from any folder."""
     if is_source(config.data.path):
         config = replace(config, data=replace(config.data, path=whole_source(config.data.path)))
     elif Path(config.data.path).exists():
         config = replace(config, data=replace(config.data, path=str(Path(config.data.path).resolve())))
     program = getattr(config.model, "program", "")
-    if program and Path(program).is_file():  # the name of a shipped one is found anyway
+    if program and Path(program).is_file():  # else it is the name of a shipped program
         config = replace(config, model=replace(config.model, program=str(Path(program).resolve())))
     if config.train.init:
         config = replace(config, train=replace(config.train, init=str(Path(config.train.init).resolve())))
@@ -191,7 +191,7 @@ def with_whole_paths(config: RunConfig) -> RunConfig:
 
 
 def _split_in_time(dataset: Dataset, whole: EventData, options: DataOptions, level: int) -> Dataset:
-    """Each sequence until a share of its window, then on to the next: conditioned on what came before, scored on its own part."""
+    """Split each sequence in time: each part is conditioned on all events before it, and only its own events are scored."""
     columns = whole.columns
     begin = np.zeros(len(whole))
     if whole.origin == "first-event":
@@ -237,7 +237,7 @@ def _told_in_time(whole: EventData, made: dict[str, EventData | None]) -> str:
 
 
 def _dequantised(dataset: Dataset, train: EventData, path: str, level: int) -> Dataset:
-    """All splits, on the grid of the first."""
+    """Dequantise all splits with the grid of the training split."""
     grid, made = grid_of(train), {}
     for name, data in dataset.splits().items():
         found = dequantise(data, grid)
@@ -285,7 +285,7 @@ def open_for(
     options: ReadOptions | None = None,
     origin: Origin = "window",
 ) -> EventData:
-    """Events for a model that exists: a file, or a split of a data set, in the model's own vocabulary, or in theirs where it has none."""
+    """Return events for an existing model: a file, or a split of a data set; in `vocabulary` or, if it is None, in their own."""
     options = ReadOptions() if options is None else options
     if not is_source(path) and Path(path).is_file():
         if split is not None:
@@ -300,7 +300,7 @@ def open_for(
 
 
 def in_vocabulary(data: EventData, vocabulary: Vocabulary, unknown: Unknown = "error") -> EventData:
-    """The events under another vocabulary; events it does not have are the user's mistake, or left out, or `other`."""
+    """Return the events in another vocabulary. Events of unknown types are an error, or are skipped or `other`, according to `unknown`."""
     if data.vocabulary == vocabulary:
         return data
     used = np.flatnonzero(data.type_counts())

@@ -1,8 +1,8 @@
-"""One training step: a batch in, gradients and an Adam update out, the same on a CPU, on CUDA, and as a captured graph.
+"""One training step: computes the gradients of a batch and makes an Adam update. CPU, CUDA and captured graphs give the same results.
 
-A batch is worked through in pieces of whole sequences, whose gradients add up: memory follows the piece, not the batch. Integration
-times, or noise events, are drawn afresh for every step, from a seed made of the run's seed and the step's number, so that a resumed
-run draws the same.
+A batch is computed in pieces of whole sequences, and their gradients are summed, so memory depends on the size of a piece, not of the
+batch. Integration times or noise events are drawn anew for every step, from a seed computed from the run's seed and the step's number,
+so a resumed run has the same draws.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from foretell.train.adam import Adam
 from foretell.train.executor import Executor
 from foretell.train.processes import ProcessGroup
 
-# Gaps, and queries, at a time on a CPU: between the two limits a batch is cut into four, so that threads and caches are well used.
+# Gaps and queries per piece on a CPU. Between the two limits of gaps, a batch is cut into four pieces, for threads and caches.
 CPU_LEAST_GAPS, CPU_MOST_GAPS, CPU_MOST = 600, 2048, 1 << 14
-CPU_MOST_IN_ORDER = 20_000  # queries at a time of models that go from event to event and want many sequences together
-GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries at a time: a GPU's occupancy, and its memory
-# Between these two, queries at a time for each gap of the batch: more points per gap are cut, not more sequences.
+CPU_MOST_IN_ORDER = 20_000  # queries per piece of recurrent models, which need many sequences at a time
+GPU_LEAST, GPU_MOST = 1 << 15, 1 << 18  # queries per piece: the least for a GPU's occupancy, the most for its memory
+# Between these two: queries per piece for each gap of the batch. With more points per gap, points are cut, not sequences.
 GPU_A_GAP = 16
-GPU_ENCODED = 1 << 19  # events encoded at a time
+GPU_ENCODED = 1 << 19  # events that are encoded at a time
 SEED_STRIDE = 1_000_003
-RANK_STRIDE = 1 << 53  # seeds of a run lie below it
+RANK_STRIDE = 1 << 53  # larger than any seed of a run
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,15 @@ class StepOptions:
     piece: int = 0
     capture: bool = True
     seed: int = 0
-    # Scored events of a usual step, by which every step's loss is divided. Dividing by the batch's own number would weigh the events of
-    # short sequences more, since batches are formed by length, and what is learned would not be the likelihood. 0: the batch's own.
+    # Scored events of an average step, by which every step's loss is divided. Sequences of a batch have similar lengths; dividing by the
+    # batch's own number would give more weight to events of short sequences, which would not be the likelihood. 0: the batch's own.
     events: float = 0.0
-    carry: bool = False  # what the model keeps after a batch is wanted: the next one may go on from there
+    carry: bool = False  # keep the model's state after a batch, so that the next batch can continue from it
 
 
 @dataclass(frozen=True)
 class PieceLimits:
-    """Queries at a time: of sequences that are encoded together, and of those whose queries are computed together."""
+    """The largest numbers of queries in a piece: for sequences that are encoded together, and for queries that are computed together."""
 
     encoded: int
     queried: int
@@ -67,20 +67,20 @@ class PieceLimits:
 
 @dataclass(frozen=True)
 class LikelihoodQueries:
-    """The draws for the likelihood: integration times and, if possible events are down-sampled, how."""
+    """The draws for the likelihood: integration times, and the sample of possible events if these are down-sampled."""
 
-    points: Points | None  # None: in closed form
+    points: Points | None  # None: the integral has a closed form
     sample: Sample | None
 
 
-Draws = Tensor | NoiseEvents | None  # made before a batch is cut: numbers on [0, 1) for integration times, or noise
+Draws = Tensor | NoiseEvents | None  # drawn before a batch is cut: numbers in [0, 1) for integration times, or noise
 StepQueries = LikelihoodQueries | NoiseEvents
 
 
 class Stepper:
-    """`__call__` makes one update and returns the batch's summed loss as a tensor on the device.
+    """Makes training steps: calling it updates the parameters and returns the batch's summed loss as a tensor on the device.
 
-    With `noise` it contrasts real events with drawn ones instead of integrating.
+    With `noise`, the objective is noise contrast, which needs no integral.
     """
 
     def __init__(
@@ -99,22 +99,22 @@ class Stepper:
         self.adam = Adam(model.parameters(), lr, options.decay, options.clip, self.device)
         self.parameters = self.adam.parameters
         self.generator = torch.Generator(self.device)
-        # Pseudo-events have an integral of their own, which is taken at points.
+        # The integral of pseudo-events has no closed form.
         self.exact = exact_integral_of(model) is not None and not options.pseudo_rate
-        # Where draws decide what is computed, a graph cannot be replayed with others.
+        # A graph cannot be replayed if random draws determine which operations are computed.
         fixed = not model.dropout and options.integral != "uniform" and not options.downsample and noise is None
         fixed &= not options.carry
         self.executor = Executor(self.device, options.capture and fixed and self.processes.size == 1)
-        self.number = self.sampled = 0  # of the step, and how often events were drawn in it
-        self.inside = options.points  # queries per gap, besides the event that ends it
-        self.drawn = 0  # noise events of the last step
-        self.uniform: list[Points] = []  # integration times of the last step that do not lie gap by gap
+        self.number = self.sampled = 0  # the step's number, and how often events were sampled in it
+        self.inside = options.points  # queries per gap, without the event that ends the gap
+        self.drawn = 0  # number of noise events in the last step
+        self.uniform: list[Points] = []  # uniform integration times of the last step
         self.kept: dict[
             int, tuple[Tensor, ...]
-        ] = {}  # what the model keeps after the pieces of a step, by their first row
+        ] = {}  # the model's state after each piece of a step, by the first row of the piece
 
     def __call__(self, batch: Batch, number: int) -> Tensor:
-        # Masks of dropout are drawn while a piece is computed: each process has its own.
+        # Dropout masks are drawn while a piece is computed, so each process needs its own seed.
         own = self.processes.rank * RANK_STRIDE if self.model.dropout else 0
         self.generator.manual_seed(self.options.seed * SEED_STRIDE + number + own)
         self.number, self.sampled, self.uniform, self.kept = number, 0, [], {}
@@ -122,7 +122,7 @@ class Stepper:
         return self.executor.update(self, batch)
 
     def plans_ahead(self, batch: Batch) -> dict[Hashable, Any]:
-        """The plans that a step with this batch will ask for, where they do not depend on what is drawn in it."""
+        """Return the plans that a step with this batch will need; empty if the plans depend on the step's random draws."""
         options, found = self.options, dict[Hashable, Any]()
         if self.noise is not None or options.downsample or options.integral == "uniform":
             return found
@@ -134,17 +134,17 @@ class Stepper:
         return found
 
     def room_for_draws(self, batch: Batch) -> Tensor | None:
-        """A tensor that uniform numbers of a step are drawn into; None: it needs none."""
+        """Return an empty tensor for the uniform numbers of a step; None if the step needs none."""
         if self.options.integral != "stratified":
             return None
         shape = *batch.gap_start.shape, self.options.points
         return torch.rand(shape, dtype=torch.float64, device=self.device)
 
     def gradients(self, batch: Batch, draws: Draws = None) -> Tensor:
-        """Fill `.grad` with the gradient of the loss per event; returns the summed loss. `draws` are uniform numbers made beforehand."""
+        """Set `.grad` to the gradient of the loss per event; return the summed loss. `draws` are uniform numbers drawn beforehand."""
         if self.noise is not None:
             draws = self.noise.draw(batch, self.generator, self.options.pseudo_rate)
-            self.inside = -(-draws.times.shape[1] // batch.gap_start.shape[1])  # on average, rounded up
+            self.inside = -(-draws.times.shape[1] // batch.gap_start.shape[1])  # average, rounded up
             self.drawn = draws.drawn
         elif draws is None:
             draws = self._draws(batch)
@@ -176,7 +176,7 @@ class Stepper:
         return summed
 
     def _draws(self, batch: Batch) -> Tensor | None:
-        """The uniform numbers of a whole batch where they would depend on how it is cut; None: each piece draws its own."""
+        """Return uniform numbers for a whole batch if draws would depend on how it is cut; None: each piece makes its own draws."""
         options = self.options
         if (
             self.exact
@@ -191,18 +191,18 @@ class Stepper:
         return torch.rand(shape, generator=self.generator, dtype=torch.float64, device=self.device)
 
     def _shared_pieces(self, batch: Batch) -> Iterator[Batch]:
-        """The pieces of a batch, as many for each process."""
+        """Yield the pieces of a batch; their number is a multiple of the number of processes."""
         return batch.pieces(self.inside + 1, self._limits(batch).encoded, self.processes.size)
 
     def _pass_over(self, batch: Batch, draws: Draws) -> None:
-        """Make the draws of another process's piece, so that all processes draw alike."""
+        """Make the draws of another process's piece, so that the generators of all processes stay equal."""
         row = 0
         for piece in batch.pieces(self.inside + 1, self._limits(batch).queried):
             self._queries(piece, _of_rows(draws, row, row + len(piece)))
             row += len(piece)
 
     def _on_threads(self, pieces: list[Batch], draws: Draws, scored: Tensor) -> Tensor:
-        """Run the pieces on threads; random draws are made before, in the order of the pieces."""
+        """Compute the pieces on threads; random draws are made before, in the order of the pieces."""
         first = np.cumsum([0, *map(len, pieces)]).tolist()
         asked = [
             (start, piece, self._queries(piece, _of_rows(draws, start, start + len(piece))))
@@ -210,7 +210,7 @@ class Stepper:
         ]
 
         def losses(one: tuple[int, Batch, StepQueries]) -> tuple[Tensor, Tensor]:
-            row, piece, queries = one  # models of rules plan pieces when they are asked
+            row, piece, queries = one  # models with rules plan pieces in `_loss`
             loss = self._loss(piece, queries, self._encoded(piece, row) if self.options.carry else None)
             return loss.objective / scored, loss.negative_log_likelihood
 
@@ -219,14 +219,14 @@ class Stepper:
         return self.executor.add_gradients(self.parameters, asked, losses, queries)
 
     def _encoded(self, batch: Batch, row: int) -> Any:
-        """The encoded history of a piece that begins with this row of the batch."""
+        """Return the encoded history of a piece; `row` is the position of its first row in the batch."""
         history = self.model.encode(batch)
         if self.options.carry and isinstance(self.model, CarriesState):
             self.kept[row] = self.model.carry(history, batch)
         return history
 
     def carried(self, rows: int) -> tuple[Tensor, ...]:
-        """What the model keeps after the rows of the last step's batch, [rows, …] each, whichever process had them."""
+        """Return the model's state after each row of the last step's batch, [rows, …] per tensor, collected from all processes."""
         assert isinstance(self.model, CarriesState)
         sizes = self.model.carried_sizes()
         made = [torch.zeros(rows, size, dtype=self.model.dtype, device=self.device) for size in sizes]
@@ -237,7 +237,7 @@ class Stepper:
         return tuple(made)
 
     def _piece(self, batch: Batch, draws: Draws, scored: Tensor, row: int) -> Tensor:
-        """Encode some sequences once, then ask about them in pieces whose gradients meet again at the encoded history."""
+        """Encode a piece once, then compute its queries in smaller pieces; their gradients are summed at the encoded history."""
         if self._is_fused():
             return self._descend(batch, draws, None, scored)
         batch = self.model.collator.plan_batch(batch)
@@ -258,7 +258,7 @@ class Stepper:
                 gradient[rows] = 0.0 if tensor.grad is None else tensor.grad
             row += len(piece)
         learned = [(t, g) for t, g in zip(tensors, gradients, strict=True) if t.requires_grad]
-        if learned:  # a history of indices alone has nothing to learn from
+        if learned:  # a history that consists of indices has no gradients
             torch.autograd.backward([t for t, _ in learned], [g for _, g in learned])
         return summed
 
@@ -279,14 +279,14 @@ class Stepper:
         return training_loss(self.model, batch, queries.points, self.options.pseudo_rate, history, queries.sample)
 
     def _limits(self, batch: Batch) -> PieceLimits:
-        """A CPU does best with few whole sequences at a time, a GPU with one encoding and large pieces of queries."""
+        """Return the limits of pieces. A CPU is fastest with few whole sequences, a GPU with one encoding and large pieces of queries."""
         if self.options.piece:
             return PieceLimits(self.options.piece, self.options.piece)
         if self.device.type == "cpu":
             parts = max(4, self.processes.size)
             gaps = min(max(batch.gap_start.numel() // parts, CPU_LEAST_GAPS), CPU_MOST_GAPS)
             piece = min(gaps * (self.inside + 1), CPU_MOST)
-            # A piece for each thread, unless that is too few sequences, or too much memory.
+            # One piece per thread, unless pieces would have too few sequences or need too much memory.
             if self.model.rows_at_a_time > 1:
                 rows = max(self.model.rows_at_a_time, -(-len(batch) // self.executor.threads))
                 piece = max(piece, min(rows * batch.gap_start.shape[1] * (self.inside + 1), CPU_MOST_IN_ORDER))
@@ -298,7 +298,7 @@ class Stepper:
         return PieceLimits(GPU_ENCODED * (self.inside + 1), min(max(gaps * GPU_A_GAP, GPU_LEAST), GPU_MOST))
 
     def _is_fused(self) -> bool:
-        """Whether kernels go from the events to the gradients at once, without an encoded history in between."""
+        """Whether fused kernels compute the gradients directly from the events, without an encoded history."""
         fused = isinstance(self.model, FusedLoss) and self.model.is_fused()
         return fused and self.noise is None and self.options.integral != "uniform"
 
@@ -313,11 +313,11 @@ class Stepper:
         return stratified(batch, self.options.points, self.generator, draws, self.model.short_time)
 
     def _counts(self, batch: Batch) -> Tensor:
-        """How many uniform points each sequence has."""
+        """Return the number of uniform points of each sequence: [sequences]."""
         return batch.lengths.clamp(min=1) * self.options.points
 
     def _sample(self) -> Sample | None:
-        """Events are drawn anew for every step and piece, from the run's seed and the step's number."""
+        """Return a new sample of events for each piece, seeded by the run's seed and the step's number; None without down-sampling."""
         if not self.options.downsample:
             return None
         self.sampled += 1

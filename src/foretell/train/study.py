@@ -1,6 +1,6 @@
-"""A search on disk: an optuna study in a journal or a database, its trials as plain records, and what is written of them.
+"""A search on disk: an optuna study in a journal or a database, its trials as plain records, and the files with its results.
 
-Trials that were interrupted, or whose process is gone, wait to be tried again.
+Trials that were interrupted, or whose process has ended, are queued again.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class TrialRecord:
     best_epoch: int | None = None
     seconds: float = 0.0
     parameters: int | None = None
-    same_as: int | None = None  # this very setting had been tried before: nothing was fitted
+    same_as: int | None = None  # number of an earlier trial with this setting, whose score was reused without a fit
     error: str | None = None
 
 
 def storage_url(given: str, folder: Path) -> str:
-    """`journal`, or the URL of a database."""
+    """Return the path or URL of a storage: `journal`, `sqlite`, `sqlite:PATH`, or the URL of a database."""
     if given == "journal":
         return str(folder / JOURNAL)
     if given == "sqlite":
@@ -75,7 +75,7 @@ def open_storage(url: str) -> Any:
             Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         try:
             return optuna.storages.RDBStorage(url)
-        except Exception as error:  # whatever a database's driver raises
+        except Exception as error:  # each database driver has its own exceptions
             raise ForetellError(f"{url}: cannot be opened as a storage: {str(error).splitlines()[0]}") from error
     from optuna.storages.journal import JournalFileBackend
 
@@ -88,7 +88,7 @@ def open_storage(url: str) -> Any:
 
 @contextlib.contextmanager
 def alone(url: str, folder: Path) -> Iterator[None]:
-    """Calls that make one study at the same moment wait for each other, so that its tables and its grid are made once."""
+    """A context that one process at a time can enter, so that a study's tables and grid are created once."""
     file = url.removeprefix("sqlite:///").partition("?")[0]
     place = folder / "study" if "://" in file else Path(file)
     lock = FileLock(place.with_name(f".{place.name}.lock"))
@@ -129,7 +129,7 @@ def enqueue_grid(study: optuna.Study, space: Space) -> None:
 
 
 def put_back_orphans(study: optuna.Study) -> None:
-    """Put back the trials of dead processes."""
+    """Queue the running trials again whose process on this machine has ended."""
     for one in study.get_trials(deepcopy=False):
         host, process = one.user_attrs.get(PROCESS, [None, None])
         if one.state.name == "RUNNING" and host == socket.gethostname() and not _alive(process):
@@ -137,7 +137,7 @@ def put_back_orphans(study: optuna.Study) -> None:
 
 
 def own_process() -> list[Any]:
-    """The process of a running trial, for `put_back_orphans`."""
+    """Return host name and process id, which mark a running trial for `put_back_orphans`."""
     return [socket.gethostname(), os.getpid()]
 
 
@@ -150,7 +150,7 @@ def put_back(study: optuna.Study, trial: optuna.Trial) -> None:
 def _alive(process: Any) -> bool:
     try:
         os.kill(process, 0)
-    except PermissionError:  # it is there, and somebody else's
+    except PermissionError:  # the process exists, but belongs to another user
         return True
     except (ProcessLookupError, TypeError):
         return False
@@ -158,7 +158,7 @@ def _alive(process: Any) -> bool:
 
 
 def waiting(study: optuna.Study) -> int:
-    """Trials that are still to be taken."""
+    """Return the number of queued trials."""
     return sum(one.state.name == "WAITING" for one in study.get_trials(deepcopy=False))
 
 
@@ -176,7 +176,7 @@ def spelled(setting: Setting) -> str:
 
 
 def _encoded(value: Any) -> Any:
-    """Storages keep numbers and words; other choices are kept as JSON."""
+    """Return a value that storages can keep: numbers and strings unchanged, other choices as JSON."""
     return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
@@ -202,7 +202,7 @@ def suggested(trial: optuna.Trial, space: Space) -> Setting:
 
 
 def record_of(trial: Any) -> TrialRecord | None:
-    """A trial that has ended; None: it waits, runs, or was put back."""
+    """Return the record of a trial that has ended; None if it is queued, runs, or was put back."""
     if trial.state.name not in STATES or interrupted(trial):
         return None
     known = {field.name for field in fields(TrialRecord)}
@@ -212,23 +212,23 @@ def record_of(trial: Any) -> TrialRecord | None:
 
 
 def finished(study: optuna.Study) -> list[TrialRecord]:
-    """The trials that have ended, in the order in which they were begun."""
+    """Return the records of the trials that have ended, in the order in which they began."""
     return [one for one in map(record_of, study.get_trials(deepcopy=False)) if one is not None]
 
 
 def begun(study: optuna.Study) -> int:
-    """Trials that have ended or are running."""
+    """Return the number of trials that have ended or are running."""
     return sum(one.state.name != "WAITING" and not interrupted(one) for one in study.get_trials(deepcopy=False))
 
 
 def best_of(tried: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The best of the trials that were trained to the end; the first of equals."""
+    """Return the best of the completely trained trials, the first of equals; None if there is none."""
     whole = [one for one in tried if one.state == "complete" and one.score is not None]
     return max(whole, key=lambda one: (one.score, -one.number), default=None)
 
 
 def write_found(study: optuna.Study, space: Space, folder: Path) -> None:
-    """The table of all trials, and the best of them as a configuration."""
+    """Write the table of all trials, and the configuration of the best one."""
     tried = finished(study)
     with text_file(folder / TABLE) as file:
         file.writelines(json.dumps(asdict(one)) + "\n" for one in tried)

@@ -1,7 +1,7 @@
-"""The trainer: epochs of shuffled batches, a dev score after each, early stopping, callbacks, and a state that can be resumed bit for bit.
+"""The trainer: epochs of shuffled batches, a dev score after each, early stopping, callbacks, and checkpoints for resuming bit for bit.
 
-Nothing random is carried along: the order of an epoch comes from (seed, epoch) and the draws of a step from (seed, step), so a
-checkpoint needs only tensors and counters.
+There is no random state: the order of an epoch is seeded by (seed, epoch) and the draws of a step by (seed, step). So a checkpoint needs
+only tensors and counters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from foretell.train.weight_average import WeightAverage
 
 @dataclass(frozen=True)
 class TaskScore:
-    """A score of held-out data, higher is better, and further entries for the metrics."""
+    """A score on held-out data (higher is better), and additional entries for the metrics."""
 
     score: float
     more: dict[str, Any] = field(default_factory=dict)
@@ -41,10 +41,10 @@ class TaskScore:
 
 @dataclass(frozen=True)
 class StepLoss:
-    """The report of one update."""
+    """The result of one update: its loss and its counts of work."""
 
-    loss: Tensor  # summed, on the device
-    count: int  # terms of the sum
+    loss: Tensor  # summed over terms, on the device
+    count: int  # number of terms in the sum
     states: int = 0  # evaluations of the network at a time
     intensities: int = 0  # evaluations of single intensities
 
@@ -53,7 +53,7 @@ ModelT_co = TypeVar("ModelT_co", covariant=True)
 
 
 class Task(Protocol[ModelT_co]):
-    """The learning problem; the trainer calls `step` for every batch and `score` after every epoch."""
+    """The learning problem; the trainer calls `step` for every batch, and `score` after every epoch."""
 
     @property
     def model(self) -> ModelT_co: ...
@@ -62,25 +62,25 @@ class Task(Protocol[ModelT_co]):
     def adam(self) -> Adam: ...
 
     def step(self, chosen: Any, number: int) -> StepLoss:
-        """Update the parameters once, from these sequences of the training data, or parts of them; `number` seeds what is drawn."""
+        """Update the parameters once, on these sequences (or parts) of the training data; `number` seeds the step's random draws."""
         ...
 
     def looking_ahead(self, order: BatchOrder, first: int) -> AbstractContextManager[None]:
-        """Inside, steps are taken in this order, from this place on: what they need may be made before."""
+        """A context in which steps follow `order` from `first` on, so that their batches may be made ahead."""
         ...
 
     def kept(self) -> dict[str, Tensor]:
-        """Tensors that the next step goes on from, besides the parameters."""
+        """Return the tensors, besides the parameters, from which the next step continues."""
         ...
 
     def restore(self, kept: dict[str, Tensor]) -> None:
-        """The inverse of `kept`."""
+        """Restore the tensors that `kept` returned."""
         ...
 
     def score(self, data: EventData) -> TaskScore: ...
 
     def train_metrics(self, mean: float, progress: Progress, dev: EventData | None) -> dict[str, Any]:
-        """The entries of an epoch's record about training, given the negative mean loss; `train` is its score."""
+        """Return the entries of an epoch's record about training, from the negative mean loss; `train` is the training score."""
         ...
 
 
@@ -95,11 +95,11 @@ class TrainingResult(Generic[ModelT]):
     records: list[dict[str, Any]]
     best: float
     best_epoch: int
-    floors: list[Any] = field(default_factory=list)  # `FittedFloor`s, where they were asked for
+    floors: list[Any] = field(default_factory=list)  # `FittedFloor`s, if requested
 
 
 class Trainer(Generic[ModelT]):
-    """Trains the model of a task; with a run folder, all of it on disk as it goes."""
+    """Trains the model of a task; with a run folder, it writes everything to disk during training."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Trainer(Generic[ModelT]):
         self.callback, self.run_folder = callback, run if self.processes.first else None
         self.model, self.adam = task.model, task.adam
         self.progress = Progress(lr=options.lr)
-        self.best: dict[str, Tensor] = {}  # the parameters of the best epoch
+        self.best: dict[str, Tensor] = {}  # parameters of the best epoch
         self.saved_at = time.monotonic()
         checkpoint = load_checkpoint(run.checkpoint) if resume and run is not None else None
         if checkpoint is not None:
@@ -125,7 +125,7 @@ class Trainer(Generic[ModelT]):
             self.progress, self.best = checkpoint.progress, checkpoint.best_model
             task.restore(checkpoint.carried)
             self.adam.set_lr(self.progress.lr)
-            if self.progress.done:  # with more epochs than it had, a finished run goes on
+            if self.progress.done:  # a finished run continues if its number of epochs was raised
                 self.progress.done = self._is_over()
         self.processes.equalise(self.model)
         self.average = WeightAverage(self.model, options.average)
@@ -160,7 +160,7 @@ class Trainer(Generic[ModelT]):
         self._finish_epoch(float(running), time.monotonic() - began)
 
     def _steps(self, batches: BatchOrder, running: Tensor) -> None:
-        """The steps of the epoch that are left; their losses are added to `running`."""
+        """Take the remaining steps of the epoch; their losses are added to `running`."""
         progress, options = self.progress, self.options
         while progress.step_in_epoch < len(batches):
             if options.schedule == "cosine":
@@ -168,7 +168,7 @@ class Trainer(Generic[ModelT]):
                 self.adam.set_lr(progress.lr)
             try:
                 found = self.task.step(batches.step(progress.step_in_epoch), progress.step)
-            except TrainingInterrupt:  # in the middle of a step, of which nothing was kept
+            except TrainingInterrupt:  # in the middle of a step, whose partial results are dropped
                 progress.epoch_loss = float(running)
                 self._checkpoint()
                 raise
@@ -207,7 +207,7 @@ class Trainer(Generic[ModelT]):
         try:
             with self.average.in_place(), interruptible():
                 record = self._scored_record(mean, seconds)
-        except TrainingInterrupt:  # the epoch is scored when the run goes on
+        except TrainingInterrupt:  # the epoch will be scored when the run is resumed
             self.progress = unscored
             self._checkpoint()
             raise
@@ -224,7 +224,7 @@ class Trainer(Generic[ModelT]):
             self._checkpoint()
 
     def _scored_record(self, mean: float, seconds: float) -> dict[str, Any]:
-        """Score the epoch, keep its parameters if they are the best so far, and return its line of the metrics."""
+        """Score the epoch, store its parameters if they are the best so far, and return its record for the metrics."""
         progress = self.progress
         self.model.eval()
         began = time.monotonic()
@@ -259,7 +259,7 @@ class Trainer(Generic[ModelT]):
             self.adam.set_lr(progress.lr)
 
     def _is_over(self) -> bool:
-        """Whether all epochs were trained, or none of the last ones was better than the best."""
+        """Whether all epochs were trained, or the last `patience` epochs brought no improvement."""
         progress, options = self.progress, self.options
         waited = progress.epoch - progress.best_epoch
         return progress.epoch >= options.epochs or bool(options.patience and waited >= options.patience)
@@ -276,16 +276,16 @@ class Trainer(Generic[ModelT]):
         self.callback.on_checkpoint(path)
 
 
-WARM_UP = 0.02  # of all steps
+WARM_UP = 0.02  # share of all steps
 
 
 def cosine(step: int, steps: int) -> float:
-    """What the learning rate is multiplied by: up to 1 over the first steps, then half a wave down to 0 (Loshchilov & Hutter 2017)."""
+    """Return the factor of the learning rate: a linear rise to 1, then half a cosine wave to 0 (Loshchilov & Hutter 2017)."""
     return min(1.0, (step + 1) / (WARM_UP * steps + 1)) * 0.5 * (1.0 + math.cos(math.pi * step / steps))
 
 
 def changed_options(options: TrainOptions | None, changes: dict[str, Any], caller: str) -> TrainOptions:
-    """The options with single ones changed, their names and values checked."""
+    """Return the options with some of them changed; raises `ForetellError` for unknown names and wrong values."""
     options = options or TrainOptions()
     return make_config({"train": asdict(options) | changes}, caller).train if changes else options
 

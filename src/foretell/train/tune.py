@@ -1,7 +1,7 @@
-"""`tune`: a space of settings and data in, every setting that was tried with its log-likelihood on dev out; test is never opened.
+"""`tune`: tries settings from a space on data and returns each with its log-likelihood on dev. It never opens test.
 
-Trials live in an optuna storage (`study`), so that a second call goes on where the first was stopped, and several processes (or machines)
-can work on one search. A trial is one `fit`; its dev score after every epoch tells the pruner whether to go on.
+Trials are stored in an optuna storage (`study`), so that a second call continues a stopped search, and several processes or machines can
+share one search. A trial is one `fit`; after every epoch its dev score goes to the pruner, which may end the trial.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("foretell")
 
 DEFAULT_TRIALS = 50
-WARM_UP = 5  # epochs, and trials, before the median prunes anything
+WARM_UP = 5  # the median pruner needs this many epochs and trials before it prunes
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class TuningResult:
     space: Space
     tried: list[TrialRecord]
     stopped: Literal["done", "minutes", "interrupted"]
-    left: int | None  # settings of a grid that are still to be tried
+    left: int | None  # untried settings of a grid
 
     @property
     def best(self) -> TrialRecord | None:
@@ -82,7 +82,7 @@ class TuningResult:
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """A worker's message: a trial's epoch or, with `record`, its end."""
+    """A message from a worker: an epoch of a trial or, with `record`, the trial's end."""
 
     number: int
     setting: Setting
@@ -114,7 +114,7 @@ def tune(
     told: Tell | None = None,
     stop: Stop | None = None,
 ) -> TuningResult:
-    """Search, or go on with the search that `folder` has. `best.toml` and `trials.jsonl` there are current after every trial."""
+    """Search, or continue the search in `folder`. Its `best.toml` and `trials.jsonl` are updated after every trial."""
     options = (options or SearchOptions()).check()
     folder = Path(folder)
     stop = stop or (lambda: False)
@@ -181,15 +181,15 @@ def _chosen_sampler(space: Space, options: SearchOptions) -> SearchSampler:
 
 
 class _Trials:
-    """Trials given to a pool until there are enough, time is up, or someone asks to stop."""
+    """Starts trials in a pool until enough have run, time is up, or a stop is requested."""
 
     def __init__(self, search: _Search, pool: ShardPool, dataset: Dataset, tell: Tell, over: Stop) -> None:
         self.search, self.pool, self.tell, self.over = search, pool, tell, over
         self.study = _own_study(search)
-        # Only in this process can a trial tell of its epochs itself; elsewhere they are read from the storage.
+        # Only trials in this process can report epochs directly; the epochs of others are read from the storage.
         self.shared = SharedInput(_TrialInput(search, dataset, None if pool.interruptible else tell))
-        self.told: dict[int, int] = {}  # epochs by trial
-        self.lost: dict[str, int] = {}  # how often the worker of a setting died
+        self.told: dict[int, int] = {}  # number of reported epochs, by trial
+        self.lost: dict[str, int] = {}  # how often the worker of each setting died
 
     def run(self) -> None:
         asked_to_stop: float | None = None
@@ -229,12 +229,12 @@ class _Trials:
             self.tell(TrialProgress(given.number, given.setting, record=outcome.value))
 
     def _put_back(self, given: GivenTrial, lost: str) -> None:
-        """Retry the setting of a dead worker, a limited number of times."""
+        """Queue the setting of a dead worker again, up to a limited number of times."""
         name = spelled(given.setting)
         self.lost[name] = self.lost.get(name, 0) + bool(lost)
         optuna = load_optuna()
         if self.study.get_trials(deepcopy=False)[given.number].state != optuna.trial.TrialState.RUNNING:
-            return  # it ended just before its worker did
+            return  # the trial ended just before its worker did
         trial = optuna.trial.Trial(self.study, given.id)
         if self.lost[name] < ATTEMPTS:
             log.warning("trial %d is tried again%s", given.number, f": {lost}" if lost else "")
@@ -256,12 +256,12 @@ class _Trials:
 
 @dataclass(frozen=True)
 class GivenTrial:
-    """A requested trial, in the form that is sent to a worker."""
+    """A trial in the form in which it is sent to a worker."""
 
     number: int
-    id: int  # of the storage
+    id: int  # in the storage
     setting: Setting
-    here: Any = None  # the trial itself, in the process that asked for it
+    here: Any = None  # the trial object, if it runs in the process that created it
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class _TrialInput:
 
 
 def try_setting(given_to_all: _TrialInput, given: GivenTrial, stop: Stop) -> TrialRecord | None:
-    """Fit one setting under the eyes of the pruner, in a worker; None: it was put back."""
+    """Fit one setting in a worker, subject to the pruner, and return its record; None if the trial was put back."""
     trial = given.here or load_optuna().trial.Trial(_own_study(given_to_all.search), given.id)
     trial.set_user_attr(PROCESS, own_process())
     tell = given_to_all.tell or (lambda news: None)
@@ -280,11 +280,11 @@ def try_setting(given_to_all: _TrialInput, given: GivenTrial, stop: Stop) -> Tri
 
 
 def _own_study(search: _Search) -> optuna.Study:
-    """The study with a sampler and a pruner."""
+    """Return the study with its sampler and pruner."""
     optuna, options, storage = load_optuna(), search.options, open_storage(search.storage)
     earlier = len(optuna.load_study(storage=storage, study_name=STUDY).get_trials(deepcopy=False))
     seed = int(np.random.SeedSequence([options.seed, earlier, 0]).generate_state(1)[0])
-    tpe = search.sampler == "tpe"  # of a grid, every trial is given
+    tpe = search.sampler == "tpe"  # the trials of a grid are queued beforehand
     sampler = optuna.samplers.TPESampler(seed=seed) if tpe else optuna.samplers.RandomSampler(seed=seed)
     if options.pruner == "median":
         pruner = optuna.pruners.MedianPruner(n_startup_trials=WARM_UP, n_warmup_steps=WARM_UP)
@@ -297,14 +297,14 @@ def _own_study(search: _Search) -> optuna.Study:
 
 
 class _Trial:
-    """One setting, fitted under the eyes of the pruner; `about` is what will be written of it."""
+    """A trial that fits one setting, subject to the pruner; `about` is stored with the trial."""
 
     def __init__(self, study: optuna.Study, trial: optuna.Trial, setting: Setting, tell: Tell, stop: Stop) -> None:
         self.study, self.trial, self.setting, self.tell, self.stop = study, trial, setting, tell, stop
         self.about: dict[str, Any] = {"setting": setting}
 
     def run(self, space: Space, dataset: Dataset) -> TrialRecord | None:
-        """Fit and tell the study; nothing that goes wrong with the setting reaches the caller, but a wish to stop puts it back."""
+        """Fit and report to the study. Errors of the setting are stored, not raised; an interrupt puts the trial back."""
         optuna, about = load_optuna(), self.about
         whole = [one for one in finished(self.study) if one.state == "complete" and one.same_as is None]
         earlier = next((one for one in whole if spelled(one.setting) == spelled(self.setting)), None)
@@ -320,13 +320,13 @@ class _Trial:
         except (TrainingInterrupt, KeyboardInterrupt):
             put_back(self.study, self.trial)
             return None
-        except Exception as error:  # whatever a setting breaks, the others are still to be tried
+        except Exception as error:  # after any error, the other settings are still tried
             log.debug("trial %d", self.trial.number, exc_info=True)
             about["error"] = f"{type(error).__name__}: {error}"
             state = optuna.trial.TrialState.FAIL
         if earlier is None:
             about["seconds"] = round(time.perf_counter() - began, 2)
-        self.trial.set_user_attr(ABOUT, about)  # once: every write waits for the disk
+        self.trial.set_user_attr(ABOUT, about)  # one call: every write waits for the disk
         self.study.tell(self.trial, score, state=state)
         record = record_of(self.study.get_trials(deepcopy=False)[self.trial.number])
         self.tell(TrialProgress(self.trial.number, self.setting, record=record))
@@ -339,7 +339,7 @@ class _Trial:
         assert train is not None and dev is not None
         meet_log(model, train)
         how = config.data.impossible
-        if isinstance(model, RuleModel) and how != "error":  # with "error", `fit` names what is impossible
+        if isinstance(model, RuleModel) and how != "error":  # with "error", `fit` names the impossible events
             train, dev = (settle_impossible(model.program, data, how).data for data in (train, dev))
         self.tell(TrialProgress(self.trial.number, self.setting))
         result = fit(model, train, dev, config.train, on_epoch=self.epoch, stop=self.stop, progress=False)
@@ -352,7 +352,7 @@ class _Trial:
 
     def epoch(self, record: dict[str, Any]) -> None:
         score = record.get("dev")
-        if score is None:  # a direct fit: its rounds have no dev score
+        if score is None:  # a direct fit: its records have no dev score
             return
         self.about["epochs"] = record["epoch"]
         if score > self.about.get("score", -math.inf):
@@ -363,7 +363,7 @@ class _Trial:
             raise load_optuna().TrialPruned
 
     def comparable(self, scored: int) -> None:
-        """Rules may leave some events unscored: then the mean over the others says nothing about who is better."""
+        """Raise `ForetellError` if this trial scores other events than earlier ones: mean scores are then not comparable."""
         told = [one.user_attrs.get(ABOUT, {}) for one in self.study.get_trials(deepcopy=False)]
         others = [about["scored"] for about in told if "scored" in about]
         if others and others[0] != scored:

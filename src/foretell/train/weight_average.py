@@ -1,7 +1,7 @@
-"""An average of parameters over the steps of training (Polyak and Juditsky 1992), which is scored and kept in their place.
+"""A moving average of the parameters (Polyak and Juditsky 1992), which is scored and saved instead of them.
 
-After step n the average moves by a share `1 − min(a, (1 + n)/(10 + n))` of the way to the parameters, so that it forgets its beginning
-soon and later looks back over about `1/(1 − a)` steps.
+After step n the average moves towards the parameters by a share `1 − min(a, (1 + n)/(10 + n))` of the difference. So it soon forgets the
+first steps, and later averages over about `1/(1 − a)` steps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WeightAverage:
         self.tensors = {name: one.detach().clone() for name, one in self.parameters.items()}
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Resume from a checkpoint; nothing changes if its average belongs to other parameters."""
+        """Restore the average from a checkpoint; raises `ForetellError` if it belongs to other parameters."""
         found = checkpoint.average
         if {name: one.shape for name, one in found.items()} != {name: one.shape for name, one in self.tensors.items()}:
             raise ForetellError(
@@ -37,7 +37,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def follow(self, step: int) -> None:
-        """After update `step`, counted from 0."""
+        """Update the average after step `step`, counted from 0."""
         if not self.tensors:
             return
         weight = 1.0 - min(self.share, (1.0 + step) / (10.0 + step))
@@ -46,7 +46,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """A context in which the model has the averaged parameters; memory addresses stay the same for captured graphs."""
+        """A context in which the model has the averaged parameters; their memory addresses stay the same, for captured graphs."""
         own = {name: one.detach().clone() for name, one in self.parameters.items()}
         self._put(self.tensors)
         try:
