@@ -1,1 +1,1 @@
-"""TIMELINE + TIMES → PLAN: what a program becomes for given sequences, as index tensors that a model only applies."""
+"""TIMELINE + TIMES → PLAN: compiles the timelines of sequences to index tensors that a model applies to its parameters."""

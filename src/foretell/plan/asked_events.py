@@ -22,15 +22,15 @@ from foretell.plan.products import FunctorProducts, ProductArrays
 if TYPE_CHECKING:
     from foretell.plan.history import SlotHistory
 
-MATCHED = 1_000_000  # events that a pattern may leave open
+MATCHED = 1_000_000  # the largest number of events that may match a pattern
 
 
 @dataclass(frozen=True)
 class PlacePattern:
-    """Events of one functor with some constants at some places, and some places that are equal; places count from 0."""
+    """A pattern for events of one functor: constants at some places, and pairs of places that must be equal. Places count from 0."""
 
     functor: int
-    fixed: tuple[tuple[int, int], ...]  # place, constant; -1: one that nothing is about
+    fixed: tuple[tuple[int, int], ...]  # (place, constant); constant -1 occurs in no event
     repeats: tuple[tuple[int, int], ...]
 
     def fits(self, args: Ints) -> np.ndarray:
@@ -44,34 +44,34 @@ class PlacePattern:
 
 @dataclass(frozen=True, eq=False)
 class AskedEvents:
-    """Possible events of one state, each with its weight in sums: those that have numbers of facts, then others by functor."""
+    """Possible events of one state, each with its weight in sums: first the events that are numbered facts, then the others by functor."""
 
     facts: Ints
-    rows: tuple[tuple[int, Ints], ...]  # functor, arguments
-    weight: np.ndarray  # float64: of the facts, then of the rows
-    matching: int  # how many match, all with weight 1
-    names: tuple[str, ...]  # of these
-    drawn: int  # among the others
+    rows: tuple[tuple[int, Ints], ...]  # (functor, arguments [n, arity]) of each block of events without a fact number
+    weight: np.ndarray  # float64: one weight per fact, then one per row
+    matching: int  # the number of events that match; each has weight 1
+    names: tuple[str, ...]  # the names of the matching events
+    drawn: int  # the number of weighted draws
 
     def numbered(self, local: LocalFacts) -> Ints:
-        """As facts, in the order of their weights."""
+        """Return the events as fact numbers, in the order of their weights."""
         return joined([self.facts, *(local.facts(functor, args) for functor, args in self.rows)])
 
 
 def facts_alone(facts: Ints) -> AskedEvents:
-    """Facts that have numbers, whether or not they are possible events."""
+    """Return these numbered facts with weight 1, whether or not they are possible events."""
     return AskedEvents(facts, (), np.ones(len(facts)), 0, (), 0)
 
 
 def rows_alone(functor: int, args: Ints) -> AskedEvents:
-    """Events of one functor, by their arguments."""
+    """Return the events of one functor with these arguments, with weight 1."""
     return AskedEvents(np.zeros(0, dtype=np.int64), ((functor, args),), np.ones(len(args)), 0, (), 0)
 
 
 def asked_events(
     history: SlotHistory, state: int, pattern: PlacePattern | None, keep: int, rng: np.random.Generator
 ) -> AskedEvents:
-    """All possible events of a state that match, and `keep` of the others, or all of them if there are fewer."""
+    """Return all possible events of a state that match the pattern, and the others among `keep` weighted draws."""
     assert history.products is not None
     grounded = history.grounded
     local = LocalFacts(len(grounded.facts.dim), grounded.known)
@@ -102,7 +102,7 @@ def asked_events(
 
 
 def _matching(history: SlotHistory, state: int, pattern: PlacePattern | None) -> tuple[Ints, Ints]:
-    """Facts that match, and arguments of events of products that do: each event is in one of the two, once."""
+    """Return the matching facts, and the arguments of matching events of products. Each event is in exactly one of the two."""
     nothing = np.zeros(0, dtype=np.int64)
     if pattern is None:
         return nothing, np.zeros((0, 0), dtype=np.int64)
@@ -132,7 +132,7 @@ def _matching_rows(events: FunctorProducts, state: int, pattern: PlacePattern) -
 
 
 def _fitting_numbers(one: ProductArrays, state: int, pattern: PlacePattern) -> Ints:
-    """Candidates whose every part has the constants of the pattern."""
+    """Return the numbers of the candidates that have the pattern's constants in every part."""
     cells: list[Ints] = []
     for part, size in zip(one.parts, one.sizes[:, state].tolist(), strict=True):
         cell = np.arange(size)
@@ -151,7 +151,7 @@ def _fitting_numbers(one: ProductArrays, state: int, pattern: PlacePattern) -> I
 
 
 def _combined(cells: Sequence[Ints], sizes: Sequence[int]) -> Ints:
-    """All choices of one cell of each part, as numbers in mixed radix."""
+    """Return all combinations of one cell per part, as numbers in mixed radix."""
     number = np.zeros(1, dtype=np.int64)
     for cell, size in zip(cells, sizes, strict=True):
         number = (number[:, None] * size + cell).ravel()

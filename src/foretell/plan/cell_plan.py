@@ -1,4 +1,4 @@
-"""Slots of some sequences → one plan for facts with cells: what is deduced, and which versions of cells slots read."""
+"""Slots of sequences → one plan for facts with cells: the deductions, and the version of a cell that each slot reads."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from foretell.plan.slots import SequenceSlots
 
 @dataclass(frozen=True)
 class CellReads:
-    """Slots of one dimension that have cells."""
+    """The slots of one dimension that read a cell: R rows, sorted by `groups`."""
 
     target: Tensor  # int64 [R]: rows of the sum of vectors
     sequence: Tensor  # int64 [R]
-    version: Tensor  # int64 [R]: by its number in the sequence
+    version: Tensor  # the version's number within its sequence
     point: Tensor  # int64 [R]
     since: Tensor  # int64 [R]: the point of the event that made the version
-    row: Tensor  # int64 [R]: among the slots of its level
-    groups: tuple[CellGroup, ...]  # in this order
+    row: Tensor  # the row among the slots of its level
+    groups: tuple[CellGroup, ...]  # one group after the other, in the order of the rows
 
     def versions(self, cells: Tensor) -> Tensor:
-        """The versions that are read, from cells [sequences, most, parts, size]: [R, parts, size]."""
+        """Select the versions that are read, [R, parts, size], from cells [sequences, most, parts, size]."""
         return cells.flatten(0, 1).index_select(0, self.sequence * cells.shape[1] + self.version)
 
     def elapsed(self, times: Tensor, scale: float) -> Tensor:
-        """Since each version was made, from times of points, float64: [R]."""
+        """Return the time since each version was made in units of `scale`, float64 [R], from the times of points."""
         return (times.index_select(0, self.point) - times.index_select(0, self.since)) / scale
 
 
 @dataclass(frozen=True)
 class CellGroup:
-    """Slots of one level whose facts have one functor."""
+    """The slots of one level whose facts have one functor."""
 
     level: int
-    functor: int  # among those whose facts are added
+    functor: int  # its number among the functors whose facts are added
     count: int
 
 

@@ -1,7 +1,7 @@
-"""The proofs of some slots → what is summed, level by level: vectors once, and blocks applied to the slots of conditions.
+"""The proofs of slots → sums to compute level by level: rows of the stack of vectors, and blocks applied to the slots of conditions.
 
-Two rules, or two proofs by one rule, that apply the same block to the same slot share the product. The slots of one level are a slice of
-the table of their dimension. Proofs that are pooled (several of one slot by one `r`) are targets of their own behind the level's slots.
+If several proofs apply the same block to the same slot, they share the product. The slots of one level are a slice of the table of
+their dimension. Pooled proofs (several proofs of one slot by one `r`) have their own target rows behind the slots of the level.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ HEIGHTS = {"cpu": (16, 128), "cuda": (32, 512)}
 
 @dataclass(frozen=True)
 class TilesOfOneHeight:
-    """Tiles of one height."""
+    """Tiles of one height: each has one matrix."""
 
     matrix: np.ndarray  # int64 [T]
-    row: np.ndarray  # int64 [T·height]: which of the rows that were packed stands there
+    row: np.ndarray  # the packed row at each place of a tile
 
 
 @dataclass(frozen=True)
 class Packing:
-    tilings: tuple[TilesOfOneHeight, ...]  # one after the other: at most two
-    place: np.ndarray  # int64 [rows]: where each row stands
-    size: int  # places in all
+    tilings: tuple[TilesOfOneHeight, ...]  # at most two, one after the other: low tiles, then high ones
+    place: np.ndarray  # the place of each row in the tiles
+    size: int  # the number of places of all tiles
 
 
 def pack(matrix: np.ndarray, device: str, heights: tuple[int, int] | None = None) -> Packing:
-    """`matrix` [rows], ascending in runs: rows of one matrix stay together, in their order. `heights` are else those of the device."""
+    """Pack rows into tiles of one matrix each. `matrix` [rows] has the matrix of each row, sorted; `heights` default to the device's."""
     if heights is None:
         heights = HEIGHTS.get(device, HEIGHTS["cuda"])
     count = len(matrix)
@@ -51,7 +51,7 @@ def pack(matrix: np.ndarray, device: str, heights: tuple[int, int] | None = None
         if not len(first):
             continue
         tiles = -(-own // height)
-        before = (np.cumsum(tiles) - tiles) * height  # places of the runs before
+        before = (np.cumsum(tiles) - tiles) * height  # the number of places in earlier runs
         row = np.repeat(first, tiles * height)
         run = np.repeat(np.arange(len(first)), own)
         within = np.arange(len(run)) - np.repeat(np.cumsum(own) - own, own)
@@ -67,7 +67,7 @@ _FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
 
 def classes_of(fact: Ints, level: Ints, instance: Ints, head: Ints, body: Ints) -> tuple[Ints, Ints]:
-    """Slots [S] and their proofs [R] → the class of each slot, and one slot of each class."""
+    """Group slots [S] that have equal facts and equal proofs [R]: return the class of each slot [S], and one slot of each class."""
     first, second = (_sums(fact, level, instance, head, body, factor) for factor in _FACTORS)
     _, representative, number = np.unique(first, return_index=True, return_inverse=True)
     if not (second[representative][number] == second).all():
@@ -102,12 +102,12 @@ def _mixed(values: np.ndarray, factor: np.uint64) -> np.ndarray:
     return values ^ (values >> np.uint64(32))
 
 
-DENSE = 8  # codes are sorted out in a table while it has at most so many places for each
+DENSE = 8  # a lookup table is used if it has at most 8 entries per code; otherwise codes are sorted
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows of the table of one dimension, and which of their components."""
+    """Rows of the table of one dimension, restricted to a range of columns."""
 
     dim: int
     columns: tuple[int, int]
@@ -122,7 +122,7 @@ class TableRows:
 
 @dataclass(frozen=True)
 class Projection:
-    """Tiles of slots, each with one block."""
+    """Tiles of slots; each tile is multiplied by one block."""
 
     stack: str
     matrix: Tensor  # int64 [T]: rows of the stack
@@ -131,52 +131,52 @@ class Projection:
 
 @dataclass(frozen=True)
 class Pools:
-    segment: Tensor  # int64 [proofs]: the pool of each pooled proof
+    segment: Tensor  # int64 [proofs]: the pool that each pooled proof belongs to
     count: int
-    beta: Tensor  # int64 [pools]: rows of the stack of exponents
-    head: Tensor  # int64 [pools]: places in the level
+    beta: Tensor  # int64 [pools]: rows of the stack of pool exponents
+    head: Tensor  # int64 [pools]: the head's place in the level
 
 
 @dataclass(frozen=True)
 class DeductionLevel:
-    """Slots `[start, stop)` of a table."""
+    """One level of a dimension: the slots `[start, stop)` of its table."""
 
     start: int
     stop: int
-    targets: tuple[int, int]  # the same and then pooled proofs, as rows of the sum of vectors
+    targets: tuple[int, int]  # rows of the sum of vectors: the slots of the level, then its pooled proofs
     projections: tuple[Projection, ...]
-    sums: SparseSum | None  # of what projections give, to the level's targets; None: there are none
+    sums: SparseSum | None  # adds products of projections to targets; None: there are none
     pools: Pools | None
 
 
 @dataclass(frozen=True)
 class DeductionPlan:
-    """All slots of one dimension."""
+    """The deductions of all slots of one dimension."""
 
     slots: int
-    vectors: SparseSum  # of the stack of vectors, to the targets of all levels
+    vectors: SparseSum  # adds rows of the stack of vectors to the targets of all levels
     levels: tuple[DeductionLevel, ...]
-    rules: tuple[tuple[int, int], ...]  # how many proofs each rule has; a fact of the program is none
+    rules: tuple[tuple[int, int], ...]  # (rule, number of its proofs); facts of the program are not counted
 
     def targets(self) -> Ints:
-        """For every slot its row in the sum of vectors: [slots]."""
+        """Return the row of each slot in the sum of vectors: [slots]."""
         return joined([level.targets[0] + np.arange(level.stop - level.start) for level in self.levels])
 
 
 @dataclass(frozen=True)
 class Proofs:
-    """The proofs of some slots, whose dimensions and levels are given."""
+    """The proofs [R] of slots [S], with the dimension and level of each slot."""
 
     dim: Ints  # [S]
     level: Ints  # [S]
-    row: Ints  # [S]: in the table of its dimension, levels one after the other
+    row: Ints  # the slot's row in the table of its dimension, which is sorted by level
     rule: Ints  # [R]
     group: Ints  # [R]
-    head: Ints  # [R]: slot
-    body: Ints  # [R, widest]: slots of embedded conditions
+    head: Ints  # the slot that is proved
+    body: Ints  # the slots of the embedded conditions; -1: none
 
     def of_classes(self, number: Ints, representative: Ints) -> Proofs:
-        """The proofs of one slot of every class; `number` [S] is the class of each."""
+        """Return the proofs of one slot per class. `number` [S] is the class of each slot, `representative` the slot of each class."""
         kept = np.zeros(len(self.dim), dtype=bool)
         kept[representative] = True
         chosen = np.flatnonzero(kept[self.head])
@@ -194,7 +194,7 @@ class Proofs:
 
 
 def rows_by_level(dim: Ints, level: Ints) -> Ints:
-    """The row of each slot in the table of its dimension."""
+    """Return the row of each slot in the table of its dimension, sorted by level."""
     order = np.lexsort((level, dim))
     row = np.empty_like(order)
     row[order] = np.arange(len(order)) - np.searchsorted(dim[order], dim[order])
@@ -203,7 +203,7 @@ def rows_by_level(dim: Ints, level: Ints) -> Ints:
 
 Numbers = Callable[
     [Ints], tuple[ParameterFamily, Ints, Ints]
-]  # groups of one rule → family, row of a name in it, row of the exponent
+]  # groups of one rule → family, each group's place in the family, row of its pool exponent
 
 
 def deduce(
@@ -214,7 +214,7 @@ def deduce(
     device: torch.device,
     heights: tuple[int, int] | None = None,
 ) -> dict[int, DeductionPlan]:
-    """By dimension; `vectors` says how many rows the stack of vectors of a dimension has, `heights` (else the device) that of tiles."""
+    """Return the deductions by dimension. `vectors` gives the size of a dimension's stack of vectors; `heights` default to the device's."""
     return {
         dim: _Table(proofs, layout, numbers, device, dim, heights).build(vectors)
         for dim in distinct(proofs.dim)
@@ -322,7 +322,7 @@ class _Table:
 
 
 def _sorted_out(codes: Ints, most: int) -> tuple[Ints, Ints]:
-    """Each code once, ascending, and which of them each is."""
+    """Return the distinct codes in ascending order, and the position of each code among them."""
     if most > DENSE * len(codes) + 4096:
         return np.unique(codes, return_inverse=True)
     met = np.zeros(most, dtype=bool)

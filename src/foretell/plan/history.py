@@ -1,6 +1,6 @@
-"""What a timeline fixes about its slots, whatever is asked: its additions in order, what they look at, and what is possible when.
+"""The part of a sequence's slots that only depends on its timeline: sorted additions, the facts that they read, possible events.
 
-A plan with fresh draws is made for every training step; all this is computed once for a sequence.
+Every training step makes a plan with fresh draws; this part is computed once per sequence.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ NO_INTS = np.zeros(0, dtype=np.int64)
 class FactArrays:
     functor: Ints
     dim: Ints
-    changing: np.ndarray  # bool: whether the embedding can change with time
+    changing: np.ndarray  # bool: whether the fact's embedding can change with time
     is_event: np.ndarray  # bool
-    always_proofs: ByKey  # by head with an embedding: instantiations that hold for ever
+    always_proofs: ByKey  # by head with an embedding: rule instances that always hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +37,19 @@ class InstanceArrays:
     head: Ints
     rule: Ints
     group: Ints
-    r: Ints  # the `r` of the equations, as the first group that belongs to it
+    r: Ints  # the `r` of the equations, given as the first group that belongs to it
     body_start: Ints  # [instantiations + 1]
-    body_fact: Ints  # the conditions with embeddings, of all instantiations
+    body_fact: Ints  # the embedded conditions of all rule instances
 
     def bodies(self, instances: Ints) -> tuple[Ints, Ints, Ints]:
-        """Embedded conditions of instantiations: fact, row, and place among the embedded ones."""
+        """Return the embedded conditions of rule instances: fact, row of the instance, and place among its embedded conditions."""
         start = self.body_start[instances]
         row, where = spread(start, self.body_start[instances + 1] - start)
         return self.body_fact[where], row, where - start[row]
 
 
 class GroundingArrays:
-    """`facts` and `instances` are those of the grounding when `refresh` was called last; numbers given before stay as they are."""
+    """A grounding's facts and rule instances as arrays, updated by `refresh`. Existing numbers never change."""
 
     def __init__(self, grounding: Grounding, layout: DimensionLayout) -> None:
         self.grounding, self.layout = grounding, layout
@@ -66,13 +66,13 @@ class GroundingArrays:
                 )
             embedded |= {part.rule: () for part in one.blockers}
         self._embedded: dict[int, tuple[int, ...]] = embedded
-        # Of each product's embedded conditions in turn: the part, and the place among what is embedded of that.
+        # Each embedded condition of a product: (part, place among the part's embedded conditions).
         self.conditions = {one.rule: _conditions(one, embedded) for one in grounding.products}
         self.known = {one.functor: KnownEvents(one.functor, one.arity) for one in grounding.products}
         self.refresh()
 
     def refresh(self) -> None:
-        """Update from a grounding that has grown."""
+        """Append what was added to the grounding since the last call."""
         if len(self.grounding.rule) > len(self.instances.head):
             self._more_instances()
         if len(self.grounding.keys) > len(self.facts.dim):
@@ -100,7 +100,7 @@ class GroundingArrays:
         return group if group == NO_GROUP else self._r_of_group[group]
 
     def _r(self, number: int) -> int:
-        """A group, or the first of several that only the values of `: b(X)` tell apart."""
+        """Return the `r` of a group: the first group with the same values, without those that only occur in `: b(X)`."""
         rule, *values = self.grounding.groups[number]
         count = self.layout.values_of_heads.get(rule)
         return number if count is None else self._first.setdefault((rule, *values[:count]), number)
@@ -141,7 +141,7 @@ def _continued(values: Ints, more: Sequence[int]) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Rows sorted by (item, start): an item holds while `start <= state < stop`."""
+    """Rows sorted by (item, start): an item holds in states with `start <= state < stop`."""
 
     item: Ints
     start: Ints
@@ -162,7 +162,7 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False)
 class Additions:
-    """Sorted by (r, head, event). A segment is what one `r` added to one head."""
+    """The additions of a sequence, sorted by (r, head, event). A segment has all additions by one `r` to one head."""
 
     instance: Ints  # [A]
     event: Ints  # [A]
@@ -171,21 +171,21 @@ class Additions:
     segment_head: Ints  # [segments]
     segment_start: Ints  # [segments]
     added: Ints  # [A]: segment · width + event
-    erased: Ints | None  # [A]: segment · width + the event that erases it; None where nothing is ever erased
-    until: Ints  # [A]: the event that erases it; `width` at the least where none does
+    erased: Ints | None  # [A]: segment · width + the event that erases the addition; None if no addition is erased
+    until: Ints  # [A]: the event that erases the addition; at least `width` if it is never erased
     width: int
 
 
 @dataclass(frozen=True, eq=False)
 class LookUps:
-    """Facts that additions and events use for any query: each pair (fact, event) once, sorted; event 0 for facts that never
-    change."""
+    """The facts that additions and events read, whatever the queries are: distinct pairs (fact, event), sorted. Facts that never
+    change have event 0."""
 
     fact: Ints
     event: Ints
-    body: Ints  # which of them each condition of each addition is, -1 for an event that is no true fact
-    happened: Ints  # which of them each event is, -1 likewise
-    own: Ints  # [versions]: which of them the fact of a cell is just before it is moved; -1: that is not looked at
+    body: Ints  # for each condition of each addition its row here; -1: an event that is no true fact
+    happened: Ints  # for each event its row here; -1: an event that is no true fact
+    own: Ints  # [versions]: the row of the cell's fact just before the update; -1: not read
 
 
 class SlotHistory:
@@ -199,7 +199,7 @@ class SlotHistory:
         proofs = timeline.proofs[facts.dim[instances.head[timeline.proofs[:, 0]]] > 0]
         by_head = np.column_stack([instances.head[proofs[:, 0]], proofs[:, 1:], proofs[:, 0]])
         by_head = by_head[np.lexsort((by_head[:, 1], by_head[:, 0]))]
-        self.proofs = Intervals(by_head[:, 0], by_head[:, 1], by_head[:, 2])  # of facts with embeddings, by head
+        self.proofs = Intervals(by_head[:, 0], by_head[:, 1], by_head[:, 2])  # facts with embeddings, sorted by head
         self.proof_instance = by_head[:, 3]
         self.products = ProductHistory(timeline) if self.grounding.products else None
         self.additions = self._additions()
@@ -222,17 +222,17 @@ class SlotHistory:
 
     @cached_property
     def totals(self) -> Ints:
-        """An upper limit for the number of possible events in each state, counting all candidates of products: [states]."""
+        """Return an upper limit for the number of possible events in each state: [states]. It counts all candidates of products."""
         listed = possible_counts(self.always, self.possible.start, self.possible.stop, self.states)
         return listed if self.products is None else listed + self.products.total
 
     @cached_property
     def most(self) -> int:
-        """Events that are possible at one time, at most."""
+        """Return the largest number of possible events in any state."""
         return int(self.totals.max(initial=len(self.always)))
 
     def _additions(self) -> Additions:
-        """A timeline has them by group; several groups may be one `r`."""
+        """Sort the timeline's additions by `r`. The timeline has them by group, and several groups may belong to one `r`."""
         instances = self.grounded.instances
         rows = self.timeline.additions.astype(np.int64)
         head, r = instances.head[rows[:, 0]], instances.r[rows[:, 0]]
@@ -278,7 +278,7 @@ class SlotHistory:
         return LookUps(distinct // (self.events + 1), distinct % (self.events + 1), of_body, happened, own)
 
     def _true(self, fact: Ints, state: Ints) -> np.ndarray:
-        """Just before event k the state is k."""
+        """Whether each fact is true in a state; the state just before event k is state k."""
         always = np.zeros(len(self.grounded.facts.dim), dtype=bool)
         always[self.grounding.always] = True
         holds = Intervals.of(self.timeline.holds)
@@ -293,18 +293,18 @@ class SlotHistory:
 @dataclass(frozen=True, eq=False)
 class Versions:
     fact: Ints  # [V + 1]
-    event: Ints  # [V + 1]: that made it
-    until: Ints  # [V + 1]: that destroyed it
-    before: Ints  # [V + 1]: the version that it was made from
-    addition: Ints  # [A]: additions that propose something, by version
-    made: Ints  # [A]: and the version that each helps to make
+    event: Ints  # [V + 1]: the event that made the version
+    until: Ints  # [V + 1]: the event that ended it
+    before: Ints  # [V + 1]: the version from which it was made
+    addition: Ints  # [A]: additions with embeddings, sorted by the version that they help to make
+    made: Ints  # [A]: that version
 
     def __len__(self) -> int:
-        """Those that there are, and the one that is none."""
+        """The number of versions, with version 0, which means "none"."""
         return len(self.fact)
 
     def at(self, fact: Ints, state: Ints) -> Ints:
-        """The version of a fact's cell in a state, just before the event of that number."""
+        """Return the version of each fact's cell in a state, that is, just before the event with the state's number; 0: no cell."""
         if len(self) == 1:
             return np.zeros(len(fact), dtype=np.int64)
         width = 1 + max(int(self.event.max()), int(state.max(initial=0)))
@@ -313,17 +313,17 @@ class Versions:
 
 
 def versions_of(head: Ints, event: Ints, until: Ints, shown: np.ndarray) -> Versions:
-    """From additions [A]; those of heads without embeddings are not `shown`."""
+    """Compute versions from additions [A]. `shown` is True for additions whose head has an embedding."""
     rows = np.flatnonzero(shown)
     rows = rows[np.lexsort((event[rows], head[rows]))]
     head, event, until = head[rows], event[rows], until[rows]
     new = changes(head, event)
     first = np.flatnonzero(new)
     last = joined([first[1:], [len(rows)]])[: len(first)] - 1
-    fact, when = (joined([[-1], column[first]]) for column in (head, event))  # the first version is none
-    gone = joined([[-1], running_most(head, until)[last]])  # a cell lives while any addition does, of whatever event
+    fact, when = (joined([[-1], column[first]]) for column in (head, event))  # version 0 means "none"
+    gone = joined([[-1], running_most(head, until)[last]])  # a cell lives as long as any of its additions
     before = np.arange(-1, len(first))
     before[0] = 0
-    # A removal by the very event that adds comes first.
+    # If an event both removes and adds the fact, the removal comes first.
     from_nothing = (fact[before] != fact) | (gone[before] <= when)
     return Versions(fact, when, gone, np.where(from_nothing, 0, before), rows, np.cumsum(new))

@@ -1,4 +1,4 @@
-"""Arrays of integers, many at a time: joined, numbered through, cut where they change; slices by key; sorted arrays beside each other."""
+"""Vectorised operations on integer arrays: join and number them, split them into runs, slice them by key, compare sorted arrays."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Ints = np.ndarray  # int64
 
 
 def spread(start: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """The rows `start, start + 1, …` of every slice: (place of the slice, row)."""
+    """Enumerate the rows `start, start + 1, …` of every slice. Returns two arrays: the slice's position, and the row."""
     place = np.repeat(np.arange(len(count)), count)
     shift = start - (np.cumsum(count) - count)
     return place, np.arange(len(place)) + shift[place]
 
 
 class ByKey:
-    """Values by key, as slices of one array."""
+    """Values grouped by key: each key has a slice of one array."""
 
     def __init__(self, keys: Ints, values: Ints, size: int) -> None:
         order = np.argsort(keys, kind="stable")
@@ -26,26 +26,26 @@ class ByKey:
         self.start = np.searchsorted(keys[order], np.arange(size + 1))
 
     def for_keys_below(self, size: int) -> ByKey:
-        """These values, with nothing for further keys."""
+        """Return the same values for keys `0 … size - 1`; new keys have no values."""
         found = copy(self)
         found.start = np.concatenate([self.start, np.full(size + 1 - len(self.start), self.start[-1])])
         return found
 
     def expand(self, keys: Ints) -> tuple[Ints, Ints]:
-        """All values of every key, as pairs (position of the key, value)."""
+        """Return all values of the keys, as two arrays: the key's position, and the value."""
         start = self.start[keys]
         place, row = spread(start, self.start[keys + 1] - start)
         return place, self.values[row]
 
 
 def sorted_once(values: Ints) -> Ints:
-    """Sorted, each once; on large arrays this is several times as fast as numpy's own."""
+    """Return the distinct values, sorted. For large arrays this is several times as fast as `np.unique`."""
     ordered = np.sort(values)
     return ordered[changes(ordered)]
 
 
 def without(values: Ints, known: Ints) -> Ints:
-    """The values that are not among the known ones; both are sorted."""
+    """Return the values that are not in `known`. Both arrays are sorted."""
     if not len(known):
         return values
     place = np.searchsorted(known, values)
@@ -53,10 +53,10 @@ def without(values: Ints, known: Ints) -> Ints:
 
 
 def below(keys: Ints, limits: Ints) -> Ints:
-    """How many keys are below each limit; both are sorted."""
+    """Return the number of keys below each limit. Both arrays are sorted."""
     if len(limits) <= len(keys):
         return np.searchsorted(keys, limits)
-    # The other way round there is less to search: a key counts from the first limit above it on.
+    # With few keys it is faster to search for each key: it counts for all limits above it.
     first = np.searchsorted(limits, keys, side="right")
     return np.cumsum(np.bincount(first, minlength=len(limits) + 1)[: len(limits)])
 
@@ -70,7 +70,7 @@ def joined(parts: Sequence[Ints | Sequence[int]]) -> Ints:
 
 
 def changes(*columns: Ints) -> np.ndarray:
-    """bool: whether a row differs from the one before in some column; the first does."""
+    """Return a bool array: True for the first row, and for rows that differ from the row before in any column."""
     new = np.ones(len(columns[0]), dtype=bool)
     np.not_equal(columns[0][1:], columns[0][:-1], out=new[1:])
     for column in columns[1:]:
@@ -79,7 +79,7 @@ def changes(*columns: Ints) -> np.ndarray:
 
 
 def runs(*columns: Ints) -> list[tuple[int, int]]:
-    """The start and end of each run of equal rows."""
+    """Return the start and end of each run of equal rows."""
     starts = np.flatnonzero(changes(*columns)).tolist()
     return list(zip(starts, [*starts[1:], len(columns[0])], strict=True)) if starts else []
 
@@ -89,7 +89,7 @@ def distinct(values: Ints) -> list[int]:
 
 
 def running_most(keys: Ints, values: Ints) -> Ints:
-    """The running maximum of the values of each key; keys are sorted, and values are at least 0."""
+    """Return the running maximum of the values per key. Keys are sorted, and values are at least 0."""
     stride = 1 + int(values.max(initial=0))
     number = np.cumsum(changes(keys)) if len(keys) else keys
     return np.maximum.accumulate(values + number * stride) - number * stride

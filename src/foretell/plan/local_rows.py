@@ -1,4 +1,4 @@
-"""Numbers for events of products: those of facts where a grounding has them, and else of the question that is being asked alone."""
+"""Numbers for events of products: the fact's number if the grounding has one, otherwise a number that is local to one query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class KnownEvents:
-    """Events of one functor that have numbers of facts, as far as a grounding has met them."""
+    """The events of one functor that have fact numbers in a grounding, updated as the grounding grows."""
 
     def __init__(self, functor: int, arity: int) -> None:
         self.functor, self.arity, self.seen = functor, arity, 0
@@ -42,7 +42,7 @@ class KnownEvents:
             self.numbers = RowNumbering(self.args)
 
     def find(self, args: Ints) -> Ints:
-        """Numbers of facts; -1: it has none."""
+        """Return the fact number of each row of arguments; -1: it has none."""
         found = self.numbers.find(args)
         return np.where(found >= 0, self.fact[found], -1) if len(self.fact) else found
 
@@ -51,7 +51,7 @@ class KnownEvents:
 
 
 def row_codes(rows: Ints) -> Ints:
-    """One number for each row, equal for equal rows."""
+    """Return one integer per row; equal rows have equal integers."""
     code, size = np.zeros(len(rows), dtype=np.int64), 1
     for column in rows.T:
         values = int(column.max(initial=0)) + 1
@@ -67,34 +67,34 @@ def row_codes(rows: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class LocalRows:
-    """Facts and proofs of a single query; their numbers follow those of the grounding."""
+    """Facts and proofs that only one query has. Their numbers follow those of the grounding."""
 
     facts_from: int
     instances_from: int
-    functor: Ints  # of facts
-    args: list[Ints]  # of facts, by functor in the same order: [facts, arity]
-    rule: Ints  # of instantiations
+    functor: Ints  # of each fact
+    args: list[Ints]  # the facts' arguments by functor, each [facts, arity]
+    rule: Ints  # of each rule instance
     group: Ints
 
     def keys(self) -> Iterator[FactKey]:
-        """Functor and arguments of each fact."""
+        """Yield functor and arguments of each fact."""
         functors = iter(self.functor.tolist())
         for rows in self.args:
             yield from ((next(functors), *values) for values in rows.tolist())
 
 
 class LocalFacts:
-    """Numbers for events that have none."""
+    """Gives local numbers to events without a fact number."""
 
     def __init__(self, first: int, known: dict[int, KnownEvents]) -> None:
         self.first, self.known = first, known
         self.functor: list[Ints] = []
         self.rows: list[Ints] = []
-        self.blocks: dict[int, list[tuple[int, Ints]]] = {}  # by functor: first number, arguments
+        self.blocks: dict[int, list[tuple[int, Ints]]] = {}  # by functor: (first number, arguments) of each block
         self.next = first
 
     def facts(self, functor: int, args: Ints) -> Ints:
-        """Events of one functor, all at once: those that are the same have the same number."""
+        """Return the fact numbers of events of one functor. Equal arguments have equal numbers."""
         found = self.known[functor].find(args)
         fresh = np.flatnonzero(found < 0)
         if len(fresh):
@@ -116,7 +116,7 @@ class LocalFacts:
         return found
 
     def extended(self, facts: FactArrays, grounded: GroundingArrays) -> FactArrays:
-        """The arrays of all facts, followed by those of these."""
+        """Return the arrays of the grounding's facts, followed by the local facts."""
         functor = joined(self.functor)
         dims, changing = grounded.layout.of_facts(grounded.grounding)
         return replace(
@@ -130,7 +130,7 @@ class LocalFacts:
 
 
 class LocalProofs:
-    """Proofs of events of products, put together from those of their parts."""
+    """Makes the proofs of events of products by combining the proofs of their parts."""
 
     def __init__(self, history: SlotHistory, facts: LocalFacts) -> None:
         assert history.products is not None
@@ -140,11 +140,11 @@ class LocalProofs:
         self.rule: list[Ints] = []
         self.group: list[Ints] = []
         self.head: list[Ints] = []
-        self.bodies: list[Ints] = []  # [instantiations, embedded conditions]
+        self.bodies: list[Ints] = []  # per block: [rule instances, embedded conditions]
         self.next = self.first
 
     def of(self, fact: Ints, functor: Ints, state: Ints) -> tuple[Ints, Ints]:
-        """All proofs by products of facts in states: place among the facts, instantiation."""
+        """Return all proofs of facts in states by products: position of the fact, and rule instance."""
         places, instances = [], []
         for events in self.products.functors:
             mine = np.flatnonzero(functor == events.functor)
@@ -170,7 +170,7 @@ class LocalProofs:
         self.next += len(chosen)
 
     def extended(self) -> InstanceArrays:
-        """The arrays of all instantiations, followed by those of these."""
+        """Return the arrays of the grounding's rule instances, followed by the local ones."""
         base, group = self.instances, joined(self.group)
         r = np.asarray([self.grounded.r_of_group(one) for one in range(int(group.max(initial=-1)) + 1)], dtype=np.int64)
         counts = joined([np.full(len(one), one.shape[1], dtype=np.int64) for one in self.bodies])
@@ -196,7 +196,7 @@ class LocalProofs:
 
 
 class LocalNumbering:
-    """Facts and instantiations of several sequences in one numbering: those that each has for itself follow those of the grounding."""
+    """One numbering for the facts and rule instances of several sequences: the grounding's numbers, then each sequence's local ones."""
 
     def __init__(self, grounded: GroundingArrays, parts: Sequence[LocalRows | None]) -> None:
         self.parts = parts
@@ -220,7 +220,7 @@ class LocalNumbering:
         return instances if part is None else _moved(instances, part.instances_from, self.starts[place][1])
 
     def keys(self) -> dict[int, FactKey]:
-        """Functor and arguments of facts that have no other number."""
+        """Return functor and arguments of the local facts, by number."""
         return {
             first + place: key
             for part, (first, _) in zip(self.parts, self.starts, strict=True)

@@ -1,8 +1,8 @@
-"""Canonical names of parameters, and where each lies: everything of one shape is stacked in one tensor.
+"""Names of parameters, and the position of each in a tensor. Parameters of one shape are stacked in one tensor.
 
-A rule's own name is `ruleN`; a named parameter is named by its term after binding, `post(joke)`. The `W` of a deduction is cut up: its
-first column is a row of the stack of vectors, where facts of the program and rows of tables have theirs; the columns that meet one
-condition are a block of a stack of such blocks. So all rules of a level can be applied together.
+A rule's own name is `ruleN`; a named parameter is named by its term after binding, such as `post(joke)`. The `W` of a deduction is split.
+Its first column is a row of the stack of vectors, which also has the vectors of the program's facts and of table rows. The columns for
+one condition are a block in a stack of blocks. So all rules of a level can be applied together.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from foretell.terms import bare, fact, split
 
 @dataclass(frozen=True)
 class RuleLayout:
-    """One rule, or one table: its embedded conditions are those whose functors have a dimension above 0."""
+    """A rule or a table. Its embedded conditions are the atoms whose functors have a dimension above 0."""
 
-    index: int  # in the program's rules, then in its tables
-    kind: str  # deduce, add, own (a fact of the program or a row of a table: its vector is its own)
+    index: int  # its position: rules of the program first, then tables
+    kind: str  # deduce, add, or own (a fact of the program or a row of a table, which has its own vector)
     head: str
-    embedded: tuple[int, ...]  # places in an instantiation's body
-    dims: tuple[int, ...]  # their dimensions
+    embedded: tuple[int, ...]  # places of the embedded conditions in the body of a rule instance
+    dims: tuple[int, ...]  # the dimensions of the embedded conditions
 
 
 @dataclass(frozen=True, eq=False)
 class DimensionLayout:
     program: Program
     dim: int
-    cells_take_deduced: bool = False  # whether a cell that is moved takes in what is deduced for its fact just before
+    cells_take_deduced: bool = False  # whether cell updates read the fact's deduced embedding
 
     def __deepcopy__(self, memo: dict[int, object]) -> DimensionLayout:
-        return self  # nothing in it changes
+        return self  # immutable, so a copy can share it
 
     def dimension(self, functor: str) -> int:
         return dimension(self.program.functors, functor, self.dim)
@@ -79,13 +79,13 @@ class DimensionLayout:
         return tuple(found)
 
     def event_with_features(self, rule: int) -> str | None:
-        """The functor of an adding rule's event, where such events have features."""
+        """Return the functor of an adding rule's event if events of this functor have features, else None."""
         first = self.program.rules[rule].rule.body[0]
         return first.functor if isinstance(first, Atom) and first.functor in self.program.features else None
 
     @cached_property
     def values_of_heads(self) -> dict[int, int]:
-        """Adding rules whose `: b(X)` has variables of its own: how many of a group's values, from the first, make attention heads."""
+        """For adding rules whose `: b(X)` has its own variables: how many leading values of a group name the matrices."""
         found: dict[int, int] = {}
         for place, numbered in enumerate(self.program.rules):
             of_matrix = replace(numbered.rule, beta=None).parameter_variables
@@ -95,18 +95,18 @@ class DimensionLayout:
 
     @cached_property
     def added(self) -> tuple[str, ...]:
-        """Functors with embeddings whose facts events add."""
+        """The functors that have embeddings and whose facts are added by events."""
         heads = [one.head for one in self.rules if one is not None and one.kind == "add"]
         return tuple(dict.fromkeys(name for name in heads if self.dimension(name)))
 
     def added_numbers(self, grounding: Grounding) -> np.ndarray:
-        """For every functor of a grounding its place in `added`; 0 for others."""
+        """Return for every functor of a grounding its place in `added`; 0 for functors that are not in it."""
         place = {name: number for number, name in enumerate(self.added)}
         return np.asarray([place.get(name, 0) for name in grounding.functors], dtype=np.int64)
 
     @cached_property
     def changing(self) -> frozenset[str]:
-        """Functors whose embeddings can change with time: those that are added, and what is deduced from such."""
+        """The functors whose embeddings can change with time: functors of added facts, and functors that are deduced from them."""
         readers: dict[str, list[str]] = {}
         for numbered in self.program.rules:
             if numbered.rule.kind == "deduce":
@@ -116,7 +116,7 @@ class DimensionLayout:
         return frozenset(closure(added, readers))
 
     def of_facts(self, grounding: Grounding) -> tuple[list[int], list[bool]]:
-        """Dimension of every functor of a grounding, and whether its facts' embeddings can change."""
+        """Return for every functor of a grounding its dimension, and whether the embeddings of its facts can change."""
         return (
             [self.dimension(name) for name in grounding.functors],
             [name in self.changing for name in grounding.functors],
@@ -125,11 +125,11 @@ class DimensionLayout:
 
 @dataclass
 class Stack:
-    """Parameters of one shape."""
+    """Parameters of one shape, as rows of one tensor."""
 
     key: str
-    shapes: dict[str, tuple[int, ...]]  # of each letter
-    layered: bool  # one of each for every layer
+    shapes: dict[str, tuple[int, ...]]  # the shape of each parameter, by its letter
+    layered: bool  # whether every layer has its own copy
     count: int = 0
 
     def take(self) -> int:
@@ -139,23 +139,23 @@ class Stack:
 
 @dataclass
 class ParameterFamily:
-    """Names whose parameters have one shape."""
+    """Named parameters of one shape."""
 
-    place: int  # among the families of its book
-    stem: str  # own, deduce, beta, add; features; row (of a fact with features: its vector is no parameter)
-    prefix: str  # of its names in files: deduce or add
-    shapes: dict[str, tuple[int, ...]]  # of each letter: W; V, K, Q or G; beta; W of own vectors
-    stacks: tuple[Stack, ...]  # where its parts lie
-    columns: tuple[tuple[int, int], ...]  # of a `W`: those of its blocks, which are the stacks after the first
-    order: list[tuple[ParameterFamily, str]]  # of the book: all names in the order in which they were met
+    place: int  # its position among the families of the book
+    stem: str  # own, deduce, beta, add, features, or row (a fact with features, whose vector is computed and not a parameter)
+    prefix: str  # of the names in files: deduce or add
+    shapes: dict[str, tuple[int, ...]]  # by letter: W; V, K, Q or G; beta; W of own vectors
+    stacks: tuple[Stack, ...]  # the stacks that contain its parameters
+    columns: tuple[tuple[int, int], ...]  # of a `W`: the columns of each block (`stacks[1:]`)
+    order: list[tuple[ParameterFamily, str]]  # shared with the book: (family, name) as first met
     names: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
-    rows: list[tuple[int, ...]] = field(default_factory=list)  # of each name: its row in every stack
-    met: list[int] = field(default_factory=list)  # of each name: its place in `order`
+    rows: list[tuple[int, ...]] = field(default_factory=list)  # for each name its row in every stack
+    met: list[int] = field(default_factory=list)  # for each name its position in `order`
 
     @property
     def is_learned(self) -> bool:
-        """Whether the rule has parameters."""
+        """Whether the family has parameters."""
         return self.stem != "row"
 
     def number(self, name: str) -> int:
@@ -169,7 +169,7 @@ class ParameterFamily:
         return found
 
     def blocks_of(self, dims: Sequence[int]) -> list[tuple[int, int, tuple[int, int]]]:
-        """How conditions of these dimensions meet the blocks: (number of the block, which condition, which of its components)."""
+        """Assign blocks to conditions with these dimensions. Returns (block, condition, range of the condition's components)."""
         found = []
         start, place = 1, 0
         for number, (low, high) in enumerate(self.columns):
@@ -181,22 +181,22 @@ class ParameterFamily:
 
 class ParameterBook:
     def __init__(self, layout: DimensionLayout, time_dim: int | None, cell_rows: int | None = None) -> None:
-        """Without `time_dim` additions have cells with pools, and no attention; `cell_rows` are those of `G`, if not of six gates."""
+        """Without `time_dim`, additions have cells and no attention. `cell_rows` is the number of rows of `G`, if not for six gates."""
         self.layout, self.program = layout, layout.program
         self.gated = time_dim is None
         self.families: dict[tuple[object, ...], ParameterFamily] = {}
         self.stacks: dict[str, Stack] = {}
         self.order: list[tuple[ParameterFamily, str]] = []
-        self.trained: int | None = None  # of `order`, from its beginning: names that training met; None: not trained
-        self.given: set[int] = set()  # rules whose names have met values for their variables
+        self.trained: int | None = None  # the number of names that training met; None: not trained
+        self.given: set[int] = set()  # rules whose variables in names have had values
         self.renamed = {
             one.earlier_name: one.name for one in self.program.rules if one.rule.matrix is None or one.rule.body
         }
-        self.columns = fit_tables(self.program.tables)  # of every functor with features; they stay when the rows change
-        self.feature_rows: dict[int, dict[str, FeatureRows]] = {}  # by dimension and functor
+        self.columns = fit_tables(self.program.tables)  # by functor with features; kept when the rows change
+        self.feature_rows: dict[int, dict[str, FeatureRows]] = {}  # by dimension, then by functor
         self.drawn_as = {
             one.name: one.earlier_name for one in self.program.rules
-        }  # names of starting values, where they are others
+        }  # names that seed the initial values, where they differ from the current names
         functors, dim = self.program.functors, layout.dim
         self.shapes: list[RuleShapes] = [
             cell_shapes_of(one, functors, dim, cell_rows)
@@ -206,11 +206,11 @@ class ParameterBook:
         ]
         self._cuts: dict[tuple[object, ...], set[int]] = {}
         for place, shapes in enumerate(self.shapes):
-            if shapes.stem == "deduce":  # rules may share a `W` and cut it up in different ways
+            if shapes.stem == "deduce":  # rules may share a `W` and split it differently
                 written = layout.rules[place]
                 assert written is not None
                 self._cuts.setdefault(_key(shapes), set()).update(accumulate(written.dims, initial=1))
-        # Families are in the order of the program; names without variables exist before anything is grounded.
+        # Families are in the order of the program. Names without variables exist before anything is grounded.
         for place, shapes in enumerate(self.shapes):
             if shapes.stem != "remove":
                 family, beta = self._families(place)
@@ -250,7 +250,7 @@ class ParameterBook:
         return self.stacks.setdefault(key, Stack(key, shapes, layered))
 
     def numbers(self, rule: int, values: tuple[str, ...]) -> tuple[ParameterFamily, int, ParameterFamily | None, int]:
-        """Family and place of a group's matrices, and of its pool exponent."""
+        """Return (family, place in it) of a group's matrices, and (family, place) of its pool exponent; None and 0 if it has none."""
         program = self.program
         if rule >= len(program.rules):
             table = program.tables[rule - len(program.rules)]
@@ -270,7 +270,7 @@ class ParameterBook:
         return family, number, beta, beta.number(_bound(shapes.beta, bound))
 
     def _feature_row(self, functor: str, dim: int, args: tuple[str, ...]) -> tuple[ParameterFamily, int]:
-        """The position of a fact's vector, which is computed from its numbers."""
+        """Return family and place of a fact's vector, which is computed from the fact's features."""
         family = self.family(("row", dim), "row", {"W": (dim, 1)})
         number = family.number(fact(functor, args))
         self._features(functor, dim).meet(family.rows[number][0], args)
@@ -288,17 +288,17 @@ class ParameterBook:
         return by_functor[functor]
 
     def use_columns(self, columns: dict[str, tuple[NumberColumn, ...]]) -> None:
-        """Numbers of facts count as they say from now on."""
+        """Standardise the features of facts with these columns from now on."""
         self.columns = columns
         for of_functors in self.feature_rows.values():
             for functor, one in of_functors.items():
                 one.recount(columns[functor])
 
     def _families(self, rule: int) -> tuple[ParameterFamily, ParameterFamily | None]:
-        """The families of a rule's matrices, and of its pool exponent."""
+        """Return the family of a rule's matrices, and that of its pool exponent or None."""
         shapes = self.shapes[rule]
         if shapes.stem == "deduce" and shapes.matrices["W"][1] == 1:
-            # The vector of a fact, or of a rule whose conditions have no embeddings: one name may stand for both.
+            # The vector of a fact, or of a rule without embedded conditions: both may have the same name, so they share a family.
             dim = shapes.matrices["W"][0]
             family = self.family(("own", dim), "own", {"W": (dim, 1)})
         else:
@@ -312,13 +312,13 @@ class ParameterBook:
         return self.numbers(rule, tuple(grounding.constants[value] for value in values))
 
     def read(self, grounding: Grounding) -> None:
-        """Meet every group of a grounding."""
+        """Register the names of all groups of a grounding."""
         for group in range(len(grounding.groups)):
             if self._is_learned(grounding.groups[group][0]):
                 self.of_group(grounding, group)
 
     def admit(self, name: str) -> None:
-        """Meet the name of a group by what a file calls it, `add.post(joke).1.V`, if rules have such names."""
+        """Register a parameter by its name in a file, such as `add.post(joke).1.V`. Names that fit no rule are ignored."""
         stem, _, rest = name.partition(".")
         exponent = name.endswith(".beta")
         term = rest.rsplit(".", 2 if stem == "add" and not self.gated else 1)[0]
@@ -335,11 +335,11 @@ class ParameterBook:
 
     @property
     def unseen(self) -> list[tuple[ParameterFamily, str]]:
-        """Names that training never met."""
+        """The names that training never met."""
         return [] if self.trained is None else [one for one in self.order[self.trained :] if one[0].is_learned]
 
     def unseen_name(self, grounding: Grounding, group: int) -> str | None:
-        """The name of a group's matrices, or else of its pool exponent, if training never met it."""
+        """Return the name of a group's matrices, or of its pool exponent, if training never met it; otherwise None."""
         if self.trained is None or not self._is_learned(grounding.groups[group][0]):
             return None
         family, number, beta, exponent = self.of_group(grounding, group)

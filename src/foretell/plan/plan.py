@@ -1,6 +1,6 @@
-"""Slots of some sequences → one plan: index tensors by dimension and level, ready to be applied. Times are not in it.
+"""Slots of sequences → one plan: index tensors by dimension and level, which a model applies. A plan does not contain times.
 
-Embeddings of one dimension are rows of one table, in the order of their levels: a level is a slice, computed from the slices before it.
+Embeddings of one dimension are rows of one table, sorted by level. A level is a slice, computed from earlier slices.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ Ints = np.ndarray
 
 @dataclass(frozen=True)
 class Keys:
-    """Additions of one head dimension whose matrices have one shape, in tiles with one set of matrices each: rows of the key table."""
+    """A part of the key table: additions to heads of one dimension, with matrices of one shape. Each tile has one set of matrices."""
 
     stack: str
     matrix: Tensor  # int64 [T]: rows of the stack
-    point: Tensor  # int64 [T·height]
-    body: tuple[TableRows, ...]  # [T·height] each; the row behind a table is zeros: an event that was no fact
-    event: str | None  # the functor of their events, where these have features: their embeddings come first in `body`
+    point: Tensor  # int64 [T·height]: the point of each addition
+    body: tuple[TableRows, ...]  # [T·height] each; events that were no facts read the row of zeros behind the table
+    event: str | None  # the functor of the events if they have features; then their embeddings come first in `body`
 
 
 @dataclass(frozen=True)
 class AttentionRanges:
-    """Which slots of a table attend to which rows of its key table, one range of one `r` in each row; on the host."""
+    """For each query to attention: a slot, and the range `[low, high)` of rows of the key table for one `r`. Kept on the host."""
 
     slot: Ints  # [X]: rows of the table
     low: Ints  # [X]
     high: Ints  # [X]
-    addition: Ints  # [keys]: which addition each row of the key table is, counted through all sequences; -1: none
+    addition: Ints  # the addition of each row of the key table, numbered through all sequences; -1: none
 
 
 NOTHING_ASKED = AttentionRanges(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
@@ -53,41 +53,41 @@ NOTHING_ASKED = AttentionRanges(*(np.zeros(0, dtype=np.int64) for _ in range(4))
 
 @dataclass(frozen=True)
 class SlotTable:
-    """All slots of one dimension. The first layer is that of one slot for each class, and is handed out to all."""
+    """All slots of one dimension. The first layer is computed once per class of equal slots, then copied to all slots of the class."""
 
     dim: int
-    point: Tensor  # int64 [S]
+    point: Tensor  # int64 [S]: the point of each slot
     deduced: DeductionPlan
     first: DeductionPlan
-    of_class: Tensor  # int64 [S]: rows of the first layer's table
+    of_class: Tensor  # int64 [S]: the slot's row in the table of the first layer
     keys: tuple[Keys, ...]
     asked: AttentionRanges
-    tiles: RangeTiles  # their queries are the slots
+    tiles: RangeTiles  # its queries are the slots
 
 
 @dataclass(frozen=True)
 class Intensities:
-    """Slots of events of one dimension: possible ones at queries, and then those that happened."""
+    """Slots of events of one dimension: first the possible events at queries, then the events that happened."""
 
     rows: TableRows
-    column: Tensor  # int64: place of the functor among those of the dimension
-    functor: Tensor  # int64: and among all event functors of the program
-    place: Tensor  # int64: where the result goes
-    order: Tensor  # int64: functor after functor, by `column`
-    counts: tuple[int, ...]  # how many each functor has
+    column: Tensor  # int64: the functor's place among the event functors of this dimension
+    functor: Tensor  # int64: the functor's place among all event functors of the program
+    place: Tensor  # int64: the position of the result
+    order: Tensor  # int64: the permutation that sorts by `column`
+    counts: tuple[int, ...]  # the number of rows of each functor
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The part that is common to all plans: points of time, and the slots of events."""
+    """The common part of all plans: points of time, and the slots of events."""
 
     points: int
-    event_point: Tensor  # int64: `bos` and events of every sequence, one after the other
-    query_point: Tensor  # int64: queries of every sequence, one after the other
-    intensities: tuple[Intensities, ...]  # `place`: possible events, and then all events of all sequences
-    possible_query: Tensor  # int64 [E]
-    possible_weight: Tensor | None  # float64 [E]: of each drawn event; None: all are there
-    possible_fact: Ints  # [E]
+    event_point: Tensor  # int64: the points of `bos` and the events, sequence after sequence
+    query_point: Tensor  # int64: the points of the queries, sequence after sequence
+    intensities: tuple[Intensities, ...]  # `place` counts all possible events first, then all events that happened
+    possible_query: Tensor  # int64 [E]: the query of each possible event
+    possible_weight: Tensor | None  # float64 [E]: the weights of drawn events; None: all are 1
+    possible_fact: Ints  # [E]: the fact of each possible event
     events: int
     levels: int
     grounding: Grounding
@@ -98,7 +98,7 @@ class Frame:
         return {one.name: getattr(self, one.name) for one in fields(Frame)}
 
     def text(self, fact: int) -> str:
-        """The name of a possible event."""
+        """Return the name of a possible event."""
         return self.grounding.text_of(self._own_keys.get(fact) or self.grounding.keys[fact])
 
     @cached_property
@@ -106,14 +106,14 @@ class Frame:
         return self.own.keys()
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        return self  # nothing in it changes
+        return self  # immutable, so a copy can share it
 
 
 @dataclass(frozen=True)
 class Plan(Frame):
     tables: dict[int, SlotTable]
-    additions: tuple[tuple[int, int], ...]  # how many each rule has
-    outside: bool  # some additions are by events that were no facts
+    additions: tuple[tuple[int, int], ...]  # (rule, number of its additions)
+    outside: bool  # whether some additions are by events that were no facts
 
     def sizes(self) -> dict[str, int]:
         return {
@@ -163,7 +163,7 @@ class Merger:
         deduced, first = (deduce(one, self.layout, self.numbers, self.vectors, self.device) for one in (proofs, alike))
         keys, asked, counts = self._additions()
         tables = {}
-        # A dimension may have no slots: that of an exogenous event that is never a fact, and so never more than zeros.
+        # A dimension may have no slots: its only facts may be exogenous events that are never true. They read zeros.
         looked_at = [part.dim for found in keys.values() for one in found for part in one.body]
         for dim in distinct(joined([self.dim, np.asarray(looked_at, dtype=np.int64)])):
             mine = np.flatnonzero(self.dim == dim)
@@ -207,19 +207,19 @@ class Merger:
         return None if (whole == 1.0).all() else torch.from_numpy(whole).to(self.device)
 
     def nothing(self, slots: int) -> DeductionPlan:
-        """Facts without components, or no facts at all."""
+        """Return the deductions of slots without components, or of no slots."""
         empty = np.zeros(0, dtype=np.int64)
         return DeductionPlan(slots, sparse_sum(empty, empty, 0, 0, self.device), (), ())
 
     def shifted(self, parts: Sequence[Ints], shifts: Ints) -> Ints:
-        """Numbers of each part, shifted; -1 stays."""
+        """Add each part's shift to its numbers and join the parts; -1 stays -1."""
         return joined([np.where(part >= 0, part + shift, -1) for part, shift in zip(parts, shifts[:-1], strict=True)])
 
     def tensor(self, values: Ints) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self.device)
 
     def _gathered(self, dim: int, slots: Ints) -> TableRows:
-        """Slot -1 is the row of zeros behind the table."""
+        """Return the table rows of slots. Slot -1 is the row of zeros behind the table."""
         zero = self.sizes.get(dim, 0)
         rows = (
             np.where(slots >= 0, self.row[np.maximum(slots, 0)], zero) if len(self.row) else np.full(len(slots), zero)
@@ -228,10 +228,10 @@ class Merger:
 
     def vectors(self, dim: int) -> int:
         stack = self.book.stacks.get(f"vectors_{dim}")
-        return 0 if stack is None else stack.count  # facts that are only ever added have none
+        return 0 if stack is None else stack.count  # facts that are only added have no vectors
 
     def numbers(self, groups: Ints) -> tuple[ParameterFamily, Ints, Ints]:
-        """Family of some groups of one rule, the places of their names in it, and the rows of their exponents."""
+        """For groups of one rule, return their family, the place of each group's name in it, and the row of each group's exponent."""
         some, inverse = np.unique(groups, return_inverse=True)
         found = []
         for group in some.tolist():
@@ -267,7 +267,7 @@ class Merger:
 
     @cached_property
     def added(self) -> Ints:
-        """For every slot the functor of its fact, among those whose facts are added; 0 for others."""
+        """For every slot, the place of its functor among the functors whose facts are added; 0 for other functors."""
         return self.layout.added_numbers(self.grounding)[self._functor[self.fact]]
 
     @cached_property
@@ -301,7 +301,7 @@ class Merger:
         r = joined([part.addition_r for part in parts])
         keys: dict[int, list[Keys]] = {}
         members: dict[tuple[int, str, tuple[int, ...], str | None], list[tuple[Ints, Ints]]] = {}
-        order = np.lexsort((np.arange(len(rule)), r, rule))  # rows with one set of matrices stand together
+        order = np.lexsort((np.arange(len(rule)), r, rule))  # rows with the same matrices become neighbours
         counts = []
         for low, high in runs(rule[order]):
             rows = order[low:high]
@@ -338,7 +338,7 @@ class Merger:
         slot = self.shifted([part.ask_slot for part in parts], self.slot_offset)
         low = self.shifted([part.ask_low for part in parts], before)
         high = self.shifted([part.ask_high for part in parts], before)
-        segment = self.shifted([part.ask_segment for part in parts], before)  # at most as many as additions
+        segment = self.shifted([part.ask_segment for part in parts], before)  # at most one range per addition
         found = {}
         for dim in distinct(self.dim[slot]):
             mine = np.flatnonzero(self.dim[slot] == dim)
@@ -357,7 +357,7 @@ class Merger:
 
 
 def events_by_dim(layout: DimensionLayout) -> dict[int, dict[int, str]]:
-    """Event functors of each dimension, by their place among all of them."""
+    """Return the event functors of each dimension, as {place among all event functors: name}."""
     found: dict[int, dict[int, str]] = {}
     for number, name in enumerate(events_of(layout.program)):
         found.setdefault(layout.dimension(name), {})[number] = name

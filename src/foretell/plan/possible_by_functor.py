@@ -1,4 +1,4 @@
-"""Possible events of each functor by number, as noise is drawn from them."""
+"""The possible events of each functor, by number. Noise events are drawn from them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NO_FACT = -1
 
 
 class PossibleByFunctor:
-    """Numbers of facts are those of the timeline's grounding; `functors` are named in the order of the columns of `count`.
+    """The possible events of each functor in every state: `count` [states, functors] has their number, in the order of `functors`.
 
-    Where a functor has products, `count` has their candidates, and one that is no possible event, or one that an earlier candidate is,
-    is `NO_FACT`. An event that is drawn from a product becomes a fact by `fact_of`.
+    Facts are numbered as in the timeline's grounding. For functors with products, `count` is the number of candidates. A candidate that is
+    no possible event, or repeats an earlier candidate, is `NO_FACT`. `fact_of` turns an event that is drawn from a product into a fact.
     """
 
     def __init__(self, history: SlotHistory, functors: list[str], fact_of: Callable[[FactKey], int]) -> None:
@@ -42,7 +42,7 @@ class PossibleByFunctor:
             self.count[:, number] += events.counts.sum(0)
 
     def facts(self, functor: Ints, number: Ints, state: Ints) -> Ints:
-        """The fact with each number, below its functor's count in that state."""
+        """Return the fact with each number, which is below the functor's count in that state."""
         found = np.full(len(functor), NO_FACT, dtype=np.int64)
         for which in np.unique(functor).tolist():
             mine = np.flatnonzero(functor == which)

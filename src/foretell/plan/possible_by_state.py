@@ -1,4 +1,4 @@
-"""Which events are possible in each state, by number, and draws among them."""
+"""The possible events of each state, numbered from 0, and random draws among them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from foretell.plan.int_arrays import Ints
 
 
 class PossibleByState:
-    """`always` are possible in every state, the others while `start <= state < stop`."""
+    """Stores which facts are possible: those in `always` in every state, the others while `start <= state < stop`."""
 
     def __init__(self, always: Ints, fact: Ints, start: Ints, stop: Ints, states: int) -> None:
         some = stop > start
         fact, start, stop = fact[some], start[some], stop[some]
-        self.always, self.width = always, states + 1  # what ends with the last state is overwritten in none
+        self.always, self.width = always, states + 1  # a write at the end of the last state is never read
         self.count = possible_counts(always, start, stop, states)
         cell, since, row = _writes(start, stop)
         key = cell * self.width + since
-        order = np.argsort(key, kind="stable")  # of two writes in one state the later one counts
+        order = np.argsort(key, kind="stable")  # of two writes to a cell in one state, the later one counts
         self.key, self.written = key[order], fact[row[order]]
 
     def events(self, cell: Ints, state: Ints) -> Ints:
-        """What is in cells below the count of their state."""
+        """Return the fact in each cell; a cell's number is below the count of its state."""
         found = np.empty(len(cell), dtype=np.int64)
         steady = cell < len(self.always)
         found[steady] = self.always[cell[steady]]
@@ -34,13 +34,13 @@ class PossibleByState:
 
 
 def possible_counts(always: Ints, start: Ints, stop: Ints, states: int) -> Ints:
-    """The number of possible events of every state."""
+    """Return the number of possible events in each state."""
     change = np.bincount(start, minlength=states + 1) - np.bincount(stop, minlength=states + 1)
     return len(always) + np.cumsum(change)[:states]
 
 
 def _writes(start: Ints, stop: Ints) -> tuple[Ints, Ints, Ints]:
-    """(cell, state, row of the interval) of every write, in order of state; in a state, what ends goes first."""
+    """Return the writes (cell, state, row of the interval), sorted by state. Within a state, ends come before starts."""
     rows = np.concatenate([np.arange(len(stop)), np.arange(len(start))])
     begins = np.concatenate([np.zeros(len(stop), dtype=bool), np.ones(len(start), dtype=bool)])
     when = np.concatenate([stop, start])
@@ -64,10 +64,10 @@ def _writes(start: Ints, stop: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def numbers_below(counts: Ints, keep: int, rng: np.random.Generator) -> Ints:
-    """[keep, len(counts)]: different numbers below each count, which is above `keep`; every set is as likely as any other.
+    """Draw `keep` distinct numbers below each count, uniformly over all subsets: [keep, len(counts)]. Counts are above `keep`.
 
-    Floyd's way: for the i-th, one of 0 … count − keep + i is drawn, and if it was taken before, the largest of these is taken
-    instead, which cannot have been. All counts at once; there are `keep²/2` comparisons for each.
+    Floyd's algorithm: the i-th draw is from 0 … count − keep + i. If this number was drawn before, take count − keep + i, which cannot have
+    been drawn yet. It runs for all counts at once, with `keep²/2` comparisons per count.
     """
     largest = counts - keep + np.arange(keep)[:, None]
     drawn = rng.integers(0, largest, endpoint=True)
@@ -78,7 +78,7 @@ def numbers_below(counts: Ints, keep: int, rng: np.random.Generator) -> Ints:
 
 
 def checked(keep: int | None, rng: np.random.Generator | None) -> None:
-    """The queries that a caller can make."""
+    """Check that `keep` is valid and comes with `rng`."""
     if keep is not None and (type(keep) is not int or keep < 1):
         raise ForetellError(f"keep = {keep!r}: expected how many possible events to keep at a time, 1 or more, or None")
     if keep is not None and rng is None:

@@ -1,4 +1,4 @@
-"""How many events products make possible in each state: counted, or estimated where counting would look at too many."""
+"""The number of events that products make possible in each state: counted, or estimated if there are too many candidates."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 from foretell.ground.timeline import Timeline
 from foretell.plan.products import FunctorProducts, ProductHistory
 
-COUNTED = 100_000_000  # candidates that are looked at for one sequence
-DRAWN = 4096  # candidates of a state, where that is too many
+COUNTED = 100_000_000  # the largest number of candidates that are counted for one sequence
+DRAWN = 4096  # the number of candidates that are drawn per state for an estimate
 AT_A_TIME = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class ProductCount:
-    events: np.ndarray  # float64 [states]: of one functor, with those that are listed
+    events: np.ndarray  # float64 [states]: the possible events of one functor, with the listed ones
     is_exact: bool
 
 
 def product_counts(timeline: Timeline) -> dict[str, ProductCount]:
-    """By functor, of those whose events are products."""
+    """Return the counts by functor, for functors whose events are products."""
     if not timeline.grounding.products:
         return {}
     functors = timeline.grounding.functors
@@ -31,7 +31,7 @@ def product_counts(timeline: Timeline) -> dict[str, ProductCount]:
 def _count(events: FunctorProducts, states: int) -> ProductCount:
     if events.is_plain and not events.products[0].one.is_filtered:
         return ProductCount(events.counts[0].astype(np.float64), True)
-    # What is possible changes where a part or a listed fact begins or ends to hold, and nowhere else.
+    # The possible events only change in states where a fact of a part or a listed fact starts or ends to hold.
     first = np.flatnonzero(_moments(events, states))
     candidates = events.counts[:, first].sum(0)
     is_exact = int(candidates.sum()) <= COUNTED
@@ -52,7 +52,7 @@ def _moments(events: FunctorProducts, states: int) -> np.ndarray:
 
 
 def _all(events: FunctorProducts, state: int) -> float:
-    """Count each event once: an event of several products counts for the first of them."""
+    """Count each event once: an event of several products counts for the first one."""
     listed = events.listed_values
     total = int(events.is_listed(listed, np.full(len(listed), state)).sum())
     for place, one in enumerate(events.products):
@@ -71,7 +71,7 @@ def _all(events: FunctorProducts, state: int) -> float:
 
 
 def _estimated(events: FunctorProducts, state: int, rng: np.random.Generator) -> float:
-    """An unbiased estimate: each candidate is weighted by one over the number of products that have it."""
+    """Return an unbiased estimate: each drawn candidate is weighted by 1 / (the number of products that contain its event)."""
     listed = events.listed_values
     times = events.times(listed, np.full(len(listed), state))[events.is_listed(listed, np.full(len(listed), state))]
     total = float((1.0 / times).sum())

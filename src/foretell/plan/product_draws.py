@@ -1,4 +1,4 @@
-"""The possible events that queries look at where some are products: all of them, or a weighted draw."""
+"""The possible events at queries for programs with products: all of them, or a weighted draw."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from foretell.plan.products import FunctorProducts
 if TYPE_CHECKING:
     from foretell.plan.history import SlotHistory
 
-LISTED = 20_000_000  # candidates at all queries that are looked at together, at most
+LISTED = 20_000_000  # the largest number of candidates, over all queries, that are processed together
 
 
 def strata(count: Ints, keep: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """A number below each count from each of `keep` strata of nearly one size: numbers, and sizes of the strata, both [keep, counts].
+    """Draw one number from each of `keep` equal strata below each count. Returns numbers and sizes of strata, both [keep, counts].
 
-    A number stands for all of its stratum: with the sizes as weights a sum over the drawn ones is unbiased for the sum over all.
+    A number represents its stratum: weighted by the sizes, the sum over the drawn numbers is unbiased for the sum over all.
     """
     edges = np.arange(keep + 1)[:, None] * count // keep
     size = np.diff(edges, axis=0)
@@ -28,7 +28,7 @@ def strata(count: Ints, keep: int, rng: np.random.Generator) -> tuple[Ints, Ints
 
 
 class Candidates:
-    """The events chosen at queries: listed facts, and candidates of products by their numbers."""
+    """Collects the chosen events of queries: listed facts, and candidates of products by number."""
 
     def __init__(self, history: SlotHistory, local: LocalFacts) -> None:
         assert history.products is not None
@@ -46,7 +46,7 @@ class Candidates:
         self._take(fact, query, weight)
 
     def take_numbers(self, number: Ints, query: Ints, state: Ints, weight: np.ndarray) -> None:
-        """Drop candidates that a filter excludes."""
+        """Add candidates of products by number, without those that a filter excludes."""
         by_functor: dict[int, tuple[FunctorProducts, list[Ints], list[Ints]]] = {}
         for events, one, mine, args in self.products.decoded(number, state):
             kept = np.flatnonzero(one.passes(args, state[mine]))
@@ -64,14 +64,14 @@ class Candidates:
         self.weight.append(weight)
 
     def rows(self) -> tuple[Ints, Ints, np.ndarray]:
-        """Fact, query, weight."""
+        """Return fact, query and weight of each chosen event."""
         return joined(self.fact), joined(self.query), np.concatenate([np.zeros(0), *self.weight])
 
 
 def drawn_candidates(
     history: SlotHistory, local: LocalFacts, state: Ints, keep: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints, np.ndarray]:
-    """`keep` of the candidates at queries in these states, or all where they are no more: fact, query, weight."""
+    """Draw `keep` candidates at each query, or all if there are no more. Returns fact, query, weight."""
     count = history.totals[state]
     many, few = np.flatnonzero(count > keep), np.flatnonzero(count <= keep)
     number, size = strata(count[many], keep, rng)
@@ -91,7 +91,7 @@ def drawn_candidates(
 
 
 def all_candidates(history: SlotHistory, local: LocalFacts, state: Ints) -> tuple[Ints, Ints]:
-    """All possible events at queries in these states, those of several products as often as they have them: fact, query."""
+    """Return fact and query of all possible events at queries. An event of several products is repeated."""
     assert history.products is not None
     count = history.products.total[state]
     if count.sum() > LISTED:

@@ -1,7 +1,7 @@
-"""Possible events that are products, as arrays: how many, which has a number, which are really possible, and by which proofs.
+"""Products of possible events as arrays: the number of candidates, which of them are possible, their fact numbers and proofs.
 
-A *candidate* is a choice of one fact for each part of a product. It may be taken out by a filter, and several candidates (of several
-products, or a listed fact) may be the same event. `docs/explanation/products.md` has the proof that estimates are right all the same.
+A *candidate* is a choice of one fact for each part of a product. A filter may exclude it, and several candidates (of several products,
+or a listed fact) may be the same event. `docs/explanation/products.md` proves that the estimates are unbiased nevertheless.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RowNumbering:
-    """Rows of integers, each once → their numbers."""
+    """Numbers distinct rows of integers, and finds the number of a row."""
 
     def __init__(self, rows: Ints) -> None:
         self.steps: list[tuple[Ints, Ints]] = []
@@ -37,7 +37,7 @@ class RowNumbering:
         self.count = len(rows)
 
     def find(self, rows: Ints) -> Ints:
-        """-1: there is no such row."""
+        """Return the number of each row; -1: not found."""
         if not self.count:
             return np.full(len(rows), -1, dtype=np.int64)
         code = np.zeros(len(rows), dtype=np.int64)
@@ -53,7 +53,7 @@ class RowNumbering:
 
 
 class PartArrays:
-    """The facts of one part of a product through the states of a sequence, numbered from 0."""
+    """The facts of one part of a product in all states of a sequence, numbered from 0."""
 
     def __init__(self, timeline: Timeline, part: PartPattern) -> None:
         grounding = timeline.grounding
@@ -82,11 +82,11 @@ class PartArrays:
         self.columns = np.asarray(part.places, dtype=np.int64) - 1
 
     def conditions(self, instances: InstanceArrays) -> Ints:
-        """The facts with embeddings that its proofs read."""
+        """Return the embedded facts that these proofs of the part read."""
         return np.unique(instances.bodies(self.proofs.value)[0])
 
     def find(self, args: Ints) -> Ints:
-        """The facts that events with these arguments need: [n]; -1: it never holds."""
+        """Return the part's fact for each row of event arguments: [n]; -1: no such fact ever holds."""
         if not len(self.columns):
             return np.full(len(args), 0 if len(self.values) else -1, dtype=np.int64)
         return self.numbers.find(args[:, self.columns])
@@ -94,9 +94,9 @@ class PartArrays:
 
 @dataclass(frozen=True, eq=False)
 class _Spans:
-    """States through which something holds of a number; in rows by number."""
+    """The intervals of states in which each number holds."""
 
-    by_number: ByKey  # → row
+    by_number: ByKey  # number → rows of the intervals
     value: Ints
     start: Ints
     stop: Ints
@@ -106,7 +106,7 @@ class _Spans:
         return cls(ByKey(numbers, np.arange(len(numbers)), size), value, spans[:, 0], spans[:, 1])
 
     def at(self, number: Ints, state: Ints) -> tuple[Ints, Ints]:
-        """All that holds of a number in a state: (place among the numbers, row); number -1 has nothing."""
+        """Return the rows that hold for each number in a state: (position of the number, row). Number -1 has none."""
         asked = np.flatnonzero(number >= 0)
         place, row = self.by_number.expand(number[asked])
         place = asked[place]
@@ -120,18 +120,18 @@ class _Spans:
 
 
 class ProductArrays:
-    """One rule's product through the states of a sequence."""
+    """The product of one rule in all states of a sequence."""
 
     def __init__(self, timeline: Timeline, one: EventProduct) -> None:
         self.one = one
         self.parts = [PartArrays(timeline, part) for part in one.parts]
         self.blockers = [PartArrays(timeline, part) for part in one.blockers]
         self.sizes = np.stack([part.count for part in self.parts])  # [parts, states]
-        self.count = self.sizes.prod(0)  # candidates in each state
+        self.count = self.sizes.prod(0)  # [states]: the number of candidates
         self.numbers = np.asarray([np.nan if one is None else one for one in _numbers(one)], dtype=np.float64)
 
     def args(self, number: Ints, state: Ints) -> Ints:
-        """The arguments of the candidate with each number, below the count of its state: [n, arity]."""
+        """Return the arguments of candidates: [n, arity]. A candidate's number is below the count of its state."""
         found = np.zeros((len(number), self.one.arity), dtype=np.int64)
         left = number
         for part, size in zip(reversed(self.parts), reversed(self.sizes), strict=True):
@@ -144,7 +144,7 @@ class ProductArrays:
         return found
 
     def passes(self, args: Ints, state: Ints) -> np.ndarray:
-        """bool [n]: True for candidates that pass the filters."""
+        """Return bool [n]: True for candidates that pass the filters."""
         kept = np.ones(len(args), dtype=bool)
         for one in self.one.compares:
             kept &= self._compared(one, args[:, one.left - 1], args[:, one.right - 1])
@@ -161,7 +161,7 @@ class ProductArrays:
         return np.asarray(one.compare(numbers[left], numbers[right]), dtype=bool)  # pyright: ignore[reportArgumentType]
 
     def has(self, args: Ints, state: Ints) -> np.ndarray:
-        """bool [n]: whether events are possible by this rule."""
+        """Return bool [n]: True for events that this rule makes possible."""
         return self._fits(args) & self._parts_hold(args, state) & self.passes(args, state)
 
     def _fits(self, args: Ints) -> np.ndarray:
@@ -179,7 +179,7 @@ class ProductArrays:
         return kept
 
     def proofs(self, args: Ints, state: Ints) -> tuple[Ints, Ints]:
-        """All proofs by this rule: (row of the event, instantiations [R, parts] that prove its parts)."""
+        """Return all proofs by this rule: the event's row, and rule instances [R, parts] that prove its parts."""
         row = np.flatnonzero(self._fits(args))
         row = row[self.passes(args[row], state[row])]
         chosen = np.zeros((len(row), 0), dtype=np.int64)
@@ -194,7 +194,7 @@ def _numbers(one: EventProduct) -> list[int | None]:
 
 
 class FunctorProducts:
-    """All products of one event functor, and its facts that are listed beside them."""
+    """All products of one event functor, and its listed facts."""
 
     def __init__(self, timeline: Timeline, products: list[EventProduct]) -> None:
         self.functor, self.arity = products[0].functor, products[0].arity
@@ -213,14 +213,14 @@ class FunctorProducts:
 
     @property
     def is_plain(self) -> bool:
-        """No event is there twice."""
+        """Whether all candidates and listed facts are distinct events."""
         return len(self.products) == 1 and not len(self.listed_facts)
 
     def is_listed(self, args: Ints, state: Ints) -> np.ndarray:
         return self.listed.holds(self.listed_numbers.find(args), state)
 
     def times(self, args: Ints, state: Ints) -> Ints:
-        """The number of products and listed facts that contain each event; 0 if it is not possible."""
+        """Return how many products and listed facts contain each event; 0: the event is not possible."""
         found = self.is_listed(args, state).astype(np.int64)
         for one in self.products:
             found += one.has(args, state)
@@ -243,7 +243,7 @@ class ProductHistory:
         self.total = self.count.sum(0)  # [states]
 
     def decoded(self, number: Ints, state: Ints) -> list[tuple[FunctorProducts, ProductArrays, Ints, Ints]]:
-        """Candidates by their numbers below the total: for each source, which of them are its own, and their arguments."""
+        """Decode candidates' numbers below the total: for each source, the positions of its candidates, and their arguments."""
         stop = (
             np.cumsum(self.count, axis=0)[:, state] if len(number) else np.zeros((len(self.sources), 0), dtype=np.int64)
         )

@@ -1,6 +1,6 @@
-"""A program's network in words: what a layout and a book fix without data, and how large it becomes for given sequences.
+"""Describes a program's network as text: what layout and book determine without data, and its size for given sequences.
 
-Nothing here depends on a device: tiles, which do, are left to the command that prints.
+Nothing here depends on a device. Tiles do, so the command prints them itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foretell.plan.parameters import DimensionLayout, ParameterBook, events_of
 from foretell.wording import counted
 
 if TYPE_CHECKING:
-    from foretell.plan.slots import SequenceSlots  # `check --show plan` has no use for it
+    from foretell.plan.slots import SequenceSlots  # `check --show plan` does not need it
 
 SHOWN_NAMES = 3
 
@@ -29,11 +29,11 @@ SHOWN_NAMES = 3
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Parameters of one kind and shape, by their names; `Tensor` says where they lie."""
+    """Parameters of one kind and shape, with their names. `Tensor` gives their position."""
 
     kind: str  # deduce.W, add.V, …, own.W, beta
     shape: tuple[int, ...]
-    layers: int  # how often there is one
+    layers: int  # the number of layers that have their own copy
     names: tuple[str, ...]
 
     @property
@@ -43,10 +43,10 @@ class ParameterGroup:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor with parameters of rules: rows of one shape."""
+    """A tensor with parameters of rules: each row has one shape."""
 
-    key: str  # vectors_8, blocks_8_8, beta, add_…; with the letter where there are several
-    shape: tuple[int, ...]  # of a row
+    key: str  # vectors_8, blocks_8_8, beta, add_…; with the parameter's letter if the stack has several
+    shape: tuple[int, ...]  # the shape of a row
     rows: int
 
     @property
@@ -55,7 +55,7 @@ class Tensor:
 
 
 def tensors_of(book: ParameterBook, layers: int) -> list[Tensor]:
-    """In the order of the program; one without rows or numbers (dimension 0) is left out."""
+    """Return the tensors in the order of the program, without those that have no rows or no numbers (dimension 0)."""
     found = [
         Tensor(
             stack.key if len(stack.shapes) == 1 else f"{stack.key}.{letter}",
@@ -69,7 +69,7 @@ def tensors_of(book: ParameterBook, layers: int) -> list[Tensor]:
 
 
 def alike_of(layout: DimensionLayout, book: ParameterBook, layers: int) -> list[ParameterGroup]:
-    """In the order of the program; entries without names or parameters (dimension 0) are left out."""
+    """Return the groups in the order of the program, without those that have no names or parameters (dimension 0)."""
     found = []
     for family in book.families.values():
         if not family.is_learned:
@@ -99,7 +99,7 @@ def network_json(layout: DimensionLayout, book: ParameterBook, layers: int) -> d
 
 
 def network_lines(layout: DimensionLayout, book: ParameterBook, layers: int) -> list[str]:
-    """Functors with their dimensions, what each rule computes, parameters by name and by tensor."""
+    """Describe the functors with their dimensions, the computation of each rule, and the parameters by name and by tensor."""
     functors = [
         (str(one), one.kind, str(layout.dimension(name)), _when(layout, name))
         for name, one in layout.program.functors.items()
@@ -125,7 +125,7 @@ def network_lines(layout: DimensionLayout, book: ParameterBook, layers: int) -> 
 
 
 def _unbound(book: ParameterBook) -> list[tuple[str, tuple[str, ...]]]:
-    """Names with variables that have no value yet."""
+    """Return the names with variables that have no values yet."""
     named = [
         (place, pretty_atom(one.name), one.groups)
         for place, one in enumerate(book.shapes)
@@ -142,7 +142,7 @@ def _when(layout: DimensionLayout, name: str) -> str:
 
 
 def _rules(layout: DimensionLayout, book: ParameterBook) -> list[tuple[str, str, str]]:
-    """Facts of one functor stand together: each has a vector of its own."""
+    """Describe the rules. Facts of one functor share an entry; each fact has its own vector."""
     found: list[tuple[str, str, str]] = []
     facts: Counter[str] = Counter()
     for place, numbered in enumerate(layout.program.rules):
@@ -186,18 +186,18 @@ def _some(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class SequenceSizes:
-    """How much of everything one sequence needs, in all and by what it is for."""
+    """The sizes of one sequence's plan: totals, and counts by functor and by rule."""
 
     sequence: str
     events: int
-    unscored: int  # events that are history only
+    unscored: int  # events that are only history
     points: int
     slots: int
     levels: int
     proofs: int
     additions: int
-    ranges: int  # a slot and what one rule (with its values) added to its fact: one query to a head of attention
-    pairs: int  # queries times the additions that each attends to
+    ranges: int  # queries to attention: pairs of a slot and a rule (with its values) that added to the slot's fact
+    pairs: int  # the sum over these queries of the additions that each attends to
     possible: int  # possible events at queries
     slots_by_functor: dict[str, int]
     proofs_by_rule: dict[str, int]
@@ -247,7 +247,7 @@ def sizes_of(timeline: Timeline, slots: SequenceSlots, layout: DimensionLayout) 
 
 
 def product_words(grounding: Grounding) -> str:
-    """The rules whose possible events are products, with their parts."""
+    """Describe the rules whose possible events are products, with their parts."""
     rules, told = grounding.program.rules, []
     for one in grounding.products:
         atoms = [literal for literal in rules[one.rule].rule.body if isinstance(literal, Atom)]
@@ -276,7 +276,7 @@ SUMMED_UP = {
 
 
 def summary_lines(found: Sequence[SequenceSizes]) -> list[str]:
-    """All sequences together: sums, the median sequence, and the largest with its name."""
+    """Summarise all sequences: sums, the median sequence, and the largest one with its name."""
     rows = [("", "in all", "median", "largest", "of sequence")]
     for name, shown in SUMMED_UP.items():
         values = [getattr(one, name) for one in found]
@@ -288,7 +288,7 @@ def summary_lines(found: Sequence[SequenceSizes]) -> list[str]:
 
 
 def sizes_lines(found: Sequence[SequenceSizes], layout: DimensionLayout, each: bool = False) -> list[str]:
-    """A sequence in a line, several summed up unless `each` is asked for; then all of them together by functor and by rule."""
+    """Return one line per sequence (a summary if there are several, unless `each`), then totals by functor and by rule."""
     text = {one.name: pretty_rule(one.rule) for one in layout.program.rules}
     slots, proofs, added, ranges, pairs = (
         sum((Counter(getattr(one, name)) for one in found), Counter[str]())

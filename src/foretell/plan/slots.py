@@ -1,8 +1,8 @@
-"""One sequence: which facts are needed at which points of time, by which proofs and additions. Integers only, times come later.
+"""One sequence → its slots: which facts are needed at which points of time, with their proofs and additions. Only integers, no times.
 
-TimePoints are the events' own times (each in the state just before it; the point of event 0 is `bos`) and the queries' times. A *slot* is a
-fact at a point, needed because it is a possible event at a query, an event that happened, a condition of an addition, or in the body of a
-proof of a needed slot. Facts whose embeddings never change have one slot for the sequence.
+Points are the times of events (each in the state just before the event; the point of event 0 is `bos`) and of queries. A *slot* is a
+fact at a point. It is needed if it is a possible event at a query, an event that happened, a condition of an addition, or in the body
+of a proof of a needed slot. Facts whose embeddings never change have one slot per sequence.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from foretell.plan.parameters import DimensionLayout
 from foretell.plan.possible_by_state import checked, numbers_below
 from foretell.plan.product_draws import all_candidates, drawn_candidates
 
-# Of the table that finds the slots of conditions, at most: where few of many facts are looked at, they are searched for instead.
+# The largest size of the table that finds the slots of conditions. If few facts of many are needed, they are searched for instead.
 CELLS_A_CONDITION = 32
 
 
 @dataclass(frozen=True, eq=False)
 class SequenceSlots:
     history: SlotHistory
-    point_state: Ints  # [P], ascending
-    event_point: Ints  # [n + 1]: point of `bos`, then of each event
-    query_point: Ints  # [Q], in the order the queries were given
+    point_state: Ints  # [P]: the state at each point, ascending
+    event_point: Ints  # [n + 1]: the points of `bos` and of each event
+    query_point: Ints  # [Q]: the points of the queries, in the caller's order
     slot_fact: Ints  # [S]
     slot_point: Ints  # [S]
     slot_dim: Ints  # [S]
-    slot_level: Ints  # [S]: after how many others a slot can be computed
+    slot_level: Ints  # [S]: the number of levels that must be computed before the slot
     proof_instance: Ints  # [R]
-    proof_slot: Ints  # [R]: the head's
-    proof_body: list[Ints]  # of every embedded condition of every proof: row, place in the body, slot
+    proof_slot: Ints  # [R]: the slot that is proved
+    proof_body: list[Ints]  # row of the proof, place in the body, and slot of every embedded condition
     addition_instance: Ints  # [A], sorted by (r, head, event)
     addition_event: Ints  # [A]
     addition_r: Ints  # [A]
-    addition_body: Ints  # flat: slots of embedded conditions, -1 for an event that is no true fact
+    addition_body: Ints  # flat: slots of embedded conditions; -1: an event that is no true fact
     addition_start: Ints  # [A + 1]
-    ask_slot: Ints  # [X]: a slot and a range of additions that it attends to
+    ask_slot: Ints  # [X]: a slot that attends to a range of additions
     ask_low: Ints
     ask_high: Ints
-    ask_segment: Ints  # [X]: equal for the same (r, head)
+    ask_segment: Ints  # [X]: the segment of additions; equal for equal (r, head)
     possible_slot: Ints  # [E]: slots of possible events at queries, sorted by (fact, point)
-    possible_query: Ints  # [E]: and whose
-    possible_weight: np.ndarray  # float64 [E]: K / J where J of the K events possible at a query were drawn, else 1
-    happened_slot: Ints  # [n]: of each event at its own time; -1 where it is not scored
-    version_slot: Ints  # [versions]: of the fact of a cell just before it is moved; -1 where that is not looked at
-    local: LocalRows | None = None  # facts and proofs that have no numbers elsewhere: drawn from products
+    possible_query: Ints  # [E]: the query of each possible event
+    possible_weight: np.ndarray  # float64 [E]: K / J if J of the K possible events of a query were drawn, else 1
+    happened_slot: Ints  # [n]: the slot of each event at its own time; -1: not scored
+    version_slot: Ints  # [versions]: the slot of the cell's fact just before the update; -1: not read
+    local: LocalRows | None = None  # facts and proofs without numbers in the grounding: drawn from products
 
     @property
     def grounded(self) -> GroundingArrays:
@@ -65,7 +65,7 @@ class SequenceSlots:
         return self.history.grounding
 
     def __deepcopy__(self, memo: dict[int, object]) -> SequenceSlots:
-        return self  # nothing in it changes, and plans are found again by what it is
+        return self  # immutable; plans are cached by the identity of these objects
 
 
 def sequence_slots(
@@ -75,7 +75,7 @@ def sequence_slots(
     keep: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> SequenceSlots:
-    """With `keep`, only that many of the events that are possible at a query, drawn by `rng` at every call."""
+    """Return the slots of a sequence. With `keep`, `rng` draws at most that many of the possible events of a query, anew at each call."""
     return slots_of_history(SlotHistory(GroundingArrays(timeline.grounding, layout), timeline), query_states, keep, rng)
 
 
@@ -86,7 +86,7 @@ def slots_of_history(
     rng: np.random.Generator | None = None,
     chosen: Ints | AskedEvents | None = None,
 ) -> SequenceSlots:
-    """`sequence_slots` with the part that only depends on the timeline given.
+    """Return `sequence_slots` for a history that was already computed.
 
     With `chosen`, each query is for one given possible event, or all queries are for the same events.
     """
@@ -96,13 +96,13 @@ def slots_of_history(
 
 @dataclass(frozen=True, eq=False)
 class TimePoints:
-    """Queries and events in order of state. A query in the state just before an event comes before that event."""
+    """The points of queries and events, sorted by state. A query in the state just before an event comes before the event."""
 
-    state: Ints  # [P], ascending
-    event: Ints  # [n + 1]: point of `bos`, then of each event
-    query: Ints  # [Q], in the order the queries were given
-    query_at: Ints  # [P]: which query a point is, -1 for events
-    before: Ints  # [states + 1]: points in earlier states
+    state: Ints  # [P]: the state at each point, ascending
+    event: Ints  # [n + 1]: the points of `bos` and of each event
+    query: Ints  # [Q]: the points of the queries, in the caller's order
+    query_at: Ints  # [P]: the query at each point; -1 for events
+    before: Ints  # [states + 1]: the number of points in earlier states
 
     @classmethod
     def of(cls, query_states: Ints, history: SlotHistory) -> TimePoints:
@@ -123,18 +123,18 @@ class TimePoints:
 
 @dataclass(frozen=True, eq=False)
 class _Proofs:
-    heads: list[tuple[Ints, Ints]]  # codes of slots, and places among them: [R] in all
-    instance: Ints  # [R]
+    heads: list[tuple[Ints, Ints]]  # (codes of slots, positions among them), in blocks with [R] rows in total
+    instance: Ints  # [R]: the rule instance of each proof
 
 
 @dataclass(frozen=True, eq=False)
 class _Bodies:
-    """Embedded conditions of proofs."""
+    """The embedded conditions [C] of proofs."""
 
-    row: Ints  # [C]: of the proof
-    place: Ints  # [C]: among the proof's embedded conditions
+    row: Ints  # [C]: the proof's row
+    place: Ints  # [C]: the place among the proof's embedded conditions
     fact: Ints  # [C]
-    code: Ints  # [C]: their slots
+    code: Ints  # [C]: the condition's slot as a code
 
 
 class _Builder:
@@ -160,7 +160,7 @@ class _Builder:
         proof_slot = np.concatenate([NO_INTS, *(np.searchsorted(codes, head)[place] for head, place in proofs.heads)])
         body_slot = self._slots(codes, fact, bodies)
         level = self._levels(fact, point, proof_slot[bodies.row], body_slot, proofs.instance[bodies.row])
-        looked_slot = np.append(np.searchsorted(codes, looked), -1)  # what is no true fact has place -1
+        looked_slot = np.append(np.searchsorted(codes, looked), -1)  # an event that is no true fact has place -1
         return SequenceSlots(
             history,
             points.state,
@@ -188,16 +188,16 @@ class _Builder:
         )
 
     def _code(self, fact: Ints, point: Ints) -> Ints:
-        """A slot as one number; facts that never change have one slot, at the first point."""
+        """Encode slots as integers. Facts that never change have one slot, at the first point."""
         return fact * self.stride + point * self.facts.changing[fact]
 
     def _parts(self, codes: Ints) -> tuple[Ints, Ints]:
-        """Fact and point of slots."""
+        """Return fact and point of encoded slots."""
         fact = codes // self.stride
         return fact, codes - fact * self.stride
 
     def _possible(self, keep: int | None, rng: np.random.Generator | None) -> tuple[Ints, Ints, np.ndarray]:
-        """Events that are possible at queries, sorted by (fact, point): fact, point, weight."""
+        """Return the possible events at queries, sorted by (fact, point): fact, point, weight."""
         if self.local is not None:
             return self._possible_of_products(self.local, keep, rng)
         if keep is None or self.history.most <= keep:
@@ -222,7 +222,7 @@ class _Builder:
         state = self.points.state[query]
         if keep is None or self.history.most <= keep:
             fact, whose = all_candidates(self.history, local, state)
-            codes = sorted_once(fact * self.stride + query[whose])  # what several products have is there once
+            codes = sorted_once(fact * self.stride + query[whose])  # an event of several products is listed once
             weight = np.ones(len(codes))
         else:
             assert rng is not None
@@ -234,7 +234,7 @@ class _Builder:
         return *self._parts(codes), weight
 
     def _chosen(self, chosen: Ints | AskedEvents) -> tuple[Ints, Ints, np.ndarray]:
-        """One event per query, in the order of the queries, or the same for all, as `_possible` gives them."""
+        """Return the chosen events in the form of `_possible`: one event per query, or the same events for all queries."""
         if isinstance(chosen, AskedEvents):
             assert self.local is not None
             codes = chosen.numbered(self.local)[:, None] * self.stride + self.points.query
@@ -245,17 +245,17 @@ class _Builder:
         return *self._parts(np.sort(chosen * self.stride + self.points.query)), np.ones(len(chosen))
 
     def _all_possible(self) -> tuple[Ints, Ints]:
-        """Without draws: every fact at the run of queries through which it holds, and those that always do at all queries."""
+        """Return (fact, point) of all possible events. Facts in `always` are possible at all queries, others while they hold."""
         possible, before, always = self.history.possible, self.points.before, self.history.always
         queries = np.flatnonzero(self.points.query_at >= 0)
         low = np.searchsorted(queries, before[possible.start])
         row, place = spread(low, np.searchsorted(queries, before[possible.stop]) - low)
         changing = possible.item[row] * self.stride + queries[place]
         steady = (always[:, None] * self.stride + queries).ravel()
-        return self._parts(np.sort(np.concatenate([changing, steady]), kind="stable"))  # two sorted runs
+        return self._parts(np.sort(np.concatenate([changing, steady]), kind="stable"))  # merges two sorted runs
 
     def _close(self, codes: Ints) -> tuple[Ints, _Proofs, _Bodies]:
-        """Slots with all that their proofs need; the proofs, and their conditions."""
+        """Return the slots with everything that their proofs need, the proofs, and the proofs' conditions."""
         heads: list[tuple[Ints, Ints]] = []
         found: list[tuple[Ints, ...]] = []
         frontier, rows = codes, 0
@@ -275,7 +275,7 @@ class _Builder:
         return codes, _Proofs(heads, instance), _Bodies(*conditions)
 
     def _proofs(self, codes: Ints, fact: Ints) -> tuple[Ints, Ints]:
-        """All proofs of sorted slots: place among the slots, instantiation. A proof holds for a run of its head's slots."""
+        """Return all proofs of sorted slots: position of the slot, rule instance. A proof holds for a run of slots of its head."""
         before, proofs = self.points.before, self.history.proofs
         place, instance = self.facts.always_proofs.expand(fact)
         head = proofs.item * self.stride
@@ -296,7 +296,7 @@ class _Builder:
         return np.concatenate([place, own]), np.concatenate([instance, more])
 
     def _slots(self, codes: Ints, fact: Ints, bodies: _Bodies) -> Ints:
-        """The slots of conditions. Few facts are in bodies: a table of them by point is read faster than codes are searched."""
+        """Return the slots of conditions. For few distinct facts, a table by fact and point is faster than a search for codes."""
         if not len(bodies.code):
             return NO_INTS
         used = np.zeros(len(self.facts.dim), dtype=bool)
@@ -306,15 +306,15 @@ class _Builder:
         if stop[-1] > CELLS_A_CONDITION * len(bodies.code):
             return np.searchsorted(codes, bodies.code)
         table = np.empty(stop[-1], dtype=np.int32)
-        shift = stop - width - np.arange(len(width)) * self.stride  # from a code to its place in the table
+        shift = stop - width - np.arange(len(width)) * self.stride  # code + shift = position in the table
         mine = np.flatnonzero(used[fact])
         table[codes[mine] + shift[fact[mine]]] = mine
         return table[bodies.code + shift[bodies.fact]].astype(np.int64)
 
     def _levels(self, fact: Ints, point: Ints, head: Ints, body: Ints, instances: Ints) -> Ints:
-        """Longest paths through the proofs; they must have no cycle."""
+        """Return each slot's level: the length of its longest path through proofs. Raises if proofs have a cycle."""
         level = np.zeros(len(fact), dtype=np.int64)
-        # A path visits slots of different facts at one point, and then some that never change: no fact twice.
+        # A path visits slots of distinct facts at one point, then facts that never change. So no fact occurs twice.
         for _ in range(len(sorted_once(fact)) + 1):
             raised = level.copy()
             np.maximum.at(raised, head, level[body] + 1)
@@ -325,7 +325,7 @@ class _Builder:
         raise ForetellError(cycle_message(self.history.timeline, fact, state, head, body, instances))
 
     def _asks(self, codes: Ints, point: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """For every slot and every (r, head) that added its fact: the range of additions in force; sorted by segment and point."""
+        """For every slot and segment (r, head) of its fact, return the range of additions in force, sorted by segment and point."""
         additions = self.history.additions
         head = additions.segment_head
         shown = np.flatnonzero(self.facts.dim[head] > 0)
@@ -343,7 +343,7 @@ class _Builder:
 def cycle_message(
     timeline: Timeline, fact: np.ndarray, state: np.ndarray, head: np.ndarray, body: np.ndarray, instances: np.ndarray
 ) -> str:
-    """One cycle, as early as there is one. Slots have a `fact` and a `state`; slot `head` needs `body` by an instantiation."""
+    """Describe one cycle, in the earliest state that has one. Slots have a `fact` and a `state`; slot `head` needs slot `body`."""
     needs: dict[int, dict[int, int]] = {}
     for one, other, instance in zip(head.tolist(), body.tolist(), instances.tolist(), strict=True):
         needs.setdefault(one, {}).setdefault(other, instance)
@@ -356,14 +356,14 @@ def _by(needs: dict[int, dict[int, int]], cycle: list[int]) -> list[int]:
 
 
 def _cycle(needs: dict[int, dict[int, int]], state: np.ndarray) -> list[int]:
-    """Slots each of which needs the next; the first stands at the end again."""
+    """Return slots that form a cycle: each needs the next, and the first is repeated at the end."""
     readers: dict[int, list[int]] = {}
     waiting = {slot: sum(other in needs for other in found) for slot, found in needs.items()}
     for slot, found in needs.items():
         for other in found:
             readers.setdefault(other, []).append(slot)
     done = [slot for slot, count in waiting.items() if not count]
-    while done:  # what can be computed is on no cycle
+    while done:  # removes slots that can be computed: they are on no cycle
         for reader in readers.get(done.pop(), ()):
             waiting[reader] -= 1
             if not waiting[reader]:

@@ -1,4 +1,4 @@
-"""Proofs and proposals in the order of the waves: which parameters they use, by name, and their products and pools step by step."""
+"""Proofs and proposals sorted by wave: the names of the parameters that they use, and the products and pools of each step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from foretell.plan.plan import Merger
 
 @dataclass(frozen=True)
 class Kind:
-    """Matrices of one family, cut up for conditions of these dimensions."""
+    """The matrices of one family, split for conditions with these dimensions."""
 
     family: ParameterFamily
     dims: tuple[int, ...]
@@ -23,31 +23,31 @@ class Kind:
 
 @dataclass(frozen=True)
 class RowsByName:
-    """Rows that use parameters by name: where these lie depends on how many names there are."""
+    """Rows that refer to parameters by name. The parameters' positions depend on the number of names, so they are looked up later."""
 
     kinds: tuple[Kind, ...]
     kind: Tensor  # int64
-    name: Tensor  # int64: place in its family
-    condition: Tensor  # int64; 0 for the constant part
+    name: Tensor  # int64: the name's place in its family
+    condition: Tensor  # int64: the condition's place; 0 for the constant part
 
 
 @dataclass(frozen=True, eq=False)
 class WaveRows:
-    """Proofs or proposals: parameters, and what they pool into."""
+    """Proofs or proposals: their parameters, and the heads and pools to which they contribute."""
 
     head: Ints  # [R], ascending
     kinds: tuple[Kind, ...]
     kind: Ints
     name: Ints
     beta: Ints
-    alone: np.ndarray  # bool: no other row of the same head by the same `r`
-    pool: Ints  # ascending: equal for such rows
-    event: Ints  # the functor of the event that proposes it, among those with features; -1: it has none
+    alone: np.ndarray  # bool: whether the row is the only one of its head by its `r`
+    pool: Ints  # ascending; rows with the same head and `r` have the same pool
+    event: Ints  # the functor of the proposing event, as its place among functors with features; -1: none
 
 
 @dataclass(frozen=True, eq=False)
 class WaveConditions:
-    """A matrix and an embedding that it is applied to."""
+    """Pairs of a row's matrix and the slot whose embedding it multiplies."""
 
     row: Ints
     condition: Ints
@@ -58,7 +58,7 @@ class WaveConditions:
 
 
 def in_wave_order(rows: WaveRows, pairs: WaveConditions, number: Ints) -> tuple[WaveRows, WaveConditions]:
-    """With heads numbered anew, in the order of these numbers; those without are left out."""
+    """Renumber heads by `number` and sort the rows by their new heads. Rows whose head has no number (-1) are left out."""
     head = number[rows.head]
     order = np.lexsort((rows.pool, head))
     order = order[head[order] >= 0]
@@ -77,14 +77,14 @@ def in_wave_order(rows: WaveRows, pairs: WaveConditions, number: Ints) -> tuple[
 class MarkedRows:
     """Proposals by events that have features."""
 
-    row: Tensor  # int64: among all proposals, functor after functor
-    counts: tuple[tuple[int, int], ...]  # functors by their place among those with features, and how many each has
-    block: RowsByName  # of what meets the event's embedding
-    head: Tensor  # int64: the version that each helps to make
+    row: Tensor  # int64: the position among all proposals, sorted by functor
+    counts: tuple[tuple[int, int], ...]  # (place among functors with features, number of rows)
+    block: RowsByName  # the matrices that multiply the events' embeddings
+    head: Tensor  # int64: the version that each proposal helps to make
 
 
 class WaveSteps:
-    """Proofs of embeddings, or proposals of versions, step by step: `edge` says which heads belong to a step."""
+    """Proofs of embeddings, or proposals of versions, step by step: step `i` has the rows `[edge[i], edge[i + 1])`."""
 
     def __init__(self, merger: Merger, found: tuple[WaveRows, WaveConditions], heads: Ints) -> None:
         self.merger, (self.rows, self.pairs), self.heads = merger, found, heads
@@ -93,7 +93,7 @@ class WaveSteps:
         self.beyond = 0
 
     def targets(self, heads: int) -> Ints:
-        """Rows go to their heads, and those that are pooled to places behind all heads."""
+        """Return the target of each row: its head, or a place of its own behind all heads if it is pooled with other rows."""
         target, many = self.rows.head.copy(), ~self.rows.alone
         target[many] = heads + np.arange(int(many.sum()))
         self.beyond = heads + int(many.sum())
@@ -118,7 +118,7 @@ class WaveSteps:
     def products(
         self, slot_row: Ints, target: Ints, beyond: int
     ) -> tuple[list[Products | None], RowsByName, tuple[int, ...]]:
-        """For each step its tiles, of rows with one matrix: about as high as such rows are many."""
+        """Return the products of each step, the matrix of each tile, and the tiles per step. Tiles are as high as an average run."""
         rows, pairs, tensor = self.rows, self.pairs, self.merger.tensor
         step, kind, name = self.step[pairs.row], rows.kind[pairs.row], rows.name[pairs.row]
         order = np.lexsort((pairs.condition, name, kind, step))
@@ -130,7 +130,7 @@ class WaveSteps:
         mean = np.bincount(run_step, length, steps) / np.maximum(np.bincount(run_step, minlength=steps), 1)
         height = 2 ** np.ceil(np.log2(np.maximum(mean, 1.0))).astype(np.int64)
         tiles = -(-length // height[run_step])
-        size = tiles * height[run_step]  # places of each run
+        size = tiles * height[run_step]  # the number of places of each run
         there = np.repeat(np.cumsum(size) - size, length) + np.arange(len(order)) - np.repeat(start, length)
         source = np.repeat(slot_row[pairs.slot[order[start]]], size)
         goal = np.full(int(size.sum()), beyond, dtype=np.int64)
@@ -145,7 +145,7 @@ class WaveSteps:
         return made, RowsByName(rows.kinds, *named), tuple(of_step.tolist())
 
     def single(self) -> list[Tensor | None]:
-        """Rows of each step that are pooled with no other; None: all."""
+        """Return for each step its rows that are pooled with no other row; None if these are all rows."""
         alone = np.flatnonzero(self.rows.alone)
         counts = np.bincount(self.step[alone], minlength=len(self.heads) - 1)
         parts = self.merger.tensor(alone - self.edge[self.step[alone]]).split(counts.tolist())
@@ -153,7 +153,7 @@ class WaveSteps:
         return [None if whole else part for part, whole in zip(parts, every.tolist(), strict=True)]
 
     def pools(self, target: Ints | None) -> list[PoolRows | None]:
-        """The pools of each step; rows are targets, or counted within the step."""
+        """Return the pools of each step. Rows are given by `target`, or numbered within the step if `target` is None."""
         rows, steps, tensor = self.rows, len(self.heads) - 1, self.merger.tensor
         many = np.flatnonzero(~rows.alone)
         kept, segment = np.unique(rows.pool[many], return_inverse=True)

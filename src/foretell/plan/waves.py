@@ -1,8 +1,8 @@
-"""Slots of some sequences at their events, with the versions of cells that they read and make → waves.
+"""Slots of sequences at their events, with the versions of cells that they read and make → waves.
 
-A slot can be computed after the versions in its closure under proofs, and a version after the version before it and after the slots of its
-additions. The wave of each is the length of the longest such way: found event by event, for all sequences of a batch side by side.
-Embeddings, targets, proposals and versions are numbered in the order in which they are computed, so that a step has slices of them.
+A slot depends on the versions that it or the slots in its proofs read. A version depends on the version before it and on the slots of
+its additions. The wave of each is the length of its longest chain of dependences, computed event by event for all sequences in parallel.
+Embeddings, targets, proposals and versions are numbered in the order in which they are computed, so each step has slices of them.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from foretell.plan.wave_rows import Kind, MarkedRows, RowsByName, WaveConditions
 @dataclass(frozen=True)
 class Recurrence:
     waves: Waves
-    vectors: RowsByName  # constant parts of deductions …
-    target: Tensor  # int64: … and where they go
-    blocks: RowsByName  # of all stages' tiles, one after the other
-    block_tiles: tuple[int, ...]  # of each step
-    gates: RowsByName  # constant parts of proposals
-    gate_blocks: RowsByName  # of all updates' tiles
+    vectors: RowsByName  # the constant parts of deductions
+    target: Tensor  # int64: the targets to which they are added
+    blocks: RowsByName  # the blocks of the tiles of all stages, in order
+    block_tiles: tuple[int, ...]  # the number of tiles of each step
+    gates: RowsByName  # the constant parts of proposals
+    gate_blocks: RowsByName  # the blocks of the tiles of all updates
     gate_tiles: tuple[int, ...]
     marked: MarkedRows | None  # proposals by events that have features
-    point: Tensor  # int64 [embeddings]: `bos` or event that each stands before, among those of all sequences
-    since: Tensor  # int64 [embeddings]: the one that made the version that it reads
-    made: Tensor  # int64 [versions]
-    made_before: Tensor  # int64 [versions]: the one that made the version before
-    place: Tensor  # int64 [sequences, most]: by a sequence and a version's number in it, its number in the waves
-    rows: dict[tuple[int, ...], Any] = field(default_factory=dict)  # of parameters, by how many names there were
+    point: Tensor  # int64 [embeddings]: the `bos` or event just before which the embedding is computed, numbered over all sequences
+    since: Tensor  # int64 [embeddings]: the event that made the version that it reads
+    made: Tensor  # int64 [versions]: the event that made the version
+    made_before: Tensor  # int64 [versions]: the event that made the version before
+    place: Tensor  # int64 [sequences, most]: the number in the waves of each sequence's versions
+    rows: dict[tuple[int, ...], Any] = field(default_factory=dict)  # cached parameter rows, by number of names
 
 
 def make_recurrence(merger: Merger, histories: Sequence[SlotHistory]) -> Recurrence:
-    """`merger` has slots without queries: their points are `bos` and the events."""
+    """Return the waves of a batch. The slots of `merger` have no queries: their points are `bos` and the events."""
     return _Builder(merger, histories).build()
 
 
 @dataclass(frozen=True, eq=False)
 class _Order:
-    """The order in which slots and versions are computed, and those of each step."""
+    """The order in which slots and versions are computed, with the edges of the steps."""
 
     slots: Ints  # [needed]
-    versions: Ints  # [V - 1]: all but the one that is none
-    slot_row: Ints  # [S]: its place among `slots`; -1: not needed
-    version_row: Ints  # [V]: its number in this order
+    versions: Ints  # [V - 1]: all versions except 0, "none"
+    slot_row: Ints  # [S]: the slot's place in `slots`; -1: not needed
+    version_row: Ints  # [V]: the version's number in this order
     slot_edge: Ints  # [steps + 1]
     version_edge: Ints  # [steps + 1]
     is_update: np.ndarray  # bool [steps]
@@ -62,7 +62,7 @@ class _Builder:
     def __init__(self, merger: Merger, histories: Sequence[SlotHistory]) -> None:
         self.merger, self.parts = merger, merger.parts
         self.own = [one.versions for one in histories]
-        self.first = offsets([len(one) - 1 for one in self.own])  # versions of earlier sequences
+        self.first = offsets([len(one) - 1 for one in self.own])  # the number of versions of earlier sequences
         self.versions = int(self.first[-1]) + 1
         self.version_event = self._of_versions([one.event for one in self.own])
         points = zip(self.own, merger.point_offset[:-1].tolist(), strict=True)
@@ -73,7 +73,7 @@ class _Builder:
             for place, (one, part) in enumerate(zip(self.own, self.parts, strict=True))
         ]
         self.slot_version, self.slot_event = joined(at), joined([part.slot_point for part in self.parts])
-        # Slots whose deduced parts versions take in.
+        # The slots whose deduced embeddings are read by updates.
         slots = zip(self.parts, merger.slot_offset[:-1].tolist(), strict=True)
         self.version_slot = self._of_versions(
             [np.where(part.version_slot >= 0, part.version_slot + first, -1) for part, first in slots]
@@ -127,7 +127,7 @@ class _Builder:
         )
 
     def _order(self, needed: np.ndarray, *pairs: Ints) -> _Order:
-        """The order of the steps: for every wave the levels of its slots, and then its update."""
+        """Return the order of the steps: each wave has one step per level of its slots, then one update."""
         wave, level, version_wave = self._waves(needed, *pairs)
         width = int(level.max(initial=0)) + 2
         slot_code, version_code = wave * width + level, version_wave * width - 1
@@ -147,7 +147,7 @@ class _Builder:
     def _stages(
         self, order: _Order, products: list[Products | None], pools: list[PoolRows | None]
     ) -> dict[int, DeductionStage]:
-        """Embeddings of each step that has some."""
+        """Return the embeddings of each deducing step, by the step's number."""
         version = self.slot_version[order.slots]
         has_cell = np.add.reduceat(joined([version, [0]]), order.slot_edge[:-1]) > 0
         split = self._split(order.version_row[version], order.slot_edge)
@@ -158,12 +158,12 @@ class _Builder:
         }
 
     def _updates(self, order: _Order, moves: WaveSteps, products: list[Products | None]) -> dict[int, CellUpdate]:
-        """Versions of each step that has some."""
+        """Return the new versions of each updating step, by the step's number."""
         before = self._split(order.version_row[self.version_before[order.versions]], order.version_edge - 1)
         version = self._split(moves.rows.head - order.version_edge[:-1][moves.step], moves.edge)
         rows = np.append(order.slot_row, 0)[
             self.version_slot[order.versions]
-        ]  # for one that takes in nothing, any will do
+        ]  # versions that read no slot have an arbitrary row
         own, fed = self._split(rows, order.version_edge - 1), self.merger.layout.cells_take_deduced
         single, pools = moves.single(), moves.pools(None)
         made, proposed = np.diff(order.version_edge).tolist(), np.diff(moves.edge).tolist()
@@ -182,7 +182,7 @@ class _Builder:
         }
 
     def _points(self, order: _Order) -> tuple[Ints, Ints, Ints, Ints]:
-        """Where slots stand and since when their versions are, when versions are made and those before them were."""
+        """Return four arrays of points: of the slots, of the versions that they read, of the new versions, of the versions before these."""
         point, read = self.merger.point[order.slots], self.slot_version[order.slots]
         own = joined([[0], order.versions])
         earlier, made = self.version_before[own], self.version_point[own]
@@ -190,7 +190,7 @@ class _Builder:
         return point, since, made, np.where(earlier > 0, self.version_point[earlier], made)
 
     def _made_functor(self) -> Ints:
-        """The functor of each version's fact, among those whose facts are added."""
+        """Return the functor of each version's fact, as its place among the functors whose facts are added."""
         functor = self.merger.layout.added_numbers(self.merger.grounding)
         fact = self._of_versions([one.fact for one in self.own])
         return functor[self.parts[0].grounded.facts.functor[fact]]
@@ -205,10 +205,10 @@ class _Builder:
     def _split(self, values: Ints, edge: Ints) -> tuple[Tensor, ...]:
         return self.merger.tensor(values).split(np.diff(edge).tolist())
 
-    # What there is
+    # Slots and versions, independent of order
 
     def _proposals(self) -> tuple[WaveRows, WaveConditions]:
-        """Additions by the versions that they make, and the slots that they look at; an event that was no fact gives nothing."""
+        """Return the proposals with the versions that they make, and the slots that they read. Events that were no facts have no slot."""
         merger, parts = self.merger, self.parts
         starts = offsets([len(part.addition_instance) for part in parts])
         addition = joined([one.addition + start for one, start in zip(self.own, starts[:-1], strict=True)])
@@ -250,10 +250,10 @@ class _Builder:
         some = tuple(one for _, one in kinds.values())
         return WaveRows(head, some, kind, name, beta, np.ones(len(head), bool), group, np.full(len(head), -1))
 
-    # When
+    # Order of computation
 
     def _needed(self, looked: Ints, head: Ints, body: Ints) -> np.ndarray:
-        """bool [S]: slots that additions look at, and what is in their proofs."""
+        """Return bool [S]: whether a slot is read by an addition, directly or through proofs."""
         needed = np.zeros(len(self.merger.level), dtype=bool)
         needed[looked] = True
         order = np.argsort(-self.merger.level[head], kind="stable")
@@ -263,7 +263,7 @@ class _Builder:
         return needed
 
     def _waves(self, needed: np.ndarray, head: Ints, body: Ints, made: Ints, looked: Ints) -> tuple[Ints, Ints, Ints]:
-        """The wave of every slot and its level in it, and the wave of every version."""
+        """Return the wave of every slot, its level within the wave, and the wave of every version."""
         levels = int(self.merger.level.max(initial=0)) + 1
         code = self.slot_event * levels + self.merger.level
         slots = np.flatnonzero(needed)
